@@ -1,0 +1,67 @@
+# Each target does all it needs, from a fresh clone on: a virtual environment, the pinned packages, then the job.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup pretrain test lint inspect bench clean
+
+# The first interpreter that really starts and is 3.11 or 3.12.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
+  $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && { echo $$p; break; }; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+XLINGJAX := $(BIN)/xlingjax
+DEMO ?= runs/demo
+
+help: ## this list
+	@echo "make <target>   (PYTHON=$(if $(PYTHON),$(PYTHON),none found: set PYTHON=/path/to/python3.11) VENV=$(VENV) DEMO=$(DEMO))"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1\t\2/p' Makefile | expand -t 14
+
+# --- Set-up: one stamp per extra, so that it runs once and again only when the pins change ------------------------------------------------
+
+setup: $(VENV)/.ready ## virtual environment and pinned packages
+	@$(BIN)/xlingjax --version
+
+$(VENV)/.created:
+	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or 3.12 found; install one or run: make PYTHON=/path/to/python3.11 ..." >&2; exit 2; }
+	@echo "== virtual environment in $(VENV) ($$($(PYTHON) --version))"
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+# t5 declares seqio-nightly and tfds-nightly, which overwrite seqio and tensorflow-datasets: it comes without its dependencies,
+# and what it truly imports is the extra t5-needs.
+$(VENV)/.ready: $(VENV)/.created pyproject.toml constraints.txt
+	@echo "== packages (a few minutes, once)"
+	$(PIP) install -q -c constraints.txt -e '.[t5-needs]'
+	$(PIP) install -q --no-deps t5==0.9.4
+	touch $@
+
+$(VENV)/.ready-%: $(VENV)/.ready
+	$(PIP) install -q -c constraints.txt -e '.[$*]'
+	touch $@
+
+# --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
+
+pretrain: $(VENV)/.ready ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report (about 15 minutes on 2 cores)
+	$(XLINGJAX) tinyworld $(DEMO)/data
+	$(XLINGJAX) vocab --mono '$(DEMO)/data/mono/*/*.txt' --parallel '$(DEMO)/data/parallel/*/*' --size 4000 --output $(DEMO)/vocab/tinyworld.model
+	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir $(DEMO)/mlm_tlm
+	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir $(DEMO)/mlm
+	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir $(DEMO)/nli
+	$(XLINGJAX) report $(DEMO)/mlm_tlm --compare $(DEMO)/mlm --finetuned $(DEMO)/nli
+
+test: $(VENV)/.ready-dev ## all tests (less than 10 minutes; those that read real text need XLINGJAX_DATA)
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready-dev ## ruff
+	$(BIN)/ruff check .
+
+inspect: $(VENV)/.ready ## what a recipe feeds the model: pieces, targets, positions, languages, masks (after make pretrain)
+	$(XLINGJAX) inspect --gin_file gin/recipes/xlm_tiny.gin
+
+bench: $(VENV)/.ready-interop ## training speed beside Hugging Face transformers on PyTorch; writes bench.json
+	$(XLINGJAX) bench --output bench.json
+
+clean: ## remove the demonstration's run, caches and build folders (keeps the virtual environment)
+	rm -rf $(DEMO) build dist ./*.egg-info .pytest_cache .ruff_cache .cache
+	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +
