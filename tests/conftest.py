@@ -1,0 +1,50 @@
+"""Every test sees 8 host CPU devices, one persistent compile cache, and the same tiny model and batches."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+sys.path.insert(0, str(ROOT / "tests"))  # `import tiny` from tests in subfolders
+
+import pytest  # noqa: E402
+import tiny  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def tiny_config():
+    """A two-layer float32 model without dropout: what is compared across meshes and microbatches must not be noise."""
+    from xlingjax.model.config import preset
+
+    return preset(
+        "tiny", layers=2, dim=32, heads=4, ffn=64, vocab_size=tiny.VOCAB, max_positions=32, num_languages=len(tiny.LANGUAGES),
+        dropout=0.0, attention_dropout=0.0, dtype="float32",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tiny_config):
+    from xlingjax.model.encoder import Encoder
+
+    return Encoder(tiny_config)
+
+
+@pytest.fixture(scope="session")
+def tiny_params(tiny_encoder):
+    import jax
+
+    return jax.jit(tiny_encoder.init)(jax.random.key(0))
+
+
+@pytest.fixture(scope="session")
+def tiny_batches():
+    """`tiny_batches["mlm"]` is one NumPy batch; `tiny.batch(name, seed)` makes others."""
+    return {name: tiny.batch(name) for name in ("clm", "mlm", "tlm")}
