@@ -1,0 +1,180 @@
+"""Attention: a spec says who may see whom, a backend named by the user computes it or refuses; nothing is substituted.
+
+| backend | masks | packing | dropout | runs on |
+|---|---|---|---|---|
+| xla | any | yes | yes | everything |
+| cudnn | bidirectional, or causal & bidirectional | no | no | NVIDIA GPU, bfloat16 |
+| splash | bidirectional, or causal & bidirectional | yes | no | TPU |
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlingjax.errors import UserError
+from xlingjax.model.layers import dropout
+from xlingjax.model.masks import Fields, Mask, bidirectional
+from xlingjax.model.masks import causal as causal_mask
+
+Array = jax.Array
+
+
+class Refused(UserError, ValueError):
+    """An attention backend cannot honour what it was asked for; the message names the spec and the backend."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionSpec:
+    """Who may see whom, and two facts that a kernel may use in place of the mask.
+
+    `causal`: the mask forbids later tokens. `packed`: rows may hold several examples (always safe; False is a promise
+    that lets a kernel take the row length as the only mask).
+    """
+
+    mask: Mask
+    causal: bool = False
+    packed: bool = True
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Attention:
+    """A spec bound to the fields of one batch: what every layer shares. Call it on queries, keys and values."""
+
+    arrays: dict[str, Array]
+    spec: AttentionSpec = dataclasses.field(metadata={"static": True})
+    backend: str = dataclasses.field(metadata={"static": True})
+    dropout: float = dataclasses.field(metadata={"static": True})
+
+    def __call__(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None) -> Array:
+        """[B, L, H, K] in the type of the values. `key` None = no dropout."""
+        rate = 0.0 if key is None else self.dropout
+        if rate and self.backend != "xla":
+            raise Refused(
+                f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set it to 0 or use xla"
+            )
+        return _COMPUTE[self.backend](self, q_BLHK, k_BSHK, v_BSHK, rate, key)
+
+
+def bind(spec: AttentionSpec, queries: Fields, keys: Fields, backend: str = "xla", dropout: float = 0.0) -> Attention:
+    """Prepares a backend for one batch. Raises `Refused` naming spec and backend when it cannot honour the spec."""
+    if backend not in _PREPARE:
+        raise Refused(f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})")
+    return Attention(_PREPARE[backend](spec, queries, keys), spec, backend, dropout)
+
+
+def attend(
+    spec: AttentionSpec,
+    q_BLHK: Array,
+    k_BSHK: Array,
+    v_BSHK: Array,
+    fields: Fields,
+    backend: str = "xla",
+    *,
+    dropout: float = 0.0,
+    key: Array | None = None,
+) -> Array:
+    """Self-attention over one batch: `bind`, then call."""
+    return bind(spec, fields, fields, backend, dropout)(q_BLHK, k_BSHK, v_BSHK, key)
+
+
+def _require_plain(spec: AttentionSpec, backend: str) -> None:
+    plain = {
+        m.name
+        for m in ((causal_mask & bidirectional, bidirectional & causal_mask) if spec.causal else (bidirectional,))
+    }
+    if spec.mask.name not in plain:
+        raise Refused(
+            f"attention backend {backend} cannot honour mask {spec.mask.name} (causal={spec.causal}); "
+            f"it knows {' or '.join(sorted(plain))}: use xla"
+        )
+
+
+# --- xla ---------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
+    allowed_BLS = spec.mask(queries, keys)
+    return {"bias_B1LS": jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)[:, None]}
+
+
+def _xla(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
+    q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
+    s_BHLS = jnp.einsum("BLHK,BSHK->BHLS", q_BLHK, k_BSHK, preferred_element_type=jnp.float32)
+    p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v_BSHK.dtype)
+    return jnp.einsum("BHLS,BSHK->BLHK", dropout(p_BHLS, rate, key), v_BSHK)
+
+
+# --- cudnn -------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_cudnn(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
+    _require_plain(spec, "cudnn")
+    if spec.packed:
+        raise Refused(
+            f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would let examples see each "
+            f"other; do not pack, or use xla"
+        )
+    if jax.default_backend() != "gpu":
+        raise Refused(f"attention backend cudnn needs an NVIDIA GPU, and this is {jax.default_backend()}; use xla")
+    return {"q_lengths_B": _length(queries), "k_lengths_B": _length(keys), "poison": _poison(queries) + _poison(keys)}
+
+
+def _length(fields: Fields) -> Array:
+    return fields.valid.sum(-1, dtype=jnp.int32)
+
+
+def _poison(fields: Fields) -> Array:
+    """0, or NaN where rows break the promise of one example followed by padding: wrong attention must not pass unseen."""
+    gap = (fields.valid[:, 1:] & ~fields.valid[:, :-1]).any()
+    return jnp.where(gap | (fields.pack > 1).any(), jnp.nan, 0.0)
+
+
+def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
+    if q_BLHK.dtype != jnp.bfloat16:
+        raise Refused(
+            f"attention backend cudnn computes in bfloat16, not {q_BLHK.dtype}; set dtype=bfloat16 or use xla"
+        )
+    o_BLHK = jax.nn.dot_product_attention(
+        q_BLHK,
+        k_BSHK,
+        v_BSHK,
+        query_seq_lengths=self.arrays["q_lengths_B"],
+        key_value_seq_lengths=self.arrays["k_lengths_B"],
+        is_causal=self.spec.causal,
+        implementation="cudnn",
+    )
+    return o_BLHK + self.arrays["poison"].astype(o_BLHK.dtype)
+
+
+# --- splash ------------------------------------------------------------------------------------------------------------
+
+
+def _prepare_splash(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
+    _require_plain(spec, "splash")
+    if jax.default_backend() != "tpu":
+        raise Refused(f"attention backend splash needs a TPU, and this is {jax.default_backend()}; use xla")
+    return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
+
+
+def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False):
+    """Segment ids are the pack numbers; padding (0) sees padding, which no real token sees."""
+    try:
+        from jax.experimental.pallas.ops.tpu import splash_attention as splash
+    except ImportError as error:
+        raise Refused(f"attention backend splash is not in jax {jax.__version__}; use xla") from error
+    length, heads, keys = q_BLHK.shape[1], q_BLHK.shape[2], k_BSHK.shape[1]
+    head_mask = splash.CausalMask((length, keys)) if self.spec.causal else splash.FullMask((length, keys))
+    kernel = splash.make_splash_mha(
+        splash.MultiHeadMask([head_mask] * heads), head_shards=1, q_seq_shards=1, interpret=interpret
+    )
+    segments = splash.SegmentIds(self.arrays["q_pack_BL"], self.arrays["k_pack_BS"])
+    scale = q_BLHK.shape[-1] ** -0.5
+    q_BHLK, k_BHSK, v_BHSK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BSHK, v_BSHK))
+    return jnp.swapaxes(jax.vmap(kernel)(q_BHLK, k_BHSK, v_BHSK, segments), 1, 2)
+
+
+_PREPARE: dict[str, Any] = {"xla": _prepare_xla, "cudnn": _prepare_cudnn, "splash": _prepare_splash}
+_COMPUTE: dict[str, Any] = {"xla": _xla, "cudnn": _cudnn, "splash": _splash}

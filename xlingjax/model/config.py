@@ -1,0 +1,176 @@
+"""Model shapes: the configuration, the presets of the papers, and their parameter counts.
+
+Shape letters everywhere in this package: B rows, L tokens, S keys, M prediction slots, D model, H heads, K head dim,
+F feed-forward, V vocabulary, N layers, G languages, C classes. `x_BLD` is an array of those axes.
+"""
+
+import dataclasses
+import difflib
+from typing import Any
+
+from xlingjax.errors import UserError
+
+CHOICES: dict[str, tuple[str, ...]] = {
+    "norm_order": ("post", "pre"),
+    "gelu": ("exact", "tanh"),
+    "head": ("tied", "transform"),
+    "classifier": ("xlm", "xlmr"),
+    "dtype": ("float32", "bfloat16"),
+    "remat": ("none", "full", "dots"),
+    "attention_backend": ("xla", "cudnn", "splash"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """One transformer encoder. Raises `UserError` at construction when the values do not fit together.
+
+    Parameters are always float32; `dtype` is what the matrix products run in. Softmax, LayerNorm and cross-entropy
+    are computed in float32 in either case.
+    """
+
+    name: str
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    vocab_size: int
+    max_positions: int = 512
+    """Rows of the position table, the offset's rows included (XLM 512, XLM-R 514)."""
+    position_offset: int = 0
+    """Row of the first token's position (XLM 0; XLM-R 2, where padding has row 1)."""
+    num_languages: int = 0
+    """Rows of the language embedding; it exists only for more than one language (XLM §3.1)."""
+    norm_order: str = "post"
+    """"post": LayerNorm after each residual sum (the papers); "pre": before each sublayer, and once at the end."""
+    norm_eps: float = 1e-12
+    embedding_norm: bool = True
+    gelu: str = "exact"
+    head: str = "tied"
+    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias (XLM-R)."""
+    classifier: str = "xlm"
+    """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear."""
+    num_labels: int = 0
+    """Classes of the classification head; 0 = no such head."""
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    init_std: float | None = None
+    """Standard deviation of every weight matrix; None = XLM's: embeddings N(0, 1/D), U(-1/sqrt(fan in), +) elsewhere."""
+    dtype: str = "float32"
+    vocab_multiple: int = 128
+    """Embedding rows are padded to a multiple of this, for sharding; padding rows get probability 0."""
+    unroll: int = 1
+    """Layers per iteration of the scan over layers; 0 = all, no loop at all (faster on CPU, slower to compile)."""
+    remat: str = "none"
+    """What the backward pass recomputes: "none"; "full": each layer; "dots": each layer but its weight products."""
+    attention_backend: str = "xla"
+    cross_attention: bool = False
+    """Give each block its cross-attention slot (parameters `cross_attention/*` and nothing else)."""
+
+    def __post_init__(self):
+        for field, allowed in CHOICES.items():
+            if getattr(self, field) not in allowed:
+                raise UserError(
+                    f"model {self.name}: {field}={getattr(self, field)!r} is not one of {', '.join(allowed)}"
+                )
+        for field in ("layers", "dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
+            if getattr(self, field) < 1:
+                raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
+        for field in ("position_offset", "num_languages", "num_labels", "unroll"):
+            if getattr(self, field) < 0:
+                raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
+        for field in ("dropout", "attention_dropout"):
+            if not 0.0 <= getattr(self, field) < 1.0:
+                raise UserError(f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)")
+        if self.dim % self.heads:
+            raise UserError(f"model {self.name}: heads={self.heads} does not divide dim={self.dim}; change either")
+        if self.position_offset >= self.max_positions:
+            raise UserError(
+                f"model {self.name}: max_positions={self.max_positions} leaves no row above "
+                f"position_offset={self.position_offset}"
+            )
+        if self.attention_backend != "xla" and self.attention_dropout > 0:
+            raise UserError(
+                f"model {self.name}: attention_backend={self.attention_backend} has no attention dropout; "
+                f"set attention_dropout=0 or attention_backend=xla"
+            )
+
+    @property
+    def head_dim(self) -> int:
+        return self.dim // self.heads
+
+    @property
+    def padded_vocab_size(self) -> int:
+        """V, the rows of the token table."""
+        return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
+
+    @property
+    def has_languages(self) -> bool:
+        return self.num_languages > 1
+
+    def replace(self, **overrides: Any) -> "ModelConfig":
+        """A copy with some fields changed. Raises `UserError` for an unknown field."""
+        known = [field.name for field in dataclasses.fields(self)]
+        for key in overrides:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                raise UserError(
+                    f"model {self.name}: no option {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                )
+        return dataclasses.replace(self, **overrides)
+
+
+_XLM = ModelConfig(name="xlm_15", layers=12, dim=1024, heads=8, ffn=4096, vocab_size=95_000, num_languages=15)
+_XLMR = ModelConfig(
+    name="xlmr_base",
+    layers=12,
+    dim=768,
+    heads=12,
+    ffn=3072,
+    vocab_size=250_002,
+    max_positions=514,
+    position_offset=2,
+    norm_eps=1e-5,
+    head="transform",
+    classifier="xlmr",
+    init_std=0.02,
+)
+_XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0)
+
+PRESETS: dict[str, ModelConfig] = {
+    "tiny": _XLM.replace(name="tiny", layers=4, dim=192, heads=4, ffn=768, vocab_size=8_000, unroll=0),
+    "xlm_15": _XLM,
+    "xlm_17": _XLM.replace(name="xlm_17", **_XLM_100),
+    "xlm_100": _XLM.replace(name="xlm_100", **_XLM_100),
+    "xlmr_base": _XLMR,
+    "xlmr_large": _XLMR.replace(name="xlmr_large", layers=24, dim=1024, heads=16, ffn=4096),
+}
+
+
+def preset(name: str, **overrides: Any) -> ModelConfig:
+    """The preset of that name with some fields changed. Raises `UserError` for an unknown name or field."""
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"no model preset {name!r} (there are {', '.join(PRESETS)}){hint}")
+    return PRESETS[name].replace(**overrides)
+
+
+def count_parameters(config: ModelConfig) -> int:
+    """Number of parameters, LM head included, with the vocabulary's true rows (not the padded ones)."""
+    c, norm = config, 2 * config.dim
+    attention = 4 * (c.dim * c.dim + c.dim)
+    block = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
+    if c.cross_attention:
+        block += attention + norm
+    total = c.layers * block
+    total += c.dim * (c.vocab_size + c.max_positions + (c.num_languages if c.has_languages else 0))
+    total += norm * (c.embedding_norm + (c.norm_order == "pre"))
+    total += c.vocab_size
+    if c.head == "transform":
+        total += c.dim * c.dim + c.dim + norm
+    if c.num_labels:
+        total += c.dim * c.num_labels + c.num_labels
+        if c.classifier == "xlmr":
+            total += c.dim * c.dim + c.dim
+    return total

@@ -1,0 +1,95 @@
+"""The leaves: Dense, LayerNorm, Embed, each with the logical names of its axes, and dropout.
+
+Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never split. `partition.py` maps them to mesh axes.
+"""
+
+import math
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlingjax.model.config import ModelConfig
+
+Array = jax.Array
+Names = tuple[str | None, ...]
+
+
+def embedding_init(config: ModelConfig) -> Callable:
+    return nn.initializers.normal(config.init_std or config.dim**-0.5)
+
+
+def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
+    """N(0, init_std), or the U(-1/sqrt(fan_in), 1/sqrt(fan_in)) that XLM's linear layers start from."""
+    if config.init_std:
+        return nn.initializers.normal(config.init_std)
+    bound = fan_in**-0.5
+    return lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+class Dense(nn.Module):
+    """Contracts the last `len(inputs)` axes of x with a kernel of shape inputs + outputs, and adds a bias of shape outputs."""
+
+    config: ModelConfig
+    outputs: tuple[int, ...]
+    input_names: Names
+    output_names: Names
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        n = len(self.input_names)
+        inputs = x.shape[-n:]
+        init = nn.with_logical_partitioning(
+            kernel_init(self.config, math.prod(inputs)), self.input_names + self.output_names
+        )
+        kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
+        bias = self.param(
+            "bias", nn.with_logical_partitioning(nn.initializers.zeros, self.output_names), self.outputs, jnp.float32
+        )
+        dtype = jnp.dtype(self.config.dtype)
+        axes = tuple(range(x.ndim - n, x.ndim)), tuple(range(n))
+        return jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), (axes, ((), ()))) + bias.astype(dtype)
+
+
+class LayerNorm(nn.Module):
+    """LayerNorm over the last axis, computed in float32, returned in the compute type."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, x_BLD: Array) -> Array:
+        shape = x_BLD.shape[-1:]
+        scale_D = self.param("scale", nn.with_logical_partitioning(nn.initializers.ones, (None,)), shape, jnp.float32)
+        bias_D = self.param("bias", nn.with_logical_partitioning(nn.initializers.zeros, (None,)), shape, jnp.float32)
+        x = x_BLD.astype(jnp.float32)
+        x = x - x.mean(-1, keepdims=True)
+        variance = jnp.square(x).mean(-1, keepdims=True)
+        x = x * jax.lax.rsqrt(variance + self.config.norm_eps) * scale_D + bias_D
+        return x.astype(self.config.dtype)
+
+
+class Embed(nn.Module):
+    """Looks ids up in a float32 table of `rows` x D."""
+
+    config: ModelConfig
+    rows: int
+    names: Names
+
+    @nn.compact
+    def __call__(self, ids_BL: Array) -> Array:
+        init = nn.with_logical_partitioning(embedding_init(self.config), self.names)
+        table = self.param("embedding", init, (self.rows, self.config.dim), jnp.float32)
+        return jnp.take(table, ids_BL, axis=0)
+
+
+def gelu(config: ModelConfig, x: Array) -> Array:
+    return jax.nn.gelu(x, approximate=config.gelu == "tanh")
+
+
+def dropout(x: Array, rate: float, key: Array | None) -> Array:
+    """Zeroes a share `rate` of x and scales the rest to keep its mean; `key` None = identity."""
+    if key is None or rate == 0.0:
+        return x
+    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
+    return jnp.where(keep, x / jnp.asarray(1.0 - rate, x.dtype), jnp.zeros_like(x))

@@ -1,0 +1,83 @@
+"""Who may see whom: predicates over token fields, composed with `&`, `|` and `~`.
+
+One definition serves the attention backends, the leak test and the picture in the inspector. Predicates use operators
+alone, so they run on NumPy and on JAX arrays.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+Array = Any
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Fields:
+    """What a mask may look at, each [B, L]."""
+
+    valid: Array
+    """bool: a real token, not padding."""
+    side: Array
+    """0, or 1 for the second text of a pair."""
+    is_mask: Array
+    """bool: the input shows MASK here."""
+    position: Array
+    """Column in the row (never restarts, unlike the position ids)."""
+    language: Array
+    pack: Array
+    """Number of the example inside the row from 1; 0 = padding."""
+
+    @classmethod
+    def from_batch(cls, batch: Mapping[str, Array], mask_id: int = -1) -> "Fields":
+        """The fields of a batch (`xlingjax/data/features.py`). Fields that the objective does not read are 0."""
+        ids, pack = batch["input_ids"], batch["pack_ids"]
+        zeros = ids * 0
+        return cls(
+            valid=pack > 0,
+            side=batch.get("sides", zeros),
+            is_mask=ids == mask_id,
+            position=jnp.broadcast_to(jnp.arange(ids.shape[-1], dtype=jnp.int32), ids.shape),
+            language=batch.get("language_ids", zeros),
+            pack=pack,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Mask:
+    """`mask(q, k)`: bool [B, L, S], true where query l may see key s. Masks of equal name are equal.
+
+    A query that the predicate leaves without any key (padding, mostly) sees the key in its own column (the last one where
+    there are fewer keys), so that no softmax runs over nothing.
+    """
+
+    name: str
+    allow: Callable[[Fields, Fields], Array] = dataclasses.field(compare=False, repr=False)
+
+    def __call__(self, q: Fields, k: Fields) -> Array:
+        q_BL1 = jax.tree.map(lambda a: a[..., :, None], q)
+        k_B1S = jax.tree.map(lambda a: a[..., None, :], k)
+        shape = jnp.broadcast_shapes(q_BL1.valid.shape, k_B1S.valid.shape)
+        allowed_BLS = jnp.broadcast_to(self.allow(q_BL1, k_B1S), shape)
+        length, keys = shape[-2:]
+        own_LS = jnp.minimum(jnp.arange(length), keys - 1)[:, None] == jnp.arange(keys)
+        return allowed_BLS | (~allowed_BLS.any(-1, keepdims=True) & own_LS)
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return Mask(f"({self.name} & {other.name})", lambda q, k: self.allow(q, k) & other.allow(q, k))
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return Mask(f"({self.name} | {other.name})", lambda q, k: self.allow(q, k) | other.allow(q, k))
+
+    def __invert__(self) -> "Mask":
+        return Mask(f"~{self.name}", lambda q, k: ~self.allow(q, k))
+
+
+full = Mask("full", lambda q, k: k.valid | True)
+causal = Mask("causal", lambda q, k: q.position >= k.position)
+same_pack = Mask("same_pack", lambda q, k: q.pack == k.pack)
+valid_keys = Mask("valid_keys", lambda q, k: k.valid)
+bidirectional = same_pack & valid_keys

@@ -1,0 +1,56 @@
+"""Scan and remat over blocks: the only lifted transforms. Parameters are stacked on axis 0 however the loop is compiled."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from xlingjax.model.attention import Attention
+from xlingjax.model.block import Block
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.layers import LayerNorm
+
+Array = jax.Array
+
+_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
+
+
+class Stack(nn.Module):
+    """N blocks, `layers/*` stacked on axis 0, and `final_norm` for pre-LN.
+
+    Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self,
+        x_BLD: Array,
+        key: Array | None,
+        attention: Attention,
+        memory: tuple[Array, Attention] | None = None,
+        all_layers: bool = False,
+    ) -> Array:
+        c = self.config
+
+        def body(block, x_BLD, key):
+            y_BLD = block(x_BLD, key, attention, memory)
+            return y_BLD, y_BLD if all_layers else None
+
+        if c.remat != "none":
+            # Within a loop XLA cannot merge the recomputation with the first pass; in straight-line code it would.
+            body = nn.remat(body, policy=_POLICIES[c.remat], prevent_cse=c.unroll != 1)
+        keys_N = None if key is None else jax.random.split(key, c.layers)
+        scan = nn.scan(
+            body,
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            length=c.layers,
+            unroll=c.unroll or c.layers,
+            metadata_params={nn.PARTITION_NAME: "layers"},
+        )
+        h_BLD, h_NBLD = scan(Block(c, name="layers"), x_BLD, keys_N)
+        final_norm = LayerNorm(c, name="final_norm") if c.norm_order == "pre" else lambda h: h
+        if not all_layers:
+            return final_norm(h_BLD)
+        return jnp.concatenate([x_BLD[None], h_NBLD[:-1], final_norm(h_BLD)[None]])
