@@ -1,0 +1,64 @@
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from xlingjax.data.features import FIELDS, batch_hash, batch_shapes
+from xlingjax.data.loader import BatchSource, array_source, to_global
+from xlingjax.errors import UserError
+
+
+def batches(count=3):
+    rng = np.random.default_rng(0)
+    shapes = batch_shapes(("input_ids", "pack_ids", "masked_weights", "labels"), batch=8, length=6, slots=2)
+    return [{n: rng.integers(0, 9, s).astype(FIELDS[n].dtype) for n, s in shapes.items()} for _ in range(count)]
+
+
+def test_array_source_repeats_restores_and_ends():
+    data = batches()
+    source = array_source(data, languages=("de", "en"))
+    assert isinstance(source, BatchSource) and source.languages == ("de", "en")
+    assert source.shapes["input_ids"] == (8, 6) and source.shapes["labels"] == (8,)
+    seen = [batch_hash(source.next()) for _ in range(4)]
+    assert seen == [batch_hash(data[i]) for i in (0, 1, 2, 0)]
+    other = array_source(data)
+    other.restore(source.state())
+    assert batch_hash(other.next()) == batch_hash(data[1])
+    with pytest.raises(UserError, match="shard-0"):
+        other.restore({"shard-1": b"{}"})
+    finite = array_source(data, epochs=1)
+    for _ in data:
+        finite.next()
+    with pytest.raises(StopIteration):
+        finite.next()
+
+
+def test_to_global_places_every_row_on_its_device():
+    devices = np.array(jax.devices())
+    sharding = NamedSharding(Mesh(devices, ("data",)), PartitionSpec("data"))
+    source = array_source(batches())
+    rows = source.next()
+    arrays = to_global(rows, sharding, source.shapes)
+    for name, array in arrays.items():
+        assert array.sharding == sharding and array.dtype == FIELDS[name].dtype
+        np.testing.assert_array_equal(np.asarray(array), rows[name])
+        for shard in array.addressable_shards:
+            np.testing.assert_array_equal(np.asarray(shard.data), rows[name][shard.index])
+
+
+def test_to_global_refuses_rows_that_the_devices_lack():
+    sharding = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
+    source = array_source(batches())
+    with pytest.raises(UserError, match="read 4 of 8 rows"):
+        to_global({name: array[:4] for name, array in source.next().items()}, sharding, source.shapes)
+
+
+def test_features_loader_and_frozen_import_without_tensorflow():
+    code = (
+        "import sys; sys.modules['tensorflow'] = None; sys.modules['seqio'] = None\n"
+        "import xlingjax.data.features, xlingjax.data.loader, xlingjax.data.frozen"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

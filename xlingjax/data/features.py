@@ -1,0 +1,104 @@
+"""The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
+
+A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, M prediction slots.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlingjax.errors import UserError
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field: its shape in letters, its dtype, and who is at either end of it."""
+
+    name: str
+    shape: str
+    dtype: np.dtype
+    meaning: str
+    written_by: str
+    read_by: str
+
+
+def _fields(*rows: tuple[str, str, type, str, str, str]) -> dict[str, Field]:
+    return {name: Field(name, shape, np.dtype(dtype), *rest) for name, shape, dtype, *rest in rows}
+
+
+# fmt: off
+FIELDS: dict[str, Field] = _fields(
+    ("input_ids", "BL", np.int32, "what the model reads (after masking)", "preprocessors", "model"),
+    ("position_ids", "BL", np.int32, "0-based index in its sequence; the model adds its offset", "converters", "model"),
+    ("language_ids", "BL", np.int32, "index in the sorted run languages; 0 at pads", "converters", "model, metrics"),
+    ("pack_ids", "BL", np.int32, "0 = padding, 1.. = number of the example inside the row", "converters", "masks"),
+    ("sides", "BL", np.int32, "0, or 1 in the second sentence of a pair", "converters", "masks"),
+    ("masked_positions", "BM", np.int32, "column of each prediction; 0 in unused slots", "preprocessors", "mlm, tlm"),
+    ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "preprocessors", "mlm, tlm"),
+    ("masked_weights", "BM", np.float32, "1 = a prediction, 0 = an unused slot", "preprocessors", "mlm, tlm"),
+    ("labels", "B", np.int32, "class of the row", "finetuning", "classification"),
+    ("example_weights", "B", np.float32, "0 for rows that only fill the batch", "finetuning", "classification"),
+)
+# fmt: on
+
+TOKEN_FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids", "sides")
+SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
+
+
+def field_shape(name: str, *, batch: int, length: int = 0, slots: int = 0) -> tuple[int, ...]:
+    """The shape of field `name` for B=batch, L=length, M=slots."""
+    sizes = {"B": batch, "L": length, "M": slots}
+    return tuple(sizes[letter] for letter in FIELDS[name].shape)
+
+
+def batch_shapes(names: Iterable[str], *, batch: int, length: int = 0, slots: int = 0) -> dict[str, tuple[int, ...]]:
+    """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
+    return {name: field_shape(name, batch=batch, length=length, slots=slots) for name in names}
+
+
+def batch_hash(batch: Mapping[str, np.ndarray]) -> str:
+    """sha256 (hex) over names, dtypes, shapes and bytes, in sorted order of names: equal iff the batches are equal."""
+    digest = hashlib.sha256()
+    for name in sorted(batch):
+        array = np.ascontiguousarray(batch[name])
+        digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def check_batch(
+    batch: Mapping[str, np.ndarray], reads: Iterable[str], shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> None:
+    """Refuses a batch that cannot feed an objective.
+
+    `reads` are the fields the objective needs; `shapes` (global, as published by the source) is compared beyond the
+    row axis, and the rows present must divide the global number of rows. Raises UserError naming the field.
+    """
+    rows = None
+    for name in reads:
+        if name not in FIELDS:
+            raise UserError(f"unknown batch field '{name}'; the fields are {', '.join(FIELDS)}")
+        if name not in batch:
+            raise UserError(
+                f"the batch has no field '{name}' (it has {', '.join(sorted(batch))}); "
+                "use a data source of the objective's own kind"
+            )
+        array, field = batch[name], FIELDS[name]
+        if array.dtype != field.dtype:
+            raise UserError(f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}")
+        if array.ndim != len(field.shape):
+            raise UserError(f"batch field '{name}' has shape {array.shape}, expected axes {' '.join(field.shape)}")
+        rows = array.shape[0] if rows is None else rows
+        if array.shape[0] != rows:
+            raise UserError(f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}")
+        if shapes is None:
+            continue
+        expected = shapes.get(name)
+        if expected is None:
+            raise UserError(f"the data source does not publish a shape for field '{name}'")
+        if array.shape[1:] != tuple(expected[1:]) or rows == 0 or expected[0] % rows:
+            raise UserError(f"batch field '{name}' has shape {array.shape}, the source promised {tuple(expected)}")

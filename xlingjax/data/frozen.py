@@ -1,0 +1,119 @@
+"""Frozen batches: a run's data as one file, read without TensorFlow or a vocabulary.
+
+The file is a zip archive: `header.json`, then one compressed `.npy` per field and batch. Integers are stored in the
+narrowest type that holds them and given back in the type of `features.FIELDS`, so a batch hashes the same as before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import threading
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from xlingjax.data.features import FIELDS, batch_hash
+from xlingjax.data.loader import BatchSource, CountedSource
+from xlingjax.errors import UserError
+
+VERSION = 1
+
+
+def _member(index: int, name: str) -> str:
+    return f"{index:08d}/{name}.npy"
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind not in "iu" or array.size == 0:
+        return array
+    return array.astype(np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max())))
+
+
+def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> Path:
+    """Writes the next `batches` batches of `source` to `path` (its folder is made) and returns the path.
+
+    The file appears under its name only when it is complete. The source must hold all rows of a batch. Raises
+    UserError when it does not, when it ends early, or when the folder cannot be written.
+    """
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    hashes = []
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+            for index in range(batches):
+                try:
+                    batch = source.next()
+                except StopIteration:
+                    raise UserError(f"the data source ended after {index} batches, {batches} were asked for") from None
+                for name, array in batch.items():
+                    if tuple(array.shape) != tuple(source.shapes[name]):
+                        raise UserError("frozen batches need whole batches: read the source on one host")
+                    buffer = io.BytesIO()
+                    np.save(buffer, _narrow(array), allow_pickle=False)
+                    archive.writestr(_member(index, name), buffer.getvalue())
+                hashes.append(batch_hash(batch))
+            header = {
+                "version": VERSION,
+                "batches": batches,
+                "fields": sorted(source.shapes),
+                "languages": list(source.languages),
+                "identity": source.identity,
+                "hashes": hashes,
+            }
+            archive.writestr("header.json", json.dumps(header))
+        os.replace(partial, path)
+    except OSError as error:
+        raise UserError(f"cannot write frozen batches to {path}: {error.strerror or error}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return path
+
+
+def read_header(path: str | os.PathLike) -> dict:
+    """The header of a file of frozen batches: batches, fields, languages, identity, hashes. Raises UserError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header = json.loads(archive.read("header.json"))
+    except FileNotFoundError:
+        raise UserError(f"no frozen batches at {path}; write them with `xlingjax freeze`") from None
+    except (zipfile.BadZipFile, KeyError, ValueError):
+        raise UserError(
+            f"{path} is not a complete file of frozen batches; write it again with `xlingjax freeze`"
+        ) from None
+    if header["version"] != VERSION:
+        raise UserError(
+            f"{path} has frozen-batch version {header['version']}, this program reads {VERSION}; write it again"
+        )
+    return header
+
+
+class _FrozenSource(CountedSource):
+    def __init__(self, path: str | os.PathLike, header: dict, epochs: int | None):
+        self._archive = zipfile.ZipFile(path)
+        self._lock = threading.Lock()
+
+        def read(index: int) -> dict[str, np.ndarray]:
+            batch = {}
+            for name in header["fields"]:
+                with self._lock:
+                    raw = self._archive.read(_member(index, name))
+                batch[name] = np.load(io.BytesIO(raw), allow_pickle=False).astype(FIELDS[name].dtype)
+            return batch
+
+        # What was frozen is the identity, and nothing of the path: a copied file continues the same run.
+        identity = {**header["identity"], "frozen": header["hashes"][0], "frozen_batches": header["batches"]}
+        super().__init__(read, header["batches"], languages=header["languages"], identity=identity, epochs=epochs)
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+def frozen_source(path: str | os.PathLike, *, epochs: int | None = None) -> BatchSource:
+    """A source over the file that `write_frozen` wrote, repeated `epochs` times (None: for ever). Raises UserError."""
+    return _FrozenSource(path, read_header(path), epochs)
