@@ -1,0 +1,291 @@
+"""Draw frames that make sense: selectional restrictions, held-out policy, even use of the concepts."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from .concepts import COLOURS, HELD_OUT, concept, in_category
+from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_out
+from .world import adjectives_for, comparable_animals, excludes, hypernyms
+
+SENTENCE_KINDS = tuple(kind for kind in KINDS if kind != "title")
+_GROUNDS = {
+    "in": ("bag", "bucket", "tram", "box", "basket", "wardrobe", "suitcase", "backpack", "car"),
+    "on": ("table", "desk", "chair", "bed", "sofa", "shelf", "bench", "fridge", "piano"),
+    "under": ("table", "desk", "chair", "bed", "sofa", "bench", "car", "oak"),
+    "beside": ("table", "desk", "bed", "sofa", "wardrobe", "fridge", "oak", "car", "school"),
+    "behind": ("wardrobe", "sofa", "car", "truck", "oak", "school", "museum", "station", "theatre"),
+    "in_front_of": ("wardrobe", "sofa", "car", "truck", "oak", "school", "museum", "station", "theatre"),
+}
+_PETS = tuple(
+    """
+    cat dog horse cow pig sheep goat rabbit camel donkey duck hen goose parrot pigeon turtle
+    """.split()
+)
+_SMALL = tuple(
+    """
+    hammer knife needle screwdriver shirt hat scarf glove sock shoe belt bottle cup bowl bag doll ball puzzle
+    phone camera radio book letter newspaper magazine map postcard diary key candle umbrella towel coin ticket
+    wallet gift comb brush pen pencil notebook ring apple pear orange lemon banana cat mouse
+    """.split()
+)
+
+
+class Sampler:
+    """Draws frames for one split.
+
+    split: "train" draws only combinations and concepts that training text may use; "test" only held-out combinations
+    of known
+    concepts; "novel" only frames with at least one held-out concept. Everything comes from `rng`.
+    """
+
+    def __init__(self, rng: random.Random, split: str = "train") -> None:
+        if split not in ("train", "test", "novel"):
+            raise ValueError(f"split {split!r} is not one of train, test, novel")
+        self.rng, self.split = rng, split
+
+    def frame(self, kind: str = "", **fixed: NP) -> Frame:
+        """One frame of the kind (any but "title" if not given) whose slots include `fixed`. Falls back on another
+        draw until
+        the split's rule holds; raises ValueError if 2000 draws do not satisfy it (the fixed slots leave no room)."""
+        kinds = SENTENCE_KINDS if self.split == "train" else [k for k in SENTENCE_KINDS if k not in FACT_KINDS]
+        chosen = kind or self.rng.choice(kinds)
+        for _ in range(2000):
+            drawn = getattr(self, f"_{chosen}")()
+            spec = KINDS[chosen]
+            for slot, np in fixed.items():
+                if slot in spec.required + spec.optional:
+                    drawn = drawn.with_slot(slot, np)
+            if self._allowed(drawn) and self._sensible(drawn):
+                return drawn
+        raise ValueError(f"no {kind or 'any'} frame for split {self.split} with {fixed}")
+
+    def _allowed(self, f: Frame) -> bool:
+        novel = any(c in HELD_OUT for c in f.concepts())
+        if self.split == "novel":
+            return novel
+        return not novel and is_held_out(f) == (self.split == "test")
+
+    @staticmethod
+    def _sensible(f: Frame) -> bool:
+        heads = [
+            np.head
+            for slot, np in f.slots
+            if slot in ("agent", "object", "recipient", "companion", "theme", "standard")
+        ]
+        if len(set(heads)) < len(heads):
+            return False
+        predicate = concept(f.predicate) if f.predicate and f.kind != "sequence" else None
+        if predicate is None or "agent" not in f:
+            return True
+        return not predicate.agents or f["agent"].head in predicate.agents
+
+    # --- noun phrases ------------------------------------------------------------------------------------------------
+
+    def pick(self, ids: Sequence[str]) -> str:
+        # One id in four of the novel split is a held-out one wherever there is a choice.
+        if self.split == "novel" and self.rng.random() < 0.25:
+            ids = [i for i in ids if i in HELD_OUT] or ids
+        return self.rng.choice(ids)
+
+    def of(self, *categories: str) -> str:
+        return self.pick([i for category in categories for i in in_category(category)])
+
+    def agent(self, allowed: Sequence[str]) -> NP:
+        """A subject: mostly people, else a role or an animal with the article."""
+        people = [i for i in allowed if concept(i).category == "person"]
+        others = [i for i in allowed if concept(i).category != "person"]
+        if not others or (people and self.rng.random() < 0.6):
+            return NP(self.pick(people))
+        return NP(self.pick(others), "def")
+
+    def thing(self, id_: str, *, numbers: bool = True) -> NP:
+        """An object phrase for any concept."""
+        c = concept(id_)
+        if c.category in ("person", "city", "holiday", "language", "organisation"):
+            return NP(id_)
+        adjectives = adjectives_for(id_)
+        adjective = self.rng.choice(adjectives) if adjectives and self.rng.random() < 0.4 else ""
+        if c.mass:
+            return NP(id_, "def", adjective)
+        draw = self.rng.random()
+        if numbers and draw < 0.2:
+            return NP(id_, "number", adjective if adjective in COLOURS else "", self.of("number"))
+        return NP(id_, "def" if draw < 0.6 else "indef", adjective)
+
+    def place(self) -> NP:
+        return NP(self.of("city")) if self.rng.random() < 0.4 else NP(self.of("place"), "def")
+
+    def maybe(self, share: float, draw: Callable[[], NP]) -> NP | None:
+        return draw() if self.rng.random() < share else None
+
+    def _build(self, kind: str, predicate: str = "", **slots: NP | None) -> Frame:
+        kept = {slot: np for slot, np in slots.items() if np is not None}
+        negated = KINDS[kind].negatable and self.rng.random() < 0.12
+        if any(np.form == "number" for np in kept.values()):
+            negated = False  # "did not buy three apples" is unclear in most languages
+        return frame(kind, predicate, negated, **kept)
+
+    # --- one method per kind -----------------------------------------------------------------------------------------
+
+    def _time(self) -> NP:
+        return NP(self.of("time"))
+
+    def _companion(self, kind_agent: NP) -> NP | None:
+        return self.maybe(0.25, lambda: NP(self.of("person"))) if kind_agent.category == "person" else None
+
+    def _action(self) -> Frame:
+        verb = concept(self.of("transitive"))
+        place = self.maybe(0.4, self.place)
+        return self._build(
+            "action", verb.id, agent=self.agent(verb.agents), object=self.thing(self.pick(verb.objects)), place=place,
+            time=self.maybe(0.3 if place else 0.5, self._time),
+        )  # fmt: skip
+
+    def _event(self) -> Frame:
+        verb = concept(self.of("intransitive"))
+        agent = self.agent(verb.agents)
+        has_manner = verb.id not in ("sleep", "fall", "sneeze", "shout", "whisper")
+        manner = self.maybe(0.3, lambda: NP(self.of("manner"))) if has_manner else None
+        companion = self._companion(agent) if verb.id not in ("fall", "sneeze", "yawn", "hide") else None
+        place = self.maybe(0.5, self.place)
+        time = self.maybe(0.3 if place else 0.6, self._time)
+        return self._build("event", verb.id, agent=agent, manner=manner, companion=companion, place=place, time=time)
+
+    def _motion(self) -> Frame:
+        verb = self.of("motion")
+        agent = NP(self.of("person")) if self.rng.random() < 0.7 else NP(self.of("role"), "def")
+        far = verb in ("travel", "fly", "drive")
+        goal = NP(self.of("city")) if far or self.rng.random() < 0.3 else NP(self.of("place"), "def")
+        manner = self.maybe(0.2, lambda: NP(self.of("manner"))) if verb in ("go", "run", "walk", "return") else None
+        return self._build(
+            "motion", verb, agent=agent, goal=goal, manner=manner, companion=self._companion(agent),
+            time=self.maybe(0.5, self._time),
+        )  # fmt: skip
+
+    def _give(self) -> Frame:
+        agent = NP(self.of("person")) if self.rng.random() < 0.7 else NP(self.of("role"), "def")
+        recipient = NP(self.of("person")) if self.rng.random() < 0.8 else NP(self.of("role"), "def")
+        verb = self.of("ditransitive")
+        given = self.pick(
+            [i for i in in_category("object") if concept(i).group not in ("furniture", "vehicle", "tree")]
+        )
+        return self._build(
+            "give", verb, agent=agent, recipient=recipient, object=self.thing(given), time=self.maybe(0.4, self._time)
+        )
+
+    def _own(self) -> Frame:
+        owned = self.pick([i for i in in_category("object") if concept(i).group != "tree"] + list(_PETS))
+        thing = self.thing(owned)
+        if thing.form == "def":
+            thing = NP(thing.head, "indef", thing.adjective)
+        return self._build("own", agent=self.agent(in_category("person") + in_category("role")), object=thing)
+
+    def _locate(self) -> Frame:
+        relation = self.of("relation")
+        ground = self.pick(_GROUNDS[relation])
+        return self._build("locate", relation, theme=NP(self.pick(_SMALL), "def"), ground=NP(ground, "def"))
+
+    def _state(self) -> Frame:
+        state = self.of("state")
+        options = {"live": ("city", "country"), "work_for": ("organisation",), "speak": ("language",)}[state]
+        agent = self.agent(in_category("person") + in_category("role"))
+        return self._build("state", state, agent=agent, object=NP(self.of(*options)))
+
+    def _property(self) -> Frame:
+        adjective = concept(self.of("adjective"))
+        noun = self.pick(adjective.describes)
+        theme = NP(noun) if concept(noun).category == "person" else NP(noun, "def")
+        return self._build("property", adjective.id, theme=theme)
+
+    def _isa(self) -> Frame:
+        theme = self.pick(
+            [i for c in ("animal", "food", "object", "role", "place") for i in in_category(c) if concept(i).hypernym]
+        )
+        classes = hypernyms(theme)
+        if self.rng.random() < 0.3:
+            tops = {classes[-1], *classes}
+            other = self.pick([i for i in in_category("class") if i not in tops and not tops & set(hypernyms(i))])
+            if concept(theme).category == "role":
+                other = self.pick(["animal_class", "bird", "vehicle", "plant_class"])
+            return frame("isa", "", True, theme=self._kind(theme), object=NP(other, "indef"))
+        return frame("isa", "", False, theme=self._kind(theme), object=NP(self.rng.choice(classes), "indef"))
+
+    @staticmethod
+    def _kind(id_: str) -> NP:
+        return NP(id_, "generic" if concept(id_).mass else "indef")
+
+    def _inside(self) -> Frame:
+        inner = self.of("city", "country")
+        outer = self.rng.choice(hypernyms(inner))
+        if self.rng.random() < 0.25:
+            other = self.rng.choice([i for i in in_category(concept(outer).category) if i != outer])
+            return frame("inside", "", True, theme=NP(inner), ground=NP(other))
+        return frame("inside", "", False, theme=NP(inner), ground=NP(outer))
+
+    def _profession(self) -> Frame:
+        return self._build("profession", agent=NP(self.of("person")), object=NP(self.of("role"), "indef"))
+
+    def _like(self) -> Frame:
+        verb = concept(self.of("mental"))
+        return self._build(
+            "like", verb.id, agent=self.agent(verb.agents), object=NP(self.pick(verb.objects), "generic")
+        )
+
+    def _want(self) -> Frame:
+        verbs = [v for v in in_category("transitive") if v not in ("lose", "forget", "fear", "break", "find", "see")]
+        verb = concept(self.pick(verbs))
+        people = [i for i in verb.agents if concept(i).category in ("person", "role")]
+        wanted = self.thing(self.pick(verb.objects), numbers=False)
+        return self._build("want", verb.id, agent=self.agent(people), object=wanted)
+
+    def _count(self) -> Frame:
+        counted = self.of("animal", "role", "object")
+        return self._build(
+            "count", object=NP(counted, "number", number=self.of("number")), place=NP(self.of("place"), "def")
+        )
+
+    def _compare(self) -> Frame:
+        if self.rng.random() < 0.4:
+            big, small = comparable_animals(self.rng, self.split != "novel")
+            if self.rng.random() < 0.5:
+                return self._build("compare", "big", theme=NP(big, "def"), standard=NP(small, "def"))
+            return self._build("compare", "small", theme=NP(small, "def"), standard=NP(big, "def"))
+        people = [a for a in in_category("adjective") if concept(a).gradable and "anna" in concept(a).describes]
+        return self._build("compare", self.pick(people), theme=NP(self.of("person")), standard=NP(self.of("person")))
+
+    def _relation(self) -> Frame:
+        kin = concept(self.of("kin"))
+        people = [p for p in in_category("person") if kin.group == "any" or concept(p).group == kin.group]
+        return self._build("relation", kin.id, theme=NP(self.pick(people)), standard=NP(self.of("person")))
+
+    def _weather(self) -> Frame:
+        return self._build("weather", self.of("weather"), place=NP(self.of("city")), time=self.maybe(0.7, self._time))
+
+    def _title(self) -> Frame:
+        return frame("title", agent=self.agent(in_category("person") + in_category("animal")),
+                     object=NP(self.pick(in_category("object")), "def"), place=self.place())  # fmt: skip
+
+    def _sequence(self) -> Frame:
+        """Two events of different people, or of one person named twice."""
+        inner = Sampler(self.rng, self.split)
+        one = self.frame_without_time(inner)
+        other = self.frame_without_time(inner if self.split == "train" else Sampler(self.rng, "train"))
+        return Frame("sequence", self.rng.choice(("then", "before_that")), parts=(one, other))
+
+    @staticmethod
+    def frame_without_time(sampler: Sampler) -> Frame:
+        """A short affirmative event, as a sequence needs it."""
+        while True:
+            f = sampler.frame(sampler.rng.choice(EVENT_KINDS))
+            if not f.negated:
+                for slot in ("time", "manner", "companion"):
+                    f = f.with_slot(slot, None)
+                return f
+
+
+def contradicting_adjective(rng: random.Random, adjective: str, noun: str) -> str:
+    """An adjective that cannot hold of the noun together with this one; "" if the world has none."""
+    options = excludes(adjective, noun)
+    return rng.choice(options) if options else ""
