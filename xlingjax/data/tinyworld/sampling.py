@@ -18,26 +18,22 @@ _GROUNDS = {
     "behind": ("wardrobe", "sofa", "car", "truck", "oak", "school", "museum", "station", "theatre"),
     "in_front_of": ("wardrobe", "sofa", "car", "truck", "oak", "school", "museum", "station", "theatre"),
 }
-_PETS = tuple(
-    """
+_PETS = """
     cat dog horse cow pig sheep goat rabbit camel donkey duck hen goose parrot pigeon turtle
-    """.split()
-)
-_SMALL = tuple(
-    """
+"""
+_SMALL = """
     hammer knife needle screwdriver shirt hat scarf glove sock shoe belt bottle cup bowl bag doll ball puzzle
     phone camera radio book letter newspaper magazine map postcard diary key candle umbrella towel coin ticket
     wallet gift comb brush pen pencil notebook ring apple pear orange lemon banana cat mouse
-    """.split()
-)
+    necklace sweater trumpet kite peach
+"""
 
 
 class Sampler:
     """Draws frames for one split.
 
     split: "train" draws only combinations and concepts that training text may use; "test" only held-out combinations
-    of known
-    concepts; "novel" only frames with at least one held-out concept. Everything comes from `rng`.
+    of known concepts; "novel" only frames with at least one held-out concept. Everything comes from `rng`.
     """
 
     def __init__(self, rng: random.Random, split: str = "train") -> None:
@@ -176,7 +172,7 @@ class Sampler:
         )
 
     def _own(self) -> Frame:
-        owned = self.pick([i for i in in_category("object") if concept(i).group != "tree"] + list(_PETS))
+        owned = self.pick([i for i in in_category("object") if concept(i).group != "tree"] + _PETS.split())
         thing = self.thing(owned)
         if thing.form == "def":
             thing = NP(thing.head, "indef", thing.adjective)
@@ -185,7 +181,7 @@ class Sampler:
     def _locate(self) -> Frame:
         relation = self.of("relation")
         ground = self.pick(_GROUNDS[relation])
-        return self._build("locate", relation, theme=NP(self.pick(_SMALL), "def"), ground=NP(ground, "def"))
+        return self._build("locate", relation, theme=NP(self.pick(_SMALL.split()), "def"), ground=NP(ground, "def"))
 
     def _state(self) -> Frame:
         state = self.of("state")
