@@ -1,0 +1,125 @@
+import gzip
+import json
+
+import pytest
+import zstandard
+
+from xlingjax.data.sources import content_hash, find_pairs, find_text, is_language_code, language_from_path, read_lines
+from xlingjax.errors import UserError
+
+
+def write(path, data):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+def lines(texts):
+    return [(text.language, list(text.lines())) for text in texts]
+
+
+def test_only_line_feeds_end_lines_and_a_bom_is_dropped(tmp_path):
+    path = write(tmp_path / "de.txt", b"\xef\xbb\xbfeins\r\n\r\nzw\xe2\x80\xa8ei\x0b\xc2\x85\ndrei")
+    assert [line for _, line in read_lines(path)] == ["eins", "", "zw\u2028ei\x0b\x85", "drei"]
+    assert lines(find_text(str(path)))[0][1][:2] == ["eins", ""]
+
+
+def test_language_from_explicit_code_folder_and_name(tmp_path):
+    for name in ("mono/de/voa.txt", "mono/zh-TW/a.txt", "news.2020.ru.txt", "sw.txt", "swh_Latn/x.txt"):
+        write(tmp_path / name, "x\n")
+    assert language_from_path(tmp_path / "mono/de/voa.txt") == "de"
+    assert language_from_path(tmp_path / "mono/de/voa.fr.txt") == "de"
+    assert language_from_path(tmp_path / "mono/zh-TW/a.txt") == "zh-TW"
+    assert language_from_path(tmp_path / "news.2020.ru.txt.gz") == "ru"
+    assert language_from_path(tmp_path / "swh_Latn/x.txt") == "swh_Latn"
+    assert not is_language_code("voa") and not is_language_code("raw") and is_language_code("ur")
+    with pytest.raises(UserError, match="cannot tell the language of .*raw/voa.txt"):
+        find_text(str(write(tmp_path / "raw/voa.txt", "x\n")))
+    assert [t.language for t in find_text(f"lin={tmp_path}/raw/*.txt")] == ["lin"]
+
+
+def test_patterns_folders_and_repeats(tmp_path):
+    for code in ("de", "en"):
+        write(tmp_path / "mono" / code / "b.txt", f"{code}\n")
+        write(tmp_path / "mono" / code / "a.txt", f"{code}\n")
+    found = find_text([str(tmp_path / "mono/*/a.txt"), str(tmp_path / "mono")])
+    assert [str(t.path.relative_to(tmp_path)) for t in found] == [
+        "mono/de/a.txt", "mono/de/b.txt", "mono/en/a.txt", "mono/en/b.txt",
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="missing file: no monolingual file matches '.*fr/\\*.txt'"):
+        find_text([str(tmp_path / "mono"), str(tmp_path / "mono/fr/*.txt")])
+
+
+def test_compressed_text(tmp_path):
+    write(tmp_path / "de.txt.gz", gzip.compress("grün\n\nrot\n".encode()))
+    write(tmp_path / "ru.txt.zst", zstandard.ZstdCompressor().compress("да\nнет\n".encode()))
+    assert lines(find_text(str(tmp_path))) == [("de", ["grün", "", "rot"]), ("ru", ["да", "нет"])]
+    write(tmp_path / "de.txt.gz", gzip.compress(b"abc\n" * 999)[:-9])
+    with pytest.raises(UserError, match="de.txt.gz: damaged after line"):
+        list(find_text(str(tmp_path / "de.txt.gz"))[0].lines())
+    write(tmp_path / "ru.txt.zst", b"not zst")
+    with pytest.raises(UserError, match="ru.txt.zst: damaged after line 0"):
+        list(find_text(str(tmp_path / "ru.txt.zst"))[0].lines())
+
+
+def test_tables_with_a_language_column(tmp_path):
+    write(tmp_path / "all.tsv", "id\tlanguage\ttext\n1\tde\tHallo\n2\ten\tHello\n3\tde\tTschüss\n")
+    assert lines(find_text(str(tmp_path / "all.tsv"))) == [("de", ["Hallo", "Tschüss"]), ("en", ["Hello"])]
+    write(tmp_path / "fr.tsv", "text\nSalut\n")
+    assert lines(find_text(str(tmp_path / "fr.tsv"))) == [("fr", ["Salut"])]
+    write(tmp_path / "bad.de.tsv", "Hallo\tWelt\n")
+    with pytest.raises(UserError, match="bad.de.tsv: the first line must name the columns"):
+        find_text(str(tmp_path / "bad.de.tsv"))
+    rows = [{"text": "A.\nB.", "lang": "en"}, {"text": "C.", "lang": "ru"}, {"text": "D.", "lang": "en"}]
+    write(tmp_path / "docs.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    assert lines(find_text(str(tmp_path / "docs.jsonl"))) == [("en", ["A.", "B.", "", "D."]), ("ru", ["C."])]
+    write(tmp_path / "de.jsonl", '{"text": "x"}\n{"txt": "y"}\n')
+    with pytest.raises(UserError, match="de.jsonl, line 2: no column 'text'"):
+        list(find_text(str(tmp_path / "de.jsonl"))[0].lines())
+    write(tmp_path / "de.jsonl", '{"text": "x"}\nnull\n')
+    with pytest.raises(UserError, match="de.jsonl, line 2: not a JSON object"):
+        find_text(str(tmp_path / "de.jsonl"))
+
+
+def test_pairs_sort_their_languages_whatever_the_name(tmp_path):
+    write(tmp_path / "news.ru-en.ru", "да\nнет\n")
+    write(tmp_path / "news.ru-en.en.gz", gzip.compress(b"yes\nno\n"))
+    write(tmp_path / "fr-de.tsv", "oui\tja\nnon\tnein\n")
+    write(tmp_path / "x.en-sw.tsv", "sw\ten\nndiyo\tyes\n")
+    write(tmp_path / "en-zh.jsonl", '{"zh": "是", "en": "yes"}\n{"translation": {"en": "no", "zh": "不"}}\n')
+    found = {
+        pair.languages: (list(pair.first.lines()), list(pair.second.lines())) for pair in find_pairs(str(tmp_path))
+    }
+    assert found == {
+        ("en", "ru"): (["yes", "no"], ["да", "нет"]),
+        ("de", "fr"): (["ja", "nein"], ["oui", "non"]),
+        ("en", "sw"): (["yes"], ["ndiyo"]),
+        ("en", "zh"): (["yes", "no"], ["是", "不"]),
+    }
+    assert len(find_pairs([str(tmp_path / "*.ru"), str(tmp_path / "*.en.gz")])) == 1
+
+
+def test_pair_errors(tmp_path):
+    write(tmp_path / "de-en.de", "ja\n")
+    with pytest.raises(UserError, match="missing file: .*de-en.de has no other side .*de-en.en"):
+        find_pairs(str(tmp_path / "de-en.de"))
+    write(tmp_path / "german.txt", "ja\n")
+    with pytest.raises(UserError, match="german.txt: name pairs like de-en.de"):
+        find_pairs(str(tmp_path / "german.txt"))
+    with pytest.raises(UserError, match="no parallel file matches"):
+        find_pairs(str(tmp_path / "*.fr"))
+
+
+def test_invalid_utf8_names_file_line_and_byte(tmp_path):
+    path = write(tmp_path / "de.txt", b"gut\nsch\xf6n\nspaet\n")
+    with pytest.raises(UserError, match=r"de.txt, line 2: invalid UTF-8 \(byte 0xf6, column 4\)"):
+        list(find_text(str(path))[0].lines())
+
+
+def test_keys_follow_content_not_place(tmp_path):
+    first = write(tmp_path / "a/de.txt", "x\n")
+    second = write(tmp_path / "b/de.txt", "x\n")
+    assert find_text(str(first))[0].key == find_text(str(second))[0].key
+    before = content_hash(first)
+    write(first, "xy\n")
+    assert content_hash(first) != before

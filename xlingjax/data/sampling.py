@@ -1,0 +1,105 @@
+"""How often each language or pair is drawn: exponent smoothing, temperature, given weights or uniform. No TensorFlow.
+
+XLM §3.1: p_i = n_i / sum n, q_i = p_i^alpha / sum p^alpha. A temperature T is alpha = 1 / T.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlingjax.errors import UserError
+
+
+def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
+    """q_i ~ (n_i / sum n)^alpha, summing to 1: alpha 1 keeps the shares, 0 makes them equal. Raises UserError."""
+    n = np.asarray(counts, np.float64)
+    if n.size == 0 or (n < 0).any() or n.sum() == 0:
+        raise UserError(f"sampling needs counts above zero, got {list(counts)}")
+    if not alpha >= 0:
+        raise UserError(f"the sampling exponent must not be negative, got {alpha}")
+    q = np.where(n > 0, (n / n.sum()) ** alpha, 0.0)
+    return q / q.sum()
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How rows (or batches) are drawn over the tasks of a mixture.
+
+    At most one of: `alpha`; `temperature` (alpha = 1 / temperature); `weights`, by language (`"de"`) or pair
+    (`"de-en"`); `uniform`. With none, alpha = 0.7 (XLM §3.1). `counts` says what n_i is: `sentences` (XLM), `tokens`,
+    or `mixture`, the rates of the SeqIO mixture. `same_language`: one language or pair in a batch (XLM) or mixed rows
+    (fairseq).
+    """
+
+    alpha: float | None = None
+    temperature: float | None = None
+    weights: Mapping[str, float] | None = None
+    uniform: bool = False
+    counts: str = "sentences"
+    same_language: bool = True
+
+    def __post_init__(self):
+        given = [n for n in ("alpha", "temperature", "weights") if getattr(self, n) is not None]
+        given += ["uniform"] * self.uniform
+        if len(given) > 1:
+            raise UserError(f"sampling options {' and '.join(given)} exclude each other; give one")
+        if self.counts not in ("sentences", "tokens", "mixture"):
+            raise UserError(f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'")
+        if self.temperature is not None and not self.temperature > 0:
+            raise UserError(f"the sampling temperature must be above zero, got {self.temperature}")
+
+    def shares(self, counts: Mapping[str, float]) -> dict[str, float]:
+        """The share of each name in the draws; sums to 1. Raises UserError when `weights` do not fit the names."""
+        names = list(counts)
+        if self.weights is not None:
+            unknown, missing = sorted(set(self.weights) - set(names)), sorted(set(names) - set(self.weights))
+            if unknown or missing:
+                raise UserError(
+                    f"sampling weights must name exactly {', '.join(names)}; "
+                    f"unknown: {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}"
+                )
+            shares = smoothed([self.weights[name] for name in names], 1.0)
+        else:
+            alpha = 0.7 if self.alpha is None else self.alpha
+            alpha = 1 / self.temperature if self.temperature is not None else alpha
+            shares = smoothed(list(counts.values()), 0.0 if self.uniform else alpha)
+        return dict(zip(names, shares.tolist(), strict=True))
+
+
+def sampling_table(
+    sizes: Mapping[str, Mapping[str, float]], shares: Mapping[str, float], *, rows_per_step: int
+) -> list[dict[str, Any]]:
+    """One JSON row per language or pair: sentences, tokens, rows, share, and epochs in a thousand steps.
+
+    `sizes[name]` has `sentences`, `tokens` and `rows` (rows of one pass over its text); a step draws `rows_per_step`.
+    """
+    return [
+        {
+            "name": name,
+            **{key: int(sizes[name][key]) for key in ("sentences", "tokens", "rows")},
+            "share": round(share, 6),
+            "epochs_per_1000_steps": round(1000 * rows_per_step * share / max(sizes[name]["rows"], 1), 4),
+        }
+        for name, share in shares.items()
+    ]
+
+
+def expected_epochs(table: Sequence[Mapping[str, Any]], steps: int) -> dict[str, float]:
+    """How often each text is expected to be read in `steps` steps of this source."""
+    return {row["name"]: row["epochs_per_1000_steps"] * steps / 1000 for row in table}
+
+
+def format_table(table: Sequence[Mapping[str, Any]], steps: int | None = None) -> str:
+    """The sampling table for the terminal; with `steps`, epochs of a run of that many steps."""
+    title = "epochs" if steps else "epochs/1k steps"
+    lines = [f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}"]
+    for row in table:
+        epochs = row["epochs_per_1000_steps"] * (steps or 1000) / 1000
+        lines.append(
+            f"{row['name']:<10}{row['sentences']:>12,}{row['tokens']:>14,}{row['rows']:>10,}{row['share']:>9.2%}{epochs:>17.2f}"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,282 @@
+"""Text as people have it on disk: which files a pattern means, their languages, and their lines.
+
+Monolingual text, one sentence per line, a blank line ends a document: `.txt` (or any other ending), `.tsv` with a
+header naming a `text` column, `.jsonl` with a `text` field. Pairs: line-aligned `[name.]src-tgt.src` and
+`[name.]src-tgt.tgt`, `[name.]src-tgt.tsv` of two columns, `[name.]src-tgt.jsonl` with a field per code. Each may end in
+`.gz` or `.zst`.
+
+The language of monolingual text is, in this order: a `code=` written before the pattern; a `language` or `lang` column;
+the folder; a part of the file name (`news.de.txt`).
+"""
+
+from __future__ import annotations
+
+import functools
+import glob
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlingjax.errors import UserError
+
+# ISO 639-1, and longer codes only with a script or region: three letters alone are too often an ordinary word.
+_ISO_639_1 = frozenset(
+    re.findall(
+        "..",
+        "aaabaeafakamanarasavayazbabebgbhbibmbnbobrbscacechcocrcscucvcydadedvdzeeeleneoeseteufafffifjfofrfygagdglgngugv"
+        "hahehihohrhthuhyhziaidieigiiikioisitiujajvkakgkikjkkklkmknkokrkskukvkwkylalblglilnloltlulvmgmhmimkmlmnmrmsmtmy"
+        "nanbndnengnlnnnonrnvnyocojomorospapiplpsptqurmrnrorurwsascsdsesgsiskslsmsnsosqsrssstsusvswtatetgthtitktltntotr"
+        "tstttwtyugukuruzvevivowawoxhyiyozazhzu",
+    )
+)
+_QUALIFIED = re.compile(r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|[A-Z][a-z]{3}[_-][A-Z]{2})")
+_CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z]{2,8})*"
+_PAIR_STEM = re.compile(rf"^(?:(?P<name>.+)\.)?(?P<src>{_CODE})-(?P<tgt>{_CODE})\.(?P<end>{_CODE}|tsv|jsonl)$")
+_LANGUAGE_COLUMNS = ("language", "lang")
+
+
+@dataclass(frozen=True)
+class Text:
+    """The lines of one language in one file; `column` picks them from a TSV (index) or jsonl (field) row."""
+
+    path: Path
+    language: str
+    column: int | str | None = None
+    only_language: bool = False
+
+    @property
+    def key(self) -> str:
+        """What is read, independent of where the file lies: the hash of its bytes and the column."""
+        return f"{content_hash(self.path)}:{self.column}:{self.language if self.only_language else ''}"
+
+    def lines(self) -> Iterator[str]:
+        """Each line without surrounding space; "" ends a document. Raises UserError naming file and line."""
+        if self.column is None:
+            yield from (line.strip() for _, line in read_lines(self.path))
+            return
+        for cells, where in _rows(self.path):
+            if self.only_language and _language_of(cells, where) != self.language:
+                continue
+            text = _cell(cells, self.column, where)
+            pieces = [line.strip() for line in text.split("\n")]
+            yield from pieces
+            if len(pieces) > 1:
+                yield ""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts of which line i of one translates line i of the other; `first.language` sorts first."""
+
+    first: Text
+    second: Text
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        return self.first.language, self.second.language
+
+
+def content_hash(path: str | os.PathLike) -> str:
+    """sha256 (hex) of a file's bytes, remembered until its size or time of change differ."""
+    status = os.stat(path)
+    return _content_hash(os.fspath(path), status.st_size, status.st_mtime_ns)
+
+
+@functools.cache
+def _content_hash(path: str, size: int, changed: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
+    """Opens a file for reading bytes, `.gz` and `.zst` uncompressed. Raises UserError if it cannot be opened."""
+    path = Path(path)
+    try:
+        if path.suffix == ".gz":
+            return gzip.open(path, "rb")
+        if path.suffix == ".zst":
+            try:
+                import zstandard
+            except ImportError:
+                raise UserError(f"{path}: reading .zst needs the package zstandard; `pip install zstandard`") from None
+            return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), closefd=True))
+        return open(path, "rb")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
+    """(line number from 1, line without its end) of a UTF-8 file; only LF and CRLF end a line, a BOM is dropped.
+
+    Raises UserError naming the file and line of the first byte that is not UTF-8, or a damaged archive.
+    """
+    number = 0
+    try:
+        with open_bytes(path) as file:
+            for number, raw in enumerate(file, 1):
+                if number == 1 and raw.startswith(b"\xef\xbb\xbf"):
+                    raw = raw[3:]
+                yield number, raw.decode("utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}, line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x}, column {error.start + 1}); "
+            "convert the file, for example `iconv -f WINDOWS-1252 -t UTF-8`"
+        ) from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: damaged after line {number} ({error}); fetch or write the file again") from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "zstandard":
+            raise
+        raise UserError(f"{path}: damaged after line {number} ({error}); fetch or write the file again") from None
+
+
+def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
+    """Rows of a TSV (cells by header name, or a list without a header) or of a jsonl file, and where they stand."""
+    if _format(path) == "jsonl":
+        for number, line in read_lines(path):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise UserError(f"{path}, line {number}: not a JSON object; jsonl has one object per line")
+            yield (
+                {**row, **(row["translation"] if isinstance(row.get("translation"), dict) else {})},
+                f"{path}, line {number}",
+            )
+        return
+    header = _header(path)
+    for number, line in read_lines(path):
+        cells = line.split("\t")
+        if header and number == 1:
+            continue
+        yield (dict(zip(header, cells, strict=False)) if header else cells), f"{path}, line {number}"
+
+
+def _header(path: Path) -> list[str] | None:
+    """A TSV's header, if its first line is one: it names a `text` column, or the two codes of the file's name."""
+    first = next(read_lines(path), (1, ""))[1].split("\t")
+    match = _PAIR_STEM.match(_stem(path))
+    codes = {match["src"], match["tgt"]} if match else set()
+    return first if "text" in first or (codes and codes <= set(first)) else None
+
+
+def _cell(cells: dict | list[str], column: int | str, where: str) -> str:
+    try:
+        text = cells[column]
+    except (KeyError, IndexError):
+        raise UserError(f"{where}: no column {column!r}") from None
+    if not isinstance(text, str):
+        raise UserError(f"{where}: column {column!r} is not text")
+    return text
+
+
+def _language_of(cells: dict | list[str], where: str) -> str:
+    for name in _LANGUAGE_COLUMNS:
+        if isinstance(cells, dict) and cells.get(name):
+            return str(cells[name])
+    raise UserError(f"{where}: no language; fill its `language` column")
+
+
+def _stem(path: Path) -> str:
+    """The file name without a compression ending."""
+    return path.name.removesuffix(".gz").removesuffix(".zst")
+
+
+def _format(path: Path) -> str:
+    ending = _stem(path).rpartition(".")[2]
+    return ending if ending in ("tsv", "jsonl") else "lines"
+
+
+def is_language_code(text: str) -> bool:
+    """Whether `text` is an ISO 639-1 code or a longer code with its script or region (`zh-TW`, `swh_Latn`)."""
+    return text in _ISO_639_1 or bool(_QUALIFIED.fullmatch(text))
+
+
+def language_from_path(path: Path) -> str:
+    """The language a path names: its folder, else the last part of the file name that is a code. Raises UserError."""
+    for part in (path.parent.name, *reversed(_stem(path).split("."))):
+        if is_language_code(part):
+            return part
+    raise UserError(
+        f"cannot tell the language of {path}: put it in a folder named by its code, name it like news.de.txt, "
+        "or write the code before the pattern, like lin=path"
+    )
+
+
+def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path, str | None]]:
+    """(file, language written before its pattern), sorted, without repeats. A folder stands for all files in it.
+
+    Raises UserError for a pattern that matches nothing.
+    """
+    found: dict[Path, str | None] = {}
+    for pattern in [patterns] if isinstance(patterns, str | os.PathLike) else patterns:
+        pattern = os.path.expanduser(os.fspath(pattern))
+        explicit = re.fullmatch(rf"({_CODE}(?:-[A-Za-z]+)*)=(.+)", pattern)
+        code, pattern = explicit.groups() if explicit else (None, pattern)
+        if os.path.isdir(pattern):
+            pattern = os.path.join(glob.escape(pattern), "**", "*")
+        paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(name)]
+        if not paths:
+            raise UserError(f"missing file: no {what} file matches {pattern!r}")
+        found |= {path: code for path in paths}
+    return sorted(found.items())
+
+
+def find_text(patterns: str | Sequence[str]) -> list[Text]:
+    """Monolingual texts for the patterns. Raises UserError: no match, unknown language, a table without `text`."""
+    texts = []
+    for path, code in expand(patterns, "monolingual"):
+        if _format(path) == "lines":
+            texts.append(Text(path, code or language_from_path(path)))
+            continue
+        if _format(path) == "tsv" and _header(path) is None:
+            raise UserError(f"{path}: the first line must name the columns; one must be `text`, one may be `language`")
+        languages = set()
+        if code is None:
+            languages = {str(cells[n]) for cells, _ in _rows(path) for n in _LANGUAGE_COLUMNS if cells.get(n)}
+        texts += [Text(path, language, "text", True) for language in sorted(languages)] or [
+            Text(path, code or language_from_path(path), "text")
+        ]
+    return texts
+
+
+def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
+    """Aligned pairs for the patterns; naming one side of a pair of files is enough.
+
+    Raises UserError: no match, a name that does not tell the languages, a side that is missing.
+    """
+    pairs: dict[tuple[Path, str], Pair] = {}
+    for path, _ in expand(patterns, "parallel"):
+        match = _PAIR_STEM.match(_stem(path))
+        if not match or match["end"] not in (match["src"], match["tgt"], "tsv", "jsonl"):
+            raise UserError(f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl")
+        codes = sorted((match["src"], match["tgt"]))
+        stem = _stem(path).removesuffix(f".{match['end']}")
+        if match["end"] == "jsonl":
+            sides = [Text(path, code, code) for code in codes]
+        elif match["end"] == "tsv":
+            named = _header(path) is not None
+            order = [match["src"], match["tgt"]]
+            sides = [Text(path, code, code if named else order.index(code)) for code in codes]
+        else:
+            sides = [Text(_partner(path, stem, code), code) for code in codes]
+        pairs[path.parent / stem, match["end"] if match["end"] in ("tsv", "jsonl") else ""] = Pair(*sides)
+    return list(pairs.values())
+
+
+def _partner(path: Path, stem: str, code: str) -> Path:
+    for ending in ("", ".gz", ".zst"):
+        candidate = path.with_name(f"{stem}.{code}{ending}")
+        if candidate.is_file():
+            return candidate
+    raise UserError(f"missing file: {path} has no other side {path.with_name(f'{stem}.{code}')}")

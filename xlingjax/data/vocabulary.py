@@ -1,0 +1,145 @@
+"""The shared vocabulary: a SentencePiece model and the rule from its ids to the model's ids.
+
+Two layouts (XLM §3.1 and its code; XLM-R):
+- `xlm`: `<s>` 0, `</s>` 1, `<pad>` 2, `<unk>` 3, `<special0..9>` 4-13, then pieces; MASK is `<special1>` = 5 and
+  `</s>` both begins and ends a sentence. The SentencePiece model itself has these ids; `xlingjax vocab` writes such a
+  model.
+- `xlmr`: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, piece i of the SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 1,
+  `<mask>` after the last piece (250001 for the XLM-R model).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.errors import UserError
+
+LAYOUTS = ("xlm", "xlmr")
+XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
+XLM_MASK_ID = 5
+
+
+class Vocabulary:
+    """Text <-> model ids.
+
+    Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both `</s>`), `unk_id`,
+    `mask_id`, `special_ids` (never drawn as a random replacement), `layout`, `sha256` (of the model and layout: equal
+    hashes mean equal ids for every text).
+    """
+
+    def __init__(self, model: bytes, layout: str):
+        import sentencepiece
+
+        if layout not in LAYOUTS:
+            raise UserError(f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}")
+        self.model_bytes, self.layout = model, layout
+        self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._pieces = [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
+        count = len(self._pieces)
+        if layout == "xlm":
+            if tuple(self._pieces[: len(XLM_SPECIAL_PIECES)]) != XLM_SPECIAL_PIECES:
+                raise UserError(
+                    "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
+                    "load it with layout 'xlmr' or train one with `xlingjax vocab`"
+                )
+            self.size, self.to_model = count, np.arange(count, dtype=np.int32)
+            self.bos_id = self.eos_id = 1
+            self.pad_id, self.unk_id, self.mask_id = 2, 3, XLM_MASK_ID
+            self.special_ids = frozenset(range(len(XLM_SPECIAL_PIECES)))
+        else:
+            ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
+            if ids != (0, 1, 2):
+                raise UserError(f"layout 'xlmr' needs a SentencePiece model with unk, bos, eos = 0, 1, 2; it has {ids}")
+            self.size, self.to_model = count + 2, np.arange(1, count + 1, dtype=np.int32)
+            self.to_model[:3] = 3, 0, 2
+            self.bos_id, self.pad_id, self.eos_id, self.unk_id, self.mask_id = 0, 1, 2, 3, count + 1
+            self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
+        """Reads a SentencePiece `.model` file (or the folder that holds `vocab.model`).
+
+        The layout is the argument, or that of `vocab.json` beside the model, or what the model's first pieces show.
+        Raises UserError when the file is missing, is no SentencePiece model, or does not fit the layout.
+        """
+        path = Path(path)
+        if path.is_dir():
+            path = path / "vocab.model"
+        try:
+            model = path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"cannot read the vocabulary {path}: {error.strerror}; train one with `xlingjax vocab`"
+            ) from None
+        side = path.with_name("vocab.json")
+        if layout is None and side.is_file():
+            layout = json.loads(side.read_text(encoding="utf-8")).get("layout")
+        if layout is None:
+            layout = "xlm" if b"<special1>" in model else "xlmr"
+        try:
+            return cls(model, layout)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        except RuntimeError:
+            raise UserError(f"{path} is not a SentencePiece model") from None
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the pieces of `text`, without begin or end."""
+        return self.to_model[self._processor.encode(text)].tolist() if text else []
+
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
+        encoded = self._processor.encode(list(lines), num_threads=threads)
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        flat = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
+        return self.to_model[flat], lengths
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of the pieces; special ids other than `<unk>` are left out."""
+        dropped = self.special_ids - {self.unk_id}
+        return self._processor.decode([int(self._from_model[i]) for i in ids if int(i) not in dropped])
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The name of each id, special ids and `<mask>` included. Raises UserError for an id outside the table."""
+        return [self._name(int(i)) for i in ids]
+
+    def _name(self, i: int) -> str:
+        if not 0 <= i < self.size:
+            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+        if i == self.mask_id:
+            return "<mask>"
+        if self.layout == "xlmr" and i < 4:
+            return ("<s>", "<pad>", "</s>", "<unk>")[i]
+        return self._pieces[self._from_model[i]]
+
+    @functools.cached_property
+    def _from_model(self) -> np.ndarray:
+        # Ids without a piece of their own (xlmr's <pad> and <mask>) fall on unk; decode and pieces never ask for them.
+        table = np.full(self.size, self._processor.unk_id(), np.int32)
+        table[self.to_model] = np.arange(len(self._pieces))
+        return table
+
+    def seqio(self) -> Any:
+        """The same vocabulary as a `seqio.Vocabulary`, with TensorFlow encoding."""
+        from xlingjax.data.seqio_adapters import SeqioVocabulary
+
+        return SeqioVocabulary(self)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
