@@ -1,0 +1,97 @@
+import jax
+import numpy as np
+import pytest
+from evaluation import toy
+
+from xlingjax.errors import UserError
+from xlingjax.evaluation.classification import ZeroShotAccuracy, accuracy_by_language, predict, summarise
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.preprocessors.finetuning import Example, classification_rows
+
+LABELS = ("contradiction", "entailment", "neutral")
+VOCABULARY = toy.ToyVocabulary()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return toy.model(num_labels=3)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """Nine examples in three languages and three filler rows."""
+    texts, labels = toy.sentences(18, seed=4), np.random.default_rng(0).integers(3, size=9)
+    parts = [
+        classification_rows(
+            [Example(texts[i], texts[i + 9], LABELS[labels[i]]) for i in range(g, 9, 3)], VOCABULARY, 24, LABELS, g
+        )
+        for g in range(3)
+    ]
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.pad(values, [(0, 3)] + [(0, 0)] * (values.ndim - 1)) for name, values in rows.items()}
+
+
+def test_loss_and_metrics_against_numpy(model, batch):
+    encoder, params = model
+    objective = Classification(3)
+    loss = jax.jit(lambda p, b: objective.loss(encoder, p, b, None, 3))(params, batch)
+    h_BLD = np.asarray(encoder.encode(params, batch, objective.attention()), np.float64)
+    head = jax.tree.map(np.asarray, params["classifier"]["out"])
+    logits = h_BLD[:9, 0] @ head["kernel"] + head["bias"]
+    nll = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(9), batch["labels"][:9]]
+    correct = logits.argmax(axis=1) == batch["labels"][:9]
+    assert set(loss.terms) == set(objective.coefficients) == {"classification"}
+    assert float(loss.terms["classification"]) == pytest.approx(nll.sum(), rel=1e-5)  # a sum, filler rows not in it
+    assert float(objective.weights(batch)["classification"]) == 9
+    total, count = loss.metrics["classification/accuracy"]
+    assert (float(total), float(count)) == (correct.sum(), 9)
+    total, count = loss.metrics["classification/loss_by_language"]
+    np.testing.assert_allclose(total, nll.reshape(3, 3).sum(axis=1), rtol=1e-5)
+    assert count.tolist() == [3, 3, 3]
+    total, _ = loss.metrics["classification/accuracy_by_language"]
+    assert total.tolist() == correct.reshape(3, 3).sum(axis=1).tolist()
+
+
+def test_dropout_only_with_a_key(batch):
+    encoder, params = toy.model(num_labels=3, dropout=0.5)
+    objective = Classification(3)
+    loss = jax.jit(lambda rng: objective.loss(encoder, params, batch, rng, 3).terms["classification"])
+    assert loss(jax.random.key(0)) != loss(jax.random.key(1))
+    assert loss(jax.random.key(1)) == loss(jax.random.key(1))
+    assert objective.loss(encoder, params, batch, None, 3).terms["classification"] != loss(jax.random.key(0))
+
+
+def test_reads_what_it_reads(batch):
+    assert set(batch) == set(Classification(3).reads)
+
+
+def test_the_head_must_have_the_tasks_labels(model, batch):
+    with pytest.raises(UserError, match="num_labels=3 and the task has 2"):
+        Classification(2).loss(*model, batch, None, 3)
+
+
+def test_predict_fills_up_the_last_batch(model, batch):
+    encoder, params = model
+    rows = {name: values[:9] for name, values in batch.items()}
+    logits = Classification(3).logits(encoder, params, rows)
+    assert predict(encoder, params, rows, batch_size=4).tolist() == np.asarray(logits).argmax(axis=1).tolist()
+
+
+def test_accuracy_by_language(model, tmp_path):
+    encoder, params = model
+    # A head that always answers "neutral": accuracy is the share of that label.
+    params = params | {"classifier": {"out": {"kernel": np.zeros((16, 3)), "bias": np.array([0.0, 0.0, 1.0])}}}
+    shares = {"de": 3, "en": 8, "fr": 5}
+    for language, neutral in shares.items():
+        lines = [f"a b\tc d\t{'neutral' if i < neutral else 'entailment'}" for i in range(10)]
+        (tmp_path / f"test-{language}.tsv").write_text("\n".join(lines) + "\n")
+    files = {language: tmp_path / f"test-{language}.tsv" for language in shares}
+    options = dict(labels=LABELS, length=16, batch_size=8)
+    evaluator = ZeroShotAccuracy(files, VOCABULARY, toy.LANGUAGES, **options)
+    values = evaluator(encoder, params, 0)
+    assert values["by_language"] == {"de": 0.3, "en": 0.8, "fr": 0.5}
+    assert values["en"] == 0.8 and values["mean_other"] == pytest.approx(0.4)
+    assert summarise(values["by_language"], trained_on=("en", "fr"))["mean_other"] == 0.3
+    assert accuracy_by_language(encoder, params, files, VOCABULARY, toy.LANGUAGES, limit=4, **options)["de"] == 0.75
+    with pytest.raises(UserError, match="3 labels apart and the files have 2"):
+        accuracy_by_language(encoder, params, files, VOCABULARY, toy.LANGUAGES, labels=("a", "b"))

@@ -1,0 +1,163 @@
+import numpy as np
+import pytest
+from evaluation import toy
+
+from xlingjax.data.features import FIELDS, batch_hash, check_batch
+from xlingjax.errors import UserError
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.preprocessors import finetuning as ft
+
+LABELS = ("contradiction", "entailment", "neutral")
+
+
+def truncate_token_by_token(first, second, budget):
+    """The loop that the closed form stands for."""
+    while first + second > budget:
+        if first > second:
+            first -= 1
+        else:
+            second -= 1
+    return first, second
+
+
+def test_truncation_takes_from_the_longer_side():
+    for first in range(12):
+        for second in range(12):
+            for budget in range(2, 14):
+                assert ft.kept_lengths(first, second, budget) == truncate_token_by_token(first, second, budget)
+
+
+@pytest.mark.parametrize(
+    "layout, ids, sides",
+    [
+        ("xlm", [1, 30, 31, 1, 40, 1, 2, 2], [0, 0, 0, 0, 1, 1, 0, 0]),  # </s> A </s> B </s>
+        ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1], [0, 0, 0, 0, 1, 1, 1, 0]),  # <s> A </s></s> B </s>
+    ],
+)
+def test_pair_layouts(layout, ids, sides):
+    row = ft.pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8)
+    length = len(ids) - ids.count(toy.ToyVocabulary(layout).pad_id)
+    assert row["input_ids"].tolist() == ids
+    assert row["position_ids"].tolist() == [*range(length)] + [0] * (8 - length)  # no restart at the second text
+    assert row["pack_ids"].tolist() == [1] * length + [0] * (8 - length)
+    assert row["sides"].tolist() == sides
+
+
+def test_long_pairs_and_single_texts():
+    vocabulary = toy.ToyVocabulary()
+    row = ft.pair_row([*range(20, 30)], [31, 32], vocabulary, 8)
+    assert row["input_ids"].tolist() == [1, 20, 21, 22, 1, 31, 32, 1]
+    row = ft.pair_row([20, 21, 22], None, vocabulary, 4)
+    assert row["input_ids"].tolist() == [1, 20, 21, 1] and not row["sides"].any()
+    with pytest.raises(UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"):
+        ft.pair_row([20], [21], vocabulary, 4)
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_reading_labelled_tsv(tmp_path):
+    path = write(tmp_path / "a.tsv", 'A man "runs\tHe moves\tcontradictory\n\nB\tC\tneutral\r\n')
+    examples = ft.read_labelled_tsv(path, LABELS)
+    assert examples == [ft.Example('A man "runs', "He moves", "contradiction"), ft.Example("B", "C", "neutral")]
+    assert ft.label_set(examples) == ("contradiction", "neutral")
+    quoted = write(tmp_path / "q.tsv", '"say ""yes"""\tB\t0\n')
+    assert ft.read_labelled_tsv(quoted, quoted=True)[0].premise == 'say "yes"'
+    assert ft.read_labelled_tsv(quoted)[0].premise == '"say ""yes"""'
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("a\tb\tneutral\na\tb\n", r"x.tsv, line 2: 2 columns, expected 3"),
+        ("a\tb\tmaybe\n", r"x.tsv, line 1: unknown label 'maybe', expected one of contradiction, entailment, neutral"),
+        ("a\t \tneutral\n", r"x.tsv, line 1: the hypothesis is empty"),
+        (b"a\tb\tneutral\na\t\xff\tneutral\n", r"x.tsv, line 2: not valid UTF-8"),
+        ("", r"x.tsv: no examples"),
+    ],
+)
+def test_bad_files_are_named_with_their_line(tmp_path, text, message):
+    path = write(tmp_path / "x.tsv", text)
+    with pytest.raises(UserError, match=message):
+        ft.read_labelled_tsv(path, LABELS)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(UserError, match="none.tsv: no such file"):
+        ft.read_labelled_tsv(tmp_path / "none.tsv")
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    for language, count in (("en", 11), ("de", 4)):
+        texts = toy.sentences(2 * count, seed=count, longest=5)
+        lines = [f"{texts[2 * i]}\t{texts[2 * i + 1]}\t{rng.choice(LABELS)}\n" for i in range(count)]
+        write(tmp_path / f"{language}.tsv", "".join(lines))
+    return {language: tmp_path / f"{language}.tsv" for language in ("en", "de")}
+
+
+def make(files, **options):
+    options = dict(labels=LABELS, length=16, batch_size=4, seed=5) | options
+    return ft.classification_source(files, toy.ToyVocabulary(), toy.LANGUAGES, **options)
+
+
+def test_every_epoch_has_every_example_once_in_another_order(files):
+    source = make(files, batch_size=5)
+    batches = [source.next() for _ in range(6)]
+    for batch in batches:
+        check_batch(batch, Classification(3).reads, source.shapes)
+    rows = [tuple(ids) for batch in batches for ids in batch["input_ids"].tolist()]
+    assert len(set(rows[:15])) == 15 and set(rows[:15]) == set(rows[15:]) and rows[:15] != rows[15:]
+    languages = np.concatenate([batch["language_ids"][:, 0] for batch in batches[:3]])
+    assert sorted(languages) == [0] * 4 + [1] * 11  # de = 0, en = 1 of the run's de, en, fr
+    assert len(set(languages[:5])) == 2 or len(set(languages[5:10])) == 2  # languages are mixed
+
+
+def test_the_position_restores_exactly(files):
+    source = make(files)
+    for _ in range(5):
+        source.next()
+    state = source.state()
+    expected = [batch_hash(source.next()) for _ in range(6)]  # over the end of an epoch
+    again = make(files)
+    again.restore(state)
+    assert [batch_hash(again.next()) for _ in range(6)] == expected
+    assert batch_hash(make(files, seed=6).next()) != batch_hash(make(files).next())
+
+
+def test_identity_and_strange_languages(files):
+    source = make(files)
+    assert source.languages == toy.LANGUAGES and source.identity["labels"] == list(LABELS)
+    assert source.identity["vocabulary"] == "toy-xlm" and source.identity["examples"] == 15
+    assert all(FIELDS[name].dtype == values.dtype for name, values in source.next().items())
+    with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
+        make({"zh": files["de"]})
+
+
+@pytest.mark.parametrize("layout", ["xlm", "xlmr"])
+def test_the_seqio_map_makes_the_same_rows(layout):
+    tf = pytest.importorskip("tensorflow")
+
+    class Encoder:
+        def encode_tf(self, text):
+            return tf.strings.to_number(tf.strings.split(text), tf.int64)
+
+    vocabulary = toy.ToyVocabulary(layout)
+    vocabulary.seqio = Encoder
+    rng = np.random.default_rng(1)
+    pairs = [(rng.integers(20, 30, rng.integers(1, 14)), rng.integers(20, 30, rng.integers(1, 14))) for _ in range(30)]
+    columns = {
+        "premise": [" ".join(map(str, a)) for a, _ in pairs],
+        "hypothesis": [" ".join(map(str, b)) for _, b in pairs],
+        "label": [LABELS[i % 3] for i in range(30)],
+    }
+    dataset = ft.pair_features_tf(vocabulary, 12, LABELS, 2)(tf.data.Dataset.from_tensor_slices(columns))
+    for i, (example, (a, b)) in enumerate(zip(dataset.as_numpy_iterator(), pairs, strict=True)):
+        row = ft.pair_row(a.tolist(), b.tolist(), vocabulary, 12)
+        for name, values in row.items():
+            assert example[name].tolist() == values.tolist()
+        assert example["language_ids"].tolist() == (2 * row["pack_ids"]).tolist()
+        assert example["labels"] == i % 3 and example["example_weights"] == 1.0

@@ -1,0 +1,120 @@
+"""Accuracy of a fine-tuned classifier, language by language: the zero-shot table of XNLI."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from xlingjax.errors import UserError
+from xlingjax.evaluation.encoding import language_index, place, row_multiple
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.preprocessors.finetuning import classification_rows, read_labelled_tsv
+
+
+@functools.lru_cache(maxsize=16)
+def _label_logits(model, objective: Classification, mesh):
+    replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+    return jax.jit(lambda params, batch: objective.logits(model, params, batch), out_shardings=replicated)
+
+
+def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None) -> np.ndarray:
+    """int[N]: the most likely label of every row (see `classification_rows`); the last batch is filled up with empty
+    rows.
+    """
+    run = _label_logits(model, Classification(model.config.num_labels), mesh)
+    fields = {name: values for name, values in rows.items() if name not in ("labels", "example_weights")}
+    total = len(rows["input_ids"])
+    multiple = row_multiple(mesh)
+    size = -(-batch_size // multiple) * multiple
+    parts = []
+    for start in range(0, total, size):
+        part = {name: values[start : start + size] for name, values in fields.items()}
+        missing = size - len(part["input_ids"])
+        part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
+        parts.append(np.asarray(run(params, place(part, mesh))).argmax(axis=-1)[: size - missing])
+    return np.concatenate(parts)
+
+
+def accuracy_by_language(
+    model,
+    params,
+    files: Mapping[str, str | Path],
+    vocabulary,
+    languages: Sequence[str],
+    *,
+    labels: Sequence[str],
+    length: int = 128,
+    batch_size: int = 64,
+    limit: int = 0,
+    quoted: bool = False,
+    mesh=None,
+) -> dict[str, float]:
+    """{language: accuracy in 0..1} of labelled TSV files, {language: path}; `limit` > 0 keeps the first that many
+    examples.
+
+    labels: in the order the head was trained with. Raises UserError for a file's faults (see `read_labelled_tsv`).
+    """
+    if model.config.num_labels != len(labels):
+        raise UserError(
+            f"the model tells {model.config.num_labels} labels apart and the files have {len(labels)}: "
+            f"{', '.join(labels)}"
+        )
+    out = {}
+    for language, path in sorted(files.items()):
+        examples = read_labelled_tsv(path, labels, quoted=quoted)[: limit or None]
+        rows = classification_rows(examples, vocabulary, length, labels, language_index(language, languages, model))
+        out[language] = float(np.mean(predict(model, params, rows, batch_size=batch_size, mesh=mesh) == rows["labels"]))
+    return out
+
+
+def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)) -> dict[str, Any]:
+    """`by_language`, the accuracy on English (`en`, where tested) and `mean_other`, over languages without training
+    examples.
+    """
+    others = [value for language, value in accuracy.items() if language not in trained_on]
+    out: dict[str, Any] = {"by_language": dict(accuracy)}
+    if "en" in accuracy:
+        out["en"] = accuracy["en"]
+    if others:
+        out["mean_other"] = float(np.mean(others))
+    return out
+
+
+@dataclass
+class ZeroShotAccuracy:
+    """Classification accuracy as an evaluator of the training loop: `files` are one split's, {language: TSV}.
+
+    Values: {"by_language": {language: accuracy}, "en": x, "mean_other": x}; mean_other leaves out `trained_on`.
+    """
+
+    files: Mapping[str, str | Path]
+    vocabulary: Any
+    languages: Sequence[str]
+    labels: Sequence[str]
+    length: int = 128
+    batch_size: int = 64
+    limit: int = 0
+    quoted: bool = False
+    trained_on: Sequence[str] = ("en",)
+    name: str = "nli_test"
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        accuracy = accuracy_by_language(
+            model,
+            params,
+            self.files,
+            self.vocabulary,
+            self.languages,
+            labels=self.labels,
+            length=self.length,
+            batch_size=self.batch_size,
+            limit=self.limit,
+            quoted=self.quoted,
+            mesh=mesh,
+        )
+        return summarise(accuracy, self.trained_on)

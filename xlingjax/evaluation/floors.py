@@ -1,0 +1,80 @@
+"""What retrieval gives without a neural model: surface overlap, and a linear model of the same parallel text.
+
+A trained encoder says something about alignment only above the first, and something new only above the second.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from xlingjax.errors import UserError
+from xlingjax.evaluation.pairs import Pairs
+from xlingjax.evaluation.retrieval import score_layer
+
+
+def _vectoriser(**options):
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+    except ImportError:
+        raise UserError("retrieval floors need scikit-learn: pip install scikit-learn") from None
+    return TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options)
+
+
+def char_tfidf(test: Pairs) -> dict[str, float]:
+    """Cosine of character 1-4-gram TF-IDF (1 + log tf, weights fitted on the test sentences of both sides): shared
+    spelling, no learning. {raw_en_to_xx, raw_xx_to_en} in 0..1."""
+    vectoriser = _vectoriser().fit([*test.foreign, *test.english])
+    scores = (vectoriser.transform(test.english) @ vectoriser.transform(test.foreign).T).toarray()
+    gold = np.arange(len(test))
+    return {
+        "raw_en_to_xx": float(np.mean(scores.argmax(axis=1) == gold)),
+        "raw_xx_to_en": float(np.mean(scores.argmax(axis=0) == gold)),
+    }
+
+
+def lsi(test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000, seed: int = 0) -> dict[str, float]:
+    """Cross-lingual latent semantic indexing: the two sides of a training pair are one document over both languages'
+    n-grams, its truncated SVD is the shared space, a test sentence folds in from its own side alone. The four scores
+    of retrieval in 0..1.
+
+    train: at most `limit` of these pairs, drawn with `seed`. `dimensions` is cut to what the pairs can span.
+    """
+    from scipy.sparse import hstack
+    from sklearn.decomposition import TruncatedSVD
+
+    chosen = np.random.default_rng(seed).permutation(len(train))[:limit]
+    rarest = 2 if len(chosen) > 500 else 1
+    foreign, english = _vectoriser(min_df=rarest), _vectoriser(min_df=rarest)
+    documents = hstack(
+        [
+            foreign.fit_transform([train.foreign[i] for i in chosen]),
+            english.fit_transform([train.english[i] for i in chosen]),
+        ]
+    ).tocsr()
+    svd = TruncatedSVD(min(dimensions, min(documents.shape) - 1), random_state=seed).fit(documents)
+    split = len(foreign.vocabulary_)
+    return score_layer(
+        np.asarray(english.transform(test.english) @ svd.components_[:, split:].T),
+        np.asarray(foreign.transform(test.foreign) @ svd.components_[:, :split].T),
+    )
+
+
+def floors(
+    test: Mapping[str, Pairs], train: Mapping[str, Pairs] | None = None, *, dimensions: int = 300, limit: int = 20000
+) -> dict[str, Any]:
+    """Both floors for every language of `test`; LSI only where `train` has pairs of the language.
+
+    Returns {"char_tfidf": {language: scores}, "lsi": {language: scores}, "mean": {floor: raw_en_to_xx, mean over its
+    languages}}.
+    """
+    out: dict[str, Any] = {"char_tfidf": {language: char_tfidf(pairs) for language, pairs in test.items()}, "lsi": {}}
+    for language, pairs in test.items():
+        if train and language in train:
+            out["lsi"][language] = lsi(pairs, train[language], dimensions, limit)
+    out["mean"] = {
+        name: float(np.mean([scores["raw_en_to_xx"] for scores in out[name].values()]))
+        for name in ("char_tfidf", "lsi")
+        if out[name]
+    }
+    return out

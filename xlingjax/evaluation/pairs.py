@@ -1,0 +1,109 @@
+"""Line-aligned sentence pairs with English, as retrieval and translation perplexity read them.
+
+Two layouts, both those of LASER and Moses: a folder of `XX-en.XX` + `XX-en.en` (Tatoeba; `en-XX` and a leading `name.`
+are read too), and a stem with one file per language, `test_2016_flickr.de`, `test_2016_flickr.en`.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlingjax.errors import UserError
+
+PIVOT = "en"
+_PAIR = re.compile(r"(?:.*\.)?([a-z]{2,3}(?:_[A-Za-z]+)?)-([a-z]{2,3}(?:_[A-Za-z]+)?)$")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sentence i of `foreign` means what sentence i of `english` means."""
+
+    language: str
+    foreign: tuple[str, ...]
+    english: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.foreign)
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text file. Raises UserError for a missing file or a line that is not UTF-8."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    lines = path.read_bytes().split(b"\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    out = []
+    for number, line in enumerate(lines, 1):
+        try:
+            out.append(line.decode("utf-8").strip())
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}, line {number}: not valid UTF-8 ({error.reason}): convert the file to UTF-8"
+            ) from None
+    return out
+
+
+def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
+    """Two files of the same number of lines; `limit` > 0 keeps the first that many pairs."""
+    sides = read_lines(foreign), read_lines(english)
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{foreign} has {len(sides[0])} lines and {english} has {len(sides[1])}: "
+            "the two must be aligned line by line"
+        )
+    if not sides[0]:
+        raise UserError(f"{foreign} and {english} are empty: no pairs to evaluate on")
+    end = limit or None
+    return Pairs(language, tuple(sides[0][:end]), tuple(sides[1][:end]))
+
+
+def read_pairs(path: str | Path, languages: Sequence[str] | None = None, limit: int = 0) -> dict[str, Pairs]:
+    """{language: Pairs} of a folder or a stem (see the module's first lines), languages sorted.
+
+    languages: keep these only; None keeps every language found. Raises UserError when nothing is left.
+    """
+    path = Path(path)
+    found = _in_folder(path) if path.is_dir() else _of_stem(path)
+    if not found:
+        raise UserError(
+            f"{path}: no pairs with English here: expected XX-{PIVOT}.XX beside XX-{PIVOT}.{PIVOT}, "
+            f"or NAME.XX beside NAME.{PIVOT}"
+        )
+    kept = {lang: files for lang, files in sorted(found.items()) if languages is None or lang in languages}
+    if not kept:
+        raise UserError(
+            f"{path}: has pairs for {', '.join(sorted(found))} but none for the run's languages, {', '.join(languages)}"
+        )
+    return {lang: read_pair_files(foreign, english, lang, limit) for lang, (foreign, english) in kept.items()}
+
+
+def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
+    found = {}
+    for file in sorted(folder.iterdir()):
+        match = _PAIR.match(file.stem)
+        language = file.suffix[1:]
+        if not match or language == PIVOT or set(match.groups()) != {language, PIVOT}:
+            continue
+        english = file.with_name(f"{file.stem}.{PIVOT}")
+        if not english.is_file():
+            raise UserError(f"{file}: its English side {english.name} is missing")
+        if language in found:
+            raise UserError(
+                f"{folder}: both {found[language][0].name} and {file.name} hold {language}: name one by its stem"
+            )
+        found[language] = (file, english)
+    return found
+
+
+def _of_stem(stem: Path) -> dict[str, tuple[Path, Path]]:
+    english = stem.with_name(f"{stem.name}.{PIVOT}")
+    if not stem.parent.is_dir() or not english.is_file():
+        raise UserError(f"{stem}: neither a folder nor the beginning of a file name that ends in .{PIVOT}")
+    return {
+        file.suffix[1:]: (file, english)
+        for file in stem.parent.glob(f"{stem.name}.*")
+        if file != english and file.stem == stem.name
+    }

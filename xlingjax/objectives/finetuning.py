@@ -1,0 +1,61 @@
+"""Fine-tuning objectives: one labelled text, or pair of texts, per row."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
+from xlingjax.model.masks import bidirectional
+from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification:
+    """Mean cross-entropy per example of a softmax on the first state (XLM §5.1; XLM-R's head with `classifier="xlmr"`).
+
+    num_labels must be the model's. Raises UserError where they differ. Rows of `example_weights` 0 count for nothing.
+    An example's language is that of its first token.
+    """
+
+    num_labels: int
+    name: str = "classification"
+    reads: tuple[str, ...] = (
+        "input_ids",
+        "position_ids",
+        "language_ids",
+        "pack_ids",
+        "sides",
+        "labels",
+        "example_weights",
+    )
+    coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"classification": 1.0}, hash=False)
+
+    def attention(self) -> AttentionSpec:
+        return AttentionSpec(bidirectional, packed=False)
+
+    def weights(self, batch: Batch) -> dict[str, Array]:
+        return {"classification": batch["example_weights"].sum()}
+
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+        logits_BC = self.logits(model, params, batch, rng)
+        nll_B = -jnp.take_along_axis(jax.nn.log_softmax(logits_BC), batch["labels"][:, None], axis=-1)[:, 0]
+        correct_B = (logits_BC.argmax(-1) == batch["labels"]).astype(jnp.float32)
+        weights_B = batch["example_weights"]
+        metrics = metrics_by_language(
+            self.name, {"loss": nll_B, "accuracy": correct_B}, weights_B, batch["language_ids"][:, 0], languages
+        )
+        return Loss(terms={"classification": (nll_B * weights_B).sum()}, metrics=metrics)
+
+    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> Array:
+        """float32 logits_BC."""
+        if model.config.num_labels != self.num_labels:
+            raise UserError(
+                f"model {model.config.name} has num_labels={model.config.num_labels} and the task has "
+                f"{self.num_labels} labels: set the model's num_labels to the task's"
+            )
+        encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
+        h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
+        return model.classify(params, h_BLD, rng=head_rng)

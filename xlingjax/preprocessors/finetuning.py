@@ -1,0 +1,235 @@
+"""Labelled text pairs to rows: the pair layouts of XLM and XLM-R, the TSV files they come from, and a source of
+shuffled batches.
+
+Nothing but `pair_features_tf` needs TensorFlow: fine-tuning sets are small, so they are tokenised once and kept in
+memory.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.loader import BatchSource, CountedSource
+from xlingjax.errors import UserError
+
+SEPARATORS = {"xlm": 3, "xlmr": 4}  # `</s>A</s>B</s>` and `<s>A</s></s>B</s>`: special tokens around a pair
+_ENDLESS = 2**62  # batches
+
+
+def kept_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
+    """How many tokens of each text stay when the longer one loses its last token, again and again, until both fit
+    `budget`; of two equally long texts the second loses."""
+    kept = min(first, max(budget - second, (budget + 1) // 2))
+    return kept, min(second, budget - kept)
+
+
+def pair_row(first: Sequence[int], second: Sequence[int] | None, vocabulary, length: int) -> dict[str, np.ndarray]:
+    """One example as arrays of `length`: input_ids, position_ids, pack_ids, sides.
+
+    The layout is the vocabulary's. "xlm": `</s>A</s>B</s>`, three separators, the inner two of TLM merged into one;
+    "xlmr": `<s>A</s></s>B</s>`. Positions run on over both texts (only TLM resets them); `sides` is 1 from the
+    separator that opens B in "xlmr", from B's first piece in "xlm". A single text (`second` None) is `<bos>A<eos>`.
+    Too long a pair loses tokens from the longer side. Raises UserError when `length` leaves no room for a token of
+    each text.
+    """
+    separators = 2 if second is None else SEPARATORS[vocabulary.layout]
+    if length < separators + 2:
+        raise UserError(
+            f"length {length} leaves no room for a pair between {separators} separators: use at least {separators + 2}"
+        )
+    if second is None:
+        ids = [vocabulary.bos_id, *first[: length - 2], vocabulary.eos_id]
+        turn = len(ids)
+    else:
+        a, b = kept_lengths(len(first), len(second), length - separators)
+        ids = [vocabulary.bos_id, *first[:a], vocabulary.eos_id]
+        turn = len(ids)
+        ids += [vocabulary.eos_id] * (separators - 3) + [*second[:b], vocabulary.eos_id]
+    columns = np.arange(length, dtype=np.int32)
+    valid = columns < len(ids)
+    return {
+        "input_ids": np.array(ids + [vocabulary.pad_id] * (length - len(ids)), np.int32),
+        "position_ids": np.where(valid, columns, 0).astype(np.int32),
+        "pack_ids": valid.astype(np.int32),
+        "sides": (valid & (columns >= turn)).astype(np.int32),
+    }
+
+
+def pair_features_tf(vocabulary, length: int, labels: Sequence[str], language_id: int):
+    """`pair_row` as a SeqIO map: {premise, hypothesis, label} strings -> the features of `Classification`, one
+    example a row.
+    """
+    import tensorflow as tf
+
+    encoder = vocabulary.seqio()
+    separators = SEPARATORS[vocabulary.layout]
+    table = tf.constant(list(labels))
+
+    def map_example(example):
+        first, second = (tf.cast(encoder.encode_tf(example[side]), tf.int32) for side in ("premise", "hypothesis"))
+        budget = length - separators
+        a = tf.minimum(tf.size(first), tf.maximum(budget - tf.size(second), (budget + 1) // 2))
+        b = tf.minimum(tf.size(second), budget - a)
+        eos = tf.constant([vocabulary.eos_id], tf.int32)
+        head = tf.concat([[vocabulary.bos_id], first[:a], eos], 0)
+        ids = tf.concat([head, *[eos] * (separators - 3), second[:b], eos], 0)
+        columns = tf.range(length)
+        valid = tf.cast(columns < tf.size(ids), tf.int32)
+        return {
+            "input_ids": tf.pad(ids, [[0, length - tf.size(ids)]], constant_values=vocabulary.pad_id),
+            "position_ids": columns * valid,
+            "language_ids": language_id * valid,
+            "pack_ids": valid,
+            "sides": valid * tf.cast(columns >= tf.size(head), tf.int32),
+            "labels": tf.cast(tf.argmax(tf.cast(table == example["label"], tf.int32)), tf.int32),
+            "example_weights": tf.constant(1.0),
+        }
+
+    return lambda dataset: dataset.map(map_example, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+# --- Labelled TSV ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Example:
+    premise: str
+    hypothesis: str
+    label: str
+
+
+def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None, *, quoted: bool = False) -> list[Example]:
+    """`premise TAB hypothesis TAB label` per line, no header.
+
+    labels: the labels allowed; None allows any. MultiNLI's "contradictory" is read as "contradiction". quoted: fields
+    may be csv-quoted (XTREME's PAWS-X fr, es, de). Raises UserError naming file and line for a wrong number of
+    columns, an empty text, invalid UTF-8 or an unknown label.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    examples = []
+    for number, columns in _rows(path, quoted):
+        if len(columns) != 3:
+            raise UserError(
+                f"{path}, line {number}: {len(columns)} columns, expected 3: premise TAB hypothesis TAB label"
+                + ("" if quoted else " (quoted=True reads csv-quoted fields)")
+            )
+        premise, hypothesis, label = (column.strip() for column in columns)
+        if not premise or not hypothesis:
+            raise UserError(
+                f"{path}, line {number}: the {'premise' if not premise else 'hypothesis'} is empty: remove the line"
+            )
+        label = "contradiction" if label == "contradictory" else label
+        if labels is not None and label not in labels:
+            raise UserError(f"{path}, line {number}: unknown label {label!r}, expected one of {', '.join(labels)}")
+        examples.append(Example(premise, hypothesis, label))
+    if not examples:
+        raise UserError(f"{path}: no examples in this file")
+    return examples
+
+
+def _rows(path: Path, quoted: bool) -> Iterable[tuple[int, list[str]]]:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}, line {line}: not valid UTF-8: convert the file to UTF-8") from None
+    if quoted:
+        import csv
+        import io
+
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
+        return [(reader.line_num, row) for row in reader if row]
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    return [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def label_set(examples: Iterable[Example]) -> tuple[str, ...]:
+    """The labels in use, sorted; index = label id. Keep it with the model: other code bases order the same labels
+    otherwise.
+    """
+    return tuple(sorted({example.label for example in examples}))
+
+
+def classification_rows(
+    examples: Sequence[Example], vocabulary, length: int, labels: Sequence[str], language_id: int
+) -> dict[str, np.ndarray]:
+    """All examples of one language as arrays [N, length] and [N]: the features that `Classification` reads."""
+    rows = [
+        pair_row(vocabulary.encode(example.premise), vocabulary.encode(example.hypothesis), vocabulary, length)
+        for example in examples
+    ]
+    arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    index = {label: i for i, label in enumerate(labels)}
+    return arrays | {
+        "language_ids": (language_id * arrays["pack_ids"]).astype(np.int32),
+        "labels": np.array([index[example.label] for example in examples], np.int32),
+        "example_weights": np.ones(len(examples), np.float32),
+    }
+
+
+# --- Batches ---------------------------------------------------------------------------------------------------------
+
+
+def shuffled_rows(
+    rows: dict[str, np.ndarray], batch_size: int, *, languages: Sequence[str], seed: int, identity: dict[str, Any]
+) -> BatchSource:
+    """An endless source over arrays in memory: every epoch is a fresh permutation of all rows, batches run on over its
+    end.
+
+    The permutation of epoch e is a function of (seed, e) and the position one number, so that a restored source goes
+    on exactly.
+    """
+    examples = len(rows["labels"])
+    order: dict[int, np.ndarray] = {}
+
+    def row(n: int) -> int:
+        epoch, offset = divmod(n, examples)
+        if epoch not in order:
+            order.clear()
+            order[epoch] = np.random.default_rng((seed, epoch)).permutation(examples)
+        return order[epoch][offset]
+
+    def read(index: int) -> dict[str, np.ndarray]:
+        chosen = np.array([row(n) for n in range(index * batch_size, (index + 1) * batch_size)])
+        return {name: values[chosen] for name, values in rows.items()}
+
+    identity = identity | {"examples": examples, "batch_size": batch_size, "seed": seed}
+    return CountedSource(read, _ENDLESS, languages=languages, identity=identity, epochs=None)
+
+
+def classification_source(
+    files: dict[str, str | Path],
+    vocabulary,
+    languages: Sequence[str],
+    *,
+    labels: Sequence[str],
+    length: int = 128,
+    batch_size: int = 32,
+    seed: int = 0,
+    quoted: bool = False,
+) -> BatchSource:
+    """Shuffled batches of the labelled files, {language: TSV}. English alone = zero-shot training; more =
+    translate-train-all.
+
+    `languages` are the run's, sorted. Raises UserError for a file's faults (see `read_labelled_tsv`) and for a strange
+    language.
+    """
+    parts = []
+    for language, path in sorted(files.items()):
+        if language not in languages:
+            raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
+        examples = read_labelled_tsv(path, labels, quoted=quoted)
+        parts.append(classification_rows(examples, vocabulary, length, labels, list(languages).index(language)))
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    identity = {
+        "mixture": f"labelled pairs in {', '.join(sorted(files))}",
+        "vocabulary": vocabulary.sha256,
+        "labels": list(labels),
+        "length": length,
+    }
+    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=identity)
