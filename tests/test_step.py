@@ -1,0 +1,157 @@
+"""k microbatches equal one batch, 8 devices equal one, and what makes a step be skipped."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+
+from xlingjax.data.loader import to_global
+from xlingjax.objectives.xlm import CLM, MLM, TLM
+from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
+from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, param_shardings, state_shardings
+from xlingjax.step import eval_step, initial_state, make_train_step
+
+OBJECTIVES = {"clm": CLM(), "mlm": MLM(), "tlm": TLM()}
+# Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding the update.
+OPTIMIZER = OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4, weight_decay=0.1)
+ONE = MeshConfig(1, 1, 1)
+
+
+def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
+    """(mesh, update rule, shardings, state) with `params` copied, since a step takes its state's memory."""
+    mesh = make_mesh(mesh_config)
+    rule = make_optimizer(optimizer, 100, params)
+    make = functools.partial(initial_state, optimizer=rule, config=optimizer)
+    on_params = param_shardings(mesh, encoder.logical_axes(), params)
+    shardings = state_shardings(mesh, jax.eval_shape(make, params), params, on_params)
+    return mesh, rule, shardings, jax.device_put(make(jax.tree.map(jnp.copy, params)), shardings, may_alias=False)
+
+
+def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimizer=OPTIMIZER):
+    mesh, rule, shardings, state = setup(encoder, params, mesh_config, optimizer)
+    step = make_train_step(
+        seed=0, rng_impl="threefry2x32", shardings=shardings, model=encoder, objective=objective,
+        languages=len(tiny.LANGUAGES), optimizer=rule, config=optimizer, microbatches=microbatches,
+    )  # fmt: skip
+    place = lambda rows: to_global(rows, batch_sharding(mesh), {k: v.shape for k, v in rows.items()})  # noqa: E731
+    return state, lambda state, rows: step(state, place({k: rows[k] for k in objective.reads}))
+
+
+def assert_close(a, b, tolerance=1e-5):
+    for name, x, y in zip(path_names(a), jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), atol=tolerance, rtol=tolerance, err_msg=name)
+
+
+@pytest.fixture(scope="module", params=list(OBJECTIVES))
+def reference(request, tiny_encoder, tiny_params, tiny_batches):
+    """(objective, rows, state and sums after one step on one device with one microbatch)."""
+    objective, rows = OBJECTIVES[request.param], tiny_batches[request.param]
+    state, step = step_of(tiny_encoder, tiny_params, objective)
+    return objective, rows, *step(state, rows)
+
+
+@pytest.mark.parametrize(
+    "mesh, microbatches", [(ONE, 4), (MeshConfig(2, 2, 2), 1), (MeshConfig(2, 1, 2), 4)], ids=["k4", "8dev", "4dev-k4"]
+)
+def test_microbatches_and_devices_change_nothing(reference, tiny_encoder, tiny_params, mesh, microbatches):
+    objective, rows, expected, expected_sums = reference
+    state, step = step_of(tiny_encoder, tiny_params, objective, mesh, microbatches)
+    state, sums = step(state, rows)
+    assert_close(state.params, expected.params)
+    assert_close(sums, expected_sums)
+    moved = max(float(jnp.abs(a - b).max()) for a, b in zip(*map(jax.tree.leaves, (expected.params, tiny_params)), strict=True))
+    assert moved > 5e-3  # the step did something that could differ
+
+
+def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, tiny_encoder, tiny_params):
+    objective, rows, _, sums = reference
+    place = {k: jnp.asarray(rows[k]) for k in objective.reads}
+    total, weight = eval_step(tiny_params, place, model=tiny_encoder, objective=objective, languages=3)[
+        f"{objective.name}/loss"
+    ]
+    np.testing.assert_allclose(float(sums["total"]), float(total) / float(weight), rtol=1e-5)
+    assert float(sums["tokens"]) == (rows["pack_ids"] > 0).sum()
+
+
+def test_parameters_lie_as_the_rules_say(tiny_encoder, tiny_params, tiny_batches):
+    state, step = step_of(tiny_encoder, tiny_params, MLM(), MeshConfig(2, 2, 2))
+    state, _ = step(state, tiny_batches["mlm"])
+    table = state.params["embeddings"]["tokens"]["embedding"]
+    assert table.sharding.spec[0] == ("fsdp", "tensor") and table.addressable_shards[0].data.shape == (32, 32)
+    assert {leaf.sharding.spec for leaf in jax.tree.leaves(state.opt_state)} >= {table.sharding.spec}
+
+
+def test_non_finite_step_changes_nothing_and_is_counted(tiny_encoder, tiny_params, tiny_batches):
+    """A batch whose loss is NaN, then a good one: parameters and moments as if only the good one had come."""
+    poisoned = {**tiny_batches["mlm"], "masked_weights": tiny_batches["mlm"]["masked_weights"] * np.float32("nan")}
+    state, step = step_of(tiny_encoder, tiny_params, MLM())
+    state, sums = step(state, poisoned)
+    assert_close(state.params, tiny_params, 0)
+    assert (int(sums["bad_steps"]), int(state.skipped), float(sums["good"]), float(sums["total"])) == (1, 1, 0.0, 0.0)
+    assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(state.opt_state))
+    state, sums = step(state, tiny_batches["mlm"])
+    assert (int(sums["bad_steps"]), int(state.skipped), int(state.step)) == (0, 1, 2)
+    clean, clean_step = step_of(tiny_encoder, tiny_params, MLM())
+    assert_close(state.params, clean_step(clean, tiny_batches["mlm"])[0].params, 0)
+
+
+def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
+    """adam without bias-correcting history is scale-free, so the clip is read from the first moment: norm 0.1 * clip."""
+    optimizer = OptimizerConfig(learning_rate=1e-3, schedule="constant", warmup_steps=0, clip_norm=0.01)
+    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
+    state, sums = step(state, tiny_batches["mlm"])
+    norm = np.sqrt(sum(float(jnp.sum(m**2)) for m in jax.tree.leaves(state.opt_state[0].mu)))
+    assert float(sums["grad_norm"]) > 0.1
+    np.testing.assert_allclose(norm, 0.1 * 0.01, rtol=1e-4)
+
+    optimizer = OptimizerConfig(learning_rate=1e-3, schedule="constant", warmup_steps=0, skip_norm=0.01)
+    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
+    state, _ = step(state, tiny_batches["mlm"])
+    assert int(state.skipped) == 1
+    assert_close(state.params, tiny_params, 0)
+
+
+def test_frozen_parameters_stay_bit_identical_under_weight_decay(tiny_encoder, tiny_params, tiny_batches):
+    frozen = ("^embeddings/", "norm")
+    optimizer = OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, weight_decay=0.1, frozen=frozen)
+    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
+    before = jax.tree.map(np.array, tiny_params)
+    state, _ = step(state, tiny_batches["mlm"])
+    changed = {
+        name: not np.array_equal(a, b)
+        for name, a, b in zip(path_names(before), jax.tree.leaves(before), jax.tree.leaves(state.params), strict=True)
+    }
+    assert {name for name, moved in changed.items() if not moved} == {
+        name for name in changed if name.startswith("embeddings/") or "norm" in name
+    }
+    assert not any("embeddings" in name for name in path_names(state.opt_state))  # and have no moments
+
+
+def test_dynamic_loss_scale_halves_and_does_not_change_the_update(tiny_encoder, tiny_params, tiny_batches):
+    state, step = step_of(tiny_encoder, tiny_params, MLM())
+    expected, _ = step(state, tiny_batches["mlm"])
+    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "loss_scale": 1024.0})
+    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
+    state, _ = step(state, tiny_batches["mlm"])
+    assert_close(state.params, expected.params)
+    poisoned = {**tiny_batches["mlm"], "masked_weights": tiny_batches["mlm"]["masked_weights"] * np.float32("inf")}
+    state, _ = step(state, poisoned)
+    assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (512.0, 0, 1)
+
+
+def test_dropout_differs_between_steps_and_microbatches_and_repeats_with_the_seed(tiny_config, tiny_params, tiny_batches):
+    from xlingjax.model.encoder import Encoder
+
+    encoder = Encoder(tiny_config.replace(dropout=0.3))
+    losses = {}
+    for k in (1, 2):
+        state, step = step_of(encoder, tiny_params, MLM(), microbatches=k,
+                              optimizer=OptimizerConfig(frozen=("^(?!head/bias)",)))  # fmt: skip
+        state, first = step(state, tiny_batches["mlm"])
+        losses[k] = (float(first["total"]), float(step(state, tiny_batches["mlm"])[1]["total"]))
+    again = step_of(encoder, tiny_params, MLM(), optimizer=OptimizerConfig(frozen=("^(?!head/bias)",)))
+    assert float(again[1](again[0], tiny_batches["mlm"])[1]["total"]) == losses[1][0]
+    assert abs(losses[1][0] - losses[1][1]) > 1e-3 and abs(losses[1][0] - losses[2][0]) > 1e-3

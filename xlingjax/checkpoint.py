@@ -1,0 +1,264 @@
+"""Checkpoints: state, data position and run identity; which one a run starts from.
+
+On disk: `checkpoints/STEP/{params,training,run}` written by Orbax in the background, and
+`data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the checkpoint of that step is finalised, so that
+every finalised checkpoint has its data position.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from xlingjax.errors import UserError
+from xlingjax.identity import require_same
+from xlingjax.optim import path_name
+from xlingjax.runtime import all_agree, barrier, first_line, is_primary
+from xlingjax.step import TrainState
+
+Positions = dict[str, dict[str, bytes]]
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    every: int = 1000
+    """Steps between checkpoints; 0 = only at the end and when asked to stop."""
+    keep_last: int = 2
+    keep_best: int = 0
+    """Keep this many more, the best by `best_metric`; needs an evaluation at the checkpoint's step."""
+    best_metric: str = ""
+    """"EVALUATOR/NAME" of a scalar, for instance "perplexity/mean"."""
+    best_mode: str = "min"
+
+    def __post_init__(self):
+        if self.keep_last < 1:
+            raise UserError(f"checkpoint keep_last={self.keep_last} must be at least 1")
+        if self.keep_best and not self.best_metric:
+            raise UserError(f"checkpoint keep_best={self.keep_best} needs best_metric (EVALUATOR/NAME)")
+        if self.best_mode not in ("min", "max"):
+            raise UserError(f"checkpoint best_mode={self.best_mode!r} is neither min nor max")
+
+
+@dataclass(frozen=True)
+class Restored:
+    step: int
+    state: TrainState
+    positions: Positions
+    progress: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one run. Every process makes one and calls the same methods at the same steps."""
+
+    def __init__(self, workdir: Path, config: CheckpointConfig, identity: dict[str, Any], say: Callable[[str], None]):
+        self.folder = (workdir / "checkpoints").absolute()
+        self._positions = workdir / "data_state"
+        self._config, self._identity, self._say = config, identity, say
+        policies = [ocp.checkpoint_managers.LatestN(n=config.keep_last)]
+        if config.keep_best:
+            policies.append(
+                ocp.checkpoint_managers.BestN(
+                    get_metric_fn=lambda metrics: metrics["best"],
+                    reverse=config.best_mode == "min",
+                    n=config.keep_best,
+                    keep_checkpoints_without_metrics=False,
+                )
+            )
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies), cleanup_tmp_directories=True
+        )
+        self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=("params", "training", "run"))
+        self.saved_step = -1
+
+    # ---- saving -----------------------------------------------------------------------------------------------------
+
+    def save(
+        self, step: int, state: TrainState, positions: Positions, progress: dict[str, Any], values: dict[str, float]
+    ) -> None:
+        """Start writing the checkpoint of `step`; returns when the state has been copied to the host. `values`:
+        scalars of an evaluation at this very step. Raises UserError when the disk is full or not writable."""
+        metrics = {"best": values[self._config.best_metric]} if self._config.best_metric in values else None
+        try:
+            self._write_positions(step, positions)
+            barrier(f"positions-{step}")
+            training = {name: value for name, value in vars(state).items() if name != "params"}
+            self._manager.save(
+                step,
+                args=ocp.args.Composite(
+                    params=ocp.args.StandardSave(state.params),
+                    training=ocp.args.StandardSave(training),
+                    run=ocp.args.JsonSave({"identity": self._identity, "progress": progress}),
+                ),
+                metrics=metrics,
+            )
+        except Exception as error:
+            raise explained(error, self.folder) from error
+        self.saved_step = step
+
+    def close(self) -> None:
+        """Wait until the last checkpoint is on disk. Raises UserError when it could not be written."""
+        try:
+            self._manager.wait_until_finished()
+            self._manager.close()
+        except Exception as error:
+            raise explained(error, self.folder) from error
+
+    def _write_positions(self, step: int, positions: Positions) -> None:
+        """Each file is the SHA-256 of its content followed by the content."""
+        for objective, shards in positions.items():
+            folder = self._positions / str(step) / objective
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in shards.items():
+                partial = folder / f"{name}.partial"
+                with open(partial, "wb") as file:
+                    file.write(hashlib.sha256(content).digest() + content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                partial.replace(folder / f"{name}.bin")
+        if is_primary():
+            kept = {str(s) for s in self._manager.all_steps()} | {str(step)}
+            for folder in self._positions.iterdir():
+                if folder.name not in kept:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _read_positions(self, step: int) -> Positions:
+        positions: Positions = {}
+        for file in sorted((self._positions / str(step)).glob("*/*.bin")):
+            raw = file.read_bytes()
+            if hashlib.sha256(raw[32:]).digest() != raw[:32]:
+                raise ValueError(f"{file} is damaged")
+            positions.setdefault(file.parent.name, {})[file.stem] = raw[32:]
+        if missing := set(self._identity["objectives"]) - set(positions):
+            raise ValueError(f"{self._positions / str(step)} lacks the data position of {', '.join(sorted(missing))}")
+        return positions
+
+    # ---- restoring --------------------------------------------------------------------------------------------------
+
+    def restore(self, abstract: TrainState) -> Restored | None:
+        """The newest readable checkpoint on the shardings of `abstract`; None if there is no checkpoint at all.
+
+        An unreadable one is named, set aside as `STEP.unreadable`, and the one before is taken. Raises UserError when
+        none can be read, and when the checkpoint belongs to another run (field and both values).
+        """
+        steps = checkpoint_steps(self.folder)
+        unreadable: list[tuple[int, str]] = []
+        for step in reversed(steps):
+            found, problem = None, ""
+            try:
+                found = self._read(step, abstract)
+            except UserError:
+                raise
+            except Exception as error:
+                problem = first_line(error)
+            if all_agree(found is not None):
+                for bad, why in unreadable:
+                    self._say(f"checkpoint {bad} cannot be read ({why}); set aside as {bad}.unreadable")
+                    if is_primary():
+                        (self.folder / str(bad)).rename(self.folder / f"{bad}.unreadable")
+                barrier("set-aside")
+                self._manager.reload()
+                self.saved_step = step
+                return found
+            unreadable.append((step, problem or "another process could not read it"))
+        if unreadable:
+            step, why = unreadable[0]
+            raise UserError(
+                f"{self.folder} holds {len(unreadable)} checkpoints and none can be read (step {step}: {why}); "
+                f"repair it, move it away, or choose another --workdir: a run never starts afresh over it"
+            )
+        return None
+
+    def _read(self, step: int, abstract: TrainState) -> Restored:
+        run = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
+        require_same(run["identity"], self._identity, self.folder / str(step))
+        positions = self._read_positions(step)
+        training = {name: value for name, value in vars(abstract).items() if name != "params"}
+        items = self._manager.restore(
+            step,
+            args=ocp.args.Composite(
+                params=ocp.args.StandardRestore(abstract.params), training=ocp.args.StandardRestore(training)
+            ),
+        )
+        return Restored(step, TrainState(params=items.params, **items.training), positions, run["progress"])
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """Steps of the finalised checkpoints in a folder, ascending. An interrupted write has another name and does not
+    count."""
+    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit()) if folder.is_dir() else []
+
+
+def find_checkpoint(path: str | Path) -> Path:
+    """The checkpoint that `path` names: itself, or the newest of a run's workdir or of a `checkpoints` folder. Raises
+    UserError."""
+    path = Path(path).absolute()
+    if (path / "params").is_dir():
+        return path
+    for folder in (path / "checkpoints", path):
+        if steps := checkpoint_steps(folder):
+            return folder / str(steps[-1])
+    raise UserError(f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP")
+
+
+def load_params(path: str | Path, params: Any, new: Sequence[str] = ()) -> tuple[Any, list[str]]:
+    """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the shardings of
+    `params`.
+
+    A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its path; those are
+    returned as the second value. Raises UserError naming every other missing parameter, every mismatched shape, and
+    an unreadable checkpoint.
+    """
+    folder = find_checkpoint(path) / "params"
+    ours, tree = jax.tree_util.tree_flatten_with_path(params)
+    handler = ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+    try:
+        saved = {
+            path_name(key): tuple(leaf.shape)
+            for key, leaf in jax.tree_util.tree_flatten_with_path(handler.metadata(folder).item_metadata.tree)[0]
+        }
+    except Exception as error:
+        raise UserError(f"checkpoint {folder.parent} cannot be read: {first_line(error)}") from error
+    names = [path_name(key) for key, _ in ours]
+    kept = [name for name in names if name not in saved and any(re.match(pattern, name) for pattern in new)]
+    problems = [f"{name} is missing" for name in names if name not in saved and name not in kept]
+    problems += [
+        f"{name}: checkpoint {saved[name]}, model {leaf.shape}"
+        for name, (_, leaf) in zip(names, ours, strict=True)
+        if name in saved and saved[name] != leaf.shape
+    ]
+    if problems:
+        raise UserError(f"checkpoint {folder.parent} does not fit the model: {'; '.join(problems)}")
+    wanted = [
+        None if name in kept else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+        for name, (_, leaf) in zip(names, ours, strict=True)
+    ]
+    abstract = jax.tree.unflatten(tree, wanted)
+    try:
+        loaded = handler.restore(
+            folder,
+            args=ocp.args.PyTreeRestore(
+                item=abstract,
+                restore_args=ocp.checkpoint_utils.construct_restore_args(abstract),
+                partial_restore=True,
+            ),
+        )
+    except Exception as error:
+        raise UserError(f"checkpoint {folder.parent} cannot be read: {first_line(error)}") from error
+    values = {path_name(key): leaf for key, leaf in jax.tree_util.tree_flatten_with_path(loaded)[0]}
+    leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, ours, strict=True)]
+    return jax.tree.unflatten(tree, leaves), kept
+
+
+def explained(error: Exception, folder: Path) -> Exception:
+    """A UserError when the disk is the cause, else the error itself."""
+    signs = ("No space left", "RESOURCE_EXHAUSTED", "ermission denied")
+    if isinstance(error, OSError) or any(sign in str(error) for sign in signs):
+        return UserError(f"checkpoint in {folder} could not be written: {first_line(error)}; make room and start again")
+    return error

@@ -1,0 +1,120 @@
+"""What a run is: the values that must stay the same for it to be continued, and its description in run.json."""
+
+import dataclasses
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from xlingjax import __version__
+from xlingjax.errors import UserError
+
+# Fields of the model that a continued run may change: they alter how fast or how noisily it learns, not what its
+# parameters are.
+FREE_MODEL_FIELDS = (
+    "name", "dropout", "attention_dropout", "init_std", "dtype", "unroll", "remat", "attention_backend",
+)  # fmt: skip
+
+
+def run_identity(model: Any, sources: Mapping[str, Any], seed: int, optimizer: Any) -> dict[str, Any]:
+    """JSON values that a checkpoint carries. sources: {objective name: BatchSource}. Not in it, because a continued
+    run may change them: number of steps, learning rate, mesh, microbatches, precision."""
+    shape = {k: v for k, v in dataclasses.asdict(model).items() if k not in FREE_MODEL_FIELDS}
+    identity = {
+        "seed": seed,
+        "model": shape,
+        "optimizer": {"name": optimizer.name, "frozen": list(optimizer.frozen)},
+        "objectives": sorted(sources),
+        "data": {name: source.identity for name, source in sources.items()},
+    }
+    return json.loads(json.dumps(identity))
+
+
+def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(field, saved value, our value) for every difference of two JSON trees; an absent field counts as None."""
+    if isinstance(saved, dict) and isinstance(ours, dict):
+        for key in sorted(saved.keys() | ours.keys()):
+            yield from differences(saved.get(key), ours.get(key), f"{path}.{key}" if path else key)
+    elif saved != ours:
+        yield path, saved, ours
+
+
+def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
+    """Raise UserError naming each field that differs with both values."""
+    found = list(differences(saved, ours))
+    if found:
+        fields = "; ".join(f"{path}: checkpoint has {_short(a)}, this run has {_short(b)}" for path, a, b in found[:4])
+        more = f" (and {len(found) - 4} more)" if len(found) > 4 else ""
+        raise UserError(
+            f"{checkpoint} belongs to another run: {fields}{more}; choose another --workdir "
+            f"(INIT_FROM takes over the parameters), or restore the old setting"
+        )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
+    """The languages of the run, index = language id. Raises UserError when sources number them differently, when the
+    model has too few language embeddings, and when rows are longer than its position table."""
+    (first, source), *others = sources.items()
+    for name, other in others:
+        if other.languages != source.languages:
+            raise UserError(
+                f"objectives {first} and {name} number languages differently: {list(source.languages)} and "
+                f"{list(other.languages)}; give every mixture the same list of languages"
+            )
+    if model.num_languages > 1 and len(source.languages) > model.num_languages:
+        raise UserError(
+            f"the run has {len(source.languages)} languages, model.num_languages is {model.num_languages}; raise it"
+        )
+    room = model.max_positions - model.position_offset
+    for name, source in sources.items():
+        length = source.shapes["input_ids"][1]
+        if length > room:
+            raise UserError(
+                f"objective {name}: rows of {length} tokens do not fit the {room} positions of model {model.name}; "
+                f"shorten the rows or raise max_positions"
+            )
+    return tuple(source.languages)
+
+
+def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes of the fields that an objective reads. Raises UserError when the source lacks one."""
+    missing = [field for field in reads if field not in shapes]
+    if missing:
+        raise UserError(f"objective {name} reads {missing[0]!r}, its data source has only {', '.join(sorted(shapes))}")
+    return {field: tuple(shapes[field]) for field in reads}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes and of what reads the data, as installed."""
+    found = {"python": platform.python_version(), "xlingjax": __version__}
+    packages = "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
+    for package in packages.split():
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def write_run(workdir: Path, record: dict[str, Any], session: dict[str, Any]) -> None:
+    """run.json: `record` of the newest start, and one entry in "sessions" for every start."""
+    path = workdir / "run.json"
+    try:
+        sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"]
+    except (OSError, ValueError, KeyError):
+        sessions = []
+    write_json(path, {**record, "versions": versions(), "sessions": [*sessions, session]})
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,175 @@
+"""The optimizer: learning-rate schedules, decay mask, layer-wise decay, frozen parameters.
+
+Clipping and the finite check stand in step.py, because they need the gradient's global norm, which is also logged.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlingjax.errors import UserError
+
+NAMES = ("adamw", "adam", "adafactor")
+SCHEDULES = ("linear", "inverse_sqrt", "constant")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """What the update rule is. Defaults are XLM's where XLM has one (§5.1 and its code): inverse-sqrt, warm-up 4000
+    from 1e-7, clip 5."""
+
+    name: str = "adamw"
+    """"adamw": decay beside the gradient; "adam": decay added to it (L2); "adafactor": factored second moment, no
+    momentum."""
+    learning_rate: float = 1e-4
+    schedule: str = "inverse_sqrt"
+    warmup_steps: int = 4000
+    warmup_from: float = 1e-7
+    """Learning rate before the first update of an inverse-sqrt warm-up."""
+    b1: float = 0.9
+    b2: float = 0.98
+    eps: float = 1e-6
+    weight_decay: float = 0.0
+    """Applied to everything but biases and LayerNorm scales."""
+    clip_norm: float = 5.0
+    """Gradients of larger global norm are scaled down to it; 0 = never."""
+    skip_norm: float = 0.0
+    """An update whose gradient norm exceeds this is skipped and counted, like a non-finite one; 0 = never."""
+    layer_decay: float = 1.0
+    """Layer-wise learning rates: block i of N (0-based) gets rate * layer_decay^(N - i), embeddings ^(N + 1), the
+    heads ^0."""
+    frozen: tuple[str, ...] = ()
+    """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches never changes."""
+    loss_scale: float = 0.0
+    """Initial dynamic loss scale, for float16 compute; 0 = none."""
+
+    def __post_init__(self):
+        if self.name not in NAMES:
+            raise UserError(f"optimizer {self.name!r} is not one of {', '.join(NAMES)}")
+        if self.schedule not in SCHEDULES:
+            raise UserError(f"learning-rate schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}")
+        if self.learning_rate <= 0 or self.warmup_steps < 0:
+            raise UserError(
+                f"optimizer: learning_rate={self.learning_rate} must be > 0, warmup_steps={self.warmup_steps} >= 0"
+            )
+
+
+class Optimizer(NamedTuple):
+    """`trainable` is a tree of bools like the parameters. `init` and `update` see trees whose frozen leaves are None
+    (see `split`)."""
+
+    trainable: Any
+    init: Callable[[Any], Any]
+    update: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]]
+    """(gradients, optimizer state, parameters, learning rate) -> (parameters, optimizer state)"""
+    learning_rate: Callable[[jax.Array], jax.Array]
+
+
+def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimizer:
+    """The optimizer for a run of `steps` steps. `params` is the tree of parameters or of their shapes."""
+    decay = optax.add_decayed_weights(config.weight_decay, decayed) if config.weight_decay else optax.identity()
+    adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
+    if config.name == "adamw":
+        chain = optax.chain(adam, decay)
+    elif config.name == "adam":
+        chain = optax.chain(decay, adam)
+    else:
+        chain = optax.chain(
+            optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms(), decay
+        )
+
+    def update(grads, opt_state, params, learning_rate):
+        steps_down, opt_state = chain.update(grads, opt_state, params)
+        rates = layer_rates(params, config.layer_decay)
+        return jax.tree.map(lambda p, u, r: p - learning_rate * r * u, params, steps_down, rates), opt_state
+
+    return Optimizer(trainable_mask(params, config.frozen), chain.init, update, learning_rate_schedule(config, steps))
+
+
+def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[jax.Array], jax.Array]:
+    """Learning rate as a pure function of the number of steps already taken.
+
+    "inverse_sqrt" (XLM): from `warmup_from` linearly to the peak at `warmup_steps`, then peak * sqrt(warmup_steps /
+    step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at `steps`. "constant": the same warm-up, then
+    the peak. """
+    peak, warmup = config.learning_rate, config.warmup_steps
+    if config.schedule == "linear" and warmup >= steps:
+        raise UserError(f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay; lower warmup_steps")
+
+    def rate(step):
+        step = jnp.asarray(step, jnp.float32)
+        ramp = jnp.minimum((step + 1) / max(warmup, 1), 1.0)
+        if config.schedule == "constant":
+            return peak * ramp
+        if config.schedule == "linear":
+            return peak * jnp.where(step < warmup, ramp, jnp.maximum(steps - step, 0.0) / (steps - warmup))
+        rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
+        return jnp.where(step < warmup, rising, peak * jnp.sqrt(max(warmup, 1) / jnp.maximum(step, 1.0)))
+
+    return rate
+
+
+def path_name(path: Sequence[Any]) -> str:
+    """A key path of nested dicts as on disk: "encoder/layers/ffn/up/kernel"."""
+    return "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path)
+
+
+def path_names(tree: Any) -> list[str]:
+    return [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def decayed(params: Any) -> Any:
+    """True where weight decay applies: everything but biases and LayerNorm scales. By name, since a scanned stack's
+    biases have two axes."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: path_name(path).split("/")[-1] not in ("bias", "scale"), params
+    )
+
+
+def layer_rates(params: Any, decay: float) -> Any:
+    """What each parameter's learning rate is multiplied with; a vector over axis 0 for the stacked blocks."""
+    if decay == 1.0:
+        return jax.tree.map(lambda _: 1.0, params)
+    stacked = [leaf for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0] if "/layers/" in path_name(path)]
+    layers = stacked[0].shape[0] if stacked else 0
+
+    def one(path, leaf):
+        name = path_name(path)
+        if "/layers/" in name:
+            powers = jnp.arange(layers, 0, -1, dtype=jnp.float32)
+            return (decay**powers).reshape(-1, *[1] * (leaf.ndim - 1))
+        return decay ** (layers + 1) if name.startswith("embeddings/") else 1.0
+
+    return jax.tree_util.tree_map_with_path(one, params)
+
+
+def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
+    """Tree of bools: False where a regular expression of `frozen` is found in the path. Raises UserError for an
+    expression that matches nothing, and when nothing would be left to train."""
+    names = path_names(params)
+    for pattern in frozen:
+        if not any(re.search(pattern, name) for name in names):
+            raise UserError(f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}")
+    mask = [not any(re.search(pattern, name) for pattern in frozen) for name in names]
+    if not any(mask):
+        raise UserError(f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train")
+    return jax.tree.unflatten(jax.tree.structure(params), mask)
+
+
+def split(params: Any, trainable: Any) -> tuple[Any, Any]:
+    """(trainable, frozen): two trees, each with None where the other has the leaf, so that frozen leaves get neither
+    gradient nor moments."""
+    return (
+        jax.tree.map(lambda p, keep: p if keep else None, params, trainable),
+        jax.tree.map(lambda p, keep: None if keep else p, params, trainable),
+    )
+
+
+def merge(trainable: Any, frozen: Any) -> Any:
+    """The inverse of `split`."""
+    return jax.tree.map(lambda t, f: f if t is None else t, trainable, frozen, is_leaf=lambda leaf: leaf is None)

@@ -1,0 +1,115 @@
+"""Device mesh, logical-axis rules, and the shardings of everything that lives on it.
+
+A parameter names its axes logically ("vocab", "embed", "mlp", ...); `RULES` says which mesh axes carry them. Rows of
+a batch lie on ("data", "fsdp"). Imports nothing of the project but its error. """
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from xlingjax.errors import UserError
+
+AXES = ("data", "fsdp", "tensor")
+ROW_AXES = ("data", "fsdp")
+
+# In a tuple of logical axes, the first to claim a mesh axis keeps it. The token table ("vocab", "embed") is therefore
+# sharded on vocabulary alone, over both axes: sharding its model axis too makes XLA rematerialise it at every lookup.
+RULES: Mapping[str, tuple[str, ...]] = {
+    "vocab": ("fsdp", "tensor"),
+    "embed": ("fsdp",),
+    "mlp": ("tensor",),
+    "heads": ("tensor",),
+}
+
+
+@dataclass(frozen=True)
+class MeshConfig:
+    """How many devices along each axis; -1 (one axis at most) takes what the others leave."""
+
+    data: int = -1
+    fsdp: int = 1
+    tensor: int = 1
+
+
+def make_mesh(config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] | None = None) -> Mesh:  # noqa: B008
+    """A mesh with axes ("data", "fsdp", "tensor") over `devices` (default: all). Sizes may use fewer devices than
+    there are, but only in a single process. Raises UserError when the sizes do not fit the devices."""
+    devices = list(jax.devices() if devices is None else devices)
+    sizes = [config.data, config.fsdp, config.tensor]
+    asked = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+    if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
+        raise UserError(f"mesh {asked}: sizes are positive, and at most one is -1 (take what the others leave)")
+    fixed = int(np.prod([size for size in sizes if size != -1]))
+    if -1 in sizes:
+        if len(devices) % fixed:
+            raise UserError(f"mesh {asked} does not divide {len(devices)} devices; choose sizes whose product does")
+        sizes[sizes.index(-1)] = len(devices) // fixed
+    used = int(np.prod(sizes))
+    if used > len(devices) or (used < len(devices) and jax.process_count() > 1):
+        raise UserError(
+            f"mesh {asked} needs {used} devices, {len(devices)} are there; set one size to -1 to take what is left"
+        )
+    return jax.make_mesh(tuple(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:used])
+
+
+def param_shardings(mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES) -> Any:
+    """Shardings for a tree of parameters.
+
+    logical_axes: same tree, of tuples of logical names or None; shapes: same tree, of anything with `.shape`.
+    An axis that its mesh axes do not divide evenly is replicated.
+    """
+
+    def one(leaf, names):
+        if len(names) != len(leaf.shape):
+            raise ValueError(f"logical axes {names} do not match shape {leaf.shape}")
+        taken: set[str] = set()
+        spec = []
+        for name, size in zip(names, leaf.shape, strict=True):
+            axes = tuple(axis for axis in rules.get(name, ()) if axis not in taken)
+            if not axes or size % int(np.prod([mesh.shape[axis] for axis in axes])):
+                spec.append(None)
+                continue
+            taken.update(axes)
+            spec.append(axes if len(axes) > 1 else axes[0])
+        return NamedSharding(mesh, PartitionSpec(*spec))
+
+    return jax.tree.map(one, shapes, logical_axes)
+
+
+def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> Any:
+    """Shardings for a tree that contains copies of the parameters (optimizer moments): a leaf whose path ends in a
+    parameter's path and whose shape is the parameter's lies as the parameter does; every other leaf is replicated."""
+    leaves = zip(jax.tree_util.tree_flatten_with_path(params)[0], jax.tree.leaves(shardings), strict=True)
+    known = {path: (leaf.shape, sharding) for (path, leaf), sharding in leaves}
+
+    def one(path, leaf):
+        for start in range(len(path)):
+            shape, sharding = known.get(path[start:], (None, None))
+            if shape == leaf.shape:
+                return sharding
+        return replicated(mesh)
+
+    return jax.tree_util.tree_map_with_path(one, abstract)
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec())
+
+
+def batch_sharding(mesh: Mesh) -> NamedSharding:
+    """Rows (axis 0) over ("data", "fsdp"); all other axes whole on each device."""
+    return NamedSharding(mesh, PartitionSpec(ROW_AXES))
+
+
+def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
+    """Raise UserError unless every device gets the same number of rows in each of the microbatches."""
+    devices = mesh.shape["data"] * mesh.shape["fsdp"]
+    if rows % (devices * microbatches):
+        raise UserError(
+            f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x {devices} devices "
+            f"(mesh data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); use a multiple of {devices * microbatches}"
+        )

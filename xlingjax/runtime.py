@@ -1,0 +1,148 @@
+"""The machine a run stands on: platform, processes, compile cache, a folder that can be written."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from xlingjax.errors import UserError
+
+BACKENDS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
+INSTALL = {
+    "cpu": "unset JAX_PLATFORMS",
+    "gpu": "install xlingjax[cuda] and check nvidia-smi",
+    "tpu": "install xlingjax[tpu]",
+}
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Empty values: take what the environment says."""
+
+    platform: str = ""
+    """"cpu", "gpu" or "tpu"; empty: what JAX finds. One that is asked for and not there is an error, never a silent
+    CPU."""
+    coordinator: str = ""
+    """host:port of process 0, for several processes (or XLINGJAX_COORDINATOR)."""
+    num_processes: int = 0
+    """Number of processes (or XLINGJAX_NUM_PROCESSES)."""
+    process_id: int = -1
+    """This process's number from 0 (or XLINGJAX_PROCESS_ID)."""
+    compile_cache: str = ""
+    """Folder of compiled programs; empty: JAX_COMPILATION_CACHE_DIR, or ~/.cache/xlingjax/jax; "off": none."""
+
+
+def start(config: RuntimeConfig = RuntimeConfig()) -> str:  # noqa: B008
+    """Prepare JAX; to be called before anything else uses it (a second call changes nothing). Returns one line that
+    describes the machine. Raises UserError for a platform that is not there and for processes that do not find each
+    other."""
+    if config.platform and config.platform not in BACKENDS:
+        raise UserError(f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}")
+    set_compile_cache(config.compile_cache)
+    join_processes(config)
+    require_platform(config.platform)
+    if jax.process_count() > 1:
+        # A first collective: processes that cannot reach each other hang here, under a line that says so, and not in
+        # the first step.
+        print(f"process {jax.process_index()} of {jax.process_count()}: waiting for the others", flush=True)
+        multihost_utils.sync_global_devices("start")
+    device = jax.devices()[0]
+    return (
+        f"{jax.device_count()} x {device.device_kind} ({device.platform}), "
+        f"{jax.process_count()} process{'es' if jax.process_count() > 1 else ''} x {jax.local_device_count()} devices"
+    )
+
+
+def set_compile_cache(folder: str) -> None:
+    """Keep compiled programs on disk, so that the second start of a run compiles nothing."""
+    if folder == "off":
+        jax.config.update("jax_enable_compilation_cache", False)
+    elif folder or not jax.config.jax_compilation_cache_dir:
+        jax.config.update("jax_compilation_cache_dir", folder or os.path.expanduser("~/.cache/xlingjax/jax"))
+
+
+def join_processes(config: RuntimeConfig) -> None:
+    """Join the processes of one run: by the configuration, by XLINGJAX_* variables, or as SLURM and TPU pods announce
+    them."""
+    if jax.distributed.is_initialized():
+        return
+    coordinator = config.coordinator or os.environ.get("XLINGJAX_COORDINATOR", "")
+    count = config.num_processes or int(os.environ.get("XLINGJAX_NUM_PROCESSES", 0))
+    index = config.process_id if config.process_id >= 0 else int(os.environ.get("XLINGJAX_PROCESS_ID", -1))
+    slurm = int(os.environ.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in os.environ
+    pod = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
+    if not (coordinator or count > 1 or slurm or pod):
+        return
+    if (coordinator or count > 1) and not (coordinator and count > 0 and 0 <= index < count):
+        raise UserError(
+            f"several processes need coordinator (host:port), num_processes and process_id together; "
+            f"got coordinator={coordinator!r} num_processes={count} process_id={index}"
+        )
+    # Only used where the devices are CPUs.
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    try:
+        if coordinator:
+            jax.distributed.initialize(coordinator, count, index)
+        else:
+            jax.distributed.initialize()
+    except RuntimeError as error:
+        raise UserError(
+            f"process {index} could not join coordinator {coordinator or 'of the cluster'}: {first_line(error)}"
+        ) from error
+
+
+def require_platform(platform: str) -> None:
+    """Raise UserError unless JAX runs on `platform` (empty: on whatever it finds)."""
+    if platform:
+        jax.config.update("jax_platforms", BACKENDS[platform])
+    try:
+        found = jax.default_backend()
+    except RuntimeError as error:
+        raise UserError(
+            f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available: {first_line(error)}; "
+            f"{INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose another platform"
+        ) from error
+    if platform and found != platform:
+        raise UserError(f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}")
+
+
+def is_primary() -> bool:
+    """Whether this process writes logs."""
+    return jax.process_index() == 0
+
+
+def all_agree(ok: bool) -> bool:
+    """Whether `ok` holds in every process."""
+    if jax.process_count() == 1:
+        return ok
+    return bool(np.all(multihost_utils.process_allgather(np.array(ok))))
+
+
+def barrier(name: str) -> None:
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(name)
+
+
+def check_workdir(workdir: Path, needed_bytes: int) -> None:
+    """Make the folder and raise UserError now, not after hours, if it cannot be written or has too little room."""
+    try:
+        workdir.mkdir(parents=True, exist_ok=True)
+        probe = workdir / f".probe-{os.getpid()}"
+        probe.write_bytes(b"\0" * 4096)
+        probe.unlink()
+        free = shutil.disk_usage(workdir).free
+    except OSError as error:
+        raise UserError(f"workdir {workdir} cannot be written: {error.strerror}; choose another --workdir") from error
+    if free < needed_bytes:
+        raise UserError(
+            f"workdir {workdir} has {free / 1e9:.1f} GB free, the checkpoints of this run take "
+            f"{needed_bytes / 1e9:.1f} GB; make room or choose another --workdir"
+        )
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]

@@ -1,0 +1,70 @@
+"""Which objective runs at a step: a pure function of (step, seed), so that a resumed run takes the same turns."""
+
+import hashlib
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import lru_cache
+from math import lcm
+
+from xlingjax.errors import UserError
+
+MODES = ("alternate", "weighted", "stages")
+
+# A weight, or in mode "stages" ((until step, weight), ...): in force before that step; the last `until` may be None.
+Weight = float | Sequence[tuple[int | None, float]]
+
+
+def pick(step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate") -> int:
+    """Index of the objective that runs at `step`.
+
+    "alternate": a fixed cycle in which objective i has turns in proportion to its weight, spread evenly; equal weights
+    take turns in order. "weighted": drawn with probability proportional to the weights. "stages": alternate by the
+    weights in force at the step. Raises UserError when no weight is positive.
+    """
+    if mode not in MODES:
+        raise UserError(f"schedule {mode!r} is not one of {', '.join(MODES)}")
+    start = 0
+    if mode == "stages":
+        start = max((until for w in weights if not isinstance(w, int | float) for until, _ in w
+                     if until is not None and until <= step), default=0)  # fmt: skip
+        weights = [weight_at(step, weight) for weight in weights]
+    if any(not isinstance(weight, int | float) for weight in weights):
+        raise UserError(f'objective weights {weights} change with the step; set schedule="stages"')
+    if min(weights) < 0 or max(weights) <= 0:
+        raise UserError(f"objective weights {list(weights)} at step {step} must be >= 0, and one must be positive")
+    if mode == "weighted":
+        point = draw(step, seed) * sum(weights)
+        for index, weight in enumerate(weights):
+            point -= weight
+            if point < 0:
+                return index
+        return max(index for index, weight in enumerate(weights) if weight)
+    turns = cycle(tuple(weights))
+    return turns[(step - start) % len(turns)]
+
+
+def weight_at(step: int, weight: Weight) -> float:
+    if isinstance(weight, int | float):
+        return weight
+    return next((value for until, value in weight if until is None or step < until), 0.0)
+
+
+def draw(step: int, seed: int) -> float:
+    """A number in [0, 1) that depends on (step, seed) alone, the same on every machine."""
+    digest = hashlib.blake2b(f"{seed}:{step}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+@lru_cache(maxsize=64)
+def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
+    """One period of the alternation: at each turn whoever is furthest behind its share goes; ties go to the first."""
+    fractions = [Fraction(weight).limit_denominator(100) for weight in weights]
+    scale = lcm(*(f.denominator for f in fractions))
+    counts = [int(f * scale) for f in fractions]
+    total = sum(counts)
+    taken, turns = [0] * len(counts), []
+    for turn in range(total):
+        behind = [c * (turn + 1) - total * done if c else -total for c, done in zip(counts, taken, strict=True)]
+        turns.append(max(range(len(counts)), key=behind.__getitem__))
+        taken[turns[-1]] += 1
+    return tuple(turns)

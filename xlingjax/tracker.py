@@ -1,0 +1,164 @@
+"""What a run shows and writes: a live line or plain lines, log.txt, metrics.jsonl, evaluations.jsonl, TensorBoard."""
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+from tensorboardX import SummaryWriter
+
+REFRESH_SECONDS = 0.2
+
+
+class Tracker:
+    """Writes to `workdir`; silent in every process but the primary. Lines of a run's files that lie beyond `step`,
+    the one it goes on from, are dropped: they will be written again."""
+
+    def __init__(self, workdir: Path, steps: int, primary: bool = True, console: Console | None = None):
+        self._workdir, self._steps, self._primary = workdir, steps, primary
+        self._live: Live | None = None
+        self._losses: dict[str, float] = {}
+        self._rate, self._first, self._started, self._shown = 0.0, 0, time.monotonic(), 0.0
+        if not primary:
+            return
+        self._console = console or Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        self._log = open(workdir / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
+
+    def say(self, line: str) -> None:
+        """A plain line, on the console and in log.txt."""
+        if self._primary:
+            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+            self._console.print(line, markup=False)
+
+    def begin(self, step: int) -> None:
+        """The run goes on from `step`: open the files and start the live line."""
+        self._first, self._started = step, time.monotonic()
+        if not self._primary:
+            return
+        self._files = {}
+        for name in ("metrics.jsonl", "evaluations.jsonl"):
+            path = self._workdir / name
+            keep_until(path, step)
+            self._files[name] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
+        self._board = SummaryWriter(str(self._workdir / "tensorboard"), purge_step=step + 1 if step else None)
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, auto_refresh=False, transient=True)
+            self._live.start()
+
+    def tick(self, step: int) -> None:
+        """After every step; redraws the live line a few times a second."""
+        now = time.monotonic()
+        if self._live is not None and now - self._shown > REFRESH_SECONDS:
+            self._shown = now
+            self._live.update(Text(self.line(step)), refresh=True)
+
+    def line(self, step: int) -> str:
+        """step, loss per objective, tokens per second, time to go."""
+        losses = "  ".join(f"{name} {loss:.4f}" for name, loss in self._losses.items())
+        done = step - self._first
+        eta = duration((time.monotonic() - self._started) / done * (self._steps - step)) if done else "?"
+        return f"step {step}/{self._steps}  {losses}  {self._rate:,.0f} tokens/s  ETA {eta}"
+
+    def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
+        """One JSON line per objective that ran since the last log step; scalars also to TensorBoard."""
+        for values in lines:
+            name = values["objective"]
+            if "loss" in values or "total" in values:
+                self._losses[name] = values.get("loss", values.get("total"))
+            self._rate = values.get("tokens_per_second", self._rate)
+            self._write("metrics.jsonl", {"step": step, **values})
+            self._scalars(name, values, step)
+        if self._primary:
+            self._log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {self.line(step)}\n")
+            if self._live is None:
+                self._console.print(self.line(step), markup=False)
+
+    def evaluation(self, step: int, name: str, values: Mapping[str, Any]) -> None:
+        """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard and the log."""
+        self._write("evaluations.jsonl", {"step": step, "name": name, "values": values})
+        self._scalars(name, values, step)
+        shown = ", ".join(f"{key} {value:.4f}" for key, value in scalars(values).items())
+        self.say(f"step {step}: {name}: {shown}")
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        if self._primary:
+            self._log.close()
+            for file in getattr(self, "_files", {}).values():
+                file.close()
+            if hasattr(self, "_board"):
+                self._board.close()
+
+    def _write(self, name: str, record: Mapping[str, Any]) -> None:
+        if self._primary:
+            self._files[name].write(json.dumps(finite(record), ensure_ascii=False) + "\n")
+
+    def _scalars(self, prefix: str, values: Mapping[str, Any], step: int) -> None:
+        if self._primary:
+            for key, value in flatten(values).items():
+                self._board.add_scalar(f"{prefix}/{key}", value, step)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def scalars(values: Mapping[str, Any]) -> dict[str, float]:
+    """The top-level numbers."""
+    return {key: float(value) for key, value in values.items() if is_number(value)}
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """Every number of nested dicts, keys joined by "/"; lists and texts are left out."""
+    flat = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}/")
+        elif is_number(value):
+            flat[f"{prefix}{key}"] = float(value)
+    return flat
+
+
+def finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null. NumPy values become plain ones."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [finite(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def keep_until(path: Path, step: int) -> None:
+    """Drop the lines of a JSONL file beyond `step`, and a last line that a killed process left half written."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record["step"] <= step and line.endswith("\n"):
+            kept.append(line)
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(kept), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def duration(seconds: float) -> str:
+    """"2:03:04", "3:04"."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

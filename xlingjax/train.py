@@ -1,0 +1,280 @@
+"""train(): a run's whole life, top to bottom."""
+
+import contextlib
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+
+from xlingjax.checkpoint import CheckpointConfig, Checkpoints, load_params
+from xlingjax.data.features import batch_hash
+from xlingjax.data.loader import BatchSource, to_global
+from xlingjax.divergence import Guard
+from xlingjax.errors import UserError
+from xlingjax.identity import required_fields, run_identity, run_languages, write_json, write_run
+from xlingjax.metrics import Accumulator, ratio, summarise
+from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.base import Objective
+from xlingjax.optim import OptimizerConfig, make_optimizer
+from xlingjax.partition import MeshConfig, batch_sharding, check_rows, make_mesh, param_shardings, state_shardings
+from xlingjax.perf import Stopwatch, flops_of_batch, peak_memory_bytes
+from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, start
+from xlingjax.schedule import Weight, pick
+from xlingjax.signals import EXIT_CODE, Preemption
+from xlingjax.step import initial_state, make_train_step
+from xlingjax.tracker import Tracker, finite, flatten
+
+BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveRun:
+    """One objective of a run, where its batches come from, and its share of the steps (see `schedule.pick`)."""
+
+    objective: Objective
+    source: Callable[[], BatchSource]
+    weight: Weight = 1.0
+
+
+class Evaluator(Protocol):
+    name: str
+
+    def __call__(self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh) -> dict[str, Any]:
+        """Scalars and nested dicts or lists of them. Called by every process; must not keep `params`, the next step
+        takes their memory."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    params: Any
+    """Final parameters, global arrays on the run's mesh."""
+    steps: int
+    exit_reason: str
+    """"finished" or "preempted" (saved and to be started again)."""
+    metrics: dict[str, Any]
+    """Last log line of each objective."""
+    evaluations: dict[str, Any]
+    """Last values of each evaluator."""
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODE if self.exit_reason == "preempted" else 0
+
+
+def train(
+    *,
+    workdir: str | Path,
+    model: ModelConfig,
+    objectives: Sequence[ObjectiveRun],
+    steps: int,
+    seed: int = 0,
+    microbatches: int = 1,
+    optimizer: OptimizerConfig = OptimizerConfig(),  # noqa: B008 - frozen
+    mesh: MeshConfig = MeshConfig(),  # noqa: B008 - frozen
+    schedule: str = "alternate",
+    evaluators: Sequence[Evaluator] = (),
+    eval_every: int = 0,
+    log_every: int = 50,
+    checkpoint: CheckpointConfig = CheckpointConfig(),  # noqa: B008 - frozen
+    init_from: str | Path | None = None,
+    init_new: Sequence[str] = ("classifier/",),
+    max_bad_steps: int = 20,
+    rng_impl: str = "threefry2x32",
+    hash_batches: bool = False,
+    extra_config: dict[str, Any] | None = None,
+    runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
+) -> Result:
+    """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in `workdir` if there
+    is one.
+
+    init_from: a workdir or checkpoint folder whose parameters a new run starts from; parameters whose path matches a
+    regular expression of init_new may be missing there. eval_every: steps between evaluations (0: only at the end).
+    rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a hash of the batches
+    into metrics.jsonl. extra_config: kept in run.json.
+
+    A continued run takes the same batches, turns and random numbers as one that was never stopped. With several
+    processes each calls train() with equal arguments. Raises UserError for everything the caller can repair, before
+    the first step where that is possible. """
+    # ---- the machine -------------------------------------------------------------------------------------------------
+    workdir = Path(workdir).absolute()
+    machine = start(runtime)
+    device_mesh = make_mesh(mesh)
+    room = checkpoint.keep_last + checkpoint.keep_best + 1
+    check_workdir(workdir, count_parameters(model) * BYTES_PER_PARAMETER * room)
+    with contextlib.ExitStack() as stack:
+        tracker = Tracker(workdir, steps, is_primary())
+        stack.callback(tracker.close)
+        tracker.say(f"xlingjax on {machine}; mesh {' x '.join(f'{k} {v}' for k, v in device_mesh.shape.items())}")
+
+        # ---- the data ------------------------------------------------------------------------------------------------
+        runs = {run.objective.name: run for run in objectives}
+        if len(runs) != len(objectives) or not runs:
+            raise UserError(f"a run needs objectives of different names, got {[r.objective.name for r in objectives]}")
+        names = list(runs)
+        sources = {name: run.source() for name, run in runs.items()}
+        for source in sources.values():
+            stack.callback(source.close)
+        languages = run_languages(sources, model)
+        shapes = {name: required_fields(name, runs[name].objective.reads, sources[name].shapes) for name in names}
+        for name in names:
+            check_rows(device_mesh, shapes[name]["input_ids"][0], microbatches, f"objective {name}")
+        rows_sharding = batch_sharding(device_mesh)
+
+        # ---- the state, abstract: shapes and where they lie ----------------------------------------------------------
+        encoder = Encoder(model)
+        abstract_params = encoder.abstract()
+        update_rule = make_optimizer(optimizer, steps, abstract_params)
+
+        def random_state(key):
+            return initial_state(encoder.init(key), update_rule, optimizer)
+
+        abstract = jax.eval_shape(random_state, jax.random.key(seed))
+        params_on_mesh = param_shardings(device_mesh, encoder.logical_axes(), abstract_params)
+        on_mesh = state_shardings(device_mesh, abstract, abstract_params, params_on_mesh)
+        abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, on_mesh)
+
+        # ---- the weights: own checkpoint, else init_from, else random ------------------------------------------------
+        identity = run_identity(model, sources, seed, optimizer)
+        checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
+        stack.callback(checkpoints.close)
+        step, tokens_seen = 0, 0
+        if restored := checkpoints.restore(abstract):
+            step, state, tokens_seen = restored.step, restored.state, restored.progress["tokens_seen"]
+            for name in names:
+                sources[name].restore(restored.positions[name])
+            weights_from = f"checkpoint {step} of {workdir}"
+        else:
+            state = jax.jit(random_state, out_shardings=on_mesh)(jax.random.key(seed))
+            weights_from = f"random (seed {seed})"
+            if init_from:
+                params, new = load_params(init_from, state.params, init_new)
+                state = dataclasses.replace(state, params=params)
+                weights_from = f"{init_from}" + (f", new and random: {', '.join(new)}" if new else "")
+        tracker.say(f"weights: {weights_from}; {count_parameters(model):,} parameters; steps {step} to {steps}")
+        if is_primary():
+            write_run(
+                workdir,
+                {
+                    "identity": identity,
+                    "model": dataclasses.asdict(model),
+                    "parameters": count_parameters(model),
+                    "optimizer": dataclasses.asdict(optimizer),
+                    "objectives": {name: {"weight": run.weight, "shapes": shapes[name]} for name, run in runs.items()},
+                    "flops_per_token": {name: flops_of_batch(model, shapes[name]) for name in names},
+                    "languages": languages,
+                    "steps": steps,
+                    "schedule": schedule,
+                    "microbatches": microbatches,
+                    "config": extra_config or {},
+                },
+                {"time": time.strftime("%Y-%m-%d %H:%M:%S"), "step": step, "machine": machine, "weights": weights_from,
+                 "mesh": dict(device_mesh.shape)},
+            )  # fmt: skip
+        tracker.begin(step)
+
+        # ---- what happens now and then -------------------------------------------------------------------------------
+        clock, guard = Stopwatch(), Guard(workdir, max_bad_steps, tracker.say)
+        sums = {name: Accumulator() for name in names}
+        hashes: dict[str, list[str]] = {name: [] for name in names}
+        compiled: dict[str, Any] = {}
+        compile_seconds: dict[str, float] = {}
+        last_lines: dict[str, Any] = {}
+        last_values: dict[str, Any] = {}
+        tokens_before = tokens_seen
+
+        def compile_step(name, batch):
+            with clock.paused():
+                started = time.perf_counter()
+                compiled[name] = make_train_step(
+                    seed=seed, rng_impl=rng_impl, shardings=on_mesh, model=encoder, objective=runs[name].objective,
+                    languages=len(languages), optimizer=update_rule, config=optimizer, microbatches=microbatches,
+                ).lower(state, batch).compile()  # fmt: skip
+                compile_seconds[name] = time.perf_counter() - started
+            tracker.say(f"compiled the {name} step in {compile_seconds[name]:.1f} s")
+
+        def log():
+            nonlocal tokens_seen
+            guard.drain()
+            fetched = {name: total for name in names if (total := sums[name].fetch()) is not None}
+            if not fetched:
+                return
+            tokens = int(sum(total["tokens"] for total in fetched.values()))
+            tokens_seen += tokens
+            rate = tokens / max(clock.lap(), 1e-9)
+            for name, total in fetched.items():
+                taken, good = int(total["steps"]), float(total["good"])
+                last_lines[name] = {
+                    "objective": name, **summarise(total["metrics"], languages), "total": ratio(total["total"], good),
+                    "grad_norm": ratio(total["grad_norm"], good), "steps": taken, "skipped": taken - int(good),
+                    "learning_rate": float(update_rule.learning_rate(step - 1)), "tokens_seen": tokens_seen,
+                    "tokens_per_second": rate, "seconds": clock.seconds(),
+                }  # fmt: skip
+                if hash_batches:
+                    joined = hashlib.sha256("".join(hashes[name]).encode()).hexdigest()
+                    last_lines[name]["batch_hash"] = hashes[name][0] if taken == 1 else joined
+                    hashes[name].clear()
+            tracker.metrics(step, [last_lines[name] for name in fetched])
+
+        def evaluate():
+            guard.drain()
+            with clock.paused():
+                for evaluator in evaluators:
+                    last_values[evaluator.name] = evaluator(encoder, state.params, step, device_mesh)
+                    tracker.evaluation(step, evaluator.name, last_values[evaluator.name])
+
+        def save(evaluated):
+            log()  # so that a continued run starts its sums where this one does
+            positions = {name: source.state() for name, source in sources.items()}
+            values = flatten(last_values) if evaluated else {}
+            checkpoints.save(step, state, positions, {"tokens_seen": tokens_seen}, values)
+
+        # ---- the loop ------------------------------------------------------------------------------------------------
+        stopping = False
+        with Preemption() as preemption:
+            while step < steps and not stopping:
+                name = names[pick(step, seed, [run.weight for run in runs.values()], schedule)]
+                try:
+                    rows = sources[name].next()
+                except StopIteration:
+                    raise UserError(f"the data of {name} ended at step {step} of {steps}; let it repeat") from None
+                if hash_batches:
+                    hashes[name].append(batch_hash(rows))
+                rows = {field: rows[field] for field in shapes[name]}
+                batch = to_global(rows, rows_sharding, shapes[name])
+                if name not in compiled:
+                    compile_step(name, batch)
+                state, step_sums = compiled[name](state, batch)
+                guard.push(step, name, rows, step_sums.pop("bad_steps"))
+                sums[name].add(step_sums)
+                step += 1
+
+                stopping, last = preemption.reached(step), step == steps
+                evaluate_now = bool(evaluators) and not stopping and (last or (eval_every and step % eval_every == 0))
+                if step % log_every == 0 or last:
+                    log()
+                if evaluate_now:
+                    evaluate()
+                if stopping or last or (checkpoint.every and step % checkpoint.every == 0):
+                    save(evaluate_now)
+                tracker.tick(step)
+
+        # ---- the end -------------------------------------------------------------------------------------------------
+        exit_reason = "preempted" if stopping and step < steps else "finished"
+        checkpoints.close()
+        if is_primary():
+            totals = {
+                "steps": step, "exit_reason": exit_reason, "tokens_seen": tokens_seen, "seconds": clock.seconds(),
+                "tokens_per_second": (tokens_seen - tokens_before) / clock.seconds(),
+                "compile_seconds": compile_seconds, "peak_memory_bytes": peak_memory_bytes(),
+                "skipped": int(state.skipped),
+                "metrics": last_lines, "evaluations": last_values,
+            }  # fmt: skip
+            write_json(workdir / "result.json", finite(totals))
+        tracker.say(f"{exit_reason} at step {step}; the same command goes on from here")
+        return Result(state.params, step, exit_reason, last_lines, last_values)
