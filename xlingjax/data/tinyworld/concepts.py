@@ -225,9 +225,7 @@ def _rows(table: str, separator: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(separator)] for line in table.strip().splitlines()]
 
 
-@cache
-def concepts() -> dict[str, Concept]:
-    """All concepts by id, in a fixed order."""
+def _read_tables() -> dict[str, Concept]:
     found: dict[str, Concept] = {}
 
     def add(concept: Concept) -> None:
@@ -272,8 +270,16 @@ def concepts() -> dict[str, Concept]:
     return found
 
 
+_CONCEPTS = _read_tables()
+
+
+def concepts() -> dict[str, Concept]:
+    """All concepts by id, in a fixed order."""
+    return _CONCEPTS
+
+
 def concept(id_: str) -> Concept:
-    return concepts()[id_]
+    return _CONCEPTS[id_]
 
 
 @cache

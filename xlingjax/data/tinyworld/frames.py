@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from .concepts import HELD_OUT, concept
 
@@ -131,14 +132,20 @@ class Frame:
     ask: str = ""  # the slot asked about; "" for a statement
     parts: tuple[Frame, ...] = field(default=())
 
+    def get(self, slot: str) -> NP | None:
+        for name, np in self.slots:
+            if name == slot:
+                return np
+        return None
+
     def __getitem__(self, slot: str) -> NP:
-        return dict(self.slots)[slot]
+        np = self.get(slot)
+        if np is None:
+            raise KeyError(slot)
+        return np
 
     def __contains__(self, slot: str) -> bool:
-        return any(name == slot for name, _ in self.slots)
-
-    def get(self, slot: str) -> NP | None:
-        return dict(self.slots).get(slot)
+        return self.get(slot) is not None
 
     def with_slot(self, slot: str, np: NP | None) -> Frame:
         """The same frame with one slot replaced, added, or (None) dropped."""
@@ -159,9 +166,14 @@ class Frame:
             yield from part.concepts()
 
     def core(self) -> str:
-        """The content combination: kind, predicate and the heads of the two main slots (modifiers do not count)."""
-        main = [(s, self[s].head) for s in _CORE_SLOTS if s in self][: 3 if self.kind in ("give", "title") else 2]
-        return " ".join([self.kind, self.predicate, *(f"{slot}={head}" for slot, head in main)])
+        """The content combination: kind, predicate and the heads of the two main slots (modifiers do not count).
+
+        "he" and "she" count as one head, whoever they stand for: the sentence does not say.
+        """
+        filled = dict(self.slots)
+        main = [(slot, filled[slot]) for slot in _CORE_SLOTS if slot in filled]
+        heads = [f"{s}={'pronoun' if np.form == 'pronoun' else np.head}" for s, np in main]
+        return " ".join([self.kind, self.predicate, *heads[: 3 if self.kind in ("give", "title") else 2]])
 
 
 def frame(kind: str, predicate: str = "", negated: bool = False, **slots: NP) -> Frame:
@@ -192,4 +204,9 @@ def is_held_out(f: Frame, percent: int = 10) -> bool:
         return True
     if f.kind in FACT_KINDS:
         return False
-    return int.from_bytes(hashlib.sha256(f.core().encode()).digest()[:4], "big") % 100 < percent
+    return _hash(f.core()) % 100 < percent
+
+
+@lru_cache(maxsize=1 << 16)
+def _hash(core: str) -> int:
+    return int.from_bytes(hashlib.sha256(core.encode()).digest()[:4], "big")

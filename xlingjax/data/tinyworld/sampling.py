@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from .concepts import COLOURS, HELD_OUT, concept, in_category
 from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_out
 from .world import adjectives_for, comparable_animals, excludes, hypernyms
 
-SENTENCE_KINDS = tuple(kind for kind in KINDS if kind != "title")
+# How often each kind is drawn where none is asked for: richer kinds more often, so that nouns and verbs come evenly.
+_WEIGHTS = {"action": 8, "event": 4, "motion": 2, "give": 3, "own": 2, "locate": 3, "state": 2, "property": 3, "isa": 2,
+            "inside": 1, "profession": 2, "like": 2, "want": 2, "count": 2, "compare": 2, "relation": 2, "weather": 1,
+            "sequence": 2}  # fmt: skip
+SENTENCE_KINDS = tuple(kind for kind in KINDS for _ in range(_WEIGHTS.get(kind, 0)))
+_TEST_KINDS = tuple(kind for kind in SENTENCE_KINDS if kind not in FACT_KINDS)
 _GROUNDS = {
     "in": ("bag", "bucket", "tram", "box", "basket", "wardrobe", "suitcase", "backpack", "car"),
     "on": ("table", "desk", "chair", "bed", "sofa", "shelf", "bench", "fridge", "piano"),
@@ -29,6 +36,22 @@ _SMALL = """
 """
 
 
+@cache
+def _by_novelty(ids: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple(i for i in ids if i not in HELD_OUT), tuple(i for i in ids if i in HELD_OUT)
+
+
+@cache
+def _of_categories(categories: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(i for category in categories for i in in_category(category))
+
+
+@cache
+def _people_first(ids: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    people = tuple(i for i in ids if concept(i).category == "person")
+    return people, tuple(i for i in ids if concept(i).category != "person")
+
+
 class Sampler:
     """Draws frames for one split.
 
@@ -40,25 +63,25 @@ class Sampler:
         if split not in ("train", "test", "novel"):
             raise ValueError(f"split {split!r} is not one of train, test, novel")
         self.rng, self.split = rng, split
+        self._used: Counter[str] = Counter()
 
     def frame(self, kind: str = "", **fixed: NP) -> Frame:
         """One frame of the kind (any but "title" if not given) whose slots include `fixed`. Falls back on another
         draw until
         the split's rule holds; raises ValueError if 2000 draws do not satisfy it (the fixed slots leave no room)."""
-        kinds = SENTENCE_KINDS if self.split == "train" else [k for k in SENTENCE_KINDS if k not in FACT_KINDS]
-        chosen = kind or self.rng.choice(kinds)
+        chosen = kind or self.rng.choice(SENTENCE_KINDS if self.split == "train" else _TEST_KINDS)
+        draw, spec = getattr(self, f"_{chosen}"), KINDS[chosen]
+        fixed = {slot: np for slot, np in fixed.items() if slot in spec.required + spec.optional}
         for _ in range(2000):
-            drawn = getattr(self, f"_{chosen}")()
-            spec = KINDS[chosen]
+            drawn = draw()
             for slot, np in fixed.items():
-                if slot in spec.required + spec.optional:
-                    drawn = drawn.with_slot(slot, np)
+                drawn = drawn.with_slot(slot, np)
             if self._allowed(drawn) and self._sensible(drawn):
                 return drawn
         raise ValueError(f"no {kind or 'any'} frame for split {self.split} with {fixed}")
 
     def _allowed(self, f: Frame) -> bool:
-        novel = any(c in HELD_OUT for c in f.concepts())
+        novel = not HELD_OUT.isdisjoint(f.concepts())
         if self.split == "novel":
             return novel
         return not novel and is_held_out(f) == (self.split == "test")
@@ -80,18 +103,23 @@ class Sampler:
     # --- noun phrases ------------------------------------------------------------------------------------------------
 
     def pick(self, ids: Sequence[str]) -> str:
-        # One id in four of the novel split is a held-out one wherever there is a choice.
-        if self.split == "novel" and self.rng.random() < 0.25:
-            ids = [i for i in ids if i in HELD_OUT] or ids
-        return self.rng.choice(ids)
+        """One of the ids: of two drawn at random the one used less so far, so that concepts come about equally often."""
+        known, novel = _by_novelty(tuple(ids))
+        if self.split != "novel":
+            ids = known
+        elif novel and self.rng.random() < 0.25:
+            ids = novel  # one id in four of the novel split is a held-out one wherever there is a choice
+        one, other = (ids[int(self.rng.random() * len(ids))] for _ in range(2))
+        chosen = one if self._used[one] <= self._used[other] else other
+        self._used[chosen] += 1
+        return chosen
 
     def of(self, *categories: str) -> str:
-        return self.pick([i for category in categories for i in in_category(category)])
+        return self.pick(_of_categories(categories))
 
-    def agent(self, allowed: Sequence[str]) -> NP:
+    def agent(self, allowed: tuple[str, ...]) -> NP:
         """A subject: mostly people, else a role or an animal with the article."""
-        people = [i for i in allowed if concept(i).category == "person"]
-        others = [i for i in allowed if concept(i).category != "person"]
+        people, others = _people_first(allowed)
         if not others or (people and self.rng.random() < 0.6):
             return NP(self.pick(people))
         return NP(self.pick(others), "def")
@@ -232,7 +260,7 @@ class Sampler:
     def _want(self) -> Frame:
         verbs = [v for v in in_category("transitive") if v not in ("lose", "forget", "fear", "break", "find", "see")]
         verb = concept(self.pick(verbs))
-        people = [i for i in verb.agents if concept(i).category in ("person", "role")]
+        people = tuple(i for i in verb.agents if concept(i).category in ("person", "role"))
         wanted = self.thing(self.pick(verb.objects), numbers=False)
         return self._build("want", verb.id, agent=self.agent(people), object=wanted)
 
@@ -265,9 +293,8 @@ class Sampler:
 
     def _sequence(self) -> Frame:
         """Two events of different people, or of one person named twice."""
-        inner = Sampler(self.rng, self.split)
-        one = self.frame_without_time(inner)
-        other = self.frame_without_time(inner if self.split == "train" else Sampler(self.rng, "train"))
+        one = self.frame_without_time(self)
+        other = self.frame_without_time(self if self.split == "train" else Sampler(self.rng, "train"))
         return Frame("sequence", self.rng.choice(("then", "before_that")), parts=(one, other))
 
     @staticmethod

@@ -84,6 +84,7 @@ def comparable_animals(rng: random.Random, training: bool = True) -> tuple[str, 
     return known[rng.randrange(small + 10, len(known))], known[small]
 
 
+@cache
 def adjectives_for(noun: str) -> tuple[str, ...]:
     return tuple(a for a in in_category("adjective") if noun in concept(a).describes)
 
