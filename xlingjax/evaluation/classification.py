@@ -77,7 +77,7 @@ def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)
     examples.
     """
     others = [value for language, value in accuracy.items() if language not in trained_on]
-    out: dict[str, Any] = {"by_language": dict(accuracy)}
+    out: dict[str, Any] = {"kind": "accuracy", "by_language": dict(accuracy)}
     if "en" in accuracy:
         out["en"] = accuracy["en"]
     if others:

@@ -3,7 +3,9 @@
 A trained encoder says something about alignment only above the first, and something new only above the second.
 """
 
+import functools
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,3 +80,23 @@ def floors(
         if out[name]
     }
     return out
+
+
+@dataclass
+class RetrievalFloors:
+    """The floors as an evaluator beside a `RetrievalProbe` on the same pairs; computed at its first call, then
+    repeated.
+    """
+
+    test: Mapping[str, Pairs]
+    train: Mapping[str, Pairs] | None = None
+    dimensions: int = 300
+    limit: int = 20000
+    name: str = "retrieval_floors"
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        return {"kind": "floors"} | self._floors
+
+    @functools.cached_property
+    def _floors(self) -> dict[str, Any]:
+        return floors(self.test, self.train, dimensions=self.dimensions, limit=self.limit)

@@ -224,7 +224,7 @@ class TextPerplexity:
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         objective = CLM() if self.causal else MLM()
         values = perplexity(model, params, objective, self._rows, self.languages, batch_size=self.batch_size, mesh=mesh)
-        return {"by_language": values, "mean": mean(values)}
+        return {"kind": "perplexity", "by_language": values, "mean": mean(values)}
 
 
 @dataclass
@@ -260,7 +260,7 @@ class TranslationPerplexity:
         self._rows = dict(zip(self._rows, same_slots(list(self._rows.values())), strict=True))
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        out: dict[str, Any] = {}
+        out: dict[str, Any] = {"kind": "translation_perplexity"}
         for kind, view in (("visible", lambda rows: rows), ("hidden", hide_partner)):
             out[kind] = {
                 name: perplexity(

@@ -137,6 +137,7 @@ def evaluate_retrieval(
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
     return {
+        "kind": "retrieval",
         "retrieval_mean": head["raw_en_to_xx"]["value"],
         "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
         "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],

@@ -62,7 +62,7 @@ class MaskedSamples:
             rows for language, path in sorted(self.texts.items()) for rows in self._text_rows(language, Path(path))
         ]
         pairs, partners = self._pair_rows()
-        out: dict[str, Any] = {"texts": [], "pairs": []}
+        out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
         if texts:
             out["texts"] = self._show(model, params, texts, mesh)
         if pairs:

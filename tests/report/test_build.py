@@ -1,0 +1,170 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from report import fake_run
+
+from xlingjax.errors import UserError
+from xlingjax.report.build import build_report
+from xlingjax.report.run import read_run
+
+
+class Page(HTMLParser):
+    """Fails on tags that do not nest; keeps the text, the anchors and everything that could be fetched."""
+
+    void = ("meta", "path", "use", "line", "rect", "circle", "br", "img", "input", "link")
+
+    def __init__(self, source):
+        super().__init__()
+        self.open, self.text, self.ids, self.fetched, self.tags = [], [], set(), [], []
+        self.feed(source)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        attrs = dict(attrs)
+        self.ids.add(attrs.get("id"))
+        self.fetched += [attrs[a] for a in ("src", "href", "xlink:href", "data", "srcset") if a in attrs]
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in self.void:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in self.void:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    run = fake_run.write_run(root / "main", level=0.6)
+    other = fake_run.write_run(root / "other", objectives=("mlm",), level=0.2)
+    tuned = fake_run.write_finetuned(root / "nli")
+    page = build_report(run, {"MLM only": other}, tuned)
+    assert page == run / "report.html"
+    return page.read_text("utf-8"), json.loads((run / "report.json").read_text("utf-8"))
+
+
+def test_summary(report):
+    summary = report[1]["summary"]
+    expected = {
+        "retrieval_mean": 0.7,  # layer 1 of the last evaluation: 0.6 + 0.1, mean of de +0.05 and zh -0.05
+        "retrieval_mean_centred": 0.8,  # layer 2: 0.6 + 0.2
+        "retrieval_best_layer": 1,
+        "retrieval_best_layer_centred": 2,
+        "retrieval_mean_mlm_only": 0.3,
+        "retrieval_mean_mlm_only_centred": 0.4,
+        "tokens_seen_mlm_only": 40_000,
+        "nli_en": 0.85,  # test, not dev
+        "nli_mean_other": 0.625,
+        "tokens_per_second": 777.0,
+        "tokens_seen": 40_000,
+        "wall_seconds": 240.0,
+        "final_loss": {"mlm": 2.0, "tlm": 1.5},
+        "perplexity_mean": 47.0,
+        "tlm_perplexity_visible": 15.0,
+        "tlm_perplexity_hidden": 40.0,
+        "steps": 40,
+        "exit_reason": "finished",
+        "parameters": 123_456,
+    }
+    assert {name: summary.get(name) for name in expected} == {
+        name: pytest.approx(value) if isinstance(value, float) else value for name, value in expected.items()
+    }
+
+
+def test_figures_beside_the_summary(report):
+    figures = report[1]
+    assert figures["evaluations"]["retrieval"]["step"] == 40
+    assert figures["compare"]["MLM only"]["evaluations"]["perplexity"]["mean"] == 47.0
+    assert figures["finetuned"]["nli"]["nli_test"]["by_language"]["zh"] == 0.6
+    # 4 log lines of 5 steps: 20 steps, at 10 epochs in a thousand.
+    assert figures["sampling"]["tlm"][0]["epochs"] == pytest.approx(0.2)
+
+
+def test_the_page_stands_alone(report):
+    source = report[0]
+    assert not re.search(r"https?:|//[a-z]", source.replace("</", "<"))
+    page = Page(source)
+    assert all(link.startswith(("#", "data:")) for link in page.fetched)
+    assert not {"script", "link", "iframe", "img"} & set(page.tags)
+    inside = [link[1:] for link in page.fetched if link.startswith("#")]
+    assert inside and set(inside) <= page.ids
+
+
+def test_the_page_shows_every_section_and_escapes_text(report):
+    source, text = report[0], " ".join(Page(report[0]).text)
+    for title in (
+        "Training", "Sentence retrieval", "How similar", "Held-out perplexity", "Zero-shot classification",
+        "Masked words", "What was sampled", "Setting",
+    ):  # fmt: skip
+        assert title in text
+    assert source.count("<svg") == 9
+    assert "MLM only, centred (%)" in text and "a <b> & c" in text and "random (seed 0)" in text
+    assert 'class="blank right">Katze' in source and "&lt;b&gt;" in source
+    assert "狗 30 %" in text and "猫 80 %" in text and "en: The cat sleeps" in text
+    for name in ("python 3.11.7", "jax 0.10.2", "TRAIN_STEPS = 40"):
+        assert name in text
+
+
+def test_an_interrupted_run_reports_what_is_there(tmp_path):
+    run = fake_run.write_run(tmp_path / "run", finished=False, steps=(10, 20))
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write('{"step": 30, "objective": "ml')  # killed while it wrote
+    build_report(run)
+    summary = json.loads((run / "report.json").read_text())["summary"]
+    assert summary["exit_reason"] == "not finished" and summary["steps"] == 20
+    assert summary["tokens_per_second"] == 150.0  # the median of the log lines
+    assert "nli_en" not in summary
+    assert "not finished at step 20 of 40" in (run / "report.html").read_text()
+
+
+def test_a_run_that_has_only_begun(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    page = build_report(tmp_path / "run", output=tmp_path / "elsewhere")
+    assert page == tmp_path / "elsewhere" / "report.html"
+    assert "has not logged a step yet" in page.read_text()
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere: no such folder: give the --workdir"):
+        build_report(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="not a run folder"):
+        build_report(tmp_path)
+    run = fake_run.write_run(tmp_path / "run", steps=(10,))
+    with pytest.raises(UserError, match="not a run folder"):
+        build_report(run, {"mlm": tmp_path})
+    (run / "run.json").write_text("{")
+    with pytest.raises(UserError, match=r"run.json: not valid JSON"):
+        build_report(run)
+
+
+def test_time_between_sittings_is_not_counted(tmp_path):
+    run = fake_run.write_run(tmp_path / "run", steps=(10,))
+    with open(run / "log.txt", "a") as file:
+        file.write("2026-01-05 08:00:00 xlingjax on 1 x cpu\n2026-01-05 08:00:30 step 20\n")
+    assert read_run(run).wall_seconds() == 60 + 30
+
+
+def test_tokens_are_interpolated_between_log_lines(tmp_path):
+    run = read_run(fake_run.write_run(tmp_path / "run"))
+    assert run.tokens_at([0, 10, 15, 40]).tolist() == [0, 10_000, 15_000, 40_000]
+
+
+def test_pictures(tmp_path):
+    from xlingjax.report.plots import save_pictures
+
+    run = read_run(fake_run.write_run(tmp_path / "run"))
+    paths = save_pictures({"run": run}, tmp_path / "pictures")
+    assert {path.stem for path in paths} == {"losses", "retrieval_by_layer", "retrieval_layers", "similarity"}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)

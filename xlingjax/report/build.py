@@ -1,0 +1,90 @@
+"""The report of a run: report.html, one self-contained page, and report.json, its figures."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+from xlingjax.report import html, sections
+from xlingjax.report.run import Run, read_run
+from xlingjax.report.summary import summarise
+
+
+def build_report(
+    run: str | Path,
+    compare: Mapping[str, str | Path] | None = None,
+    finetuned: str | Path | Sequence[str | Path] = (),
+    output: str | Path | None = None,
+) -> Path:
+    """Writes report.html and report.json into `output` (default: the run folder) and returns the page's path.
+
+    compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs whose accuracy per
+    language is shown. A run that has not finished gives a report of what is there. Raises UserError when a folder is
+    no run folder or the output cannot be written.
+    """
+    main = read_run(run)
+    others = {name: read_run(path) for name, path in (compare or {}).items()}
+    finetuned = [finetuned] if isinstance(finetuned, str | Path) else finetuned
+    tuned = [read_run(path) for path in finetuned]
+    folder = Path(output) if output else main.path
+    summary = summarise(main, others, tuned)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        page = folder / "report.html"
+        page.write_text(render(main, others, tuned, summary), encoding="utf-8")
+        record = json.dumps(figures(main, others, tuned, summary), indent=2, ensure_ascii=False)
+        (folder / "report.json").write_text(record + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write the report to {folder}: {error.strerror}: choose another --output") from None
+    return page
+
+
+def figures(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What report.json holds: the summary, and the latest values of every evaluation of every run shown."""
+
+    def latest(one: Run) -> dict[str, Any]:
+        return {line["name"]: {"step": line["step"]} | line["values"] for line in one.evaluations}
+
+    return {
+        "summary": dict(summary),
+        "run": run.path.name,
+        "languages": run.languages,
+        "evaluations": latest(run),
+        "compare": {name: {"run": other.path.name, "evaluations": latest(other)} for name, other in others.items()},
+        "finetuned": {one.path.name: latest(one) for one in tuned},
+        "sampling": sections.sampling_tables(run),
+        "versions": run.record.get("versions", {}),
+    }
+
+
+def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]) -> str:
+    """The page."""
+    runs = {_name(run, others): run} | dict(others)
+    shown = {
+        "training": ("Training", sections.training(run, runs)),
+        "languages": ("Training loss per language", sections.languages(run)),
+        "retrieval": ("Sentence retrieval", sections.retrieval(run, runs)),
+        "similarity": ("How similar the languages look", sections.similarity(run)),
+        "perplexity": ("Held-out perplexity", sections.perplexity(runs)),
+        "accuracy": ("Zero-shot classification", sections.accuracy([*tuned, run])),
+        "samples": ("Masked words", sections.samples(run)),
+        "sampling": ("What was sampled", sections.sampling(run)),
+        "setting": ("Setting", sections.setting(run)),
+    }
+    rendered = {anchor: html.section(anchor, title, *parts) for anchor, (title, parts) in shown.items()}
+    links = "".join(f'<a href="#{a}">{html.esc(shown[a][0])}</a>' for a, text in rendered.items() if text)
+    machine = run.record.get("sessions", [{}])[-1].get("machine", "")
+    state = run.result.get("exit_reason", "not finished")
+    subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}" + (
+        f" · {machine}" if machine else ""
+    )
+    empty = "" if run.metrics else html.section("empty", "Nothing yet", html.note("The run has not logged a step yet."))
+    head = f"<header><h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p><nav>{links}</nav></header>"
+    return html.page(
+        f"{run.path.name} · xlingjax", "\n".join([head, sections.tiles(summary), empty, *rendered.values()])
+    )
+
+
+def _name(run: Run, others: Mapping[str, Run]) -> str:
+    return run.path.name if run.path.name not in others else "this run"

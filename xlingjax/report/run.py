@@ -1,0 +1,117 @@
+"""A run folder, read: whatever of it is there. A run that is still going, or was killed, reads like a finished one."""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.errors import UserError
+
+
+@dataclass(frozen=True)
+class Run:
+    """`record` is run.json, `result` result.json (empty while the run goes), `metrics` and `evaluations` their
+    lines.
+    """
+
+    path: Path
+    config: str
+    record: dict[str, Any]
+    result: dict[str, Any]
+    metrics: list[dict[str, Any]]
+    evaluations: list[dict[str, Any]]
+    log: list[str]
+
+    @property
+    def languages(self) -> list[str]:
+        return list(self.record.get("languages", ()))
+
+    @property
+    def objectives(self) -> list[str]:
+        """In the order in which they first ran."""
+        return list(dict.fromkeys(line["objective"] for line in self.metrics))
+
+    @property
+    def step(self) -> int:
+        return max([line["step"] for line in self.metrics + self.evaluations], default=0)
+
+    def lines(self, objective: str) -> list[dict[str, Any]]:
+        return [line for line in self.metrics if line["objective"] == objective]
+
+    def tokens_at(self, steps: Sequence[int]) -> np.ndarray:
+        """Tokens seen by those steps, between log lines by interpolation: the common axis of runs that are compared."""
+        known = {line["step"]: line["tokens_seen"] for line in self.metrics if line.get("tokens_seen") is not None}
+        at = [0, *known]
+        return np.interp(np.asarray(steps, float), at, [0, *known.values()])
+
+    def evaluated(self, kind: str) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+        """{evaluator: [(step, values)]} of one kind of evaluation, in the order of steps."""
+        found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+        for line in self.evaluations:
+            if line["values"].get("kind") == kind:
+                found.setdefault(line["name"], []).append((line["step"], line["values"]))
+        return {name: sorted(values, key=lambda pair: pair[0]) for name, values in found.items()}
+
+    def last(self, kind: str, prefer: str = "") -> dict[str, Any] | None:
+        """The latest values of the evaluator of that kind: of several, the first whose name contains `prefer`."""
+        found = self.evaluated(kind)
+        names = [name for name in found if prefer and prefer in name] + list(found)
+        return found[names[0]][-1][1] if names else None
+
+    def wall_seconds(self) -> float | None:
+        """Seconds between the first and the last line of log.txt, the time between two sittings not counted."""
+        sittings: list[list[float]] = []
+        for line in self.log:
+            match = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)", line)
+            if match:
+                if not sittings or match[2].startswith("xlingjax on "):
+                    sittings.append([])
+                sittings[-1].append(time.mktime(time.strptime(match[1], "%Y-%m-%d %H:%M:%S")))
+        return sum(times[-1] - times[0] for times in sittings) if sittings else None
+
+
+def read_run(path: str | Path) -> Run:
+    """Raises UserError when `path` is no run folder."""
+    path = Path(path)
+    if not path.is_dir():
+        raise UserError(f"{path}: no such folder: give the --workdir of a run")
+    if not (path / "run.json").is_file() and not (path / "metrics.jsonl").is_file():
+        raise UserError(f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of a run")
+    return Run(
+        path,
+        _text(path / "config.gin"),
+        _json(path / "run.json"),
+        _json(path / "result.json"),
+        _jsonl(path / "metrics.jsonl"),
+        _jsonl(path / "evaluations.jsonl"),
+        _text(path / "log.txt").splitlines(),
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def _json(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return json.loads(_text(path))
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON ({error}): restore or remove the file") from None
+
+
+def _jsonl(path: Path) -> list[dict[str, Any]]:
+    """The complete lines; a run that was killed may have left half of its last."""
+    out = []
+    for line in _text(path).splitlines():
+        try:
+            out.append(json.loads(line))
+        except ValueError:
+            continue
+    return out

@@ -1,0 +1,237 @@
+"""The sections of a report: each gives its HTML parts, or nothing where the run has nothing to show."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from xlingjax.report import html, plots
+from xlingjax.report.run import Run
+
+LOSS_NOTE = "Loss: mean negative log-likelihood per prediction, in nats, over the steps since the line before."
+RETRIEVAL_NOTE = (
+    "An English sentence finds its translation among the pairs' foreign sentences: cosine of {pooling}-pooled states, "
+    "exact search, every figure at the layer best for the mean over languages, which is chosen on these same pairs. "
+    "raw: as they are; centred: each side's mean vector removed first. "
+    "More pairs make a harder search: compare only equal numbers."
+)
+SIMILARITY_NOTE = (
+    "Cosine between the languages' mean vectors, over the retrieval sentences, at the layer best for raw retrieval."
+)
+PERPLEXITY_NOTE = (
+    "exp(total negative log-likelihood / predictions); 15 % of the tokens masked from a fixed seed, all shown as MASK; "
+    "mean: arithmetic over languages. Perplexities compare only under one vocabulary. "
+    "Partner hidden and visible: the same positions, attention to the translation barred or open."
+)
+ACCURACY_NOTE = "Accuracy per language of a fine-tuned classifier; the mean leaves out the languages it was trained on."
+SAMPLES_NOTE = "Blanks show the true piece, green where the model's first guess was right. ▁ opens a word."
+
+
+def tiles(summary: Mapping[str, Any]) -> str:
+    shown = [
+        ("retrieval_mean", "retrieval en→xx, raw cosine, best layer (%)", 100),
+        ("retrieval_mean_centred", "retrieval en→xx, language means removed (%)", 100),
+        ("nli_en", "NLI, English test (%)", 100),
+        ("nli_mean_other", "NLI, mean of other languages (%)", 100),
+        ("perplexity_mean", "held-out perplexity, mean over languages", 1),
+        ("tokens_per_second", "tokens per second", 1),
+        ("tokens_seen", "tokens seen", 1),
+        ("parameters", "parameters", 1),
+    ]
+    entries = [(name, round(scale * summary[key], 1)) for key, name, scale in shown if summary.get(key) is not None]
+    entries = [(name, int(value) if value >= 1000 else value) for name, value in entries]
+    if summary.get("wall_seconds"):
+        entries.append(("minutes, everything included", round(summary["wall_seconds"] / 60, 1)))
+    return html.tiles(entries)
+
+
+def _drawn(figure: Any, label: str) -> str:
+    return html.figure(plots.svg(figure), label) if figure is not None else ""
+
+
+def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
+    rows = [
+        [name, objective, line["step"], line.get("tokens_seen"), line.get("loss"), line.get("accuracy")]
+        for name, one in runs.items()
+        for objective in one.objectives
+        for line in one.lines(objective)[-1:]
+    ]
+    if not rows:
+        return []
+    return [
+        _drawn(plots.losses(runs), "training loss per objective"),
+        _drawn(plots.machinery(run), "learning rate, gradient norm and speed"),
+        html.table(["run", "objective", "last step", "tokens seen", "loss", "accuracy"], rows),
+        html.note(LOSS_NOTE),
+    ]
+
+
+def languages(run: Run) -> list[str]:
+    return [
+        _drawn(plots.by_language(run), "training loss per language"),
+        _drawn(plots.by_language(run, "accuracy_by_language", "training accuracy"), "training accuracy per language"),
+    ]
+
+
+def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
+    values = run.last("retrieval")
+    if values is None:
+        return []
+    parts = [
+        _drawn(plots.retrieval_by_layer(run), "retrieval by layer over training"),
+        _drawn(plots.retrieval_runs(runs), "retrieval of the compared runs"),
+        _drawn(plots.retrieval_layers(run), "retrieval by language and layer"),
+    ]
+    head, columns = ["language", "pairs"], []
+    for name, one in runs.items():
+        for kind in ("raw", "centred"):
+            column = _best_column(one.last("retrieval"), f"{kind}_en_to_xx")
+            if column:
+                head.append(f"{name}, {kind} (%)")
+                columns.append(column)
+    floors = run.last("floors") or {}
+    for floor, title in (("char_tfidf", "character TF-IDF (%)"), ("lsi", "LSI on the training pairs (%)")):
+        if floors.get(floor):
+            head.append(title)
+            columns.append({la: s["raw_en_to_xx"] for la, s in floors[floor].items()} | {"mean": floors["mean"][floor]})
+    rows = [[la, n, *(html.percent(c.get(la)) for c in columns)] for la, n in values["pairs"].items()]
+    rows.append(["mean", "", *(html.percent(c.get("mean")) for c in columns)])
+    parts.append(html.table(head, rows, mean_rows=1))
+    parts.append(html.note(RETRIEVAL_NOTE.format(pooling=next(iter(values["by_layer"])))))
+    return parts
+
+
+def _best_column(values: Mapping[str, Any] | None, score: str) -> dict[str, float] | None:
+    """{language: accuracy} at the layer best for `score`, with the mean over languages as "mean"."""
+    if values is None:
+        return None
+    pooling = next(iter(values["by_language"]))
+    best = values["best"][pooling][score]
+    table = {language: layers[str(best["layer"])][score] for language, layers in values["by_language"][pooling].items()}
+    return table | {"mean": best["value"]}
+
+
+def similarity(run: Run) -> list[str]:
+    drawn = _drawn(plots.similarity(run), "cosine of language means")
+    return [drawn, html.note(SIMILARITY_NOTE)] if drawn else []
+
+
+def perplexity(runs: Mapping[str, Run]) -> list[str]:
+    run = next(iter(runs.values()))
+    parts = [_drawn(plots.perplexities(run), "held-out perplexity over training")]
+    text = {name: v for name, one in runs.items() if (v := one.last("perplexity"))}
+    if text:
+        languages = list(dict.fromkeys(la for v in text.values() for la in v["by_language"]))
+        rows = [[la, *(v["by_language"].get(la) for v in text.values())] for la in languages]
+        rows.append(["mean", *(v["mean"] for v in text.values())])
+        parts += [html.table(["running text", *text], rows, mean_rows=1)]
+    pairs = {name: v for name, one in runs.items() if (v := one.last("translation_perplexity"))}
+    if pairs:
+        names = list(
+            dict.fromkeys((pair, side) for v in pairs.values() for pair in v["visible"] for side in v["visible"][pair])
+        )
+        rows = [
+            [
+                f"{side} of {pair}",
+                *(v[kind].get(pair, {}).get(side) for v in pairs.values() for kind in ("hidden", "visible")),
+            ]
+            for pair, side in names
+        ]
+        rows.append(["mean", *(v[f"{kind}_mean"] for v in pairs.values() for kind in ("hidden", "visible"))])
+        head = [f"{name}, partner {kind}" for name in pairs for kind in ("hidden", "visible")]
+        parts += ["<h3>Translated pairs</h3>", html.table(["side", *head], rows, mean_rows=1)]
+    if text or pairs:
+        parts.append(html.note(PERPLEXITY_NOTE))
+    return parts
+
+
+def accuracy(runs: Sequence[Run]) -> list[str]:
+    found = [(one.path.name, name, v[-1][1]) for one in runs for name, v in one.evaluated("accuracy").items()]
+    if not found:
+        return []
+    languages = list(dict.fromkeys(la for _, _, v in found for la in v["by_language"]))
+    rows = [[la, *(html.percent(v["by_language"].get(la)) for _, _, v in found)] for la in languages]
+    rows.append(["mean but English", *(html.percent(v.get("mean_other")) for _, _, v in found)])
+    head = [f"{run}: {name} (%)" for run, name, _ in found]
+    return [html.table(["language", *head], rows, mean_rows=1), html.note(ACCURACY_NOTE)]
+
+
+def samples(run: Run) -> list[str]:
+    values = run.last("masked_samples")
+    if values is None:
+        return []
+    parts = [_sample(sample) for sample in values["texts"]]
+    if values["pairs"]:
+        parts.append("<h3>With the English sentence hidden, then visible</h3>")
+        parts += [_sample(sample) for sample in values["pairs"]]
+    parts.append(html.note(SAMPLES_NOTE))
+    return parts
+
+
+def _sample(sample: Mapping[str, Any]) -> str:
+    words = [html.esc(piece.replace("▁", " ")) for piece in sample["pieces"]]
+    guesses = []
+    for slot in sample["slots"]:
+        best = slot.get("with_partner", slot["predictions"])
+        right = " right" if best[0][0] == slot["target"] else ""
+        gap = " " if slot["target"].startswith("▁") else ""
+        words[slot["column"]] = f'{gap}<span class="blank{right}">{html.esc(slot["target"].replace("▁", ""))}</span>'
+        line = f"<b>{html.esc(slot['target'])}</b>: {_guesses(slot['predictions'])}"
+        if "with_partner" in slot:
+            line += f" &nbsp;→&nbsp; {_guesses(slot['with_partner'])}"
+        guesses.append(f'<p class="guesses">{line}</p>')
+    partner = f'<p class="guesses">en: {html.esc(sample["partner"])}</p>' if "partner" in sample else ""
+    text = "".join(words[1:-1])
+    return (
+        f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span> <bdi>{text}</bdi>{partner}'
+        + "".join(guesses)
+        + "</div>"
+    )
+
+
+def _guesses(predictions: Sequence[tuple[str, float]]) -> str:
+    return ", ".join(f"{html.esc(piece)} {100 * p:.0f} %" for piece, p in predictions)
+
+
+def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
+    """{objective: the sampling table of its data}, epochs added for the steps the objective took."""
+    tables = {}
+    for objective, identity in run.record.get("identity", {}).get("data", {}).items():
+        taken = sum(line.get("steps", 0) for line in run.lines(objective))
+        rows = identity.get("sampling_table", [])
+        if rows:
+            tables[objective] = [row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in rows]
+    return tables
+
+
+def sampling(run: Run) -> list[str]:
+    parts = []
+    for objective, rows in sampling_tables(run).items():
+        cells = [
+            [r["name"], r["sentences"], r["tokens"], html.percent(r["share"]), round(r["epochs"], 2)] for r in rows
+        ]
+        head = ["text", "sentences", "tokens", "share of rows (%)", "epochs so far"]
+        parts += [f"<h3>{html.esc(objective.upper())}</h3>", html.table(head, cells)]
+    return parts
+
+
+def setting(run: Run) -> list[str]:
+    sessions = [
+        [s.get("time"), s.get("step"), s.get("machine"), s.get("weights")] for s in run.record.get("sessions", [])
+    ]
+    data = {name: i for name, i in run.record.get("identity", {}).get("data", {}).items()}
+    plain = {name: {k: v for k, v in i.items() if k != "sampling_table"} for name, i in data.items()}
+    shown = {
+        k: run.record[k] for k in ("model", "optimizer", "objectives", "schedule", "microbatches") if k in run.record
+    }
+    parts = []
+    if run.record.get("versions"):
+        parts.append(html.note(" · ".join(f"{name} {version}" for name, version in run.record["versions"].items())))
+    if sessions:
+        parts.append(html.table(["started", "at step", "machine", "weights from"], sessions))
+    if run.config:
+        parts.append(html.details("config.gin", run.config))
+    if shown:
+        parts.append(html.details("model, optimizer, objectives", json.dumps(shown, indent=2, ensure_ascii=False)))
+    if plain:
+        parts.append(html.details("data", json.dumps(plain, indent=2, ensure_ascii=False)))
+    return parts
