@@ -195,9 +195,8 @@ class Realiser(Language):
         lemma = entry["human"] if is_human(frame["theme"].head) and entry["human"] else entry["lemma"]
         said = self.words(lemma, "VERB" if entry["mode"] == "le" else "ADJ", "predicate", id_)
         if entry["mode"] == "le":
-            before = Token("没有", "ADV", "neg") if frame.negated else None
-            after = None if frame.negated else Token("了", "PART", "predicate.part")
-            return flat(self.phrase(frame, "theme"), before, said, after)
+            not_yet, now = Token("没有", "ADV", "neg"), Token("了", "PART", "predicate.part")
+            return flat(self.phrase(frame, "theme"), [not_yet, *said] if frame.negated else [*said, now])
         if entry["mode"] == "de":
             be, particle = Token("是", "AUX", "copula"), Token("的", "PART", "predicate.part")
             return self.present(frame, flat(be, said, particle), "theme")
