@@ -16,7 +16,6 @@ _STRONG = {"nom": {"m": "er", "f": "e", "n": "es", "p": "e"}, "acc": {"m": "en",
            "dat": {"m": "em", "f": "er", "n": "em", "p": "en"}}  # fmt: skip
 _BARE = {("nom", "m"), ("nom", "n"), ("acc", "n")}
 _FUSED = {"in dem": "im", "an dem": "am", "zu dem": "zum", "zu der": "zur", "in das": "ins", "an das": "ans"}
-Finite = Token | list[Token]
 _WH = {"where": "wo", "whither": "wohin", "when": "wann", "what": "was"}
 _COMMA = Token(",", "PUNCT", glued=True)
 _WHO = {"nom": "wer", "acc": "wen", "dat": "wem"}
@@ -103,7 +102,7 @@ class Realiser(Language):
                 found += self.words(self.entry(np.head)["lemma"], "ADV" if slot == "manner" else "NOUN", slot, np.head)
         return found
 
-    def clause(self, frame: Frame, finite: Finite, rest: list[Token], subject: str | Token = "agent") -> list[Token]:
+    def clause(self, frame: Frame, finite: Token | list[Token], rest: list[Token], subject: str | Token = "agent"):
         """SUBJECT FINITE REST, or another phrase FINITE SUBJECT REST. `subject` is a slot or the word itself ("es")."""
         start = self.question_word(frame) if frame.ask else self.adverbials(frame, ("time", "place"), fronted=True)
         if frame.ask and frame.ask == subject:
