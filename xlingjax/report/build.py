@@ -73,7 +73,7 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
         "setting": ("Setting", sections.setting(run)),
     }
     rendered = {anchor: html.section(anchor, title, *parts) for anchor, (title, parts) in shown.items()}
-    links = "".join(f'<a href="#{a}">{html.esc(shown[a][0])}</a>' for a, text in rendered.items() if text)
+    links = " ".join(f'<a href="#{a}">{html.esc(shown[a][0])}</a>' for a, text in rendered.items() if text)
     machine = run.record.get("sessions", [{}])[-1].get("machine", "")
     state = run.result.get("exit_reason", "not finished")
     subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}" + (

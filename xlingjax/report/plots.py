@@ -5,7 +5,6 @@ The common axis is tokens seen, so that runs of unequal batches compare. Colours
 keeps its colour throughout a report).
 """
 
-import base64
 import io
 import re
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ LANGUAGE_COLOURS = (
     *("#1f5fa8", "#d1662b", "#4c8b3f", "#b5352d", "#7f5aa8", "#7c5446", "#c9609b", "#6e6e6e", "#a39a1d", "#2a99a8"),
     *("#88b1de", "#f0ad7c", "#94c58a", "#e39089", "#bda6d8"),
 )
-PANEL = (4.6, 2.9)  # inches
+PANEL = (5.3, 3.0)  # inches
 POINTS = 400  # a curve is thinned to about as many points
 
 _STYLE = {
@@ -48,7 +47,7 @@ _STYLE = {
 }
 
 
-def _panels(count: int, columns: int = 2, size: tuple[float, float] = PANEL):
+def panels(count: int, columns: int = 2, size: tuple[float, float] = PANEL):
     """A figure and its axes, `columns` side by side; no display is needed."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -99,7 +98,7 @@ def losses(runs: Mapping[str, Run]) -> Any:
     objectives = list(dict.fromkeys(name for run in runs.values() for name in run.objectives))
     if not objectives:
         return None
-    figure, axes = _panels(len(objectives))
+    figure, axes = panels(len(objectives))
     for axis, objective in zip(axes, objectives, strict=True):
         for (name, run), colour in zip(runs.items(), RUN_COLOURS * len(runs), strict=False):
             lines = run.lines(objective)
@@ -118,7 +117,7 @@ def by_language(run: Run, value: str = "loss_by_language", label: str = "trainin
     if not objectives:
         return None
     colours = language_colours(run)
-    figure, axes = _panels(len(objectives))
+    figure, axes = panels(len(objectives))
     for axis, objective in zip(axes, objectives, strict=True):
         lines = run.lines(objective)
         for language, colour in colours.items():
@@ -143,7 +142,7 @@ def retrieval_by_layer(run: Run) -> Any:
     pooling = next(iter(evaluated[-1][1]["by_layer"]))
     layers = list(evaluated[-1][1]["by_layer"][pooling])
     shades = matplotlib.colormaps["viridis_r"](np.linspace(0.12, 1, len(layers)))
-    figure, axes = _panels(2)
+    figure, axes = panels(2)
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
         for layer, colour in zip(layers, shades, strict=True):
             steps = [step for step, _ in evaluated]
@@ -160,7 +159,7 @@ def retrieval_by_layer(run: Run) -> Any:
 @styled
 def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     """Mean over languages at each evaluation's best layer, a curve per run. None for a single run."""
-    figure, axes = _panels(2)
+    figure, axes = panels(2)
     drawn = 0
     for axis, key in zip(axes, ("retrieval_mean", "retrieval_mean_centred"), strict=True):
         for (name, run), colour in zip(runs.items(), RUN_COLOURS * len(runs), strict=False):
@@ -174,6 +173,15 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     axes[0].legend()
     _same_height(axes)
     return figure if drawn > 2 else None
+
+
+def _plain_numbers(axis) -> None:
+    """30 on a logarithmic axis, not 3 × 10^1."""
+    from matplotlib.ticker import LogLocator, StrMethodFormatter
+
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axis.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.yaxis.set_minor_formatter("")
 
 
 def _same_height(axes) -> None:
@@ -198,7 +206,7 @@ def retrieval_layers(run: Run) -> Any:
     table = values["by_language"][pooling]
     languages, layers = list(table), list(values["by_layer"][pooling])
     height = 0.7 + 0.27 * len(languages)
-    figure, axes = _panels(2, size=(PANEL[0], max(height, 1.8)))
+    figure, axes = panels(2, size=(PANEL[0], max(height, 1.8)))
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
         cells = np.array([[100 * table[la][n][f"{kind}_en_to_xx"] for n in layers] for la in languages])
         best = best_layer(values["by_layer"][pooling], f"{kind}_en_to_xx")
@@ -215,7 +223,7 @@ def similarity(run: Run) -> Any:
         return None
     names, cells = values["similarity"]["languages"], np.array(values["similarity"]["cosine"])
     side = 1.6 + 0.36 * len(names)
-    figure, (axis,) = _panels(1, size=(side + 0.5, side))
+    figure, (axis,) = panels(1, size=(side + 0.5, side))
     _heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
     axis.set_title(f"layer {values['similarity']['layer']}")
     return figure
@@ -241,19 +249,21 @@ def perplexities(run: Run) -> Any:
     count = (len(text) > 1) + (len(pairs) > 1)
     if not count:
         return None
-    figure, axes = _panels(count)
+    figure, axes = panels(count)
     if len(text) > 1:
         for language, colour in language_colours(run).items():
             seen = [(step, v["by_language"][language]) for step, v in text if language in v["by_language"]]
             if seen:
                 _curve(axes[0], run, *zip(*seen, strict=True), color=colour, label=language)
         axes[0].set(title="held-out text", xlabel="million tokens", ylabel="perplexity", yscale="log")
+        _plain_numbers(axes[0])
         axes[0].legend(ncols=2)
     if len(pairs) > 1:
         for kind, colour in (("hidden", RUN_COLOURS[1]), ("visible", RUN_COLOURS[0])):
             values = [v[f"{kind}_mean"] for _, v in pairs]
             _curve(axes[-1], run, [step for step, _ in pairs], values, color=colour, label=f"partner {kind}")
         axes[-1].set(title="held-out pairs (TLM)", xlabel="million tokens", ylabel="perplexity", yscale="log")
+        _plain_numbers(axes[-1])
         axes[-1].legend()
     return figure
 
@@ -269,7 +279,7 @@ def machinery(run: Run) -> Any:
     shown = [(key, name) for key, name in shown if any(line.get(key) is not None for line in run.metrics)]
     if not shown:
         return None
-    figure, axes = _panels(len(shown), columns=3, size=(PANEL[0] * 2 / 3, 2.2))
+    figure, axes = panels(len(shown), columns=3, size=(PANEL[0] * 2 / 3, 2.2))
     for axis, (key, name) in zip(axes, shown, strict=True):
         split = run.objectives if key == "grad_norm" else run.objectives[:1]
         for objective, colour in zip(split, RUN_COLOURS * len(split), strict=False):
@@ -293,13 +303,6 @@ def svg(figure: Any) -> str:
     text = re.sub(r"<style[^>]*>.*?</style>", "", text, flags=re.DOTALL)
     sized = r'(<svg[^>]*?) width="([\d.]+)pt" height="[\d.]+pt"'
     return re.sub(sized, r'\1 style="width:100%;max-width:\2pt"', text, count=1)
-
-
-def png(figure: Any) -> str:
-    """The figure as a data: address for an <img>."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def save_pictures(runs: Mapping[str, Run], folder: Path) -> list[Path]:

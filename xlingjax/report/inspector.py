@@ -1,0 +1,249 @@
+"""What an objective really feeds the model: real batches, token by token, who may see whom, and the realised mask rate.
+
+The attention grid comes from the objective's own mask predicate, the one the attention backends use.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.loader import BatchSource
+from xlingjax.errors import UserError
+from xlingjax.model.masks import Fields
+from xlingjax.objectives.base import Objective
+from xlingjax.report import html, plots
+
+SHOWN_ON_TERMINAL = 40  # tokens of a row
+Batch = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Token:
+    """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask", "random", "kept" (the
+    three fates of a chosen token), "next" (CLM) or ""."""
+
+    column: int
+    piece: str
+    target: str
+    how: str
+    position: int
+    language: str
+    pack: int
+    side: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a batch without its padding; `grid_LL`[q, k]: token q sees token k."""
+
+    tokens: list[Token]
+    grid_LL: np.ndarray
+    label: int | None
+
+
+def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages: Sequence[str]) -> Row:
+    """Row `row` of a batch of `objective`, in pieces."""
+    one = {name: np.asarray(values[row : row + 1]) for name, values in batch.items()}
+    used = np.flatnonzero(one["pack_ids"][0])
+    targets, fates = _targets(objective, one, vocabulary)
+    sides = one.get("sides", np.zeros_like(one["pack_ids"]))[0]
+    pieces = vocabulary.pieces(one["input_ids"][0, used].tolist())
+    tokens = [
+        Token(
+            int(column),
+            piece,
+            vocabulary.pieces([targets[column]])[0] if column in targets else "",
+            fates.get(column, ""),
+            int(one["position_ids"][0, column]),
+            languages[int(one["language_ids"][0, column])],
+            int(one["pack_ids"][0, column]),
+            int(sides[column]),
+        )
+        for column, piece in zip(used.tolist(), pieces, strict=True)
+    ]
+    label = int(one["labels"][0]) if "labels" in one else None
+    return Row(tokens, attention_grid(objective, one, vocabulary.mask_id)[0][np.ix_(used, used)], label)
+
+
+def attention_grid(objective: Objective, batch: Batch, mask_id: int = -1) -> np.ndarray:
+    """bool [B, L, L]: whether query l sees key s, by the objective's mask."""
+    fields = Fields.from_batch({name: np.asarray(values) for name, values in batch.items()}, mask_id)
+    return np.asarray(objective.attention().mask(fields, fields))
+
+
+def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
+    """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
+    ids, packs = one["input_ids"][0], one["pack_ids"][0]
+    if "masked_positions" in objective.reads:
+        slots = np.flatnonzero(one["masked_weights"][0])
+        targets = {int(one["masked_positions"][0, s]): int(one["masked_targets"][0, s]) for s in slots}
+        fate = {True: "kept", False: "random"}
+        how = {c: "mask" if ids[c] == vocabulary.mask_id else fate[ids[c] == t] for c, t in targets.items()}
+        return targets, how
+    if objective.attention().causal:
+        columns = np.flatnonzero((packs[:-1] > 0) & (packs[:-1] == packs[1:])).tolist()
+        return {c: int(ids[c + 1]) for c in columns}, dict.fromkeys(columns, "next")
+    return {}, {}
+
+
+def mask_statistics(batches: Sequence[Batch], vocabulary, languages: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token, padding apart), and
+    what share of the predictions shows MASK, a random piece or the piece itself (`mask`, `random`, `kept`).
+
+    A random piece that happens to be the true one counts as kept.
+    """
+    counts = np.zeros((len(languages), 4), np.int64)  # tokens, mask, random, kept
+    for batch in batches:
+        language_BL = batch["language_ids"]
+        np.add.at(counts[:, 0], language_BL[batch["pack_ids"] > 0], 1)
+        used_BM = batch["masked_weights"] > 0
+        shown_BM, of_BM = (
+            np.take_along_axis(x, batch["masked_positions"], axis=1) for x in (batch["input_ids"], language_BL)
+        )
+        is_mask = shown_BM == vocabulary.mask_id
+        is_kept = ~is_mask & (shown_BM == batch["masked_targets"])
+        for column, kind in enumerate((is_mask, ~is_mask & ~is_kept, is_kept), 1):
+            np.add.at(counts[:, column], of_BM[used_BM & kind], 1)
+    table = {name: counts[i] for i, name in enumerate(languages) if counts[i, 0]}
+    return {name: _shares(*map(int, row)) for name, row in (table | {"all": counts.sum(axis=0)}).items()}
+
+
+def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
+    predictions = mask + random + kept
+    shares = {name: count / max(predictions, 1) for name, count in (("mask", mask), ("random", random), ("kept", kept))}
+    return {"tokens": tokens, "predictions": predictions, "rate": predictions / max(tokens, 1)} | shares
+
+
+# --- Showing ---------------------------------------------------------------------------------------------------------
+
+
+def inspect(
+    objectives: Sequence[tuple[Objective, BatchSource]],
+    vocabulary,
+    *,
+    rows: int = 2,
+    batches: int = 20,
+    console: Any = None,
+    output: str | Path | None = None,
+) -> dict[str, Any]:
+    """Shows the first `rows` rows of every objective on the terminal, and the mask rate realised in `batches` batches.
+
+    output: a folder for inspect.html and one PNG per attention grid. console: a rich Console; None makes one. Returns
+    {objective: mask statistics}, empty for objectives without masks. The sources advance.
+    """
+    from rich.console import Console
+
+    console = console or Console()
+    statistics: dict[str, Any] = {}
+    parts, pictures = [], {}
+    for objective, source in objectives:
+        masked = "masked_positions" in objective.reads
+        drawn = [source.next() for _ in range(batches if masked else 1)]
+        count = min(rows, len(drawn[0]["input_ids"]))
+        views = [read_row(objective, drawn[0], row, vocabulary, source.languages) for row in range(count)]
+        statistics[objective.name] = mask_statistics(drawn, vocabulary, source.languages) if masked else {}
+        _print(console, objective, source, views, statistics[objective.name])
+        for i, view in enumerate(views):
+            pictures[f"{objective.name}-{i}"] = (view, objective.attention().mask.name)
+        if output:
+            parts.append(_section(objective, source, views, statistics[objective.name]))
+    if output:
+        _write(Path(output), parts, pictures)
+        console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
+    return statistics
+
+
+def _facts(objective: Objective, source: BatchSource, view: Row) -> str:
+    shapes = ", ".join(f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads)
+    label = f"; label {view.label}" if view.label is not None else ""
+    return f"attention {objective.attention().mask.name}; {shapes}{label}"
+
+
+def _print(console, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    for i, view in enumerate(views):
+        console.rule(f"{objective.name}, row {i}")
+        console.print(Text(_facts(objective, source, view), style="dim"))
+        shown = view.tokens[:SHOWN_ON_TERMINAL]
+        table = Table(box=None, header_style="dim", pad_edge=False)
+        for name in ("column", "piece", "target", "how", "position", "language", "pack", "side"):
+            table.add_column(name, justify="right" if name in ("column", "position", "pack", "side") else "left")
+        for t in shown:
+            style = {"mask": "yellow", "random": "red", "kept": "green"}.get(t.how)
+            cells = (t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side)
+            table.add_row(*(Text(str(cell)) for cell in cells), style=style)
+        console.print(table)
+        console.print(Text(grid_text(view)))
+        if len(view.tokens) > len(shown):
+            console.print(Text(f"the first {len(shown)} of {len(view.tokens)} tokens", style="dim"))
+    if statistics:
+        table = Table(title=f"{objective.name}: realised masking", box=None, header_style="dim", title_justify="left")
+        for name in STATISTICS_HEAD:
+            table.add_column(name, justify="left" if name == "language" else "right")
+        for row in _statistics_rows(statistics):
+            table.add_row(*map(html.number, row))
+        console.print(table)
+
+
+def grid_text(view: Row, limit: int = SHOWN_ON_TERMINAL) -> str:
+    """The attention grid in characters, a line per query: ■ sees, · does not."""
+    return "\n".join(
+        f"{token.column:4d} " + " ".join("■" if seen else "·" for seen in row[:limit])
+        for token, row in zip(view.tokens[:limit], view.grid_LL, strict=False)
+    )
+
+
+STATISTICS_HEAD = ("language", "tokens", "predictions", "rate (%)", "MASK (%)", "random (%)", "kept (%)")
+
+
+def _statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
+    return [
+        [name, s["tokens"], s["predictions"], *(html.percent(s[key]) for key in ("rate", "mask", "random", "kept"))]
+        for name, s in statistics.items()
+    ]
+
+
+def _section(objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> str:
+    parts = []
+    for i, view in enumerate(views):
+        cells = [[t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side] for t in view.tokens]
+        head = ["column", "piece", "target", "how", "position", "language", "pack", "side"]
+        picture = html.figure(plots.svg(attention_picture(view, objective.attention().mask.name)), "attention grid")
+        parts += [f"<h3>row {i}</h3>", html.note(_facts(objective, source, view)), picture, html.table(head, cells)]
+    if statistics:
+        parts += ["<h3>Realised masking</h3>", html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1)]
+    return html.section(objective.name, objective.name.upper(), *parts)
+
+
+@plots.styled
+def attention_picture(view: Row, name: str) -> Any:
+    """The grid as a figure; pieces along both sides where there is room to read them."""
+    count = len(view.tokens)
+    side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
+    figure, (axis,) = plots.panels(1, size=(side, side))
+    axis.grid(False)
+    axis.imshow(~view.grid_LL, cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest")
+    if count <= 48:
+        labels = [token.piece for token in view.tokens]
+        axis.set_xticks(range(count), labels, rotation=90, fontsize=7)
+        axis.set_yticks(range(count), labels, fontsize=7)
+    axis.set(title=f"{name}: dark = the row's token sees the column's")
+    return figure
+
+
+def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, tuple[Row, str]]) -> None:
+    head = "<header><h1>What the objectives read</h1></header>"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "inspect.html").write_text(
+            html.page("inspect · xlingjax", "\n".join([head, *parts])), encoding="utf-8"
+        )
+        for name, (view, mask) in pictures.items():
+            attention_picture(view, mask).savefig(folder / f"{name}-attention.png", dpi=130)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}: choose another --output") from None
