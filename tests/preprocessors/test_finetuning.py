@@ -161,3 +161,28 @@ def test_the_seqio_map_makes_the_same_rows(layout):
             assert example[name].tolist() == values.tolist()
         assert example["language_ids"].tolist() == (2 * row["pack_ids"]).tolist()
         assert example["labels"] == i % 3 and example["example_weights"] == 1.0
+
+
+def test_the_seqio_task(tmp_path):
+    pytest.importorskip("tensorflow")
+    from xlingjax.tasks.finetuning import add_labelled_pairs
+
+    from xlingjax.data.vocabulary_training import train_vocabulary
+
+    texts = toy.sentences(200, seed=2, longest=6)
+    write(tmp_path / "en.txt", "\n".join(texts) + "\n")
+    vocabulary = train_vocabulary(tmp_path / "vocab", mono=f"en={tmp_path / 'en.txt'}", size=60)
+    lines = [f"{texts[2 * i]}\t{texts[2 * i + 1]}\t{LABELS[i % 3]}\n" for i in range(20)]
+    path = write(tmp_path / "nli.tsv", "".join(lines))
+    splits = {"train": path, "test": path}
+    options = dict(labels=LABELS, language="en", languages=toy.LANGUAGES, length=16)
+    task = add_labelled_pairs(f"pairs_of_{tmp_path.name}", splits, vocabulary, **options)
+    assert set(task.splits) == {"train", "test"} and task.num_input_examples("test") == 20
+    rows = ft.classification_rows(ft.read_labelled_tsv(path), vocabulary, 16, LABELS, 1)
+    examples = list(task.get_dataset(None, "test", shuffle=False).as_numpy_iterator())
+    assert len(examples) == 20
+    for name, values in rows.items():
+        assert np.array_equal(np.stack([example[name] for example in examples]), values)
+    write(path, "a\tb\n")
+    with pytest.raises(UserError, match="nli.tsv, line 1: 2 columns"):
+        add_labelled_pairs("never", splits, vocabulary, **options)

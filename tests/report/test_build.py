@@ -108,6 +108,7 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     ):  # fmt: skip
         assert title in text
     assert source.count("<svg") == 9
+    assert "retrieval of MLM only, raw / centred (%)" in text and "30.0 / 40.0" in text
     assert "MLM only, centred (%)" in text and "a <b> & c" in text and "random (seed 0)" in text
     assert 'class="blank right">Katze' in source and "&lt;b&gt;" in source
     assert "狗 30 %" in text and "猫 80 %" in text and "en: The cat sleeps" in text

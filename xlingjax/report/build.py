@@ -82,7 +82,8 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
     empty = "" if run.metrics else html.section("empty", "Nothing yet", html.note("The run has not logged a step yet."))
     head = f"<header><h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p><nav>{links}</nav></header>"
     return html.page(
-        f"{run.path.name} · xlingjax", "\n".join([head, sections.tiles(summary), empty, *rendered.values()])
+        f"{run.path.name} · xlingjax",
+        "\n".join([head, sections.tiles(summary, list(others)), empty, *rendered.values()]),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from xlingjax.report import html, plots
 from xlingjax.report.run import Run
+from xlingjax.report.summary import key
 
 LOSS_NOTE = "Loss: mean negative log-likelihood per prediction, in nats, over the steps since the line before."
 RETRIEVAL_NOTE = (
@@ -26,7 +27,8 @@ ACCURACY_NOTE = "Accuracy per language of a fine-tuned classifier; the mean leav
 SAMPLES_NOTE = "Blanks show the true piece, green where the model's first guess was right. ▁ opens a word."
 
 
-def tiles(summary: Mapping[str, Any]) -> str:
+def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
+    """The headline figures; `compared`: names of the runs beside this one."""
     shown = [
         ("retrieval_mean", "retrieval en→xx, raw cosine, best layer (%)", 100),
         ("retrieval_mean_centred", "retrieval en→xx, language means removed (%)", 100),
@@ -37,8 +39,14 @@ def tiles(summary: Mapping[str, Any]) -> str:
         ("tokens_seen", "tokens seen", 1),
         ("parameters", "parameters", 1),
     ]
-    entries = [(name, round(scale * summary[key], 1)) for key, name, scale in shown if summary.get(key) is not None]
+    entries = [
+        (name, round(scale * summary[figure], 1)) for figure, name, scale in shown if summary.get(figure) is not None
+    ]
     entries = [(name, int(value) if value >= 1000 else value) for name, value in entries]
+    for i, name in enumerate(compared):
+        means = [summary.get(f"retrieval_mean_{key(name)}{kind}") for kind in ("", "_centred")]
+        if None not in means:
+            entries.insert(2 + i, (f"retrieval of {name}, raw / centred (%)", " / ".join(map(html.percent, means))))
     if summary.get("wall_seconds"):
         entries.append(("minutes, everything included", round(summary["wall_seconds"] / 60, 1)))
     return html.tiles(entries)
@@ -150,7 +158,7 @@ def accuracy(runs: Sequence[Run]) -> list[str]:
         return []
     languages = list(dict.fromkeys(la for _, _, v in found for la in v["by_language"]))
     rows = [[la, *(html.percent(v["by_language"].get(la)) for _, _, v in found)] for la in languages]
-    rows.append(["mean but English", *(html.percent(v.get("mean_other")) for _, _, v in found)])
+    rows.append(["mean of the others", *(html.percent(v.get("mean_other")) for _, _, v in found)])
     head = [f"{run}: {name} (%)" for run, name, _ in found]
     return [html.table(["language", *head], rows, mean_rows=1), html.note(ACCURACY_NOTE)]
 
