@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
@@ -15,19 +14,19 @@ from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, param_shar
 from xlingjax.step import eval_step, initial_state, make_train_step
 
 OBJECTIVES = {"clm": CLM(), "mlm": MLM(), "tlm": TLM()}
-# Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding the update.
+# Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding it.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4, weight_decay=0.1)
 ONE = MeshConfig(1, 1, 1)
 
 
 def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
-    """(mesh, update rule, shardings, state) with `params` copied, since a step takes its state's memory."""
+    """(mesh, update rule, shardings, state); `params` go over NumPy, since a step takes the memory of its state."""
     mesh = make_mesh(mesh_config)
     rule = make_optimizer(optimizer, 100, params)
     make = functools.partial(initial_state, optimizer=rule, config=optimizer)
     on_params = param_shardings(mesh, encoder.logical_axes(), params)
     shardings = state_shardings(mesh, jax.eval_shape(make, params), params, on_params)
-    return mesh, rule, shardings, jax.device_put(make(jax.tree.map(jnp.copy, params)), shardings, may_alias=False)
+    return mesh, rule, shardings, jax.jit(make, out_shardings=shardings)(jax.tree.map(np.array, params))
 
 
 def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimizer=OPTIMIZER):
@@ -53,25 +52,21 @@ def reference(request, tiny_encoder, tiny_params, tiny_batches):
     return objective, rows, *step(state, rows)
 
 
-@pytest.mark.parametrize(
-    "mesh, microbatches", [(ONE, 4), (MeshConfig(2, 2, 2), 1), (MeshConfig(2, 1, 2), 4)], ids=["k4", "8dev", "4dev-k4"]
-)
+@pytest.mark.parametrize("mesh, microbatches", [(ONE, 4), (MeshConfig(2, 2, 2), 2)], ids=["k4", "8-devices-k2"])
 def test_microbatches_and_devices_change_nothing(reference, tiny_encoder, tiny_params, mesh, microbatches):
     objective, rows, expected, expected_sums = reference
     state, step = step_of(tiny_encoder, tiny_params, objective, mesh, microbatches)
     state, sums = step(state, rows)
     assert_close(state.params, expected.params)
     assert_close(sums, expected_sums)
-    moved = max(float(jnp.abs(a - b).max()) for a, b in zip(*map(jax.tree.leaves, (expected.params, tiny_params)), strict=True))
-    assert moved > 5e-3  # the step did something that could differ
+    table, before = (p["embeddings"]["tokens"]["embedding"] for p in (expected.params, tiny_params))
+    assert np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3  # the step did something that could differ
 
 
 def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, tiny_encoder, tiny_params):
     objective, rows, _, sums = reference
-    place = {k: jnp.asarray(rows[k]) for k in objective.reads}
-    total, weight = eval_step(tiny_params, place, model=tiny_encoder, objective=objective, languages=3)[
-        f"{objective.name}/loss"
-    ]
+    evaluate = jax.jit(functools.partial(eval_step, model=tiny_encoder, objective=objective, languages=3))
+    total, weight = evaluate(tiny_params, {k: rows[k] for k in objective.reads})[f"{objective.name}/loss"]
     np.testing.assert_allclose(float(sums["total"]), float(total) / float(weight), rtol=1e-5)
     assert float(sums["tokens"]) == (rows["pack_ids"] > 0).sum()
 
@@ -99,11 +94,11 @@ def test_non_finite_step_changes_nothing_and_is_counted(tiny_encoder, tiny_param
 
 
 def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
-    """adam without bias-correcting history is scale-free, so the clip is read from the first moment: norm 0.1 * clip."""
+    """Adam's update is scale-free, so the clip is read from the first moment after one step: norm 0.1 * clip."""
     optimizer = OptimizerConfig(learning_rate=1e-3, schedule="constant", warmup_steps=0, clip_norm=0.01)
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     state, sums = step(state, tiny_batches["mlm"])
-    norm = np.sqrt(sum(float(jnp.sum(m**2)) for m in jax.tree.leaves(state.opt_state[0].mu)))
+    norm = np.sqrt(sum(float(np.sum(np.square(m))) for m in jax.tree.leaves(state.opt_state[0].mu)))
     assert float(sums["grad_norm"]) > 0.1
     np.testing.assert_allclose(norm, 0.1 * 0.01, rtol=1e-4)
 
@@ -115,8 +110,7 @@ def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
 
 
 def test_frozen_parameters_stay_bit_identical_under_weight_decay(tiny_encoder, tiny_params, tiny_batches):
-    frozen = ("^embeddings/", "norm")
-    optimizer = OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, weight_decay=0.1, frozen=frozen)
+    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "frozen": ("^embeddings/", "norm")})
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     before = jax.tree.map(np.array, tiny_params)
     state, _ = step(state, tiny_batches["mlm"])
@@ -137,21 +131,23 @@ def test_dynamic_loss_scale_halves_and_does_not_change_the_update(tiny_encoder, 
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     state, _ = step(state, tiny_batches["mlm"])
     assert_close(state.params, expected.params)
-    poisoned = {**tiny_batches["mlm"], "masked_weights": tiny_batches["mlm"]["masked_weights"] * np.float32("inf")}
+    poisoned = {**tiny_batches["mlm"], "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf)}
     state, _ = step(state, poisoned)
     assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (512.0, 0, 1)
 
 
-def test_dropout_differs_between_steps_and_microbatches_and_repeats_with_the_seed(tiny_config, tiny_params, tiny_batches):
+def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params, tiny_batches):
     from xlingjax.model.encoder import Encoder
 
     encoder = Encoder(tiny_config.replace(dropout=0.3))
-    losses = {}
-    for k in (1, 2):
-        state, step = step_of(encoder, tiny_params, MLM(), microbatches=k,
-                              optimizer=OptimizerConfig(frozen=("^(?!head/bias)",)))  # fmt: skip
-        state, first = step(state, tiny_batches["mlm"])
-        losses[k] = (float(first["total"]), float(step(state, tiny_batches["mlm"])[1]["total"]))
-    again = step_of(encoder, tiny_params, MLM(), optimizer=OptimizerConfig(frozen=("^(?!head/bias)",)))
-    assert float(again[1](again[0], tiny_batches["mlm"])[1]["total"]) == losses[1][0]
-    assert abs(losses[1][0] - losses[1][1]) > 1e-3 and abs(losses[1][0] - losses[2][0]) > 1e-3
+    """Two microbatches of the same rows: under equal masks their mean would be the loss of either."""
+    twins = {name: x[:4].repeat(2, 0) for name, x in tiny_batches["mlm"].items()}
+    one_of_them = {name: x[::2] for name, x in twins.items()}
+    optimizer = OptimizerConfig(frozen=("^(?!head/bias)",), learning_rate=1e-9, schedule="constant")
+    state, step = step_of(encoder, tiny_params, MLM(), optimizer=optimizer)
+    state, first = step(state, one_of_them)
+    state, second = step(state, one_of_them)
+    assert abs(float(first["total"]) - float(second["total"])) > 1e-3
+    state, step = step_of(encoder, tiny_params, MLM(), microbatches=2, optimizer=optimizer)
+    state, both = step(state, twins)
+    assert abs(float(first["total"]) - float(both["total"])) > 1e-3
