@@ -10,8 +10,8 @@ import tiny
 from xlingjax.data.loader import to_global
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
-from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, param_shardings, state_shardings
-from xlingjax.step import eval_step, initial_state, make_train_step
+from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
+from xlingjax.step import abstract_state, eval_step, initial_state, make_train_step
 
 OBJECTIVES = {"clm": CLM(), "mlm": MLM(), "tlm": TLM()}
 # Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding it.
@@ -24,8 +24,7 @@ def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
     mesh = make_mesh(mesh_config)
     rule = make_optimizer(optimizer, 100, params)
     make = functools.partial(initial_state, optimizer=rule, config=optimizer)
-    on_params = param_shardings(mesh, encoder.logical_axes(), params)
-    shardings = state_shardings(mesh, jax.eval_shape(make, params), params, on_params)
+    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(mesh, encoder, rule, optimizer))
     return mesh, rule, shardings, jax.jit(make, out_shardings=shardings)(jax.tree.map(np.array, params))
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import platform
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 from xlingjax import __version__
 from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.perf import flops_of_batch
 
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns, not what its
 # parameters are.
@@ -103,14 +106,36 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_run(workdir: Path, record: dict[str, Any], session: dict[str, Any]) -> None:
-    """run.json: `record` of the newest start, and one entry in "sessions" for every start."""
+def write_run(
+    workdir: Path,
+    identity: dict[str, Any],
+    model: ModelConfig,
+    optimizer: Any,
+    shapes: Mapping[str, Any],
+    languages: Sequence[str],
+    config: dict[str, Any] | None,
+    settings: dict[str, Any],
+    session: dict[str, Any],
+) -> None:
+    """run.json: the newest start's description, and one entry in "sessions" for every start."""
+    record = {
+        "identity": identity,
+        "languages": languages,
+        "parameters": count_parameters(model),
+        "model": dataclasses.asdict(model),
+        "optimizer": dataclasses.asdict(optimizer),
+        "shapes": shapes,
+        "flops_per_token": {name: flops_of_batch(model, fields) for name, fields in shapes.items()},
+        "config": config or {},
+        **settings,
+    }
     path = workdir / "run.json"
     try:
         sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"]
     except (OSError, ValueError, KeyError):
         sessions = []
-    write_json(path, {**record, "versions": versions(), "sessions": [*sessions, session]})
+    session = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **session, "versions": versions()}
+    write_json(path, {**record, "sessions": [*sessions, session]})
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,5 +1,6 @@
 """Metric sums: added up on the device, fetched at log steps only, divided once."""
 
+import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -11,19 +12,35 @@ import numpy as np
 _add = jax.jit(lambda total, more: jax.tree.map(jnp.add, total, more), donate_argnums=0)
 
 
-class Accumulator:
-    """Adds up a tree of sums without waiting for the device."""
+class Interval:
+    """What one objective's steps add up to between two log lines. Adding does not wait for the device."""
 
     def __init__(self):
-        self._total = None
+        self._total: Any = None
+        self._hashes: list[str] = []
 
-    def add(self, sums: Any) -> None:
+    def add(self, sums: dict[str, Any], batch_hash: str = "") -> None:
+        """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be logged."""
         self._total = sums if self._total is None else _add(self._total, sums)
+        if batch_hash:
+            self._hashes.append(batch_hash)
 
-    def fetch(self) -> Any | None:
-        """The sums since the last fetch as NumPy arrays (None if there were none), and start again from nothing."""
-        total, self._total = self._total, None
-        return None if total is None else jax.tree.map(np.asarray, total)
+    def close(self, languages: Sequence[str]) -> tuple[dict[str, Any], int] | None:
+        """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the device.
+
+        The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps that were not
+        skipped, `batch_hash` the batch's hash, or with several steps the SHA-256 of all of theirs in order. """
+        if self._total is None:
+            return None
+        total, hashes = jax.tree.map(np.asarray, self._total), self._hashes
+        self._total, self._hashes = None, []
+        steps, good = int(total["steps"]), int(total["good"])
+        line = summarise(total["metrics"], languages)
+        line |= {key: ratio(total[key], good) for key in ("total", "grad_norm")}
+        line |= {"steps": steps, "skipped": steps - good}
+        if hashes:
+            line["batch_hash"] = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+        return line, int(total["tokens"])
 
 
 def ratio(total: Any, weight: Any) -> float | None:
@@ -31,10 +48,8 @@ def ratio(total: Any, weight: Any) -> float | None:
     return float(total) / float(weight) if float(weight) > 0 else None
 
 
-def perplexity(nll: float | None) -> float | None:
+def perplexity(nll: float) -> float:
     """exp of a mean negative log-likelihood in nats; infinite instead of an overflow."""
-    if nll is None:
-        return None
     return math.exp(nll) if nll < 700 else math.inf
 
 

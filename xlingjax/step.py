@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.optim import Optimizer, OptimizerConfig, merge, split
-from xlingjax.partition import ROW_AXES, replicated
+from xlingjax.partition import ROW_AXES, param_shardings, replicated, state_shardings
 
 LOSS_SCALE_GROWTH_STEPS = 2000
 
@@ -46,6 +46,22 @@ def initial_state(params: Any, optimizer: Optimizer, config: OptimizerConfig) ->
         step=zero(), params=params, opt_state=optimizer.init(split(params, optimizer.trainable)[0]),
         loss_scale=jnp.float32(config.loss_scale or 1.0), good_steps=zero(), bad_steps=zero(), skipped=zero(),
     )  # fmt: skip
+
+
+def abstract_state(mesh: Mesh, model: Any, optimizer: Optimizer, config: OptimizerConfig) -> TrainState:
+    """Shapes, dtypes and shardings of a run's state, without making any of it."""
+    params = model.abstract()
+    state = jax.eval_shape(lambda params: initial_state(params, optimizer, config), params)
+    shardings = state_shardings(mesh, state, params, param_shardings(mesh, model.logical_axes(), params))
+    return jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), state, shardings)
+
+
+def random_state(
+    model: Any, optimizer: Optimizer, config: OptimizerConfig, shardings: TrainState, seed: int
+) -> TrainState:
+    """A new state, each part made where it lies; the same numbers on every mesh."""
+    make = jax.jit(lambda key: initial_state(model.init(key), optimizer, config), out_shardings=shardings)
+    return make(jax.random.key(seed))
 
 
 def train_step(

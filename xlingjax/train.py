@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,17 +15,17 @@ from xlingjax.data.loader import BatchSource, to_global
 from xlingjax.divergence import Guard
 from xlingjax.errors import UserError
 from xlingjax.identity import required_fields, run_identity, run_languages, write_json, write_run
-from xlingjax.metrics import Accumulator, ratio, summarise
+from xlingjax.metrics import Interval
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Objective
 from xlingjax.optim import OptimizerConfig, make_optimizer
-from xlingjax.partition import MeshConfig, batch_sharding, check_rows, make_mesh, param_shardings, state_shardings
-from xlingjax.perf import Stopwatch, flops_of_batch, peak_memory_bytes
+from xlingjax.partition import MeshConfig, batch_sharding, check_rows, make_mesh
+from xlingjax.perf import Stopwatch, peak_memory_bytes
 from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, start
 from xlingjax.schedule import Weight, pick
 from xlingjax.signals import EXIT_CODE, Preemption
-from xlingjax.step import initial_state, make_train_step
+from xlingjax.step import abstract_state, make_train_step, random_state
 from xlingjax.tracker import Tracker, finite, flatten
 
 BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
@@ -100,7 +99,8 @@ def train(
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped. With several
     processes each calls train() with equal arguments. Raises UserError for everything the caller can repair, before
-    the first step where that is possible. """
+    the first step where that is possible.
+    """
     # ---- the machine -------------------------------------------------------------------------------------------------
     workdir = Path(workdir).absolute()
     machine = start(runtime)
@@ -128,16 +128,9 @@ def train(
 
         # ---- the state, abstract: shapes and where they lie ----------------------------------------------------------
         encoder = Encoder(model)
-        abstract_params = encoder.abstract()
-        update_rule = make_optimizer(optimizer, steps, abstract_params)
-
-        def random_state(key):
-            return initial_state(encoder.init(key), update_rule, optimizer)
-
-        abstract = jax.eval_shape(random_state, jax.random.key(seed))
-        params_on_mesh = param_shardings(device_mesh, encoder.logical_axes(), abstract_params)
-        on_mesh = state_shardings(device_mesh, abstract, abstract_params, params_on_mesh)
-        abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, on_mesh)
+        update_rule = make_optimizer(optimizer, steps, encoder.abstract())
+        abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)
+        on_mesh = jax.tree.map(lambda x: x.sharding, abstract)
 
         # ---- the weights: own checkpoint, else init_from, else random ------------------------------------------------
         identity = run_identity(model, sources, seed, optimizer)
@@ -150,7 +143,7 @@ def train(
                 sources[name].restore(restored.positions[name])
             weights_from = f"checkpoint {step} of {workdir}"
         else:
-            state = jax.jit(random_state, out_shardings=on_mesh)(jax.random.key(seed))
+            state = random_state(encoder, update_rule, optimizer, on_mesh, seed)
             weights_from = f"random (seed {seed})"
             if init_from:
                 params, new = load_params(init_from, state.params, init_new)
@@ -159,29 +152,16 @@ def train(
         tracker.say(f"weights: {weights_from}; {count_parameters(model):,} parameters; steps {step} to {steps}")
         if is_primary():
             write_run(
-                workdir,
-                {
-                    "identity": identity,
-                    "model": dataclasses.asdict(model),
-                    "parameters": count_parameters(model),
-                    "optimizer": dataclasses.asdict(optimizer),
-                    "objectives": {name: {"weight": run.weight, "shapes": shapes[name]} for name, run in runs.items()},
-                    "flops_per_token": {name: flops_of_batch(model, shapes[name]) for name in names},
-                    "languages": languages,
-                    "steps": steps,
-                    "schedule": schedule,
-                    "microbatches": microbatches,
-                    "config": extra_config or {},
-                },
-                {"time": time.strftime("%Y-%m-%d %H:%M:%S"), "step": step, "machine": machine, "weights": weights_from,
-                 "mesh": dict(device_mesh.shape)},
+                workdir, identity, model, optimizer, shapes, languages, extra_config,
+                settings={"steps": steps, "schedule": schedule, "microbatches": microbatches,
+                          "weights": {name: run.weight for name, run in runs.items()}},
+                session={"step": step, "machine": machine, "mesh": dict(device_mesh.shape), "weights": weights_from},
             )  # fmt: skip
         tracker.begin(step)
 
         # ---- what happens now and then -------------------------------------------------------------------------------
         clock, guard = Stopwatch(), Guard(workdir, max_bad_steps, tracker.say)
-        sums = {name: Accumulator() for name in names}
-        hashes: dict[str, list[str]] = {name: [] for name in names}
+        intervals = {name: Interval() for name in names}
         compiled: dict[str, Any] = {}
         compile_seconds: dict[str, float] = {}
         last_lines: dict[str, Any] = {}
@@ -189,37 +169,30 @@ def train(
         tokens_before = tokens_seen
 
         def compile_step(name, batch):
+            guard.drain()
+            started = time.perf_counter()
             with clock.paused():
-                started = time.perf_counter()
                 compiled[name] = make_train_step(
                     seed=seed, rng_impl=rng_impl, shardings=on_mesh, model=encoder, objective=runs[name].objective,
                     languages=len(languages), optimizer=update_rule, config=optimizer, microbatches=microbatches,
                 ).lower(state, batch).compile()  # fmt: skip
-                compile_seconds[name] = time.perf_counter() - started
+            compile_seconds[name] = time.perf_counter() - started
             tracker.say(f"compiled the {name} step in {compile_seconds[name]:.1f} s")
 
         def log():
             nonlocal tokens_seen
             guard.drain()
-            fetched = {name: total for name in names if (total := sums[name].fetch()) is not None}
-            if not fetched:
+            closed = {name: line for name in names if (line := intervals[name].close(languages))}
+            if not closed:
                 return
-            tokens = int(sum(total["tokens"] for total in fetched.values()))
+            tokens = sum(tokens for _, tokens in closed.values())
             tokens_seen += tokens
-            rate = tokens / max(clock.lap(), 1e-9)
-            for name, total in fetched.items():
-                taken, good = int(total["steps"]), float(total["good"])
-                last_lines[name] = {
-                    "objective": name, **summarise(total["metrics"], languages), "total": ratio(total["total"], good),
-                    "grad_norm": ratio(total["grad_norm"], good), "steps": taken, "skipped": taken - int(good),
-                    "learning_rate": float(update_rule.learning_rate(step - 1)), "tokens_seen": tokens_seen,
-                    "tokens_per_second": rate, "seconds": clock.seconds(),
-                }  # fmt: skip
-                if hash_batches:
-                    joined = hashlib.sha256("".join(hashes[name]).encode()).hexdigest()
-                    last_lines[name]["batch_hash"] = hashes[name][0] if taken == 1 else joined
-                    hashes[name].clear()
-            tracker.metrics(step, [last_lines[name] for name in fetched])
+            common = {
+                "learning_rate": float(update_rule.learning_rate(step - 1)), "tokens_seen": tokens_seen,
+                "tokens_per_second": tokens / clock.lap(), "seconds": clock.seconds(),
+            }  # fmt: skip
+            last_lines.update({name: {"objective": name, **line, **common} for name, (line, _) in closed.items()})
+            tracker.metrics(step, [last_lines[name] for name in closed])
 
         def evaluate():
             guard.drain()
@@ -243,15 +216,14 @@ def train(
                     rows = sources[name].next()
                 except StopIteration:
                     raise UserError(f"the data of {name} ended at step {step} of {steps}; let it repeat") from None
-                if hash_batches:
-                    hashes[name].append(batch_hash(rows))
+                hashed = batch_hash(rows) if hash_batches else ""
                 rows = {field: rows[field] for field in shapes[name]}
                 batch = to_global(rows, rows_sharding, shapes[name])
                 if name not in compiled:
                     compile_step(name, batch)
                 state, step_sums = compiled[name](state, batch)
                 guard.push(step, name, rows, step_sums.pop("bad_steps"))
-                sums[name].add(step_sums)
+                intervals[name].add(step_sums, hashed)
                 step += 1
 
                 stopping, last = preemption.reached(step), step == steps
@@ -276,5 +248,5 @@ def train(
                 "metrics": last_lines, "evaluations": last_values,
             }  # fmt: skip
             write_json(workdir / "result.json", finite(totals))
-        tracker.say(f"{exit_reason} at step {step}; the same command goes on from here")
+        tracker.say(f"{exit_reason} at step {step}")
         return Result(state.params, step, exit_reason, last_lines, last_values)
