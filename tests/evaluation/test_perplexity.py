@@ -53,6 +53,9 @@ def test_text_rows_are_the_stream_cut_every_length_tokens():
     assert rows["input_ids"].tolist() == [[a, a + 1, a + 2, 1], [a + 3, a + 4, a + 5, a + 6]]
     assert rows["position_ids"].tolist() == [[0, 1, 2, 3]] * 2
     assert (rows["language_ids"] == 2).all() and (rows["pack_ids"] == 1).all()
+    roberta = toy.ToyVocabulary("xlmr")
+    opened = ppl.text_rows(["a b c", "d e f g"], roberta, 4, 0, limit=1)
+    assert opened["input_ids"].tolist() == [[0, 4, 5, 6]]  # every row of XLM-R opens with <s>
     short = ppl.text_rows(["a"], VOCABULARY, 4, 0)  # all there is
     assert short["input_ids"].tolist() == [[a, 1, 2, 2]] and short["pack_ids"].tolist() == [[1, 1, 0, 0]]
 
@@ -116,6 +119,8 @@ def test_pair_rows():
     assert rows["position_ids"].tolist() == [[0, 1, 2, 3, 0, 1, 2, 0], [0, 1, 2, 0, 1, 2, 3, 0]]
     assert rows["language_ids"].tolist() == [[2, 2, 2, 2, 1, 1, 1, 0], [2, 2, 2, 1, 1, 1, 1, 0]]
     assert rows["sides"].tolist() == [[0, 0, 0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1, 1, 0]]
+    running = ppl.pair_rows(pairs, VOCABULARY, 8, (2, 1), reset_positions=False)
+    assert running["position_ids"][0].tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
     with pytest.raises(UserError, match="no fr-en pair fits a row of 4"):
         ppl.pair_rows(pairs, VOCABULARY, 4, (2, 1))
 

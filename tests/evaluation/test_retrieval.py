@@ -140,7 +140,7 @@ def test_reading_pairs(tmp_path):
     with pytest.raises(UserError, match=r"de-en.de has 2 lines and .*de-en.en has 3"):
         pairs.read_pairs(tmp_path)
     (tmp_path / "de-en.en").write_bytes(b"one\n\xff\n")
-    with pytest.raises(UserError, match="de-en.en, line 2: not valid UTF-8"):
+    with pytest.raises(UserError, match="de-en.en, line 2: invalid UTF-8"):
         pairs.read_pairs(tmp_path)
     (tmp_path / "de-en.en").unlink()
     with pytest.raises(UserError, match="English side de-en.en is missing"):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xlingjax.data.sources import read_lines
 from xlingjax.errors import UserError
 
 PIVOT = "en"
@@ -27,28 +28,14 @@ class Pairs:
         return len(self.foreign)
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text file. Raises UserError for a missing file or a line that is not UTF-8."""
-    path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    lines = path.read_bytes().split(b"\n")
-    if lines and not lines[-1]:
-        lines.pop()
-    out = []
-    for number, line in enumerate(lines, 1):
-        try:
-            out.append(line.decode("utf-8").strip())
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: not valid UTF-8 ({error.reason}): convert the file to UTF-8"
-            ) from None
-    return out
+def lines_of(path: str | Path) -> list[str]:
+    """The lines of a UTF-8 text file (`.gz`, `.zst` too), stripped. Raises UserError naming file and line."""
+    return [line.strip() for _, line in read_lines(path)]
 
 
 def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
     """Two files of the same number of lines; `limit` > 0 keeps the first that many pairs."""
-    sides = read_lines(foreign), read_lines(english)
+    sides = lines_of(foreign), lines_of(english)
     if len(sides[0]) != len(sides[1]):
         raise UserError(
             f"{foreign} has {len(sides[0])} lines and {english} has {len(sides[1])}: "

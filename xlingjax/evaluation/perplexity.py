@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import place, row_multiple
-from xlingjax.evaluation.pairs import PIVOT, Pairs, read_lines
+from xlingjax.evaluation.pairs import PIVOT, Pairs, lines_of
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 
 MASK_RATE = 0.15
@@ -31,21 +31,20 @@ Rows = dict[str, np.ndarray]
 
 def text_rows(sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0) -> Rows:
     """Held-out text as training sees it: sentences one after the other, each closed by `</s>`, cut every `length`
-    tokens.
-
-    The rest that fills no row is dropped, unless it is all there is. Blank lines are skipped. `limit` > 0 bounds the
-    rows.
+    tokens; in layout "xlmr" every row opens with `<s>`. The rest that fills no row is dropped, unless it is all there
+    is. Blank lines are skipped. `limit` > 0 bounds the rows.
     """
+    start = [vocabulary.bos_id] if vocabulary.layout == "xlmr" else []
+    step = length - len(start)
     stream: list[int] = []
     for sentence in sentences:
-        if limit and len(stream) >= limit * length:
+        if limit and len(stream) >= limit * step:
             break
         if sentence.strip():
             stream += [*vocabulary.encode(sentence), vocabulary.eos_id]
-    count = max(1, len(stream) // length)
-    return _rows(
-        [stream[i * length : (i + 1) * length] for i in range(count)], None, vocabulary, length, (language_id, 0)
-    )
+    count = max(1, min(len(stream) // step, limit or len(stream)))
+    chunks = [start + stream[i * step : (i + 1) * step] for i in range(count)]
+    return _rows(chunks, None, vocabulary, length, (language_id, 0))
 
 
 def sentence_rows(sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0) -> Rows:
@@ -57,9 +56,17 @@ def sentence_rows(sentences: Sequence[str], vocabulary, length: int, language_id
     return _rows(rows, None, vocabulary, length, (language_id, 0))
 
 
-def pair_rows(pairs: Pairs, vocabulary, length: int, language_ids: tuple[int, int], limit: int = 0) -> Rows:
-    """TLM rows `</s> x </s> </s> y </s>`, positions from 0 on each side, English second; pairs too long for a row are
-    left out.
+def pair_rows(
+    pairs: Pairs,
+    vocabulary,
+    length: int,
+    language_ids: tuple[int, int],
+    limit: int = 0,
+    reset_positions: bool = True,
+) -> Rows:
+    """TLM rows `</s> x </s> </s> y </s>`, English second; pairs too long for a row are left out.
+
+    reset_positions: positions start from 0 again at y (XLM); must be what the model was trained with.
     """
     first, second = [], []
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
@@ -71,10 +78,10 @@ def pair_rows(pairs: Pairs, vocabulary, length: int, language_ids: tuple[int, in
             second.append(y)
     if not first:
         raise UserError(f"no {pairs.language}-{PIVOT} pair fits a row of {length} tokens: raise the length")
-    return _rows(first, second, vocabulary, length, language_ids)
+    return _rows(first, second, vocabulary, length, language_ids, reset_positions)
 
 
-def _rows(first, second, vocabulary, length: int, language_ids: tuple[int, int]) -> Rows:
+def _rows(first, second, vocabulary, length: int, language_ids: tuple[int, int], reset_positions: bool = True) -> Rows:
     second = [[]] * len(first) if second is None else second
     turn_B1 = np.array([len(x) for x in first], np.int32).reshape(-1, 1)
     end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(-1, 1)
@@ -84,7 +91,7 @@ def _rows(first, second, vocabulary, length: int, language_ids: tuple[int, int])
     for row, (x, y) in enumerate(zip(first, second, strict=True)):
         input_ids[row, : len(x) + len(y)] = [*x, *y]
     fields = {
-        "position_ids": np.where(side_BL, column_L - turn_B1, column_L) * valid_BL,
+        "position_ids": (column_L - turn_B1 * (side_BL & reset_positions)) * valid_BL,
         "language_ids": np.where(side_BL, language_ids[1], language_ids[0]) * valid_BL,
         "pack_ids": valid_BL,
         "sides": side_BL,
@@ -212,7 +219,7 @@ class TextPerplexity:
         for language, path in sorted(self.files.items()):
             if language not in self.languages:
                 raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(self.languages)})")
-            sentences = read_lines(Path(path))
+            sentences = lines_of(path)
             if not any(sentence.strip() for sentence in sentences):
                 raise UserError(f"{path}: no sentences to measure perplexity on")
             index = list(self.languages).index(language)
@@ -242,6 +249,7 @@ class TranslationPerplexity:
     length: int = 128
     limit: int = 128
     batch_size: int = 16
+    reset_positions: bool = True
     seed: int = 0
     name: str = "translation_perplexity"
 
@@ -255,7 +263,7 @@ class TranslationPerplexity:
                         f"({', '.join(self.languages)})"
                     )
             ids = list(self.languages).index(language), list(self.languages).index(PIVOT)
-            rows = pair_rows(pairs, self.vocabulary, self.length, ids, self.limit)
+            rows = pair_rows(pairs, self.vocabulary, self.length, ids, self.limit, self.reset_positions)
             self._rows[f"{language}-{PIVOT}"] = mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
         self._rows = dict(zip(self._rows, same_slots(list(self._rows.values())), strict=True))
 

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import place, row_multiple
-from xlingjax.evaluation.pairs import PIVOT, Pairs, read_lines
+from xlingjax.evaluation.pairs import PIVOT, Pairs, lines_of
 from xlingjax.evaluation.perplexity import Rows, hide_partner, mask_for_validation, pair_rows, same_slots, sentence_rows
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
@@ -54,13 +54,12 @@ class MaskedSamples:
     per_language: int = 3
     top: int = 5
     length: int = 64
+    reset_positions: bool = True
     seed: int = 0
     name: str = "masked_samples"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        texts = [
-            rows for language, path in sorted(self.texts.items()) for rows in self._text_rows(language, Path(path))
-        ]
+        texts = [rows for language, path in sorted(self.texts.items()) for rows in self._text_rows(language, path)]
         pairs, partners = self._pair_rows()
         out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
         if texts:
@@ -84,8 +83,8 @@ class MaskedSamples:
     def _draw(self, count: int) -> np.ndarray:
         return np.random.default_rng(self.seed).permutation(count)
 
-    def _text_rows(self, language: str, path: Path) -> list[Rows]:
-        lines = [line for line in read_lines(path) if line]
+    def _text_rows(self, language: str, path: str | Path) -> list[Rows]:
+        lines = [line for line in lines_of(path) if line]
         chosen = [lines[i] for i in self._draw(len(lines))]
         rows = sentence_rows(chosen, self.vocabulary, self.length, self._id(language), self.per_language)
         return [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)] if len(rows["input_ids"]) else []
@@ -96,9 +95,8 @@ class MaskedSamples:
         for language, pairs in sorted((self.pairs or {}).items()):
             order = self._draw(len(pairs))
             drawn = Pairs(language, tuple(pairs.foreign[i] for i in order), tuple(pairs.english[i] for i in order))
-            rows = pair_rows(
-                drawn, self.vocabulary, self.length, (self._id(language), self._id(PIVOT)), self.per_language
-            )
+            ids = self._id(language), self._id(PIVOT)
+            rows = pair_rows(drawn, self.vocabulary, self.length, ids, self.per_language, self.reset_positions)
             for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
                 english = [i for i in ids_L[side_L == 1].tolist() if i not in self.vocabulary.special_ids]
                 partners.append(self.vocabulary.decode(english))
