@@ -14,7 +14,7 @@ class CrossEntropy(NamedTuple):
     nll_T: Array
     """Per token in nats, float32; 0 where the weight is 0."""
     correct_T: Array
-    """float32: 1 where the target's logit is the greatest, no other equal to it; 0 where the weight is 0."""
+    """float32: 1 where no logit is above the target's; 0 where the weight is 0."""
 
 
 def gather_positions(h_BLD: Array, positions_BM: Array) -> Array:
@@ -35,7 +35,7 @@ def cross_entropy(
     """Cross-entropy of softmax(h @ table.T + bias) in float32, differentiable in h, table and bias.
 
     Vocabulary rows from `vocab_size` on are padding and get probability 0. `chunk` > 0 works on that many tokens at a
-    time, so that no more than [chunk, V] logits exist at once; 0 = all tokens at once. The gradient is formed in the
+    time, so that no more than [V, chunk] logits exist at once; 0 = all tokens at once. The gradient is formed in the
     same pass as the loss and scaled afterwards, which spares computing the logits twice: the loss is one weighted sum,
     so its cotangent is one scalar. Weights are constants (no gradient).
     """
@@ -59,19 +59,24 @@ def cross_entropy(
 
 
 def _chunk(h_CD, table_VD, bias_V, targets_C, weights_C):
-    """(nll_C, correct_C) of one chunk, both 0 where the weight is, and what the gradient needs."""
-    logits_CV = jax.lax.dot_general(h_CD, table_VD, (((1,), (1,)), ((), ())), preferred_element_type=jnp.float32)
-    logits_CV = logits_CV + bias_V
+    """(nll_C, correct_C) of one chunk, both 0 where the weight is, and what the gradient needs.
+
+    Logits stand as [V, C]: with the vocabulary in front all three products read their operands as they lie in memory.
+    """
+    logits_VC = _product(table_VD, h_CD, 1, 1) + bias_V[:, None]
     # The target's logit by comparing an iota: no gather, and right on a vocabulary split over devices.
-    hit_CV = jax.lax.broadcasted_iota(jnp.int32, logits_CV.shape, 1) == targets_C[:, None]
-    top_C = logits_CV.max(-1)
-    target_C = jnp.where(hit_CV, logits_CV, 0.0).sum(-1)
-    logsum_C = top_C + jnp.log(jnp.exp(logits_CV - top_C[:, None]).sum(-1))
-    rank_C = (logits_CV >= target_C[:, None]).sum(-1)
+    hit_VC = jax.lax.broadcasted_iota(jnp.int32, logits_VC.shape, 0) == targets_C
+    top_C = logits_VC.max(0)
+    target_C = jnp.where(hit_VC, logits_VC, 0.0).sum(0)
+    logsum_C = top_C + jnp.log(jnp.exp(logits_VC - top_C).sum(0))
     used_C = weights_C != 0
     nll_C = jnp.where(used_C, logsum_C - target_C, 0.0)
-    correct_C = (used_C & (rank_C == 1)).astype(jnp.float32)
-    return nll_C, correct_C, (logits_CV, hit_CV, logsum_C)
+    correct_C = (used_C & (target_C >= top_C)).astype(jnp.float32)
+    return nll_C, correct_C, (logits_VC, hit_VC, logsum_C)
+
+
+def _product(x, y, x_axis: int, y_axis: int):
+    return jax.lax.dot_general(x, y, (((x_axis,), (y_axis,)), ((), ())), preferred_element_type=jnp.float32)
 
 
 @jax.custom_vjp
@@ -89,14 +94,12 @@ def _chunked_forward(h_ICD, table_VD, bias_V, targets_IC, weights_IC):
     def step(carry, chunk):
         loss, dtable_VD, dbias_V = carry
         h_CD, targets_C, weights_C = chunk
-        nll_C, correct_C, (logits_CV, hit_CV, logsum_C) = _chunk(h_CD, table_VD, bias_V, targets_C, weights_C)
-        dlogits_CV = weights_C[:, None] * (jnp.exp(logits_CV - logsum_C[:, None]) - hit_CV)
-        dbias_V = dbias_V + dlogits_CV.sum(0)
-        dlogits_CV = dlogits_CV.astype(table_VD.dtype)
-        dh_CD = jax.lax.dot_general(dlogits_CV, table_VD, (((1,), (0,)), ((), ())), preferred_element_type=jnp.float32)
-        dtable_VD = dtable_VD + jax.lax.dot_general(
-            dlogits_CV, h_CD, (((0,), (0,)), ((), ())), preferred_element_type=jnp.float32
-        )
+        nll_C, correct_C, (logits_VC, hit_VC, logsum_C) = _chunk(h_CD, table_VD, bias_V, targets_C, weights_C)
+        dlogits_VC = weights_C * (jnp.exp(logits_VC - logsum_C) - hit_VC)
+        dbias_V = dbias_V + dlogits_VC.sum(1)
+        dlogits_VC = dlogits_VC.astype(table_VD.dtype)
+        dh_CD = _product(dlogits_VC, table_VD, 0, 0)
+        dtable_VD = dtable_VD + _product(dlogits_VC, h_CD, 1, 0)
         return (loss + (weights_C * nll_C).sum(), dtable_VD, dbias_V), (nll_C, correct_C, dh_CD)
 
     zeros = (jnp.zeros((), jnp.float32), jnp.zeros(table_VD.shape, jnp.float32), jnp.zeros_like(bias_V))
