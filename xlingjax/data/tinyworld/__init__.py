@@ -112,3 +112,7 @@ hard negatives with the same words: agent and object (or two numbers, two adject
 Retrieval: held-out parallel pairs, all sentences of a language distinct.
 """
 # ruff: noqa: E501
+
+from .corpus import available_languages, write
+
+__all__ = ["available_languages", "write"]

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from .concepts import COLOURS, HELD_OUT, concept, in_category
+from .concepts import COLOURS, HELD_OUT, Concept, concept, in_category
 from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_out
 from .world import adjectives_for, comparable_animals, excludes, hypernyms
 
@@ -17,7 +17,7 @@ _WEIGHTS = {"action": 8, "event": 4, "motion": 2, "give": 3, "own": 2, "locate":
             "sequence": 2}  # fmt: skip
 SENTENCE_KINDS = tuple(kind for kind in KINDS for _ in range(_WEIGHTS.get(kind, 0)))
 _TEST_KINDS = tuple(kind for kind in SENTENCE_KINDS if kind not in FACT_KINDS)
-_GROUNDS = {
+GROUNDS = {
     "in": ("bag", "bucket", "tram", "box", "basket", "wardrobe", "suitcase", "backpack", "car"),
     "on": ("table", "desk", "chair", "bed", "sofa", "shelf", "bench", "fridge", "piano"),
     "under": ("table", "desk", "chair", "bed", "sofa", "bench", "car", "oak"),
@@ -25,20 +25,40 @@ _GROUNDS = {
     "behind": ("wardrobe", "sofa", "car", "truck", "oak", "school", "museum", "station", "theatre"),
     "in_front_of": ("wardrobe", "sofa", "car", "truck", "oak", "school", "museum", "station", "theatre"),
 }
-_PETS = """
+_PETS = tuple(
+    """
     cat dog horse cow pig sheep goat rabbit camel donkey duck hen goose parrot pigeon turtle
-"""
-_SMALL = """
+""".split()
+)
+SMALL = tuple(
+    """
     hammer knife needle screwdriver shirt hat scarf glove sock shoe belt bottle cup bowl bag doll ball puzzle
     phone camera radio book letter newspaper magazine map postcard diary key candle umbrella towel coin ticket
     wallet gift comb brush pen pencil notebook ring apple pear orange lemon banana cat mouse
     necklace sweater trumpet kite peach
-"""
+""".split()
+)
+
+
+# Who and what the kinds of frame are about.
+HUMANS = in_category("person") + in_category("role")
+GIVABLE = tuple(i for i in in_category("object") if concept(i).group not in ("furniture", "vehicle", "tree"))
+_OWNABLE = tuple(i for i in in_category("object") if concept(i).group != "tree") + _PETS
+_CLASSED = tuple(
+    i for c in ("animal", "food", "object", "role", "place") for i in in_category(c) if concept(i).hypernym
+)
+WISHES = tuple(v for v in in_category("transitive") if v not in ("lose", "forget", "break", "find", "see"))
+COMPARABLE = tuple(a for a in in_category("adjective") if concept(a).gradable and "anna" in concept(a).describes)
 
 
 @cache
-def _by_novelty(ids: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return tuple(i for i in ids if i not in HELD_OUT), tuple(i for i in ids if i in HELD_OUT)
+def _people(group: str) -> tuple[str, ...]:
+    return tuple(p for p in in_category("person") if group in ("any", concept(p).group))
+
+
+def split_of(part: str) -> str:
+    """The split that a part of a labelled set draws from: "dev" and "test" both have held-out combinations."""
+    return "train" if part == "train" else "test"
 
 
 @cache
@@ -70,24 +90,29 @@ class Sampler:
         draw until
         the split's rule holds; raises ValueError if 2000 draws do not satisfy it (the fixed slots leave no room)."""
         chosen = kind or self.rng.choice(SENTENCE_KINDS if self.split == "train" else _TEST_KINDS)
-        draw, spec = getattr(self, f"_{chosen}"), KINDS[chosen]
+        spec = KINDS[chosen]
         fixed = {slot: np for slot, np in fixed.items() if slot in spec.required + spec.optional}
         for _ in range(2000):
-            drawn = draw()
+            drawn = self.draw(chosen)
             for slot, np in fixed.items():
                 drawn = drawn.with_slot(slot, np)
-            if self._allowed(drawn) and self._sensible(drawn):
+            if self.sensible(drawn) and self.allowed(drawn):
                 return drawn
         raise ValueError(f"no {kind or 'any'} frame for split {self.split} with {fixed}")
 
-    def _allowed(self, f: Frame) -> bool:
+    def draw(self, kind: str) -> Frame:
+        """One frame of the kind, of either split: what is made from it is to be checked by `allowed`."""
+        return getattr(self, f"_{kind}")()
+
+    def allowed(self, f: Frame) -> bool:
+        """Whether the split may use the frame."""
         novel = not HELD_OUT.isdisjoint(f.concepts())
         if self.split == "novel":
             return novel
         return not novel and is_held_out(f) == (self.split == "test")
 
     @staticmethod
-    def _sensible(f: Frame) -> bool:
+    def sensible(f: Frame) -> bool:
         heads = [
             np.head
             for slot, np in f.slots
@@ -103,16 +128,20 @@ class Sampler:
     # --- noun phrases ------------------------------------------------------------------------------------------------
 
     def pick(self, ids: Sequence[str]) -> str:
-        """One of the ids: of two drawn at random the one used less so far, so that concepts come about equally often."""
-        known, novel = _by_novelty(tuple(ids))
-        if self.split != "novel":
-            ids = known
-        elif novel and self.rng.random() < 0.25:
-            ids = novel  # one id in four of the novel split is a held-out one wherever there is a choice
-        one, other = (ids[int(self.rng.random() * len(ids))] for _ in range(2))
+        """Of two ids drawn at random the one used less so far, so that concepts come about equally often."""
+        if self.split == "novel" and self.rng.random() < 0.25:
+            # One id in four of the novel split is a held-out one wherever there is a choice.
+            ids = [i for i in ids if i in HELD_OUT] or ids
+        one, other = self._any(ids), self._any(ids)
         chosen = one if self._used[one] <= self._used[other] else other
         self._used[chosen] += 1
         return chosen
+
+    def _any(self, ids: Sequence[str]) -> str:
+        id_ = ids[int(self.rng.random() * len(ids))]
+        if id_ in HELD_OUT and self.split != "novel":
+            id_ = self.rng.choice([i for i in ids if i not in HELD_OUT] or ids)
+        return id_
 
     def of(self, *categories: str) -> str:
         return self.pick(_of_categories(categories))
@@ -139,7 +168,15 @@ class Sampler:
         return NP(id_, "def" if draw < 0.6 else "indef", adjective)
 
     def place(self) -> NP:
-        return NP(self.of("city")) if self.rng.random() < 0.4 else NP(self.of("place"), "def")
+        draw = self.rng.random()
+        return NP(self.of("place"), "def") if draw < 0.6 else NP(self.of("city" if draw < 0.95 else "country"))
+
+    def object_of(self, verb: Concept) -> NP:
+        """What the verb is done to: seldom a kind of thing ("bought a tool")."""
+        id_ = self.pick(verb.objects)
+        if concept(id_).hypernym and concept(id_).category != "role" and self.rng.random() < 0.06:
+            return NP(self.pick(hypernyms(id_)), "indef")
+        return self.thing(id_)
 
     def maybe(self, share: float, draw: Callable[[], NP]) -> NP | None:
         return draw() if self.rng.random() < share else None
@@ -163,7 +200,7 @@ class Sampler:
         verb = concept(self.of("transitive"))
         place = self.maybe(0.4, self.place)
         return self._build(
-            "action", verb.id, agent=self.agent(verb.agents), object=self.thing(self.pick(verb.objects)), place=place,
+            "action", verb.id, agent=self.agent(verb.agents), object=self.object_of(verb), place=place,
             time=self.maybe(0.3 if place else 0.5, self._time),
         )  # fmt: skip
 
@@ -192,29 +229,26 @@ class Sampler:
         agent = NP(self.of("person")) if self.rng.random() < 0.7 else NP(self.of("role"), "def")
         recipient = NP(self.of("person")) if self.rng.random() < 0.8 else NP(self.of("role"), "def")
         verb = self.of("ditransitive")
-        given = self.pick(
-            [i for i in in_category("object") if concept(i).group not in ("furniture", "vehicle", "tree")]
-        )
+        given = self.thing(self.pick(GIVABLE))
         return self._build(
-            "give", verb, agent=agent, recipient=recipient, object=self.thing(given), time=self.maybe(0.4, self._time)
+            "give", verb, agent=agent, recipient=recipient, object=given, time=self.maybe(0.4, self._time)
         )
 
     def _own(self) -> Frame:
-        owned = self.pick([i for i in in_category("object") if concept(i).group != "tree"] + _PETS.split())
-        thing = self.thing(owned)
+        thing = self.thing(self.pick(_OWNABLE))
         if thing.form == "def":
             thing = NP(thing.head, "indef", thing.adjective)
-        return self._build("own", agent=self.agent(in_category("person") + in_category("role")), object=thing)
+        return self._build("own", agent=self.agent(HUMANS), object=thing)
 
     def _locate(self) -> Frame:
         relation = self.of("relation")
-        ground = self.pick(_GROUNDS[relation])
-        return self._build("locate", relation, theme=NP(self.pick(_SMALL.split()), "def"), ground=NP(ground, "def"))
+        ground = self.pick(GROUNDS[relation])
+        return self._build("locate", relation, theme=NP(self.pick(SMALL), "def"), ground=NP(ground, "def"))
 
     def _state(self) -> Frame:
         state = self.of("state")
         options = {"live": ("city", "country"), "work_for": ("organisation",), "speak": ("language",)}[state]
-        agent = self.agent(in_category("person") + in_category("role"))
+        agent = self.agent(HUMANS)
         return self._build("state", state, agent=agent, object=NP(self.of(*options)))
 
     def _property(self) -> Frame:
@@ -224,9 +258,7 @@ class Sampler:
         return self._build("property", adjective.id, theme=theme)
 
     def _isa(self) -> Frame:
-        theme = self.pick(
-            [i for c in ("animal", "food", "object", "role", "place") for i in in_category(c) if concept(i).hypernym]
-        )
+        theme = self.pick(_CLASSED)
         classes = hypernyms(theme)
         if self.rng.random() < 0.3:
             tops = {classes[-1], *classes}
@@ -234,6 +266,10 @@ class Sampler:
             if concept(theme).category == "role":
                 other = self.pick(["animal_class", "bird", "vehicle", "plant_class"])
             return frame("isa", "", True, theme=self._kind(theme), object=NP(other, "indef"))
+        if concept(theme).category == "role" and self.rng.random() < 0.5:
+            kinds = [c for c in classes if c in ("artist", "worker")]
+            if kinds:
+                return self._build("isa", theme=NP(self.of("person")), object=NP(kinds[0], "indef"))
         return frame("isa", "", False, theme=self._kind(theme), object=NP(self.rng.choice(classes), "indef"))
 
     @staticmethod
@@ -258,11 +294,9 @@ class Sampler:
         )
 
     def _want(self) -> Frame:
-        verbs = [v for v in in_category("transitive") if v not in ("lose", "forget", "fear", "break", "find", "see")]
-        verb = concept(self.pick(verbs))
-        people = tuple(i for i in verb.agents if concept(i).category in ("person", "role"))
+        verb = concept(self.pick(WISHES))
         wanted = self.thing(self.pick(verb.objects), numbers=False)
-        return self._build("want", verb.id, agent=self.agent(people), object=wanted)
+        return self._build("want", verb.id, agent=self.agent(HUMANS), object=wanted)
 
     def _count(self) -> Frame:
         counted = self.of("animal", "role", "object")
@@ -276,13 +310,14 @@ class Sampler:
             if self.rng.random() < 0.5:
                 return self._build("compare", "big", theme=NP(big, "def"), standard=NP(small, "def"))
             return self._build("compare", "small", theme=NP(small, "def"), standard=NP(big, "def"))
-        people = [a for a in in_category("adjective") if concept(a).gradable and "anna" in concept(a).describes]
-        return self._build("compare", self.pick(people), theme=NP(self.of("person")), standard=NP(self.of("person")))
+        return self._build(
+            "compare", self.pick(COMPARABLE), theme=NP(self.of("person")), standard=NP(self.of("person"))
+        )
 
     def _relation(self) -> Frame:
         kin = concept(self.of("kin"))
-        people = [p for p in in_category("person") if kin.group == "any" or concept(p).group == kin.group]
-        return self._build("relation", kin.id, theme=NP(self.pick(people)), standard=NP(self.of("person")))
+        theme = NP(self.pick(_people(kin.group)))
+        return self._build("relation", kin.id, theme=theme, standard=NP(self.of("person")))
 
     def _weather(self) -> Frame:
         return self._build("weather", self.of("weather"), place=NP(self.of("city")), time=self.maybe(0.7, self._time))

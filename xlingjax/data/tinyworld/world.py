@@ -53,7 +53,7 @@ def excludes(adjective: str, noun: str) -> tuple[str, ...]:
 
 
 # x R y  is the same as  y INVERSE[R] x
-RELATION_INVERSE = {"on": "under", "beside": "beside", "behind": "in_front_of", "in_front_of": "behind"}
+RELATION_INVERSE = {"beside": "beside", "behind": "in_front_of", "in_front_of": "behind"}
 # predicates that cannot both hold of the same two things
 RELATION_EXCLUDES = {"in": ("under", "behind"), "on": ("under", "in"), "under": ("on", "in"), "behind":
 ("in_front_of",),
@@ -105,18 +105,22 @@ class Person:
     trait: str
 
 
+@cache
+def _known(category: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    ids = in_category(category)
+    return tuple(i for i in ids if i not in HELD_OUT and (not groups or concept(i).group in groups))
+
+
 def person(id_: str, story: int) -> Person:
     """The life of a person in story number `story`: a function of the two, so every document can look it up."""
     rng = random.Random(f"{id_} {story}")
 
-    def pick(category: str, *groups: str) -> str:
-        ids = [i for i in in_category(category) if i not in HELD_OUT and (not groups or concept(i).group in groups)]
-        return rng.choice(ids)
+    def pick(category: str, *groups: str, but: str = "") -> str:
+        id_ = rng.choice(_known(category, groups))
+        return id_ if id_ != but else pick(category, *groups, but=but)
 
     pet, likes = pick("animal", "mammal", "bird"), pick("food")
-    fears = rng.choice([a for a in in_category("animal") if a not in HELD_OUT and a != pet])
-    friend = rng.choice([p for p in in_category("person") if p not in HELD_OUT and p != id_])
-    trait = rng.choice([a for a in adjectives_for(id_) if a not in HELD_OUT])
+    fears, friend, trait = pick("animal", but=pet), pick("person", but=id_), rng.choice(adjectives_for(id_))
     return Person(
         id_, pick("city"), pick("role"), pick("organisation"), pick("language"), pet, likes, fears, friend, trait
     )  # fmt: skip
