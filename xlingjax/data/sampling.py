@@ -80,9 +80,9 @@ def sampling_table(
     return [
         {
             "name": name,
-            **{key: int(sizes[name][key]) for key in ("sentences", "tokens", "rows")},
+            **{key: round(sizes[name][key]) for key in ("sentences", "tokens", "rows")},
             "share": round(share, 6),
-            "epochs_per_1000_steps": round(1000 * rows_per_step * share / max(sizes[name]["rows"], 1), 4),
+            "epochs_per_1000_steps": round(1000 * rows_per_step * share / sizes[name]["rows"], 4),
         }
         for name, share in shares.items()
     ]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+import functools
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import seqio
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from xlingjax.data.corpus import Records, end_sentences, held_out, load_or_write, pair_records, text_records
+from xlingjax.data.sources import Pair, Text
 from xlingjax.data.vocabulary import Vocabulary
 
 
@@ -60,3 +68,95 @@ class SeqioVocabulary(seqio.Vocabulary):
 
     def __hash__(self) -> int:
         return hash(self.vocabulary)
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageFeature(seqio.Feature):
+    """A `seqio.Feature` of text in one known language; `mixture_source` reads the language here."""
+
+    language: str = ""
+
+
+class TextFiles(seqio.DataSource):
+    """Plain files as a SeqIO data source: {"text"} per line, or {"first", "second"} per aligned line.
+
+    `splits` maps a split to `Text`s or `Pair`s of one language or pair; with `holdout` above 0 the split "validation"
+    is that share of the lines of "train". `mixture_source` reads the same lines from the token cache instead.
+    """
+
+    def __init__(self, splits: Mapping[str, Sequence[Text] | Sequence[Pair]], holdout: float = 0.0):
+        self.files, self.holdout = {split: tuple(files) for split, files in splits.items()}, holdout
+        super().__init__(splits=(*splits, "validation") if holdout else tuple(splits))
+
+    @property
+    def supports_arbitrary_sharding(self) -> bool:
+        return False
+
+    def list_shards(self, split: str) -> Sequence[str]:
+        return [split]
+
+    def _selection(self, split: str) -> tuple[tuple, bool]:
+        return (self.files["train"], split == "validation") if self.holdout else (self.files[split], False)
+
+    def records(self, split: str, vocabulary: Vocabulary) -> Records:
+        """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of unequal length."""
+        files, held = self._selection(split)
+        read = pair_records if isinstance(files[0], Pair) else text_records
+        return read(files, vocabulary, self.holdout, held)
+
+    def num_input_examples(self, split: str) -> int:
+        return sum(1 for _ in self._lines(split))
+
+    def _lines(self, split: str) -> Iterator[dict[str, str]]:
+        files, held = self._selection(split)
+        for file in files:
+            lines = list(file.lines())
+            for keep, line in zip(held_out(len(lines), self.holdout) == held, lines, strict=True):
+                if keep:
+                    yield {"text": line} if isinstance(line, str) else {"first": line[0], "second": line[1]}
+
+    def get_dataset(
+        self,
+        split: str = "train",
+        shuffle: bool = True,
+        seed: int | None = None,
+        shard_info: seqio.ShardInfo | None = None,
+        **unused,
+    ) -> tf.data.Dataset:
+        names = ("first", "second") if isinstance(self.files["train"][0], Pair) else ("text",)
+        signature = {name: tf.TensorSpec((), tf.string) for name in names}
+        return tf.data.Dataset.from_generator(lambda: self._lines(split), output_signature=signature)
+
+
+def task_records(task: seqio.Task, split: str, vocabulary: Vocabulary, use_cached: bool = False) -> Records:
+    """The tokens of any SeqIO task whose output features are one or two `LanguageFeature`s.
+
+    Plain files come from the token cache; any other source (TFDS, TFRecords, a SeqIO cache with `use_cached`) is read
+    once through the task's own preprocessors and kept there too, under the task's name, files and preprocessors.
+    """
+    if isinstance(task.source, TextFiles) and not use_cached:
+        return task.source.records(split, vocabulary)
+    names = list(task.output_features)
+    shards = sorted(glob.glob(f"{task.cache_dir}/{split}*")) if use_cached else task.source.list_shards(split)
+    files = [(name, os.stat(name).st_size, os.stat(name).st_mtime_ns) for name in shards if os.path.exists(name)]
+    key = re.sub(
+        " at 0x[0-9a-f]+", "", f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
+    )
+
+    def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
+        chunks = [[] for _ in names]
+        data = task.get_dataset(None, split, use_cached=use_cached, shuffle=False, num_epochs=1, try_in_mem_cache=False)
+        data = data.map(lambda example: {name: example[name] for name in names}).ragged_batch(1024)
+        for batch in data:
+            for name, chunk in zip(names, chunks, strict=True):
+                ids, lengths = batch[name].flat_values.numpy(), batch[name].row_lengths().numpy()
+                chunk.append(end_sentences(ids.astype(np.int32), lengths.astype(np.int32), vocabulary.eos_id))
+        return chunks
+
+    made = functools.lru_cache(sides)
+    tokens = [
+        load_or_write(f"{key}:{name}", vocabulary, lambda i=i: made()[i], f"task {task.name}")
+        for i, name in enumerate(names)
+    ]
+    languages = tuple(feature.language for feature in task.output_features.values())
+    return Records(languages, tuple(tokens))

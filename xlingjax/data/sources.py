@@ -16,6 +16,7 @@ import glob
 import gzip
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -44,17 +45,23 @@ _LANGUAGE_COLUMNS = ("language", "lang")
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of one language in one file; `column` picks them from a TSV (index) or jsonl (field) row."""
+    """The lines of one language in one file.
+
+    `column` picks them from a TSV or jsonl row; `only_language` keeps the rows of this language; `documents` reads a
+    cell of several lines as a document, otherwise each cell is one line.
+    """
 
     path: Path
     language: str
     column: int | str | None = None
     only_language: bool = False
+    documents: bool = False
 
     @property
     def key(self) -> str:
         """What is read, independent of where the file lies: the hash of its bytes and the column."""
-        return f"{content_hash(self.path)}:{self.column}:{self.language if self.only_language else ''}"
+        language = self.language if self.only_language else ""
+        return f"{content_hash(self.path)}:{self.column}:{language}:{self.documents}"
 
     def lines(self) -> Iterator[str]:
         """Each line without surrounding space; "" ends a document. Raises UserError naming file and line."""
@@ -65,7 +72,7 @@ class Text:
             if self.only_language and _language_of(cells, where) != self.language:
                 continue
             text = _cell(cells, self.column, where)
-            pieces = [line.strip() for line in text.split("\n")]
+            pieces = [line.strip() for line in text.split("\n")] if self.documents else [" ".join(text.split())]
             yield from pieces
             if len(pieces) > 1:
                 yield ""
@@ -81,6 +88,23 @@ class Pair:
     @property
     def languages(self) -> tuple[str, str]:
         return self.first.language, self.second.language
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Aligned lines. Raises UserError naming both counts if one side has more."""
+        first, second = self.first.lines(), self.second.lines()
+        for count, pair in enumerate(itertools.zip_longest(first, second)):
+            if pair[0] is None:
+                raise self.mismatch(count, count + 1 + sum(1 for _ in second))
+            if pair[1] is None:
+                raise self.mismatch(count + 1 + sum(1 for _ in first), count)
+            yield pair
+
+    def mismatch(self, first: int, second: int) -> UserError:
+        """The error for sides of unequal length."""
+        return UserError(
+            f"parallel files differ in length: {self.first.path} has {first} lines, {self.second.path} has {second}; "
+            "line i of one must translate line i of the other"
+        )
 
 
 def content_hash(path: str | os.PathLike) -> str:
@@ -244,8 +268,8 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
         languages = set()
         if code is None:
             languages = {str(cells[n]) for cells, _ in _rows(path) for n in _LANGUAGE_COLUMNS if cells.get(n)}
-        texts += [Text(path, language, "text", True) for language in sorted(languages)] or [
-            Text(path, code or language_from_path(path), "text")
+        texts += [Text(path, language, "text", True, True) for language in sorted(languages)] or [
+            Text(path, code or language_from_path(path), "text", documents=True)
         ]
     return texts
 

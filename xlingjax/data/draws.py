@@ -1,0 +1,74 @@
+"""Stateless randomness of the input pipeline, in TensorFlow: each draw is a function of (seed, purpose, step, row).
+
+So a position in the data is a number, every host draws the same batch, and masks are fresh in every epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+CHOICE, ORDER, SELECT, REPLACE, TOKENS = range(5)
+"""Purposes: which text a row comes from, the order of rows in an epoch, masked positions, their replacement, ids."""
+
+
+def seed_pair(seed: int, purpose: int, number: Any) -> tf.Tensor:
+    """The two seeds of one draw."""
+    return tf.stack([tf.constant((seed % (1 << 48)) * 16 + purpose, tf.int64), tf.cast(number, tf.int64)])
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The draws for one batch: made for all `rows` of the global batch, of which `first .. first + count` are given."""
+
+    seed: int
+    step: Any
+    rows: int
+    first: int = 0
+    count: int | None = None
+
+    def uniform(self, purpose: int, width: int, maxval: int | None = None) -> tf.Tensor:
+        """[count, width]: float32 in [0, 1), or int32 in [0, maxval)."""
+        draw = tf.random.stateless_uniform(
+            [self.rows, width],
+            seed_pair(self.seed, purpose, self.step),
+            maxval=1.0 if maxval is None else maxval,
+            dtype=tf.float32 if maxval is None else tf.int32,
+            alg="philox",
+        )
+        return draw[self.first : self.first + (self.rows if self.count is None else self.count)]
+
+
+def _scramble(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """A hash of int64 [B] (multiplication wraps around; the shifts carry the high bits down)."""
+    x = (x + key) * tf.constant(-7046029254386353131, tf.int64)
+    x = (x ^ tf.bitwise.right_shift(x, tf.constant(32, tf.int64))) * tf.constant(-4417276706812531889, tf.int64)
+    return x ^ tf.bitwise.right_shift(x, tf.constant(29, tf.int64))
+
+
+def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
+    """A random-looking permutation of 0 .. size-1 for every key, without a table. All int64 [B]; index < size.
+
+    A four-round Feistel network on the next even number of bits, applied until the result falls below `size`.
+    """
+    half = tf.ones_like(size)
+    while_bits = tf.while_loop(
+        lambda h: tf.reduce_any(tf.bitwise.left_shift(tf.ones_like(h), 2 * h) < size),
+        lambda h: (tf.where(tf.bitwise.left_shift(tf.ones_like(h), 2 * h) < size, h + 1, h),),
+        (half,),
+    )
+    half = while_bits[0]
+    low_bits = tf.bitwise.left_shift(tf.ones_like(half), half) - 1
+
+    def network(x: tf.Tensor) -> tf.Tensor:
+        left, right = tf.bitwise.right_shift(x, half), x & low_bits
+        for number in range(4):
+            left, right = right, left ^ (_scramble(right, key + number) & low_bits)
+        return tf.bitwise.left_shift(left, half) | right
+
+    (result,) = tf.while_loop(
+        lambda x: tf.reduce_any(x >= size), lambda x: (tf.where(x >= size, network(x), x),), (network(index),)
+    )
+    return result

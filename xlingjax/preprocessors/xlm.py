@@ -1,0 +1,236 @@
+"""CLM, MLM and TLM features from text (XLM §3): which rows an objective reads and what is masked in them.
+
+Each class is what `mixture_source` asks of a preprocessor: its fields, its rows, and a stateless TensorFlow map over a
+whole batch. Masking a batch at a time costs a few operations however many rows it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.converters import Rows, pair_rows, stream_rows
+from xlingjax.data.corpus import Records
+from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+
+Batch = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Masking:
+    """What MLM and TLM hide (BERT's 80/10/10, XLM §3.2).
+
+    rate: share of a row's tokens predicted. mask, random: shares of those shown as MASK and as a random token; the
+    rest stay. count: `exact`, ceil(rate * tokens) positions in every row, or `bernoulli`, each token by its own draw
+    (XLM's code). random_range: random tokens are `ordinary` (no special ids) or from `all` ids (XLM's code).
+    subsampling: exponent a of the weight count^-a with which a token is chosen (XLM §3.2: 0.5), so that frequent tokens
+    are chosen less; above 0, special tokens are never chosen. None: 0.5 for vocabularies of layout `xlm`, 0 for `xlmr`.
+    validation: seed 0 whatever the run's, Bernoulli draws with at least one prediction in every row, all shown as MASK.
+    """
+
+    rate: float = 0.15
+    mask: float = 0.8
+    random: float = 0.1
+    count: str = "exact"
+    random_range: str = "ordinary"
+    subsampling: float | None = None
+    validation: bool = False
+
+    def __post_init__(self):
+        if not 0 < self.rate < 1:
+            raise UserError(f"the mask rate must be between 0 and 1, got {self.rate}")
+        if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
+            raise UserError(
+                f"mask and random shares must be in 0..1 and sum to at most 1, got {self.mask}, {self.random}"
+            )
+        if self.count not in ("exact", "bernoulli"):
+            raise UserError(f"mask count must be exact or bernoulli, got '{self.count}'")
+        if self.random_range not in ("ordinary", "all"):
+            raise UserError(f"random_range must be ordinary or all, got '{self.random_range}'")
+        if self.count == "bernoulli" and self.subsampling:
+            raise UserError(
+                "frequency subsampling draws an exact number of positions; set count='exact' or subsampling=0"
+            )
+
+    def exponent(self, vocabulary: Vocabulary) -> float:
+        """The exponent of frequency subsampling that holds for this vocabulary."""
+        if self.validation or self.count == "bernoulli":
+            return 0.0
+        if self.subsampling is None:
+            return 0.5 if vocabulary.layout == "xlm" else 0.0
+        return self.subsampling
+
+    def slots(self, length: int) -> int:
+        """Prediction slots for `length` tokens; Bernoulli draws pass their number less than once in 10^4 rows."""
+        if self.count == "bernoulli" or self.validation:
+            spread = 4 * math.sqrt(length * self.rate * (1 - self.rate))
+            return min(length, math.ceil(length * self.rate + spread))
+        return math.ceil(length * self.rate - 1e-6)
+
+
+def masker(masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: int) -> Callable[[Batch, Any], Batch]:
+    """The map that masks a batch of token fields [B, L] and adds its prediction slots [B, M].
+
+    `counts` [V] are token frequencies for subsampling. The first token of every example and pads are never chosen.
+    When more positions are drawn than there are `slots`, a random choice of them is kept.
+    """
+    import tensorflow as tf
+
+    from xlingjax.data import draws as random
+
+    exponent = masking.exponent(vocabulary)
+    special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
+    with np.errstate(divide="ignore"):
+        log_weights = np.where(special & (exponent > 0), -np.inf, -exponent * np.log(np.maximum(counts, 1)))
+    log_weight_V = tf.constant(log_weights, tf.float32)
+    ordinary = np.arange(vocabulary.size) if masking.random_range == "all" else np.flatnonzero(~special)
+    replacement = tf.constant(ordinary, tf.int32)
+    exact = masking.count == "exact" and not masking.validation
+
+    def mask(batch: Batch, draws: Any) -> Batch:
+        ids, packs = batch["input_ids"], batch["pack_ids"]
+        rows, length = ids.shape
+        real = packs > 0
+        starts = packs != tf.concat([tf.zeros_like(packs[:, :1]), packs[:, :-1]], axis=1)
+        log_weight = tf.gather(log_weight_V, ids)
+        eligible = real & ~starts & (log_weight > -np.inf)
+        # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in proportion to w.
+        uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
+        score = tf.where(eligible, log_weight - tf.math.log(-tf.math.log(uniform)), -np.inf)
+        if exact:
+            wanted = tf.math.ceil(masking.rate * tf.reduce_sum(tf.cast(real, tf.float32), axis=1) - 1e-4)
+            count = tf.cast(wanted, tf.int32)
+        else:
+            count = tf.reduce_sum(tf.cast(eligible & (uniform > 1 - masking.rate), tf.int32), axis=1)
+            count = tf.maximum(count, 1) if masking.validation else count
+        count = tf.minimum(count, tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1))
+        used = tf.range(slots)[None, :] < count[:, None]
+        chosen = tf.math.top_k(score, slots).indices
+        # In order of position, unused slots last and on column 0, which is never masked.
+        chosen = tf.sort(tf.where(used, chosen, length), axis=1)
+        positions = tf.where(used, chosen, 0)
+        original = tf.gather(ids, positions, batch_dims=1)
+        if masking.validation:
+            shown = tf.fill([rows, slots], vocabulary.mask_id)
+        else:
+            kind = draws.uniform(random.REPLACE, slots)
+            other = tf.gather(replacement, draws.uniform(random.TOKENS, slots, maxval=len(ordinary)))
+            shown = tf.where(kind < masking.mask + masking.random, other, original)
+            shown = tf.where(kind < masking.mask, vocabulary.mask_id, shown)
+        shown = tf.where(used, shown, original)
+        where = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], [rows, slots]), positions], axis=-1)
+        return {
+            **batch,
+            "input_ids": tf.tensor_scatter_nd_update(ids, where, shown),
+            "masked_positions": positions,
+            "masked_targets": tf.where(used, original, 0),
+            "masked_weights": tf.cast(used, tf.float32),
+        }
+
+    return mask
+
+
+def _masked_map(
+    masking: Masking, slots: int, vocabulary: Vocabulary, counts: np.ndarray
+) -> Callable[[Batch, Any], Batch]:
+    mask = masker(masking, vocabulary, counts, slots)
+
+    def masked(batch: Batch, draws: Any) -> Batch:
+        # Validation draws do not follow the run's seed: the same positions are hidden in every run.
+        return mask(batch, replace(draws, seed=0) if masking.validation else draws)
+
+    return masked
+
+
+def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
+    least = math.ceil(length * masking.rate - 1e-6)
+    if slots is not None and slots < least:
+        raise UserError(
+            f"{slots} prediction slots cannot hold {masking.rate:.0%} of {length} tokens; set at least {least}"
+        )
+    return masking.slots(length) if slots is None else min(slots, length)
+
+
+@dataclass(frozen=True)
+class ClmFeatures:
+    """Streams for the causal objective (XLM §3.1): no masking; the objective predicts each next token of the row."""
+
+    stream_length: int | None = None
+    name = "clm"
+    sides = 1
+    fields = TOKEN_FIELDS[:4]
+
+    def slots(self, length: int) -> int:
+        return 0
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        bos = vocabulary.bos_id != vocabulary.eos_id
+        return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        return lambda batch, draws: batch
+
+
+@dataclass(frozen=True)
+class MlmFeatures:
+    """Masked streams (XLM §3.2). `prediction_slots` (default: as many as the masking needs) fixes M."""
+
+    masking: Masking = field(default_factory=Masking)
+    stream_length: int | None = None
+    prediction_slots: int | None = None
+    name = "mlm"
+    sides = 1
+    fields = TOKEN_FIELDS + SLOT_FIELDS
+
+    def slots(self, length: int) -> int:
+        return _checked_slots(self.prediction_slots, self.masking, length)
+
+    rows = ClmFeatures.rows
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        return _masked_map(self.masking, self.slots(length), vocabulary, counts)
+
+
+@dataclass(frozen=True)
+class TlmFeatures:
+    """Masked pairs (XLM §3.3): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
+
+    The switches are those of `converters.pair_rows`.
+    """
+
+    masking: Masking = field(default_factory=Masking)
+    prediction_slots: int | None = None
+    max_pieces: int = 100
+    reset_positions: bool = True
+    both_orders: bool = True
+    packing: bool = True
+    partner_visible: bool = True
+    shuffled_pairs: bool = False
+    name = "tlm"
+    sides = 2
+    fields = TOKEN_FIELDS + SLOT_FIELDS
+
+    def slots(self, length: int) -> int:
+        return _checked_slots(self.prediction_slots, self.masking, length)
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return pair_rows(
+            records,
+            bases,
+            length,
+            max_pieces=self.max_pieces,
+            reset_positions=self.reset_positions,
+            both_orders=self.both_orders,
+            packing=self.packing,
+            partner_visible=self.partner_visible,
+            shuffled=self.shuffled_pairs,
+        )
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        return _masked_map(self.masking, self.slots(length), vocabulary, counts)
