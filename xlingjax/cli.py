@@ -1,0 +1,342 @@
+"""The command line, and gin: the only file that knows it.
+
+What recipes bind are plain functions and dataclasses of the library (`runs.bindable`); here they get their gin names.
+A recipe's public knobs are its macros in CAPITALS: `--gin.TRAIN_STEPS=500`. What the verbs do stands in `verbs.py`.
+"""
+
+import argparse
+import difflib
+import functools
+import inspect
+import logging
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import xlingjax
+from xlingjax.errors import UserError
+
+GIN_PREFIX = "--gin."
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
+_GIN_PLACE = re.compile(r'In file "(?P<file>[^"]+)", line (?P<line>\d+)|\((?P<file2>[^()]+), line (?P<line2>\d+)\)')
+
+
+# --- gin --------------------------------------------------------------------------------------------------------------
+
+
+def gin_folder() -> Path:
+    """The folder of recipes: beside the package in a clone, inside it in an installed wheel."""
+    package = Path(xlingjax.__file__).parent
+    inside = package / "gin"
+    return inside if inside.is_dir() else package.parent / "gin"
+
+
+def search_path() -> tuple[Path, ...]:
+    """Where recipes and includes are looked for: "gin/recipes/x.gin" and "models/tiny.gin" are found from anywhere."""
+    return Path(), gin_folder().parent, gin_folder()
+
+
+@functools.cache
+def registered() -> dict[str, Callable]:
+    """Every name a recipe may bind and the function behind it, registered with gin once per process."""
+    import gin
+
+    from xlingjax import runs
+
+    for folder in search_path()[1:]:
+        gin.add_config_file_search_path(str(folder))
+    # gin logs an error for every folder in which it did not find a file before it found it.
+    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("Path not found"))
+    functions = runs.bindable()
+    for name, function in functions.items():
+        gin.external_configurable(function, name, module="xlingjax")
+    return functions
+
+
+def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
+    """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an unknown name."""
+    import gin
+
+    names = registered()
+    gin.clear_config()
+    if not files:
+        raise UserError("no recipe: pass --gin_file gin/recipes/NAME.gin (there are " + ", ".join(recipes()) + ")")
+    for file in files:
+        if not any((root / file).is_file() for root in search_path()):
+            raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}")
+        _gin_call(gin.parse_config_file, file, names=names)
+    macros = macro_names()
+    for override in overrides:
+        key, _, value = override.partition("=")
+        where = f"--gin.{key}"
+        if _MACRO.fullmatch(key):
+            if key not in macros:
+                raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
+        elif "." not in key:
+            raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
+        _gin_call(gin.parse_config, f"{key} = {gin_value(value)}", names=names, where=where)
+    for macro in macros:
+        if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
+            raise UserError(f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{_comment(macro)}")
+    _gin_call(gin.finalize, names=names)
+
+
+def build(name: str) -> Any:
+    """Call configurable `name` with everything bound. Raises UserError where a binding is missing."""
+    import gin
+
+    try:
+        built = gin.get_configurable(name)()
+    except RuntimeError as error:
+        missing = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", str(error))
+        if not missing:
+            raise
+        parameter = missing[2].split(",")[0].strip("'")
+        raise UserError(f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe") from None
+    return built
+
+
+def check_used(overrides: Sequence[str]) -> None:
+    """Raises UserError for an override that nothing of the run has read: it would be ignored in silence."""
+    operative = operative_config()
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if not re.search(rf"^{re.escape(key)} =", operative, re.MULTILINE):
+            raise UserError(f"--gin.{key} changes nothing: this run does not read it")
+
+
+def read_recipe(files: Sequence[str], overrides: Sequence[str]):
+    """`verbs.Recipe`: everything that the files and overrides bind, built, and nothing run. Raises UserError."""
+    from xlingjax.verbs import Recipe
+
+    parse_gin(files, overrides)
+    plan, corpus = build("train"), build("corpus")
+    check_used(overrides)
+    return Recipe(plan, corpus, operative_config())
+
+
+def operative_config() -> str:
+    import gin
+
+    return gin.operative_config_str()
+
+
+def macro_names() -> list[str]:
+    import gin
+
+    return re.findall(rf"^({_MACRO.pattern}) =", gin.config_str(), re.MULTILINE)
+
+
+def recipes() -> list[str]:
+    return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
+
+
+def gin_value(text: str) -> str:
+    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string and gets quotes."""
+    import gin
+
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    try:
+        gin.config.parse_value(text)
+    except (SyntaxError, ValueError):
+        return repr(text)
+    return text
+
+
+def _gin_call(function: Callable, *args, names: dict[str, Callable], where: str = "") -> None:
+    """Call gin and turn what it raises into one line that says where and what was probably meant."""
+    try:
+        function(*args)
+    except UserError:
+        raise
+    except (ValueError, SyntaxError, OSError, RuntimeError) as error:
+        text = str(error)
+        message = text.splitlines()[0]
+        place = _GIN_PLACE.search(text)
+        if not where and place:
+            where = f"{place['file'] or place['file2']}, line {place['line'] or place['line2']}"
+        if unknown := re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message):
+            name = unknown[1].split("/")[-1]
+            message = f"nothing is called {name!r}{_nearest(name, names)}"
+        elif unknown := re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message):
+            function = names.get(unknown[1].split(".")[-1])
+            known = list(inspect.signature(function).parameters) if function else []
+            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], known)}"
+        elif missing := re.match(r"Unable to open file: (\S+)\. ", message):
+            message = f"missing file: include {missing[1]!r}"
+        elif isinstance(error, SyntaxError):
+            message = f"not gin syntax: {message.removesuffix(place[0] if place else '').strip()}"
+        raise UserError(f"{where}: {message}" if where else message) from None
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
+
+
+def _comment(macro: str) -> str:
+    """What the gin files write behind `MACRO = %gin.REQUIRED`."""
+    for file in sorted(gin_folder().rglob("*.gin")):
+        found = re.search(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return f" ({found[1].strip()})"
+    return ""
+
+
+# --- verbs ------------------------------------------------------------------------------------------------------------
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(
+        prog="xlingjax", description="Cross-lingual pretraining in JAX.", epilog="xlingjax VERB --help explains a verb."
+    )
+    top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+
+    def verb(name: str, text: str, recipe: bool = False, machine: bool = False) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub.set_defaults(name=name)
+        if recipe:
+            sub.add_argument(
+                "--gin_file", action="append", default=[], metavar="FILE", help="a recipe; repeat to add bindings"
+            )
+            sub.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
+        if machine or recipe:
+            sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
+            sub.add_argument("--devices", type=int, default=0, metavar="N", help="make the CPU look like N devices")
+        return sub
+
+    for name, text in (
+        ("pretrain", "train a model by a recipe, or continue where the run in the workdir stopped"),
+        ("finetune", "train a pretrained model on labelled examples by a recipe"),
+    ):
+        sub = verb(name, text, recipe=True)
+        sub.add_argument(
+            "--workdir", required=True, metavar="DIR", help="where the run lives: checkpoints, logs, report"
+        )
+        sub.add_argument(
+            "--coordinator", default="", metavar="HOST:PORT", help="process 0 of several (SLURM and TPU pods need none)"
+        )
+        sub.add_argument("--num_processes", type=int, default=0, metavar="N")
+        sub.add_argument("--process_id", type=int, default=-1, metavar="I")
+
+    sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
+    _files(sub)
+    sub.add_argument("--output", required=True, metavar="DIR", help="folder for vocab.model, vocab.json and the report")
+    sub.add_argument("--size", type=int, default=32_000, help="pieces, special ones included (default %(default)s)")
+    sub.add_argument(
+        "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
+    )
+    sub.add_argument("--sentences", type=int, default=1_000_000, help="size of the sample (default %(default)s)")
+    sub.add_argument("--character_coverage", type=float, default=0.9995)
+    sub.add_argument("--seed", type=int, default=0)
+
+    sub = verb("data", "look at a corpus before a run")
+    data = sub.add_subparsers(dest="action", metavar="check|table", required=True, parser_class=_Parser)
+    check = data.add_parser("check", help="find what is wrong with a corpus; exit 1 when something must be repaired")
+    table = data.add_parser("table", help="share and epochs of each language under a sampling rule")
+    for action in (check, table):
+        _files(action)
+        action.add_argument(
+            "--vocabulary", metavar="FILE", help="a SentencePiece model: adds tokens, unknown pieces, cache size"
+        )
+        action.add_argument("--length", type=int, default=256, help="tokens in a row (default %(default)s)")
+        action.add_argument("--alpha", type=float, default=0.7, help="sampling exponent (default %(default)s)")
+        action.add_argument("--tokens", type=int, default=0, help="training tokens the epochs are computed for")
+
+    sub = verb("tinyworld", "write the embedded multilingual corpus with its labelled sets")
+    sub.add_argument("folder", metavar="DIR")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--size", default="demo", help="how much of it (default %(default)s)")
+    sub.add_argument("--languages", default="", help="codes separated by commas (default: all)")
+
+    sub = verb(
+        "inspect",
+        "show what a recipe feeds the model: pieces, targets, positions, languages, packing, masks",
+        recipe=True,
+    )
+    sub.add_argument("--rows", type=int, default=2, help="rows shown per objective (default %(default)s)")
+    sub.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
+
+    sub = verb("freeze", "write a recipe's batches to files that train without TensorFlow", recipe=True)
+    sub.add_argument("--batches", type=int, required=True, metavar="N", help="batches per objective")
+    sub.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
+
+    sub = verb("evaluate", "run the recipe's evaluators on the newest checkpoint of a run", recipe=True)
+    sub.add_argument("--workdir", required=True, metavar="DIR")
+
+    sub = verb("report", "write report.html and report.json of a run")
+    sub.add_argument("workdir", metavar="RUN")
+    sub.add_argument(
+        "--compare", action="append", default=[], metavar="RUN", help="a run to show beside it (MLM alone, a control)"
+    )
+    sub.add_argument(
+        "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"
+    )
+    sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
+
+    verb("doctor", "check this installation; every finding carries the command that repairs it")
+
+    sub = verb("bench", "training speed beside Hugging Face transformers on PyTorch", machine=True)
+    sub.add_argument("--output", default="bench.json", metavar="FILE")
+    return top
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is one line too."""
+
+    def error(self, message: str):
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def _files(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--mono", nargs="+", default=[], metavar="GLOB", help="monolingual text; CODE=GLOB names its language"
+    )
+    sub.add_argument(
+        "--parallel",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="pairs: [name.]aa-bb.aa beside [name.]aa-bb.bb, .tsv, .jsonl",
+    )
+
+
+def run(args: argparse.Namespace, overrides: list[str]) -> int:
+    """Do what the parsed command line asks; the exit status."""
+    from xlingjax import verbs
+
+    if overrides and not hasattr(args, "gin_file"):
+        raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
+    if hasattr(args, "platform"):
+        verbs.prepare_machine(args)
+    if not hasattr(args, "gin_file"):
+        return verbs.VERBS[args.name](args)
+    return verbs.VERBS[args.name](args, read_recipe(args.gin_file, overrides))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line. 0 done, 1 something was found wrong, 2 bad input, 75 asked to stop and saved, 130 interrupted."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    overrides = [word.removeprefix(GIN_PREFIX) for word in argv if word.startswith(GIN_PREFIX)]
+    try:
+        args = parser().parse_args([word for word in argv if not word.startswith(GIN_PREFIX)])
+        for override in overrides:
+            if "=" not in override:
+                raise UserError(f"--gin.{override}: write --gin.{override}=VALUE, without a space")
+        return run(args, overrides)
+    except UserError as error:
+        # gin appends lines about its own call stack to what passes through it; the first is ours.
+        print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,523 @@
+"""From files and numbers to the parts of a run: what recipes bind. No gin here.
+
+`bindable()` lists every name that a recipe may use. Objectives come as `ObjectiveRun`s whose source opens when training
+starts, evaluators as functions still to be called, so that a recipe is built where none of its files exist.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import inspect
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.checkpoint import CheckpointConfig
+from xlingjax.data.frozen import frozen_source, read_header
+from xlingjax.data.loader import BatchSource
+from xlingjax.data.mixture import mixture_source
+from xlingjax.data.sampling import Sampling, format_table
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig, preset
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.xlm import CLM, MLM, TLM
+from xlingjax.optim import OptimizerConfig
+from xlingjax.partition import MeshConfig
+from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
+from xlingjax.runtime import is_primary
+from xlingjax.schedule import Weight
+from xlingjax.tasks.xlm import TextSource
+from xlingjax.train import ObjectiveRun, train
+
+Files = str | Sequence[str] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """What all parts of a run share: text, or files of frozen batches, and the vocabulary."""
+
+    mono: tuple[str, ...]
+    parallel: tuple[str, ...]
+    vocabulary_path: str
+    asked: tuple[str, ...]
+    frozen: str | None = None
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary.load(self.vocabulary_path)
+
+    @functools.cached_property
+    def languages(self) -> tuple[str, ...]:
+        """Sorted, the index is the language id: those asked for, else those of the files."""
+        if self.asked:
+            return tuple(sorted(self.asked))
+        if self.frozen:
+            return tuple(read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))["languages"])
+        from xlingjax.data.vocabulary_training import texts_by_language
+
+        return tuple(texts_by_language(self.mono, self.parallel))
+
+
+def corpus(
+    mono: Files = None,
+    parallel: Files = None,
+    vocabulary: str | None = None,
+    languages: Files = None,
+    run: str | None = None,
+    frozen: str | None = None,
+) -> Corpus:
+    """The text and the vocabulary of a run.
+
+    mono, parallel: patterns, in one string with spaces between them or in a list. languages: codes, "en,de" or a list;
+    default: those of the files. run: a workdir whose vocabulary and languages are taken over, since fine-tuning must
+    number languages as pretraining did. frozen: a folder that `xlingjax freeze` wrote, instead of text.
+    """
+    if run:
+        record = read_run_record(run)
+        vocabulary, languages = vocabulary or record["config"]["vocabulary"], languages or record["languages"]
+    vocabulary = vocabulary or frozen
+    if not vocabulary:
+        raise UserError(
+            "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a SentencePiece .model file"
+        )
+    return Corpus(words(mono), words(parallel), str(vocabulary), words(languages), frozen)
+
+
+def words(value: Files) -> tuple[str, ...]:
+    """A list given as one string, words apart by spaces or commas, or as a list."""
+    if value is None:
+        return ()
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else tuple(value)
+
+
+def read_run_record(run: str) -> dict[str, Any]:
+    """run.json of a workdir. Raises UserError when it is not there."""
+    path = Path(run) / "run.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UserError(f"missing file: {path}; INIT_FROM names the workdir of a pretraining run") from None
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def model(
+    name: str = "tiny",
+    corpus: Corpus | None = None,
+    run: str | None = None,
+    labels: Files = None,
+    vocab_size: int | None = None,
+    num_languages: int | None = None,
+    **overrides: Any,
+) -> ModelConfig:
+    """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
+
+    labels: gives the model a classification head. vocab_size: rows of the embedding; default: the size of the corpus's
+    vocabulary. num_languages: default: the number of the corpus's languages, if the preset embeds languages.
+    """
+    base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
+    if labels:
+        base = base.replace(num_labels=len(words(labels)))
+    if run:
+        return base.replace(**overrides)
+    if vocab_size is None and corpus is not None:
+        vocab_size = corpus.vocabulary.size
+    if num_languages is None and corpus is not None and base.num_languages:
+        num_languages = len(corpus.languages)
+    sizes = {"vocab_size": vocab_size, "num_languages": num_languages}
+    return base.replace(**overrides, **{field: size for field, size in sizes.items() if size is not None})
+
+
+def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
+    """Raises UserError unless model and vocabulary have the same number of rows."""
+    if vocabulary.size < config.vocab_size:
+        raise UserError(
+            f"vocabulary {path} has {vocabulary.size} pieces, fewer than the {config.vocab_size} rows of model {config.name}: "
+            f"set VOCABULARY_SIZE={vocabulary.size} or give the model's own vocabulary"
+        )
+    if vocabulary.size > config.vocab_size:
+        raise UserError(
+            f"vocabulary {path} has {vocabulary.size} pieces, more than the {config.vocab_size} rows of model {config.name}: "
+            f"set VOCABULARY_SIZE={vocabulary.size}"
+        )
+
+
+# --- objectives --------------------------------------------------------------------------------------------------------
+
+
+def clm(
+    corpus: Corpus,
+    batch: int = 64,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    stream_length: int | None = None,
+    context_size: int = 0,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """CLM (XLM §3.2) on the corpus's monolingual text. reading: see `text_source`."""
+    objective = CLM(context_size=context_size, packed=bool(stream_length), chunk=chunk)
+    features = ClmFeatures(stream_length)
+    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def mlm(
+    corpus: Corpus,
+    batch: int = 64,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    stream_length: int | None = None,
+    prediction_slots: int | None = None,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """MLM (XLM §3.3) on the corpus's monolingual text. reading: see `text_source`."""
+    features = MlmFeatures(masking, stream_length, prediction_slots)
+    objective = MLM(packed=bool(stream_length), chunk=chunk)
+    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def tlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    prediction_slots: int | None = None,
+    max_pieces: int = 100,
+    reset_positions: bool = True,
+    both_orders: bool = True,
+    packing: bool = True,
+    partner_visible: bool = True,
+    shuffled_pairs: bool = False,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """TLM (XLM §3.4) on the corpus's pairs; the switches are those of `TlmFeatures`. reading: see `text_source`."""
+    features = TlmFeatures(
+        masking,
+        prediction_slots,
+        max_pieces,
+        reset_positions,
+        both_orders,
+        packing,
+        partner_visible,
+        shuffled_pairs,
+    )
+    objective = TLM(packed=packing or not partner_visible, chunk=chunk)
+    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def text_source(
+    corpus: Corpus,
+    features: Any,
+    batch: int,
+    length: int,
+    sampling: Sampling,
+    seed: int = 0,
+    mixture: str | None = None,
+    tasks: Files = None,
+    use_cached: bool = False,
+    holdout: float = 0.0,
+    data_shards: int = 1,
+    threads: int = 1,
+    prefetch: int = 2,
+) -> Callable[[], BatchSource]:
+    """What opens the batches of one objective: from frozen batches if the corpus has them, else from a registered SeqIO
+    `mixture` (`tasks`: the Python modules that register it), else from the corpus's files. Opening prints the shares."""
+
+    def frozen() -> BatchSource:
+        return frozen_source(Path(corpus.frozen) / f"{features.name}.frozen")
+
+    def registered() -> BatchSource:
+        for module in words(tasks):
+            try:
+                importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                raise UserError(f"TASKS: {error}; name a module that Python can import from here") from None
+        return mixture_source(
+            mixture,
+            features,
+            batch=batch,
+            length=length,
+            seed=seed,
+            sampling=sampling,
+            languages=corpus.languages,
+            data_shards=data_shards,
+            use_cached=use_cached,
+            threads=threads,
+            prefetch=prefetch,
+        )
+
+    def files() -> BatchSource:
+        return TextSource(
+            features,
+            corpus.vocabulary,
+            batch,
+            length,
+            mono=corpus.mono,
+            parallel=corpus.parallel,
+            holdout=holdout,
+            seed=seed,
+            sampling=sampling,
+            languages=corpus.languages,
+            data_shards=data_shards,
+            threads=threads,
+            prefetch=prefetch,
+        )()
+
+    def opened() -> BatchSource:
+        with quiet_stderr():
+            source = (frozen if corpus.frozen else registered if mixture else files)()
+        table = source.identity.get("sampling_table")
+        if table and is_primary():
+            print(f"{features.name}: what is sampled\n{format_table(table)}", flush=True)
+        return source
+
+    return opened
+
+
+@contextlib.contextmanager
+def quiet_stderr() -> Iterator[None]:
+    """Hold back what C++ writes to stderr: TensorFlow announces itself at import in lines that no setting turns off.
+
+    What was written is shown if the block fails.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            yield
+        except UserError:
+            raise
+        except BaseException:
+            held.seek(0)
+            os.write(kept, held.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+# --- evaluators ------------------------------------------------------------------------------------------------------
+
+Evaluators = Callable[[], list[Any]]
+
+
+def retrieval(
+    corpus: Corpus,
+    pairs: str | None = None,
+    limit: int = 0,
+    poolings: Sequence[str] = ("mean",),
+    name: str = "retrieval",
+) -> Evaluators:
+    """Sentence retrieval on the aligned files of folder or stem `pairs` (None: not run); `limit` pairs per language (0: all)."""
+
+    def make():
+        from xlingjax.evaluation.pairs import read_pairs
+        from xlingjax.evaluation.retrieval import RetrievalProbe
+
+        found = read_pairs(pairs, corpus.languages, limit)
+        return RetrievalProbe(found, corpus.vocabulary, corpus.languages, poolings=tuple(poolings), name=name)
+
+    return _unless_missing(pairs, make)
+
+
+def perplexity(
+    corpus: Corpus,
+    text: str | None = None,
+    length: int = 128,
+    limit: int = 64,
+    causal: bool = False,
+    name: str = "perplexity",
+) -> Evaluators:
+    """MLM (causal: CLM) perplexity per language on held-out `text` (None: not run); at most `limit` rows per language."""
+
+    def make():
+        from xlingjax.evaluation.perplexity import TextPerplexity
+
+        files = files_by_language(text, corpus.languages)
+        return TextPerplexity(
+            files, corpus.vocabulary, corpus.languages, length=length, limit=limit, causal=causal, name=name
+        )
+
+    return _unless_missing(text, make)
+
+
+def translation_perplexity(
+    corpus: Corpus, pairs: str | None = None, length: int = 128, limit: int = 128, name: str = "translation_perplexity"
+) -> Evaluators:
+    """TLM perplexity on held-out `pairs` (None: not run) with the partner visible and hidden."""
+
+    def make():
+        from xlingjax.evaluation.pairs import read_pairs
+        from xlingjax.evaluation.perplexity import TranslationPerplexity
+
+        found = read_pairs(pairs, corpus.languages, limit)
+        return TranslationPerplexity(found, corpus.vocabulary, corpus.languages, length=length, limit=limit, name=name)
+
+    return _unless_missing(pairs, make)
+
+
+def samples(
+    corpus: Corpus,
+    text: str | None = None,
+    pairs: str | None = None,
+    per_language: int = 3,
+    name: str = "masked_samples",
+) -> Evaluators:
+    """Masked held-out sentences with the model's predictions, for the report."""
+
+    def make():
+        from xlingjax.evaluation.pairs import read_pairs
+        from xlingjax.evaluation.samples import MaskedSamples
+
+        found = read_pairs(pairs, corpus.languages) if pairs else None
+        files = files_by_language(text, corpus.languages)
+        return MaskedSamples(
+            files, corpus.vocabulary, corpus.languages, pairs=found, per_language=per_language, name=name
+        )
+
+    return _unless_missing(text, make)
+
+
+def accuracy(
+    corpus: Corpus,
+    files: str | None = None,
+    labels: Files = None,
+    length: int = 128,
+    limit: int = 0,
+    trained_on: Files = "en",
+    name: str = "nli_test",
+) -> Evaluators:
+    """Classification accuracy per language on labelled TSVs, `files` a path with {language}: "nli/test-{language}.tsv"."""
+
+    def make():
+        from xlingjax.evaluation.classification import ZeroShotAccuracy
+
+        found = labelled_files(files, corpus.languages)
+        return ZeroShotAccuracy(
+            found,
+            corpus.vocabulary,
+            corpus.languages,
+            words(labels),
+            length=length,
+            limit=limit,
+            trained_on=words(trained_on),
+            name=name,
+        )
+
+    return _unless_missing(files, make)
+
+
+def _unless_missing(path: str | None, make: Callable[[], Any]) -> Evaluators:
+    return lambda: [make()] if path else []
+
+
+def files_by_language(text: str, languages: Sequence[str]) -> dict[str, str]:
+    """{language: file} of the patterns `text`, one file per language, of the run's languages. Raises UserError."""
+    from xlingjax.data.sources import find_text
+
+    found: dict[str, str] = {}
+    for one in find_text(words(text)):
+        if one.language in found:
+            raise UserError(
+                f"held-out text: both {found[one.language]} and {one.path} are {one.language!r}; give one file per language"
+            )
+        if one.language in languages:
+            found[one.language] = str(one.path)
+    return found
+
+
+def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
+    """{language: file} for a path in which {language} stands for each code; languages without a file are left out."""
+    if "{language}" not in pattern:
+        raise UserError(
+            f"labelled files {pattern!r}: write {{language}} where the code stands, as in nli/test-{{language}}.tsv"
+        )
+    found = {
+        language: path for language in languages if Path(path := pattern.replace("{language}", language)).is_file()
+    }
+    if not found:
+        raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
+    return found
+
+
+# --- fine-tuning -----------------------------------------------------------------------------------------------------
+
+
+def classification(
+    corpus: Corpus,
+    files: str = "",
+    languages: Files = "en",
+    labels: Files = None,
+    batch: int = 32,
+    length: int = 128,
+    seed: int = 0,
+) -> ObjectiveRun:
+    """Classification of labelled pairs, `files` a path with {language}; trained on `languages` (English alone: zero-shot)."""
+    classes = words(labels)
+
+    def source() -> BatchSource:
+        from xlingjax.preprocessors.finetuning import classification_source
+
+        return classification_source(
+            labelled_files(files, words(languages)),
+            corpus.vocabulary,
+            corpus.languages,
+            labels=classes,
+            length=length,
+            batch_size=batch,
+            seed=seed,
+        )
+
+    return ObjectiveRun(Classification(len(classes)), source)
+
+
+# --- what recipes may bind -------------------------------------------------------------------------------------------
+
+
+def planned(function: Callable) -> Callable:
+    """`function` with its arguments bound and not yet called; what recipes bind, they see its signature."""
+
+    def plan(**arguments: Any) -> functools.partial:
+        return functools.partial(function, **arguments)
+
+    plan.__signature__ = inspect.signature(function)
+    plan.__name__, plan.__doc__ = function.__name__, function.__doc__
+    return plan
+
+
+def bindable() -> dict[str, Callable]:
+    """Every name that a recipe may use."""
+    return {
+        "train": planned(train),
+        "model": model,
+        "corpus": corpus,
+        "optimizer": OptimizerConfig,
+        "mesh": MeshConfig,
+        "checkpoint": CheckpointConfig,
+        "sampling": Sampling,
+        "masking": Masking,
+        "clm": clm,
+        "mlm": mlm,
+        "tlm": tlm,
+        "classification": classification,
+        "retrieval": retrieval,
+        "perplexity": perplexity,
+        "translation_perplexity": translation_perplexity,
+        "samples": samples,
+        "accuracy": accuracy,
+    }

@@ -1,0 +1,226 @@
+"""What each verb does, once the command line is parsed. No gin here: a recipe arrives as plain objects.
+
+Each function returns the exit status. Heavy imports stand inside, so that `xlingjax --help` answers at once.
+"""
+
+import json
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe with everything bound: `plan` is train() not yet called, `config` its operative gin configuration."""
+
+    plan: partial
+    corpus: Any
+    config: str
+
+    @property
+    def bound(self) -> dict[str, Any]:
+        return self.plan.keywords
+
+
+def prepare_machine(args: Namespace) -> None:
+    """Before JAX starts: quiet TensorFlow, and as many CPU devices as asked for."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not args.devices:
+        return
+    import jax
+
+    try:
+        jax.config.update("jax_num_cpu_devices", args.devices)
+    except RuntimeError:  # JAX runs already, as it does in tests
+        if jax.local_device_count() != args.devices:
+            raise UserError(
+                f"--devices {args.devices}: JAX runs already on {jax.local_device_count()} devices"
+            ) from None
+
+
+def runtime(args: Namespace):
+    from xlingjax.runtime import RuntimeConfig
+
+    return RuntimeConfig(
+        platform=args.platform,
+        coordinator=getattr(args, "coordinator", ""),
+        num_processes=getattr(args, "num_processes", 0),
+        process_id=getattr(args, "process_id", -1),
+    )
+
+
+def write_text(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from None
+
+
+# --- runs --------------------------------------------------------------------------------------------------------------
+
+
+def train(args: Namespace, recipe: Recipe) -> int:
+    """Both `pretrain` and `finetune`: what differs stands in the recipe."""
+    from xlingjax.runs import check_vocabulary
+    from xlingjax.runtime import check_workdir
+
+    corpus, config_file = recipe.corpus, Path(args.workdir) / "config.gin"
+    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
+    evaluators = [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
+    check_workdir(Path(args.workdir), 0)
+    continued = config_file.is_file()
+    if not continued:
+        write_text(config_file, recipe.config)
+    vocabulary = {"vocabulary": os.path.abspath(corpus.vocabulary_path), "vocabulary_sha256": corpus.vocabulary.sha256}
+    result = recipe.plan(
+        workdir=args.workdir,
+        evaluators=evaluators,
+        runtime=runtime(args),
+        extra_config={"verb": args.name, **vocabulary},
+    )
+    if continued:  # only now: a run that was refused must not lose the configuration it has
+        write_text(config_file, recipe.config)
+    return result.exit_code
+
+
+def evaluate(args: Namespace, recipe: Recipe) -> int:
+    """The recipe's evaluators on the newest checkpoint; values go to the terminal and to the run's evaluations.jsonl."""
+    import jax
+
+    from xlingjax.checkpoint import find_checkpoint, load_params
+    from xlingjax.model.encoder import Encoder
+    from xlingjax.partition import make_mesh, param_shardings
+    from xlingjax.runtime import is_primary, start
+    from xlingjax.tracker import finite, scalars
+
+    start(runtime(args))
+    checkpoint = find_checkpoint(args.workdir)
+    evaluators = [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
+    if not evaluators:
+        raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
+    mesh, encoder = make_mesh(recipe.bound["mesh"]), Encoder(recipe.bound["model"])
+    abstract = encoder.abstract()
+    shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
+    abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings)
+    params, _ = load_params(checkpoint, abstract)
+    step = int(checkpoint.name) if checkpoint.name.isdigit() else 0
+    for evaluator in evaluators:
+        values = finite(evaluator(encoder, params, step, mesh))
+        print(f"step {step}: {evaluator.name}: " + ", ".join(f"{k} {v:.4f}" for k, v in scalars(values).items()))
+        if is_primary():
+            with open(Path(args.workdir) / "evaluations.jsonl", "a", encoding="utf-8") as file:
+                file.write(
+                    json.dumps({"step": step, "name": evaluator.name, "values": values}, ensure_ascii=False) + "\n"
+                )
+    return 0
+
+
+def inspect(args: Namespace, recipe: Recipe) -> int:
+    from xlingjax.report.inspector import inspect as show
+
+    objectives = [(run.objective, run.source()) for run in recipe.bound["objectives"]]
+    try:
+        show(objectives, recipe.corpus.vocabulary, rows=args.rows, output=args.output or None)
+    finally:
+        for _, source in objectives:
+            source.close()
+    return 0
+
+
+def freeze(args: Namespace, recipe: Recipe) -> int:
+    """OBJECTIVE.frozen for every objective, and the vocabulary, in one folder: all that training needs elsewhere."""
+    from xlingjax.data.frozen import write_frozen
+
+    folder, vocabulary = Path(args.output), recipe.corpus.vocabulary
+    for run in recipe.bound["objectives"]:
+        source = run.source()
+        try:
+            path = write_frozen(source, folder / f"{run.objective.name}.frozen", args.batches)
+        finally:
+            source.close()
+        print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")
+    write_text(folder / "vocab.json", json.dumps({"layout": vocabulary.layout, "sha256": vocabulary.sha256}) + "\n")
+    (folder / "vocab.model").write_bytes(vocabulary.model_bytes)
+    return 0
+
+
+# --- data --------------------------------------------------------------------------------------------------------------
+
+
+def tinyworld(args: Namespace) -> int:
+    from xlingjax.data.tinyworld import write
+
+    languages = tuple(args.languages.replace(",", " ").split())
+    options = {"languages": languages} if languages else {}
+    try:
+        write(Path(args.folder), seed=args.seed, size=args.size, **options)
+    except OSError as error:
+        raise UserError(f"{args.folder} cannot be written: {error.strerror or error}; choose another folder") from None
+    print(f"tinyworld in {args.folder}")
+    return 0
+
+
+def vocab(args: Namespace) -> int:
+    from xlingjax.data.vocabulary_training import format_report, train_vocabulary
+
+    train_vocabulary(
+        args.output,
+        mono=args.mono,
+        parallel=args.parallel,
+        size=args.size,
+        alpha=args.alpha,
+        sentences=args.sentences,
+        character_coverage=args.character_coverage,
+        model_type=args.model_type,
+        byte_fallback=args.byte_fallback,
+        normalization=args.normalization,
+        seed=args.seed,
+    )
+    report = json.loads((Path(args.output) / "vocab.json").read_text(encoding="utf-8"))
+    print(format_report(report["languages"]))
+    print(f"vocabulary in {args.output}: {report['size']} pieces")
+    return 0
+
+
+# --- looking at a run --------------------------------------------------------------------------------------------------
+
+
+def report(args: Namespace) -> int:
+    from xlingjax.report.build import build_report
+
+    compare = {}
+    for entry in args.compare:
+        name, equals, path = entry.partition("=")
+        compare[name if equals else Path(entry).name] = path if equals else entry
+    page = build_report(args.workdir, compare, args.finetuned, args.output or None)
+    summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["summary"]
+    for name, value in summary.items():
+        print(f"{name:<36} {value:.4g}" if isinstance(value, float) else f"{name:<36} {value}")
+    print(f"report: {page}")
+    return 0
+
+
+def doctor(args: Namespace) -> int:
+    from xlingjax.doctor import doctor as examine
+
+    return examine()
+
+
+VERBS: dict[str, Callable[..., int]] = {
+    "pretrain": train,
+    "finetune": train,
+    "evaluate": evaluate,
+    "inspect": inspect,
+    "freeze": freeze,
+    "tinyworld": tinyworld,
+    "vocab": vocab,
+    "report": report,
+    "doctor": doctor,
+}
