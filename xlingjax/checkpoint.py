@@ -87,7 +87,12 @@ class Checkpoints:
         metrics = {"best": values[self._config.best_metric]} if self._config.best_metric in values else None
         try:
             self._write_positions(step, positions)
-            barrier(f"positions-{step}")
+            failed = None
+        except OSError as error:
+            failed = error
+        if not all_agree(failed is None):  # agreeing also makes sure that every host's position is on disk
+            raise explained(failed or OSError("another process could not write its data position"), self.folder)
+        try:
             training = {name: value for name, value in vars(state).items() if name != "params"}
             self._manager.save(
                 step,
@@ -116,7 +121,7 @@ class Checkpoints:
             folder = self._positions / str(step) / objective
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in shards.items():
-                partial = folder / f"{name}.partial"
+                partial = folder / f"{name}.partial-{jax.process_index()}"  # hosts may hold the same shard
                 with open(partial, "wb") as file:
                     file.write(hashlib.sha256(content).digest() + content)
                     file.flush()

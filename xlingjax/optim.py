@@ -88,7 +88,8 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
         rates = layer_rates(params, config.layer_decay)
         return jax.tree.map(lambda p, u, r: p - learning_rate * r * u, params, steps_down, rates), opt_state
 
-    return Optimizer(trainable_mask(params, config.frozen), chain.init, update, learning_rate_schedule(config, steps))
+    rate = jax.jit(learning_rate_schedule(config, steps))
+    return Optimizer(trainable_mask(params, config.frozen), chain.init, update, rate)
 
 
 def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[jax.Array], jax.Array]:

@@ -13,20 +13,18 @@ import numpy as np
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
-from tensorboardX import SummaryWriter
 
 REFRESH_SECONDS = 0.2
 
 
 class Tracker:
-    """Writes to `workdir`; silent in every process but the primary. Lines of a run's files that lie beyond `step`,
-    the one it goes on from, are dropped: they will be written again."""
+    """Writes to `workdir`; silent in every process but the primary."""
 
     def __init__(self, workdir: Path, steps: int, primary: bool = True, console: Console | None = None):
         self._workdir, self._steps, self._primary = workdir, steps, primary
         self._live: Live | None = None
-        self._losses: dict[str, float] = {}
-        self._rate, self._first, self._started, self._shown = 0.0, 0, time.monotonic(), 0.0
+        self._losses: dict[str, float | None] = {}
+        self._rate, self._first, self._started, self._shown = 0.0, 0, 0.0, 0.0
         if not primary:
             return
         self._console = console or Console(file=sys.stdout, highlight=False, soft_wrap=True)
@@ -39,8 +37,9 @@ class Tracker:
             self._console.print(line, markup=False)
 
     def begin(self, step: int) -> None:
-        """The run goes on from `step`: open the files and start the live line."""
-        self._first, self._started = step, time.monotonic()
+        """The run goes on from `step`: open the files and start the live line. Lines beyond `step`, which a killed run
+        left behind, are dropped: they will be written again."""
+        self._first = step
         if not self._primary:
             return
         self._files = {}
@@ -48,7 +47,7 @@ class Tracker:
             path = self._workdir / name
             keep_until(path, step)
             self._files[name] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
-        self._board = SummaryWriter(str(self._workdir / "tensorboard"), purge_step=step + 1 if step else None)
+        self._board = summary_writer(self._workdir / "tensorboard", step)
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
@@ -56,23 +55,27 @@ class Tracker:
     def tick(self, step: int) -> None:
         """After every step; redraws the live line a few times a second."""
         now = time.monotonic()
+        if not self._started:  # after the first step, so that its compilation does not count in the time to go
+            self._started, self._first = now, step
         if self._live is not None and now - self._shown > REFRESH_SECONDS:
             self._shown = now
             self._live.update(Text(self.line(step)), refresh=True)
 
     def line(self, step: int) -> str:
         """step, loss per objective, tokens per second, time to go."""
-        losses = "  ".join(f"{name} {loss:.4f}" for name, loss in self._losses.items())
+        losses = "  ".join(
+            f"{name} {'skipped' if loss is None else f'{loss:.4f}'}" for name, loss in self._losses.items()
+        )
         done = step - self._first
-        eta = duration((time.monotonic() - self._started) / done * (self._steps - step)) if done else "?"
+        elapsed = time.monotonic() - self._started
+        eta = duration(elapsed / done * (self._steps - step)) if self._started and done > 0 else "?"
         return f"step {step}/{self._steps}  {losses}  {self._rate:,.0f} tokens/s  ETA {eta}"
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
         """One JSON line per objective that ran since the last log step; scalars also to TensorBoard."""
         for values in lines:
             name = values["objective"]
-            if "loss" in values or "total" in values:
-                self._losses[name] = values.get("loss", values.get("total"))
+            self._losses[name] = values.get("loss", values.get("total"))
             self._rate = values.get("tokens_per_second", self._rate)
             self._write("metrics.jsonl", {"step": step, **values})
             self._scalars(name, values, step)
@@ -107,6 +110,20 @@ class Tracker:
         if self._primary:
             for key, value in flatten(values).items():
                 self._board.add_scalar(f"{prefix}/{key}", value, step)
+
+
+def summary_writer(folder: Path, step: int) -> Any:
+    """A TensorBoard writer that goes on from `step`."""
+    # tensorboardX imports PyTorch wherever it is installed: seconds of start-up, for a type that never comes here.
+    hide = "torch" not in sys.modules
+    if hide:
+        sys.modules["torch"] = None
+    try:
+        from tensorboardX import SummaryWriter
+    finally:
+        if hide:
+            del sys.modules["torch"]
+    return SummaryWriter(str(folder), purge_step=step + 1 if step else None)
 
 
 def is_number(value: Any) -> bool:

@@ -1,0 +1,64 @@
+"""A run that was stopped and started again ends where one left alone ends: the same bits, from the same batches."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tiny_run
+
+MESHES = {"1-device": (1, 1, 1), "8-devices": (2, 2, 2)}
+
+
+@pytest.fixture(scope="module", params=list(MESHES))
+def undisturbed(request, tmp_path_factory):
+    """(mesh, parameters, batch hashes) of a run of 9 steps."""
+    workdir = tmp_path_factory.mktemp("undisturbed")
+    result = tiny_run.run(workdir, mesh=MESHES[request.param])
+    assert (result.exit_reason, result.exit_code) == ("finished", 0)
+    return MESHES[request.param], tiny_run.flat(result.params), tiny_run.hashes(workdir)
+
+
+def assert_same(params, expected):
+    for name, value in expected.items():
+        np.testing.assert_array_equal(params[name], value, err_msg=name)
+
+
+def kill_between_checkpoints(workdir, mesh):
+    """A run in its own process that SIGKILLs itself before step 8, while the checkpoint of step 6 may be half written."""
+    arguments = {"workdir": str(workdir), "mesh": mesh, "signal_at": ["SIGKILL", 3]}
+    process = subprocess.run([sys.executable, tiny_run.__file__, json.dumps(arguments)], capture_output=True, text=True)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+
+
+def test_killed_run_continues_bitwise(undisturbed, tmp_path):
+    mesh, params, hashes = undisturbed
+    kill_between_checkpoints(tmp_path / "killed", mesh)
+    before = len(tiny_run.lines(tmp_path / "killed"))
+    shutil.copytree(tmp_path / "killed", tmp_path / "fewer")
+    result = tiny_run.run(tmp_path / "killed", mesh=mesh)
+    assert 4 <= before < 9
+    assert_same(tiny_run.flat(result.params), params)
+    assert tiny_run.hashes(tmp_path / "killed") == hashes
+    if mesh != (1, 1, 1):  # the same checkpoint on half the devices
+        fewer = tiny_run.flat(tiny_run.run(tmp_path / "fewer", mesh=(2, 2, 1)).params)
+        for name, value in params.items():
+            np.testing.assert_allclose(fewer[name], value, atol=1e-6, err_msg=name)
+        assert tiny_run.hashes(tmp_path / "fewer") == hashes
+
+
+def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
+    mesh, params, hashes = undisturbed
+    stopped = tiny_run.run(tmp_path, mesh=mesh, signal_at=("SIGTERM", 2))
+    assert (stopped.exit_reason, stopped.exit_code) == ("preempted", 75) and 0 < stopped.steps < 9
+    assert json.loads((tmp_path / "result.json").read_text())["exit_reason"] == "preempted"
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    result = tiny_run.run(tmp_path, mesh=mesh)
+    assert_same(tiny_run.flat(result.params), params)
+    assert tiny_run.hashes(tmp_path) == hashes
+    log = (tmp_path / "log.txt").read_text()
+    assert f"weights: checkpoint {stopped.steps} of {tmp_path}" in log
+    assert [s["step"] for s in json.loads((tmp_path / "run.json").read_text())["sessions"]] == [0, stopped.steps]

@@ -1,0 +1,176 @@
+"""What a run writes, and what it refuses."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import tiny
+import tiny_run
+
+from xlingjax.errors import UserError
+from xlingjax.model.config import preset
+from xlingjax.runtime import RuntimeConfig
+
+
+class Probe:
+    name = "probe"
+
+    def __init__(self, values=None):
+        self.values, self.calls = values, []
+
+    def __call__(self, model, params, step, mesh):
+        self.calls.append(step)
+        table = float(np.asarray(params["embeddings"]["tokens"]["embedding"]).std())
+        return {"std": table, "value": (self.values or {}).get(step, 0.0), "by_language": {"de": 1.5}, "grid": [[1, 2]]}
+
+
+def test_files_of_a_run(tmp_path, capsys):
+    probe = Probe()
+    result = tiny_run.run(
+        tmp_path, steps=7, log_every=3, evaluators=[probe], eval_every=4, extra_config={"recipe": "tiny"}
+    )  # fmt: skip
+    assert probe.calls == [4, 7]
+    lines = tiny_run.lines(tmp_path)
+    # Log lines at every third step, at checkpoints (every second), and at the end; one per objective that ran.
+    assert sorted({line["step"] for line in lines}) == [2, 3, 4, 6, 7]
+    assert sum(line["steps"] for line in lines) == 7
+    # Weights 1 : 2 make the cycle tlm, mlm, tlm.
+    assert sum(line["steps"] for line in lines if line["objective"] == "tlm") == 5
+    taken = [("mlm", 0), ("mlm", 1), *(("tlm", i) for i in range(5))]
+    assert lines[-1]["tokens_seen"] == sum((tiny.batch(*which)["pack_ids"] > 0).sum() for which in taken)
+    line = lines[0]
+    assert set(line["loss_by_language"]) <= set(tiny.LANGUAGES) and line["accuracy"] <= 1 and line["skipped"] == 0
+    np.testing.assert_allclose(line["perplexity"], np.exp(line["loss"]))
+    assert line["tokens_per_second"] > 0 and line["grad_norm"] > 0
+    np.testing.assert_allclose(line["learning_rate"], 1e-7 + (3e-3 - 1e-7) / 3, rtol=1e-5)  # of the second step
+    evaluations = tiny_run.lines(tmp_path, "evaluations.jsonl")
+    assert [(line["step"], line["name"]) for line in evaluations] == [(4, "probe"), (7, "probe")]
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert run["languages"] == list(tiny.LANGUAGES) and run["config"] == {"recipe": "tiny"}
+    assert run["identity"]["data"]["mlm"] == {"vocabulary": {"sha256": "abc"}}
+    assert run["sessions"][0]["versions"]["jax"] == jax.__version__
+    totals = json.loads((tmp_path / "result.json").read_text())
+    assert totals["evaluations"]["probe"]["grid"] == [[1, 2]] and totals["peak_memory_bytes"] > 1e6
+    assert set(totals["compile_seconds"]) == {"mlm", "tlm"}
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["6", "7"]
+    assert sorted(p.name for p in (tmp_path / "data_state").iterdir()) == ["4", "6", "7"]
+    assert list((tmp_path / "tensorboard").iterdir())
+    assert "weights: random (seed 3)" in capsys.readouterr().out
+    assert result.metrics["tlm"]["loss"] < 5.5 and result.evaluations["probe"]["by_language"] == {"de": 1.5}
+    # A finished run that is started again does nothing.
+    again = tiny_run.run(tmp_path, steps=7, evaluators=[probe])
+    assert (again.steps, again.exit_reason, probe.calls) == (7, "finished", [4, 7])
+
+
+def test_nan_batches_are_skipped_counted_and_the_last_one_saved(tmp_path, capsys):
+    """Of 5 batches in turn the last three are poisoned: two good steps, then three bad ones reach the limit."""
+
+    def poisoned(name, seed):
+        batch = tiny.batch(name, seed)
+        return batch if seed < 2 else batch | {"masked_weights": batch["masked_weights"] * np.float32("nan")}
+
+    options = dict(objectives=("mlm",), batch=poisoned, steps=9, checkpoint=tiny_run_every(0))
+    with pytest.raises(UserError, match=r"step 4 \(mlm\): 3 updates in a row .* bad_batch-4.npz"):
+        tiny_run.run(tmp_path, max_bad_steps=3, **options)
+    saved = np.load(tmp_path / "bad_batch-4.npz")
+    np.testing.assert_array_equal(saved["input_ids"], tiny.batch("mlm", 4)["input_ids"])
+    assert np.isnan(saved["masked_weights"]).any()
+    assert "step 2 (mlm): loss or gradient not finite, update skipped (1 in a row)" in capsys.readouterr().out
+    # Under the limit the run goes on: of 9 steps those on batches 2, 3, 4 and 2, 3 are skipped.
+    result = tiny_run.run(tmp_path / "b", max_bad_steps=4, **options)
+    assert json.loads((tmp_path / "b" / "result.json").read_text())["skipped"] == 5
+    assert all(np.isfinite(leaf).all() for leaf in tiny_run.flat(result.params).values())
+    assert [line["skipped"] for line in tiny_run.lines(tmp_path / "b")] == [0, 0, 1, 1, 1, 0, 0, 1, 1]
+
+
+def tiny_run_every(steps, **options):
+    from xlingjax.train import CheckpointConfig
+
+    return CheckpointConfig(every=steps, **options)
+
+
+def test_init_from_takes_parameters_and_names_what_does_not_fit(tmp_path, capsys):
+    base = tiny_run.run(tmp_path / "base", steps=2)
+    expected = tiny_run.flat(base.params)
+    config = base_config(num_labels=3)
+    tuned = tiny_run.run(
+        tmp_path / "tuned", steps=1, objectives=("mlm",), model=config, init_from=tmp_path / "base",
+        optimizer=frozen_everything_but("classifier/|head/bias"),
+    )  # fmt: skip
+    found = tiny_run.flat(tuned.params)
+    for name in expected.keys() - {"head/bias"}:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    new = sorted(found.keys() - expected.keys())
+    assert new and all(name.startswith("classifier/") for name in new)
+    assert f"weights: {tmp_path / 'base'}, new and random: {', '.join(new)}" in capsys.readouterr().out
+
+    with pytest.raises(UserError, match=r"embeddings/tokens/embedding: checkpoint \(128, 16\), model \(256, 16\)"):
+        tiny_run.run(tmp_path / "c", model=base_config(vocab_size=200), init_from=tmp_path / "base")
+    with pytest.raises(UserError, match="head/dense/kernel is missing"):
+        tiny_run.run(tmp_path / "d", model=base_config(head="transform"), init_from=tmp_path / "base")
+    with pytest.raises(UserError, match="no checkpoint in .*nowhere"):
+        tiny_run.run(tmp_path / "e", init_from=tmp_path / "nowhere")
+
+
+def base_config(**changes):
+    options = dict(layers=1, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=32, num_languages=3)
+    return preset("tiny", **{**options, "dropout": 0.2, "attention_dropout": 0.0, **changes})
+
+
+def frozen_everything_but(pattern):
+    from xlingjax.optim import OptimizerConfig
+
+    return OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, frozen=(f"^(?!{pattern})",))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"mesh": (3, 1, 1)}, r"objective mlm: a batch of 8 rows does not divide by 1 .* x 3 devices"),
+        ({"microbatches": 16}, r"a batch of 8 rows does not divide by 16 microbatches .* use a multiple of 16"),
+        ({"mesh": (4, 4, 4)}, "needs 64 devices, 8 are there"),
+        ({"model": base_config(max_positions=12)}, "rows of 16 tokens do not fit the 12 positions"),
+        ({"model": base_config(num_languages=2)}, "the run has 3 languages, model.num_languages is 2"),
+        ({"objectives": ("mlm", "mlm")}, "objectives of different names"),
+        ({"runtime": RuntimeConfig(platform="abacus")}, "platform 'abacus' is not one of cpu, gpu, tpu"),
+        ({"schedule": "chance"}, "schedule 'chance' is not one of alternate"),
+        ({"batch": lambda name, i: {"input_ids": np.zeros((8, 4), np.int32)}}, "mlm reads 'position_ids', its data"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_refusals_before_the_first_step(tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        tiny_run.run(tmp_path, **options)
+    assert not (tmp_path / "metrics.jsonl").exists() or not tiny_run.lines(tmp_path)
+
+
+def test_a_platform_that_is_not_there_is_never_replaced(tmp_path):
+    """Tests run on CPU: the GPU must be missed, not silently replaced."""
+    before = jax.config.jax_platforms
+    try:
+        with pytest.raises(UserError, match="platform 'gpu' was asked for, JAX runs on 'cpu'; install xlingjax"):
+            tiny_run.run(tmp_path, runtime=RuntimeConfig(platform="gpu"))
+    finally:
+        jax.config.update("jax_platforms", before)
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="workdir .*file/run cannot be written"):
+        tiny_run.run(tmp_path / "file" / "run")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1000))
+    with pytest.raises(UserError, match=r"workdir .* has 0.0 GB free, .*; make room or choose another --workdir"):
+        tiny_run.run(tmp_path / "full")
+
+
+def test_finite_data_that_ends_too_early(tmp_path):
+    from xlingjax.data.loader import array_source
+    from xlingjax.objectives.xlm import MLM
+    from xlingjax.train import ObjectiveRun
+
+    source = array_source([tiny.batch("mlm", 0)], languages=tiny.LANGUAGES, epochs=2)
+    with pytest.raises(UserError, match="the data of mlm ended at step 2 of 3"):
+        tiny_run.run(tmp_path, steps=3, objectives=[ObjectiveRun(MLM(), lambda: source)])

@@ -1,0 +1,89 @@
+"""One tiny run of train(), as a function and as a script: `python tiny_run.py '{"workdir": "...", "steps": 6}'`.
+
+The run has what a continued run can get wrong: two objectives with unequal shares, dropout, warm-up, checkpoints
+between log lines. """
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import conftest  # noqa: F401 - eight devices, compile cache
+import numpy as np
+import tiny
+
+
+def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tlm"), batch=tiny.batch, **options):
+    """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal before batch n of
+    the first objective."""
+    from xlingjax.data.loader import array_source
+    from xlingjax.model.config import preset
+    from xlingjax.objectives.xlm import CLM, MLM, TLM
+    from xlingjax.optim import OptimizerConfig
+    from xlingjax.partition import MeshConfig
+    from xlingjax.train import CheckpointConfig, ObjectiveRun, train
+
+    class Signalling:
+        def __init__(self, source):
+            self._source, self._count = source, 0
+            self.shapes, self.languages, self.identity = source.shapes, source.languages, source.identity
+            self.state, self.restore, self.close = source.state, source.restore, source.close
+
+        def next(self):
+            self._count += 1
+            if signal_at and self._count == signal_at[1]:
+                os.kill(os.getpid(), getattr(signal, signal_at[0]))
+            return self._source.next()
+
+    def source(name, wrap):
+        batches = [batch(name, i) for i in range(5)]
+        made = array_source(batches, languages=tiny.LANGUAGES, identity={"vocabulary": {"sha256": "abc"}})
+        return lambda: Signalling(made) if wrap else made
+
+    model = preset(
+        "tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=32,
+        num_languages=len(tiny.LANGUAGES), dropout=0.2, attention_dropout=0.0,
+    )  # fmt: skip
+    classes = {"clm": CLM, "mlm": MLM, "tlm": TLM}
+    defaults = dict(
+        workdir=workdir, model=model, steps=steps, mesh=MeshConfig(*mesh), seed=3, log_every=1, hash_batches=True,
+        objectives=[
+            ObjectiveRun(classes[name](), source(name, i == 0), 1.0 + i) if isinstance(name, str) else name
+            for i, name in enumerate(objectives)
+        ],
+        optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),
+        checkpoint=CheckpointConfig(every=2),
+    )  # fmt: skip
+    return train(**{**defaults, **options})
+
+
+def flat(params):
+    """{path: NumPy array}."""
+    import jax
+    from jax.experimental import multihost_utils
+
+    from xlingjax.optim import path_names
+
+    if jax.process_count() > 1:
+        params = multihost_utils.process_allgather(params, tiled=True)
+    return {name: np.asarray(leaf) for name, leaf in zip(path_names(params), jax.tree.leaves(params), strict=True)}
+
+
+def lines(workdir, name="metrics.jsonl"):
+    return [json.loads(line) for line in (Path(workdir) / name).read_text().splitlines()]
+
+
+def hashes(workdir):
+    return [(line["step"], line["objective"], line["batch_hash"]) for line in lines(workdir)]
+
+
+if __name__ == "__main__":
+    arguments = json.loads(sys.argv[1])
+    saves_to = arguments.pop("save_params", None)
+    result = run(**arguments)
+    params = flat(result.params)
+    if saves_to:
+        np.savez(saves_to, **params)
+    print(f"exit reason {result.exit_reason} at step {result.steps}", flush=True)
+    sys.exit(result.exit_code)
