@@ -127,7 +127,7 @@ def pair_rows(
     partner_visible: bool = True,
     shuffled: bool = False,
 ) -> Rows:
-    """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.3), packed first-fit or one to a row.
+    """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
 
     Pairs with an empty side, a side of more than `max_pieces`, or more than `length` tokens in all are left out.
     `reset_positions` restarts position ids at y. `both_orders` gives each pair twice, x first and y first. Without

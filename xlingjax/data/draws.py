@@ -41,6 +41,9 @@ class Draws:
         return draw[self.first : self.first + (self.rows if self.count is None else self.count)]
 
 
+_ROUND = 0x1E3779B97F4A7C15  # far apart, so that no round repeats another shifted
+
+
 def _scramble(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     """A hash of int64 [B] (multiplication wraps around; the shifts carry the high bits down)."""
     x = (x + key) * tf.constant(-7046029254386353131, tf.int64)
@@ -53,19 +56,17 @@ def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
 
     A four-round Feistel network on the next even number of bits, applied until the result falls below `size`.
     """
-    half = tf.ones_like(size)
-    while_bits = tf.while_loop(
+    (half,) = tf.while_loop(
         lambda h: tf.reduce_any(tf.bitwise.left_shift(tf.ones_like(h), 2 * h) < size),
         lambda h: (tf.where(tf.bitwise.left_shift(tf.ones_like(h), 2 * h) < size, h + 1, h),),
-        (half,),
+        (tf.ones_like(size),),
     )
-    half = while_bits[0]
     low_bits = tf.bitwise.left_shift(tf.ones_like(half), half) - 1
 
     def network(x: tf.Tensor) -> tf.Tensor:
         left, right = tf.bitwise.right_shift(x, half), x & low_bits
         for number in range(4):
-            left, right = right, left ^ (_scramble(right, key + number) & low_bits)
+            left, right = right, left ^ (_scramble(right, key + number * _ROUND) & low_bits)
         return tf.bitwise.left_shift(left, half) | right
 
     (result,) = tf.while_loop(

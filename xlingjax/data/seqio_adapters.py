@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import glob
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,6 +15,7 @@ import tensorflow_text as tf_text
 from xlingjax.data.corpus import Records, end_sentences, held_out, load_or_write, pair_records, text_records
 from xlingjax.data.sources import Pair, Text
 from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
 
 
 class SeqioVocabulary(seqio.Vocabulary):
@@ -133,15 +132,23 @@ def task_records(task: seqio.Task, split: str, vocabulary: Vocabulary, use_cache
 
     Plain files come from the token cache; any other source (TFDS, TFRecords, a SeqIO cache with `use_cached`) is read
     once through the task's own preprocessors and kept there too, under the task's name, files and preprocessors.
+    Raises UserError when `use_cached` finds no cache.
     """
     if isinstance(task.source, TextFiles) and not use_cached:
         return task.source.records(split, vocabulary)
     names = list(task.output_features)
-    shards = sorted(glob.glob(f"{task.cache_dir}/{split}*")) if use_cached else task.source.list_shards(split)
-    files = [(name, os.stat(name).st_size, os.stat(name).st_mtime_ns) for name in shards if os.path.exists(name)]
-    key = re.sub(
-        " at 0x[0-9a-f]+", "", f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
-    )
+    if use_cached and not task.cache_dir:
+        raise UserError(
+            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks --tasks={task.name} "
+            "--output_cache_dir=DIR` and name DIR with `seqio.add_global_cache_dirs`, or set use_cached=False"
+        )
+    gfile = tf.io.gfile
+    shards = gfile.glob(f"{task.cache_dir}/*{split}*") if use_cached else task.source.list_shards(split)
+    files = [
+        (name, gfile.stat(name).length, gfile.stat(name).mtime_nsec) for name in sorted(shards) if gfile.exists(name)
+    ]
+    key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
+    key = re.sub(" at 0x[0-9a-f]+", "", key)  # addresses of functions are new in every process
 
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
         chunks = [[] for _ in names]

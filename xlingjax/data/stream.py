@@ -74,19 +74,26 @@ class BatchPlan:
             if self.shuffle:
                 key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(text, tf.int64)
                 index = random.permute(index, size, key * 1_000_003 + epoch)
-            return step, tf.gather(first_row, text) + index, after
+            return fields_of(step, tf.gather(first_row, text) + index, after)
 
         def fields_of(step: Any, row: Any, after: Any) -> Any:
             made = self.map(self.reader(row), random.Draws(self.seed, step, self.batch, first, count))
             return {name: made[name] for name in self.fields}, after
 
+        # Nothing here needs autograph, and converting takes longer than tracing.
+        plain = tf.autograph.experimental.do_not_convert
+        start = tf.constant(positions, tf.int64)
         if self.epochs is None:
-            data = tf.data.Dataset.counter(start=step).scan(tf.constant(positions, tf.int64), choose).map(rows_of)
+            data = tf.data.Dataset.counter(start=step).scan(start, plain(choose))
+            make = rows_of
         else:
             rows = tf.constant(self.finite_rows()[:, first : first + count])
             data = tf.data.Dataset.range(step, rows.shape[0])
-            data = data.map(lambda step: (step, tf.gather(rows, step), tf.constant(positions, tf.int64)))
-        data = data.map(fields_of, num_parallel_calls=self.threads, deterministic=True).prefetch(self.prefetch)
+
+            def make(step: Any) -> Any:
+                return fields_of(step, tf.gather(rows, step), start)
+
+        data = data.map(plain(make), num_parallel_calls=self.threads, deterministic=True).prefetch(self.prefetch)
         options = tf.data.Options()
         options.autotune.enabled = False
         options.threading.private_threadpool_size = self.threads
@@ -116,11 +123,11 @@ class PlannedSource:
         self._seek(0, np.zeros(len(plan.shares), np.int64))
 
     def _seek(self, step: int, positions: np.ndarray) -> None:
-        self._step, self._positions = step, positions
-        data = self._plan.dataset(step, positions, self._first, self._count)
-        self._iterator = iter(data)
+        self._step, self._positions, self._iterator = step, positions, None
 
     def next(self) -> dict[str, np.ndarray]:
+        if self._iterator is None:
+            self._iterator = iter(self._plan.dataset(self._step, self._positions, self._first, self._count))
         fields, positions = next(self._iterator)
         self._step, self._positions = self._step + 1, positions.numpy()
         return {name: value.numpy().astype(FIELDS[name].dtype, copy=False) for name, value in fields.items()}

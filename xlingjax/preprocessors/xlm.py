@@ -24,12 +24,12 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class Masking:
-    """What MLM and TLM hide (BERT's 80/10/10, XLM §3.2).
+    """What MLM and TLM hide (BERT's 80/10/10, XLM §3.3).
 
     rate: share of a row's tokens predicted. mask, random: shares of those shown as MASK and as a random token; the
     rest stay. count: `exact`, ceil(rate * tokens) positions in every row, or `bernoulli`, each token by its own draw
     (XLM's code). random_range: random tokens are `ordinary` (no special ids) or from `all` ids (XLM's code).
-    subsampling: exponent a of the weight count^-a with which a token is chosen (XLM §3.2: 0.5), so that frequent tokens
+    subsampling: exponent a of the weight count^-a with which a token is chosen (XLM §3.3: 0.5), so that frequent tokens
     are chosen less; above 0, special tokens are never chosen. None: 0.5 for vocabularies of layout `xlm`, 0 for `xlmr`.
     validation: seed 0 whatever the run's, Bernoulli draws with at least one prediction in every row, all shown as MASK.
     """
@@ -159,7 +159,7 @@ def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
 
 @dataclass(frozen=True)
 class ClmFeatures:
-    """Streams for the causal objective (XLM §3.1): no masking; the objective predicts each next token of the row."""
+    """Streams for the causal objective (XLM §3.2): no masking; the objective predicts each next token of the row."""
 
     stream_length: int | None = None
     name = "clm"
@@ -179,7 +179,7 @@ class ClmFeatures:
 
 @dataclass(frozen=True)
 class MlmFeatures:
-    """Masked streams (XLM §3.2). `prediction_slots` (default: as many as the masking needs) fixes M."""
+    """Masked streams (XLM §3.3). `prediction_slots` (default: as many as the masking needs) fixes M."""
 
     masking: Masking = field(default_factory=Masking)
     stream_length: int | None = None
@@ -199,7 +199,7 @@ class MlmFeatures:
 
 @dataclass(frozen=True)
 class TlmFeatures:
-    """Masked pairs (XLM §3.3): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
+    """Masked pairs (XLM §3.4): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
 
     The switches are those of `converters.pair_rows`.
     """
