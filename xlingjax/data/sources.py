@@ -136,10 +136,10 @@ def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
-    """(line number from 1, line without its end) of a UTF-8 file; only LF and CRLF end a line, a BOM is dropped.
+def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
+    """(line number from 1, bytes of the line without its end); only LF and CRLF end a line, a BOM is dropped.
 
-    Raises UserError naming the file and line of the first byte that is not UTF-8, or a damaged archive.
+    Raises UserError: the file cannot be opened, or is a damaged archive.
     """
     number = 0
     try:
@@ -147,18 +147,26 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
             for number, raw in enumerate(file, 1):
                 if number == 1 and raw.startswith(b"\xef\xbb\xbf"):
                     raw = raw[3:]
-                yield number, raw.decode("utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}, line {number}: invalid UTF-8 (byte 0x{error.object[error.start]:02x}, column {error.start + 1}); "
-            "convert the file, for example `iconv -f WINDOWS-1252 -t UTF-8`"
-        ) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path}: damaged after line {number} ({error}); fetch or write the file again") from None
+                yield number, raw.rstrip(b"\r\n")
+    except UserError:
+        raise
     except Exception as error:
-        if type(error).__module__.partition(".")[0] != "zstandard":
+        # zstandard has an exception of its own, which is only known where it is installed.
+        if not isinstance(error, OSError | EOFError | zlib.error) and type(error).__name__ != "ZstdError":
             raise
         raise UserError(f"{path}: damaged after line {number} ({error}); fetch or write the file again") from None
+
+
+def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
+    """`read_raw_lines` as text. Raises UserError naming the file and line of the first byte that is not UTF-8, too."""
+    for number, raw in read_raw_lines(path):
+        try:
+            yield number, raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x}, column {error.start + 1}); "
+                "convert the file, for example `iconv -f WINDOWS-1252 -t UTF-8`"
+            ) from None
 
 
 def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:

@@ -1,0 +1,117 @@
+import gzip
+
+import pytest
+
+from xlingjax.data.check import check
+from xlingjax.data.scripts import main_script, script_of_language
+from xlingjax.errors import UserError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def told(found, severity):
+    return [item.text() for item in found.items if item.severity == severity]
+
+
+def test_a_clean_corpus_has_a_table_and_no_errors(corpus, vocabulary):
+    found = check(str(corpus / "mono"), str(corpus / "parallel"), vocabulary, batch=4, length=128, steps=50)
+    assert found.errors == 0 and not told(found, "warning")
+    assert [row["name"] for row in found.tables["text"]] == ["de", "en", "ru", "zh"]
+    assert [row["name"] for row in found.tables["pairs"]] == ["de-en", "en-ru", "en-zh"]
+    assert set(found.unknown_rate) == {"de", "en", "ru", "zh"} and found.unknown_rate["en"] == 0.0
+    assert found.cache_bytes > 2 * sum(row["tokens"] for row in found.tables["text"])
+    german = next(row for row in found.tables["text"] if row["name"] == "de")
+    line = next(line for line in found.text().splitlines() if line.startswith("de "))
+    assert float(line.split()[-1]) == pytest.approx(german["epochs_per_1000_steps"] * 50 / 1000, abs=0.01)
+    assert "token cache:" in found.text() and "0 errors, 0 warnings" in found.text()
+
+
+def test_the_table_is_the_one_of_the_run(corpus, vocabulary):
+    from xlingjax.tasks.xlm import TextSource
+
+    from xlingjax.preprocessors.xlm import TlmFeatures
+
+    found = check((), str(corpus / "parallel"), vocabulary, batch=4, length=128)
+    source = TextSource(TlmFeatures(), vocabulary, 4, 128, parallel=str(corpus / "parallel"))()
+    assert found.tables["pairs"] == source.identity["sampling_table"]
+
+
+def test_files_that_stop_a_run(tmp_path):
+    write(tmp_path / "p/de-en.de", "ja\nnein\nso\n")
+    write(tmp_path / "p/de-en.en", "yes\nno\n")
+    write(tmp_path / "m/de.txt", b"gut\nsch\xf6n\nspaet\nm\xfcde\n")
+    write(tmp_path / "m/fr.txt", "\n\n")
+    write(tmp_path / "m/sw.txt.gz", gzip.compress(b"habari\n" * 50)[:-9])
+    write(tmp_path / "m/voa.txt", "x\n")
+    found = check(
+        [str(tmp_path / "m/??.txt*"), str(tmp_path / "m/voa.txt"), str(tmp_path / "m/*.xx")], str(tmp_path / "p")
+    )
+    errors = "\n".join(told(found, "error"))
+    assert found.errors == 6
+    assert "de-en.de has 3 lines" in errors and "de-en.en has 2" in errors
+    assert "m/de.txt, line 2: invalid UTF-8 (2 lines)" in errors
+    assert "m/fr.txt: no fr text in it" in errors
+    assert "sw.txt.gz: damaged after line" in errors
+    assert "cannot tell the language of" in errors and "no monolingual file matches" in errors
+    assert found.text().splitlines()[-1].startswith("6 errors")
+    with pytest.raises(UserError, match="nothing to check"):
+        check()
+
+
+def test_lines_that_cost_quality(tmp_path, vocabulary):
+    write(tmp_path / "en.txt", "A cat.\n" + "dog " * 2000 + "\nA cat.\nThe sun.\n")
+    write(tmp_path / "ru.txt", "The house.\nThe river.\n")
+    text = "\n".join(told(check([str(tmp_path / "*.txt")]), "warning"))
+    assert "en.txt, line 2: 1 line of over 5,000 characters" in text
+    assert "en.txt, line 3: 1 line (25.0%) repeat an earlier line" in text
+    assert "ru.txt: most letters are Latin, but ru is written in Cyrillic" in text
+    found = check("el=" + str(write(tmp_path / "x.txt", "Η γάτα πίνει γάλα.\n")), vocabulary=vocabulary)
+    assert "of the pieces are unknown to the vocabulary" in "\n".join(told(found, "warning"))
+    assert found.unknown_rate["el"] > 0.3
+
+
+def pair(folder, rows, codes=("en", "ru")):
+    for side, code in enumerate(codes):
+        write(folder / f"{codes[0]}-{codes[1]}.{code}", "".join(f"{row[side]}\n" for row in rows))
+    return str(folder)
+
+
+def test_pairs_that_are_empty_copied_repeated_or_swapped(tmp_path):
+    rows = [("The cat sleeps.", "Кошка спит."), ("", "Собака спит."), ("London 2012", "London 2012"), ("7", "7")]
+    rows += [("Дети играют.", "The children play."), ("The cat sleeps.", "Кошка спит."), ("", "")]
+    warnings = "\n".join(told(check((), pair(tmp_path / "some", rows)), "warning"))
+    assert "en-ru.en, line 2: 1 line (14.3%) have text on one side only" in warnings
+    assert "en-ru.en, line 3: 1 line (20.0%) are the same on both sides" in warnings
+    assert "en-ru.en, line 5: en and ru look swapped in 1 line of 5" in warnings
+    notes = "\n".join(told(check((), pair(tmp_path / "some", rows)), "note"))
+    assert "en-ru.en, line 6: 1 line (20.0%) repeat an earlier line" in notes
+    found = check((), pair(tmp_path / "all", [(b, a) for a, b in rows[:1]]))
+    assert found.errors == 1 and "look swapped in 1 line of 1" in told(found, "error")[0]
+    # Two languages of one script cannot be told apart, and nothing is claimed.
+    assert check((), pair(tmp_path / "latin", [("Die Katze.", "The cat.")], ("en", "fr"))).errors == 0
+
+
+def test_pairs_too_long_for_a_row_are_counted(tmp_path, vocabulary):
+    rows = [("a cat", "кот"), ("the cat " * 60, "кот")]
+    found = check((), pair(tmp_path, rows), vocabulary, length=64, max_pieces=40)
+    assert any(
+        "1 of 2 en-ru pairs are longer than 40 pieces a side or 64 tokens" in note for note in told(found, "note")
+    )
+    found = check((), pair(tmp_path, rows[1:]), vocabulary, length=64)
+    assert found.errors == 1 and "pairs" not in found.tables
+
+
+def test_scripts():
+    assert script_of_language("ru") == "Cyrillic" and script_of_language("sr") is None
+    assert script_of_language("sr_Latn") == "Latin" and script_of_language("zh-Hant") == "Han"
+    assert main_script("Привет world!") == "Cyrillic" and main_script("12 %") is None
+    assert main_script("Ήταν") == "Greek" and main_script("سلام") == "Arabic" and main_script("สวัสดี") == "Thai"
