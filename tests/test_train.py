@@ -72,7 +72,7 @@ def test_nan_batches_are_skipped_counted_and_the_last_one_saved(tmp_path, capsys
         return batch if seed < 2 else batch | {"masked_weights": batch["masked_weights"] * np.float32("nan")}
 
     options = dict(objectives=("mlm",), batch=poisoned, steps=9, checkpoint=tiny_run_every(0))
-    with pytest.raises(UserError, match=r"step 4 \(mlm\): 3 updates in a row .* bad_batch-4.npz"):
+    with pytest.raises(UserError, match=r"step 4 \(mlm\): 3 updates in a row .*bad_batch-4.npz"):
         tiny_run.run(tmp_path, max_bad_steps=3, **options)
     saved = np.load(tmp_path / "bad_batch-4.npz")
     np.testing.assert_array_equal(saved["input_ids"], tiny.batch("mlm", 4)["input_ids"])

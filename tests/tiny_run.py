@@ -1,7 +1,8 @@
 """One tiny run of train(), as a function and as a script: `python tiny_run.py '{"workdir": "...", "steps": 6}'`.
 
 The run has what a continued run can get wrong: two objectives with unequal shares, dropout, warm-up, checkpoints
-between log lines. """
+between log lines.
+"""
 
 import json
 import os

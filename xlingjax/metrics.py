@@ -29,7 +29,8 @@ class Interval:
         """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the device.
 
         The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps that were not
-        skipped, `batch_hash` the batch's hash, or with several steps the SHA-256 of all of theirs in order. """
+        skipped, `batch_hash` the batch's hash, or with several steps the SHA-256 of all of theirs in order.
+        """
         if self._total is None:
             return None
         total, hashes = jax.tree.map(np.asarray, self._total), self._hashes

@@ -97,7 +97,8 @@ def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[jax
 
     "inverse_sqrt" (XLM): from `warmup_from` linearly to the peak at `warmup_steps`, then peak * sqrt(warmup_steps /
     step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at `steps`. "constant": the same warm-up, then
-    the peak. """
+    the peak.
+    """
     peak, warmup = config.learning_rate, config.warmup_steps
     if config.schedule == "linear" and warmup >= steps:
         raise UserError(f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay; lower warmup_steps")

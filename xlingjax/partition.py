@@ -1,7 +1,8 @@
 """Device mesh, logical-axis rules, and the shardings of everything that lives on it.
 
 A parameter names its axes logically ("vocab", "embed", "mlp", ...); `RULES` says which mesh axes carry them. Rows of
-a batch lie on ("data", "fsdp"). Imports nothing of the project but its error. """
+a batch lie on ("data", "fsdp"). Imports nothing of the project but its error.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

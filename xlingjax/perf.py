@@ -62,7 +62,8 @@ def flops_per_token(config: ModelConfig, length: int, predictions: float, causal
 
     length: tokens in a row, for the attention products (causal: half of them are useful). predictions: vocabulary
     predictions per token (slots M / length L for MLM, about 1 for CLM). Counted with the true vocabulary, without
-    recomputation, embedding look-ups, norms and softmax. """
+    recomputation, embedding look-ups, norms and softmax.
+    """
     block = 8 * config.dim**2 + 4 * config.dim * config.ffn + (2 if causal else 4) * length * config.dim
     head = 2 * config.dim * config.vocab_size + (2 * config.dim**2 if config.head == "transform" else 0)
     return 3.0 * (config.layers * block + predictions * head)

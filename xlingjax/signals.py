@@ -13,7 +13,8 @@ class Preemption:
     """Context manager. While it is open SIGTERM only sets a flag; `reached(step)` says whether to save and leave.
 
     With several processes JAX's coordination service catches the signal in any one of them and makes all leave after
-    the same step. """
+    the same step.
+    """
 
     def __init__(self):
         self._asked = threading.Event()

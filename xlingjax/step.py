@@ -2,7 +2,8 @@
 
 The only place that divides. An objective returns sums; the sums of all microbatches on all devices are divided once
 by the number of predictions of the whole batch, so that k microbatches equal one batch and n devices equal one
-device, however unequal the padding. """
+device, however unequal the padding.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +82,8 @@ def train_step(
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite steps), "tokens",
     "good", "steps", "bad_steps"}; a skipped step adds 0 to all but "tokens" and "steps". Skipped: a non-finite loss
-    or gradient, or a norm over `skip_norm`; parameters and optimizer state then stay exactly as they were. """
+    or gradient, or a norm over `skip_norm`; parameters and optimizer state then stay exactly as they were.
+    """
     trainable, frozen = split(state.params, optimizer.trainable)
     weights = {term: jnp.maximum(weight, 1.0) for term, weight in objective.weights(batch).items()}
     step_key = jax.random.fold_in(key, state.step)

@@ -1,0 +1,173 @@
+"""Damaged checkpoints, foreign checkpoints, and which ones are kept."""
+
+import dataclasses
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny_run
+
+from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, find_checkpoint
+from xlingjax.errors import UserError
+from xlingjax.step import TrainState
+
+IDENTITY = {"objectives": ["mlm", "tlm"], "model": {"dim": 8}, "data": {"mlm": {"vocabulary": {"sha256": "abc"}}}}
+
+
+def state_at(step):
+    scalar = jnp.int32(step)
+    params = {"head": {"bias": jnp.full((4,), step, jnp.float32), "frozen": None}}
+    return TrainState(scalar, params, (params, ()), jnp.float32(1), scalar, scalar, scalar)
+
+
+ABSTRACT = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state_at(0))
+
+
+def positions_at(step):
+    return {"mlm": {"shard-0": b"mlm %d" % step, "shard-1": b""}, "tlm": {"shard-0": bytes(step)}}
+
+
+def write(workdir, steps, config=CheckpointConfig(), values=None, identity=IDENTITY):  # noqa: B008 - frozen
+    checkpoints = Checkpoints(workdir, config, identity, print)
+    for step in steps:
+        progress, scalars = {"tokens_seen": 10 * step}, (values or {}).get(step, {})
+        checkpoints.save(step, state_at(step), positions_at(step), progress, scalars)
+    checkpoints.close()
+
+
+def read(workdir, identity=IDENTITY):
+    lines = []
+    checkpoints = Checkpoints(workdir, CheckpointConfig(), identity, lines.append)
+    try:
+        return checkpoints.restore(ABSTRACT), lines
+    finally:
+        checkpoints.close()
+
+
+def test_round_trip(tmp_path):
+    assert read(tmp_path)[0] is None
+    write(tmp_path, [3, 5, 9])
+    restored, lines = read(tmp_path)
+    assert (restored.step, restored.progress, lines) == (9, {"tokens_seen": 90}, [])
+    assert restored.positions == positions_at(9)
+    assert jax.tree.structure(restored.state) == jax.tree.structure(state_at(9))
+    jax.tree.map(np.testing.assert_array_equal, restored.state, state_at(9))
+    assert checkpoint_steps(tmp_path / "checkpoints") == [5, 9]
+
+
+def test_the_state_is_copied_before_the_next_step_takes_its_memory(tmp_path):
+    """Saving is asynchronous and the step donates: what is on disk must be the state at the time of save()."""
+    step = jax.jit(lambda x: x + 1, donate_argnums=0)
+    state = dataclasses.replace(state_at(1), params={"w": jnp.zeros((512, 1024))})
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
+    checkpoints.save(1, state, positions_at(1), {}, {})
+    value = state.params["w"]
+    for _ in range(20):
+        value = step(value)
+    checkpoints.close()
+    abstract = dataclasses.replace(ABSTRACT, params={"w": jax.ShapeDtypeStruct((512, 1024), jnp.float32)})
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
+    np.testing.assert_array_equal(checkpoints.restore(abstract).state.params["w"], 0)
+    checkpoints.close()
+
+
+def truncate_arrays(folder):
+    for file in [*folder.glob("params/**/d/*"), *folder.glob("training/**/d/*")]:
+        file.write_bytes(file.read_bytes()[:20])
+
+
+def damage_position(folder):
+    (folder.parents[1] / "data_state" / folder.name / "mlm" / "shard-0.bin").write_bytes(b"x" * 40)
+
+
+DAMAGES = {
+    "truncated arrays": truncate_arrays,
+    "no parameters": lambda folder: shutil.rmtree(folder / "params"),
+    "empty folder": lambda folder: (shutil.rmtree(folder), folder.mkdir()),
+    "garbled identity": lambda folder: [f.write_text("{") for f in (folder / "run").iterdir() if f.is_file()],
+    "damaged position": damage_position,
+    "no position": lambda folder: shutil.rmtree(folder.parents[1] / "data_state" / folder.name / "tlm"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path, damage):
+    write(tmp_path, [3, 5])
+    DAMAGES[damage](tmp_path / "checkpoints" / "5")
+    restored, lines = read(tmp_path)
+    assert restored.step == 3 and restored.positions == positions_at(3)
+    jax.tree.map(np.testing.assert_array_equal, restored.state, state_at(3))
+    assert len(lines) == 1 and lines[0].startswith("checkpoint 5 cannot be read (")
+    assert (tmp_path / "checkpoints" / "5.unreadable").exists()
+    write(tmp_path, [5])  # the run can write that step again
+    assert read(tmp_path)[0].step == 5
+
+
+def test_never_afresh_over_unreadable_checkpoints(tmp_path):
+    write(tmp_path, [3, 5])
+    for step in ("3", "5"):
+        shutil.rmtree(tmp_path / "checkpoints" / step / "training")
+    with pytest.raises(UserError, match=r"holds 2 checkpoints and none can be read \(step 5: .* never starts afresh"):
+        read(tmp_path)
+    assert checkpoint_steps(tmp_path / "checkpoints") == [3, 5]  # nothing was touched
+
+
+def test_an_interrupted_write_is_not_a_checkpoint(tmp_path):
+    (tmp_path / "checkpoints" / "7.orbax-checkpoint-tmp").mkdir(parents=True)
+    assert read(tmp_path)[0] is None
+
+
+def test_foreign_checkpoint_is_refused_with_field_and_values(tmp_path):
+    write(tmp_path, [3])
+    other = {**IDENTITY, "data": {"mlm": {"vocabulary": {"sha256": "xyz"}}}, "model": {"dim": 16}}
+    with pytest.raises(UserError) as refusal:
+        read(tmp_path, other)
+    text = str(refusal.value)
+    assert 'data.mlm.vocabulary.sha256: checkpoint has "abc", this run has "xyz"' in text
+    assert "model.dim: checkpoint has 8, this run has 16" in text
+    assert "\n" not in text
+
+
+def test_keep_last_and_keep_best(tmp_path):
+    config = CheckpointConfig(keep_last=1, keep_best=2, best_metric="perplexity/mean", best_mode="min")
+    scores = {1: 9.0, 2: 3.0, 3: 5.0, 4: 4.0, 5: 8.0}
+    write(tmp_path, range(1, 7), config, {step: {"perplexity/mean": score} for step, score in scores.items()})
+    assert checkpoint_steps(tmp_path / "checkpoints") == [2, 4, 6]
+    with pytest.raises(UserError, match="keep_best=1 needs best_metric"):
+        CheckpointConfig(keep_best=1)
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UserError, match="could not be written: .*No space left on device; make room"):
+        checkpoints.save(1, state_at(1), positions_at(1), {}, {})
+    monkeypatch.undo()
+    checkpoints.close()
+
+
+def test_find_checkpoint(tmp_path):
+    write(tmp_path, [3, 5])
+    newest = (tmp_path / "checkpoints" / "5").absolute()
+    assert find_checkpoint(tmp_path) == find_checkpoint(newest.parent) == find_checkpoint(newest) == newest
+
+
+def test_a_run_refuses_another_vocabulary_or_model_shape(tmp_path):
+    """End to end: continuing in a folder of another run."""
+    from test_train import base_config
+
+    tiny_run.run(tmp_path, steps=2)
+    with pytest.raises(UserError, match=r"model\.dim: checkpoint has 16, this run has 32"):
+        tiny_run.run(tmp_path, steps=4, model=base_config(dim=32))
+    with pytest.raises(UserError, match=r"objectives: checkpoint has \[\"mlm\", \"tlm\"\], this run has \[\"mlm\"\]"):
+        tiny_run.run(tmp_path, steps=4, objectives=("mlm",))
+    with pytest.raises(UserError, match="seed: checkpoint has 3, this run has 4"):
+        tiny_run.run(tmp_path, steps=4, seed=4)
+    # What may change: precision, dropout, number of steps.
+    assert tiny_run.run(tmp_path, steps=3, model=base_config(dropout=0.1)).steps == 3

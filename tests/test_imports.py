@@ -1,0 +1,105 @@
+"""Imports flow one way, and each heavy package has its own folder."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "xlingjax"
+
+# From the top down; a file imports only from its own row and those below.
+LEVELS = [
+    {"cli", "verbs"},
+    {"runs", "bench", "doctor", "inspection", "report"},
+    {"train"},
+    {"evaluation"},
+    {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf"},
+    {"objectives"},
+    {"losses", "optim"},
+    {"model"},
+    {"data", "preprocessors", "tasks"},
+    {"partition", "runtime"},
+    {"errors", ""},
+]
+LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
+FORBIDDEN = [("data", "model"), ("preprocessors", "model"), ("model", "objectives"), ("data", "tasks")]
+# Package -> the parts of xlingjax that may import it.
+HOMES = {
+    "flax": {"model"},
+    "gin": {"cli"},
+    "tensorflow": {"data", "preprocessors", "tasks", "doctor"},
+    "seqio": {"data", "preprocessors", "tasks", "doctor"},
+}
+
+
+def files():
+    own = [path for path in PACKAGE.rglob("*.py") if "__pycache__" not in path.parts]
+    return own + list((ROOT / "tasks").glob("*.py"))
+
+
+def part(path):
+    """The top-level part of the package a file belongs to: "model", "train", "tasks", ""."""
+    if path.parent == ROOT / "tasks":
+        return "tasks"
+    first = path.relative_to(PACKAGE).parts[0]
+    return "" if first == "__init__.py" else first.removesuffix(".py")
+
+
+def imports(path):
+    """(line, dotted name) of every import in the file, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = [node.module] if node.module else []
+            if node.level:
+                module = [*path.relative_to(ROOT).parts[: -node.level], *module]
+            yield from ((node.lineno, ".".join([*module, alias.name])) for alias in node.names)
+
+
+def own_parts(path):
+    for line, name in imports(path):
+        pieces = name.split(".")
+        if pieces[0] == "xlingjax" and len(pieces) > 1 and pieces[1] in LEVEL:
+            yield line, pieces[1]
+
+
+def test_every_part_has_its_level():
+    assert {part(path) for path in files()} <= set(LEVEL)
+
+
+@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_flow_downwards(path):
+    here = part(path)
+    for line, target in own_parts(path):
+        assert LEVEL[target] >= LEVEL[here], f"{path}:{line}: {here} imports {target}, which stands above it"
+        assert (here, target) not in FORBIDDEN, f"{path}:{line}: {here} must not import {target}"
+    for line, name in imports(path):
+        home = HOMES.get(name.split(".")[0])
+        assert home is None or here in home, f"{path}:{line}: {name} belongs in {sorted(home)}"
+
+
+def test_no_cycles():
+    """Within a level, too, parts do not import each other in a circle."""
+    graph = {}
+    for path in files():
+        graph.setdefault(part(path), set()).update(target for _, target in own_parts(path) if target != part(path))
+
+    def visit(name, trail):
+        assert name not in trail, " -> ".join([*trail, name])
+        for target in graph.get(name, ()):
+            visit(target, [*trail, name])
+
+    for name in graph:
+        visit(name, [])
+
+
+def test_the_trainer_needs_neither_tensorflow_nor_gin():
+    """Importing the loop brings in neither TensorFlow, SeqIO, gin nor PyTorch: they take seconds or may be absent."""
+    code = "import sys, xlingjax.train, xlingjax.data.frozen; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for package in ("tensorflow", "seqio", "gin", "torch", "t5"):
+        assert f"'{package}'" not in loaded, package

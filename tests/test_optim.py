@@ -1,0 +1,122 @@
+"""Learning rates by step, the update rules by hand, decay masks, layer-wise decay, frozen parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.optim import (
+    OptimizerConfig,
+    decayed,
+    layer_rates,
+    learning_rate_schedule,
+    make_optimizer,
+    merge,
+    path_names,
+    split,
+    trainable_mask,
+)
+
+PARAMS = {
+    "embeddings": {"tokens": {"embedding": jnp.full((6, 2), 0.5)}},
+    "encoder": {"layers": {"mlp": {"kernel": jnp.full((3, 2, 4), 0.5), "bias": jnp.full((3, 4), 0.5)}}},
+    "head": {"norm": {"scale": jnp.full((2,), 0.5)}},
+}
+
+
+@pytest.mark.parametrize(
+    "schedule, warmup, steps, expected",
+    [
+        # XLM: 4000 steps up from 1e-7, then with the inverse square root: a quarter of the steps, half the rate.
+        ("inverse_sqrt", 4000, 10**6, {0: 1e-7, 2000: 5.005e-5, 4000: 1e-4, 16000: 5e-5, 400000: 1e-5}),
+        ("inverse_sqrt", 0, 100, {1: 1e-4, 4: 5e-5}),
+        ("linear", 10, 110, {0: 1e-5, 9: 1e-4, 10: 1e-4, 60: 5e-5, 109: 1e-6, 110: 0.0}),
+        ("constant", 4, 100, {0: 2.5e-5, 3: 1e-4, 99: 1e-4}),
+        ("constant", 0, 100, {0: 1e-4}),
+    ],
+)
+def test_learning_rate(schedule, warmup, steps, expected):
+    config = OptimizerConfig(learning_rate=1e-4, schedule=schedule, warmup_steps=warmup)
+    rate = learning_rate_schedule(config, steps)
+    for step, value in expected.items():
+        np.testing.assert_allclose(rate(jnp.int32(step)), value, rtol=1e-4, err_msg=f"{schedule} {step}")
+
+
+def one_update(config):
+    optimizer = make_optimizer(config, 10, PARAMS)
+    grads = jax.tree.map(lambda p: jnp.full_like(p, 0.1), PARAMS)
+    state = optimizer.init(PARAMS)
+    params, state = optimizer.update(grads, state, PARAMS, jnp.float32(0.01))
+    params, state = optimizer.update(jax.tree.map(lambda g: 3 * g, grads), state, params, jnp.float32(0.01))
+    return params, optimizer
+
+
+def test_adamw_and_adam_by_hand():
+    """Two updates; decay beside the gradient (adamw) or inside it (adam), and on kernels and embeddings only."""
+    b1, b2, eps, decay = 0.9, 0.98, 1e-6, 0.1
+    for name in ("adamw", "adam"):
+        config = OptimizerConfig(name=name, weight_decay=decay, eps=eps)
+        params, _ = one_update(config)
+        kernel, scale = params["encoder"]["layers"]["mlp"]["kernel"], params["head"]["norm"]["scale"]
+        for has_decay, value in ((True, kernel), (False, scale)):
+            p, m, v = 0.5, 0.0, 0.0
+            for t, g in enumerate((0.1, 0.3), 1):
+                g = g + (decay * p if has_decay and name == "adam" else 0)
+                m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
+                step = m / (1 - b1**t) / (np.sqrt(v / (1 - b2**t)) + eps)
+                p -= 0.01 * (step + (decay * p if has_decay and name == "adamw" else 0))
+            np.testing.assert_allclose(value, p, rtol=1e-6, err_msg=f"{name} {has_decay}")
+        assert np.all(params["encoder"]["layers"]["mlp"]["bias"] == scale[0])
+
+
+def test_adafactor_keeps_factors_and_scales_by_the_parameter():
+    wide = {"kernel": jnp.full((256, 128), 0.5)}
+    optimizer = make_optimizer(OptimizerConfig(name="adafactor"), 10, wide)
+    state = optimizer.init(wide)
+    assert max(leaf.size for leaf in jax.tree.leaves(state)) == 256  # rows and columns, not the matrix
+    params, _ = optimizer.update({"kernel": jnp.full((256, 128), 0.1)}, state, wide, jnp.float32(0.01))
+    np.testing.assert_allclose(params["kernel"], 0.5 - 0.01 * 0.5, rtol=1e-3)  # rate * rms(parameter) * unit update
+
+
+def test_decay_mask_knows_stacked_biases():
+    assert dict(zip(path_names(PARAMS), jax.tree.leaves(decayed(PARAMS)), strict=True)) == {
+        "embeddings/tokens/embedding": True,
+        "encoder/layers/mlp/kernel": True,
+        "encoder/layers/mlp/bias": False,
+        "head/norm/scale": False,
+    }
+
+
+def test_layer_rates():
+    rates = layer_rates(PARAMS, 0.5)
+    np.testing.assert_allclose(np.ravel(rates["encoder"]["layers"]["mlp"]["kernel"]), [0.125, 0.25, 0.5])
+    assert rates["encoder"]["layers"]["mlp"]["kernel"].shape == (3, 1, 1)
+    assert rates["embeddings"]["tokens"]["embedding"] == 0.0625 and rates["head"]["norm"]["scale"] == 1.0
+
+
+def test_frozen():
+    mask = trainable_mask(PARAMS, ("^embeddings/", "bias$"))
+    assert jax.tree.leaves(mask) == [False, False, True, True]
+    trainable, frozen = split(PARAMS, mask)
+    assert path_names(trainable) == ["encoder/layers/mlp/kernel", "head/norm/scale"]
+    assert path_names(frozen) == ["embeddings/tokens/embedding", "encoder/layers/mlp/bias"]
+    jax.tree.map(np.testing.assert_array_equal, merge(trainable, frozen), PARAMS)
+    with pytest.raises(UserError, match="frozen='embedings' matches no parameter; paths are like embeddings/tokens"):
+        trainable_mask(PARAMS, ("embedings",))
+    with pytest.raises(UserError, match="nothing is left to train"):
+        trainable_mask(PARAMS, ("",))
+
+
+@pytest.mark.parametrize(
+    "config, steps, message",
+    [
+        (dict(name="sgd"), 10, "optimizer 'sgd' is not one of adamw"),
+        (dict(schedule="cosine"), 10, "schedule 'cosine' is not one of linear"),
+        (dict(learning_rate=0.0), 10, "learning_rate=0.0 must be > 0"),
+        (dict(schedule="linear", warmup_steps=10), 10, "warmup_steps=10 leaves nothing of steps=10"),
+    ],
+)
+def test_refusals(config, steps, message):
+    with pytest.raises(UserError, match=message):
+        make_optimizer(OptimizerConfig(**config), steps, PARAMS)

@@ -1,0 +1,37 @@
+"""Processes that are only half described, and the compile cache."""
+
+import jax
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.runtime import RuntimeConfig, all_agree, join_processes, set_compile_cache, start
+
+
+@pytest.mark.parametrize(
+    "config",
+    [dict(coordinator="127.0.0.1:1"), dict(num_processes=2), dict(coordinator="a:1", num_processes=2, process_id=2)],
+)
+def test_several_processes_need_all_three_values(config):
+    with pytest.raises(UserError, match="need coordinator .*, num_processes and process_id together"):
+        join_processes(RuntimeConfig(**config))
+
+
+def test_one_process_needs_none(monkeypatch):
+    monkeypatch.setenv("SLURM_NTASKS", "1")
+    assert start() == "8 x cpu (cpu), 1 process x 8 devices"
+    assert all_agree(True) and not all_agree(False)
+
+
+def test_compile_cache(tmp_path):
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_enable_compilation_cache
+    assert before[0]  # the tests' own
+    set_compile_cache("")
+    assert jax.config.jax_compilation_cache_dir == before[0]  # what is set stays
+    try:
+        set_compile_cache(str(tmp_path))
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path)
+        set_compile_cache("off")
+        assert not jax.config.jax_enable_compilation_cache
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before[0])
+        jax.config.update("jax_enable_compilation_cache", before[1])

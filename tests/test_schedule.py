@@ -1,0 +1,48 @@
+"""Who runs at a step: fixed cycles, draws by weight, stages."""
+
+from collections import Counter
+
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.schedule import pick
+
+
+def turns(weights, mode="alternate", steps=range(12), seed=0):
+    return "".join(str(pick(step, seed, weights, mode)) for step in steps)
+
+
+def test_alternate():
+    assert turns([1, 1]) == "010101010101"
+    assert turns([1.0] * 5, steps=range(10)) == "0123401234"
+    assert turns([0.5, 0.5], steps=range(4)) == "0101"
+    assert Counter(turns([5, 3], steps=range(8))) == {"0": 5, "1": 3}
+    assert "000" not in turns([5, 3], steps=range(80))  # spread, not in blocks
+    assert turns([1, 0, 1], steps=range(4)) == "0202"
+
+
+def test_weighted_follows_the_weights_and_only_step_and_seed():
+    drawn = turns([3, 1, 0], "weighted", range(8000))
+    assert drawn == turns([3, 1, 0], "weighted", range(8000))
+    assert drawn != turns([3, 1, 0], "weighted", range(8000), seed=1)
+    assert drawn[4000:] == turns([3, 1, 0], "weighted", range(4000, 8000))
+    counts = Counter(drawn)
+    assert abs(counts["0"] / 8000 - 0.75) < 3 * (0.75 * 0.25 / 8000) ** 0.5 and counts["2"] == 0
+
+
+def test_stages():
+    """Two stages: 0 alone for 3 steps, then 0 and 1 in turn; 2 joins for the last ones with twice the weight."""
+    weights = [1, [(3, 0), (None, 1)], [(7, 0), (None, 2)]]
+    assert turns(weights, "stages", range(7)) == "0000101"
+    assert Counter(turns(weights, "stages", range(7, 15))) == {"0": 2, "1": 2, "2": 4}
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="'random' is not one of alternate, weighted, stages"):
+        pick(0, 0, [1], "random")
+    with pytest.raises(UserError, match="one must be positive"):
+        pick(0, 0, [0, 0])
+    with pytest.raises(UserError, match='set schedule="stages"'):
+        pick(0, 0, [1, [(None, 1)]])
+    with pytest.raises(UserError, match="at step 5 must be >= 0, and one must be positive"):
+        pick(5, 0, [[(5, 1)]], "stages")
