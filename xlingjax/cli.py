@@ -8,7 +8,7 @@ import argparse
 import difflib
 import functools
 import inspect
-import logging
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -20,7 +20,6 @@ from xlingjax.errors import UserError
 
 GIN_PREFIX = "--gin."
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
-_GIN_PLACE = re.compile(r'In file "(?P<file>[^"]+)", line (?P<line>\d+)|\((?P<file2>[^()]+), line (?P<line2>\d+)\)')
 
 
 # --- gin --------------------------------------------------------------------------------------------------------------
@@ -33,9 +32,9 @@ def gin_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "gin"
 
 
-def search_path() -> tuple[Path, ...]:
-    """Where recipes and includes are looked for: "gin/recipes/x.gin" and "models/tiny.gin" are found from anywhere."""
-    return Path(), gin_folder().parent, gin_folder()
+def find_gin(name: str, roots: Sequence[Path]) -> Path | None:
+    """The first file of that name; gin/recipes/x.gin, recipes/x.gin and models/tiny.gin are found from anywhere."""
+    return next((root / name for root in (*roots, gin_folder().parent, gin_folder()) if (root / name).is_file()), None)
 
 
 @functools.cache
@@ -45,10 +44,6 @@ def registered() -> dict[str, Callable]:
 
     from xlingjax import runs
 
-    for folder in search_path()[1:]:
-        gin.add_config_file_search_path(str(folder))
-    # gin logs an error for every folder in which it did not find a file before it found it.
-    logging.getLogger().addFilter(lambda record: not str(record.msg).startswith("Path not found"))
     functions = runs.bindable()
     for name, function in functions.items():
         gin.external_configurable(function, name, module="xlingjax")
@@ -59,14 +54,15 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an unknown name."""
     import gin
 
-    names = registered()
+    registered()
     gin.clear_config()
     if not files:
         raise UserError("no recipe: pass --gin_file gin/recipes/NAME.gin (there are " + ", ".join(recipes()) + ")")
     for file in files:
-        if not any((root / file).is_file() for root in search_path()):
+        path = find_gin(file, [Path()])
+        if path is None:
             raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}")
-        _gin_call(gin.parse_config_file, file, names=names)
+        parse_file(path)
     macros = macro_names()
     for override in overrides:
         key, _, value = override.partition("=")
@@ -74,13 +70,28 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         if _MACRO.fullmatch(key):
             if key not in macros:
                 raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
+            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"))
         elif "." not in key:
             raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
-        _gin_call(gin.parse_config, f"{key} = {gin_value(value)}", names=names, where=where)
+        parse_text(f"{key} = {gin_value(value)}", where)
     for macro in macros:
         if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
-            raise UserError(f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{_comment(macro)}")
-    _gin_call(gin.finalize, names=names)
+            raise UserError(
+                f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{_comment(macro, files)}"
+            )
+
+
+def checked_number(where: str, value: str, before: Any) -> str:
+    """`value`, for a macro that was a number `before` only if it is one: 1e4 for a whole number is 10000."""
+    if isinstance(before, bool) or not isinstance(before, int | float) or value[:1] in "@%" or value == "None":
+        return value
+    try:
+        number = float(value)
+    except ValueError:
+        raise UserError(f"{where}={value}: a number is needed, like {before}") from None
+    if isinstance(before, int) and number != int(number):
+        raise UserError(f"{where}={value}: a whole number is needed, like {before}")
+    return str(int(number)) if isinstance(before, int) else value
 
 
 def build(name: str) -> Any:
@@ -142,35 +153,48 @@ def gin_value(text: str) -> str:
         return text.capitalize()
     try:
         gin.config.parse_value(text)
-    except (SyntaxError, ValueError):
+    except SyntaxError:
         return repr(text)
+    except ValueError:  # a reference to something unknown: gin says so where it is bound
+        return text
     return text
 
 
-def _gin_call(function: Callable, *args, names: dict[str, Callable], where: str = "") -> None:
-    """Call gin and turn what it raises into one line that says where and what was probably meant."""
+def parse_file(path: Path) -> None:
+    """Read one gin file. Includes are followed here, because gin looks for them among Python's packages, and a folder
+    of the same name there, which it takes for one, stops it."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    done = 0
+    for number, line in enumerate(lines):
+        if included := re.match(r"""include\s+["'](.+)["']""", line):
+            parse_text("\n" * done + "\n".join(lines[done:number]), str(path))
+            done = number + 1
+            found = find_gin(included[1], [path.parent, Path()])
+            if found is None:
+                raise UserError(f"{path}, line {done}: missing file: include {included[1]!r}")
+            parse_file(found)
+    parse_text("\n" * done + "\n".join(lines[done:]), str(path))
+
+
+def parse_text(text: str, where: str) -> None:
+    """Read gin text. Raises UserError that says where and, of an unknown name, what was probably meant."""
+    import gin
+
     try:
-        function(*args)
-    except UserError:
-        raise
-    except (ValueError, SyntaxError, OSError, RuntimeError) as error:
-        text = str(error)
-        message = text.splitlines()[0]
-        place = _GIN_PLACE.search(text)
-        if not where and place:
-            where = f"{place['file'] or place['file2']}, line {place['line'] or place['line2']}"
+        gin.parse_config(text)
+    except (ValueError, SyntaxError) as error:
+        names, message = registered(), str(error).splitlines()[0]
+        if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
+            where = f"{where}, line {place[-1]}"
         if unknown := re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message):
             name = unknown[1].split("/")[-1]
             message = f"nothing is called {name!r}{_nearest(name, names)}"
         elif unknown := re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message):
-            function = names.get(unknown[1].split(".")[-1])
-            known = list(inspect.signature(function).parameters) if function else []
-            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], known)}"
-        elif missing := re.match(r"Unable to open file: (\S+)\. ", message):
-            message = f"missing file: include {missing[1]!r}"
+            known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
+            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], list(known))}"
         elif isinstance(error, SyntaxError):
-            message = f"not gin syntax: {message.removesuffix(place[0] if place else '').strip()}"
-        raise UserError(f"{where}: {message}" if where else message) from None
+            message = f"not gin syntax: {message}"
+        raise UserError(f"{where}: {message}") from None
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
@@ -178,10 +202,11 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
 
 
-def _comment(macro: str) -> str:
-    """What the gin files write behind `MACRO = %gin.REQUIRED`."""
-    for file in sorted(gin_folder().rglob("*.gin")):
-        found = re.search(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+def _comment(macro: str, files: Sequence[str]) -> str:
+    """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
+    own = [path for file in files if (path := find_gin(file, [Path()]))]
+    for path in (*own, *sorted(gin_folder().rglob("*.gin"))):
+        found = re.search(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         if found:
             return f" ({found[1].strip()})"
     return ""
@@ -197,7 +222,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
 
-    def verb(name: str, text: str, recipe: bool = False, machine: bool = False) -> argparse.ArgumentParser:
+    def verb(name: str, text: str, recipe: bool = False) -> argparse.ArgumentParser:
         sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         sub.set_defaults(name=name)
         if recipe:
@@ -205,7 +230,6 @@ def parser() -> argparse.ArgumentParser:
                 "--gin_file", action="append", default=[], metavar="FILE", help="a recipe; repeat to add bindings"
             )
             sub.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
-        if machine or recipe:
             sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
             sub.add_argument("--devices", type=int, default=0, metavar="N", help="make the CPU look like N devices")
         return sub
@@ -233,26 +257,32 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--sentences", type=int, default=1_000_000, help="size of the sample (default %(default)s)")
     sub.add_argument("--character_coverage", type=float, default=0.9995)
+    sub.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
+    sub.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
+    sub.add_argument("--normalization", default="nmt_nfkc", help="nmt_nfkc, nmt_nfkc_cf (folds case) or identity")
     sub.add_argument("--seed", type=int, default=0)
 
     sub = verb("data", "look at a corpus before a run")
-    data = sub.add_subparsers(dest="action", metavar="check|table", required=True, parser_class=_Parser)
-    check = data.add_parser("check", help="find what is wrong with a corpus; exit 1 when something must be repaired")
-    table = data.add_parser("table", help="share and epochs of each language under a sampling rule")
-    for action in (check, table):
-        _files(action)
-        action.add_argument(
-            "--vocabulary", metavar="FILE", help="a SentencePiece model: adds tokens, unknown pieces, cache size"
-        )
-        action.add_argument("--length", type=int, default=256, help="tokens in a row (default %(default)s)")
-        action.add_argument("--alpha", type=float, default=0.7, help="sampling exponent (default %(default)s)")
-        action.add_argument("--tokens", type=int, default=0, help="training tokens the epochs are computed for")
+    data = sub.add_subparsers(dest="action", metavar="check", required=True, parser_class=_Parser)
+    text = "find what is wrong with a corpus, and what a run would read of it; exit 1 when something must be repaired"
+    check = data.add_parser("check", help=text, description=text)
+    _files(check)
+    check.add_argument(
+        "--vocabulary", metavar="PATH", help="adds tokens, epochs per language, unknown pieces, cache size"
+    )
+    check.add_argument("--length", type=int, default=256, help="tokens in a row (default %(default)s)")
+    check.add_argument("--batch", type=int, default=64, help="rows in a batch (default %(default)s)")
+    check.add_argument("--steps", type=int, help="steps of the run, for its epochs (default: epochs in 1000 steps)")
+    check.add_argument(
+        "--alpha", type=float, default=0.7, help="languages are drawn by share ** alpha (default %(default)s)"
+    )
 
     sub = verb("tinyworld", "write the embedded multilingual corpus with its labelled sets")
     sub.add_argument("folder", metavar="DIR")
     sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--size", default="demo", help="how much of it (default %(default)s)")
+    sub.add_argument("--size", default="demo", help="demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)")
     sub.add_argument("--languages", default="", help="codes separated by commas (default: all)")
+    sub.add_argument("--workers", type=int, default=2, metavar="N", help="processes (default %(default)s)")
 
     sub = verb(
         "inspect",
@@ -266,7 +296,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--batches", type=int, required=True, metavar="N", help="batches per objective")
     sub.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
 
-    sub = verb("evaluate", "run the recipe's evaluators on the newest checkpoint of a run", recipe=True)
+    sub = verb("evaluate", "run evaluators (default: those of the run) on the newest checkpoint of a run", recipe=True)
     sub.add_argument("--workdir", required=True, metavar="DIR")
 
     sub = verb("report", "write report.html and report.json of a run")
@@ -280,9 +310,6 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
 
     verb("doctor", "check this installation; every finding carries the command that repairs it")
-
-    sub = verb("bench", "training speed beside Hugging Face transformers on PyTorch", machine=True)
-    sub.add_argument("--output", default="bench.json", metavar="FILE")
     return top
 
 
@@ -316,11 +343,14 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
         verbs.prepare_machine(args)
     if not hasattr(args, "gin_file"):
         return verbs.VERBS[args.name](args)
-    return verbs.VERBS[args.name](args, read_recipe(args.gin_file, overrides))
+    files = args.gin_file
+    if args.name == "evaluate" and not files:
+        files = [str(Path(args.workdir) / "config.gin")]
+    return verbs.VERBS[args.name](args, read_recipe(files, overrides))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line. 0 done, 1 something was found wrong, 2 bad input, 75 asked to stop and saved, 130 interrupted."""
+    """The exit status: 0 done, 1 something found wrong, 2 bad input, 75 asked to stop and saved, 130 interrupted."""
     argv = list(sys.argv[1:] if argv is None else argv)
     overrides = [word.removeprefix(GIN_PREFIX) for word in argv if word.startswith(GIN_PREFIX)]
     try:
@@ -336,6 +366,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 if __name__ == "__main__":

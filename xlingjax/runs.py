@@ -13,11 +13,13 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from xlingjax import probes
 from xlingjax.checkpoint import CheckpointConfig
+from xlingjax.data.features import batch_shapes
 from xlingjax.data.frozen import frozen_source, read_header
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import mixture_source
@@ -30,12 +32,11 @@ from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.partition import MeshConfig
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
+from xlingjax.probes import Files, labelled_files, words
 from xlingjax.runtime import is_primary
 from xlingjax.schedule import Weight
 from xlingjax.tasks.xlm import TextSource
 from xlingjax.train import ObjectiveRun, train
-
-Files = str | Sequence[str] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,13 +90,6 @@ def corpus(
     return Corpus(words(mono), words(parallel), str(vocabulary), words(languages), frozen)
 
 
-def words(value: Files) -> tuple[str, ...]:
-    """A list given as one string, words apart by spaces or commas, or as a list."""
-    if value is None:
-        return ()
-    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else tuple(value)
-
-
 def read_run_record(run: str) -> dict[str, Any]:
     """run.json of a workdir. Raises UserError when it is not there."""
     path = Path(run) / "run.json"
@@ -105,7 +99,7 @@ def read_run_record(run: str) -> dict[str, Any]:
         raise UserError(f"missing file: {path}; INIT_FROM names the workdir of a pretraining run") from None
 
 
-# --- the model -------------------------------------------------------------------------------------------------------
+# --- the model --------------------------------------------------------------------------------------------------------
 
 
 def model(
@@ -136,20 +130,27 @@ def model(
 
 
 def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
-    """Raises UserError unless model and vocabulary have the same number of rows."""
-    if vocabulary.size < config.vocab_size:
+    """Raises UserError unless the model has a row for each piece and no more."""
+    if vocabulary.size != config.vocab_size:
+        than = "fewer" if vocabulary.size < config.vocab_size else "more"
         raise UserError(
-            f"vocabulary {path} has {vocabulary.size} pieces, fewer than the {config.vocab_size} rows of model {config.name}: "
-            f"set VOCABULARY_SIZE={vocabulary.size} or give the model's own vocabulary"
-        )
-    if vocabulary.size > config.vocab_size:
-        raise UserError(
-            f"vocabulary {path} has {vocabulary.size} pieces, more than the {config.vocab_size} rows of model {config.name}: "
-            f"set VOCABULARY_SIZE={vocabulary.size}"
+            f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {config.vocab_size} rows of model "
+            f"{config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own vocabulary"
         )
 
 
-# --- objectives --------------------------------------------------------------------------------------------------------
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """What opens an objective's batches when called; their global shapes are known before."""
+
+    shapes: dict[str, tuple[int, ...]]
+    opener: Callable[[], BatchSource]
+
+    def __call__(self) -> BatchSource:
+        return self.opener()
+
+
+# --- objectives -------------------------------------------------------------------------------------------------------
 
 
 def clm(
@@ -233,9 +234,12 @@ def text_source(
     data_shards: int = 1,
     threads: int = 1,
     prefetch: int = 2,
-) -> Callable[[], BatchSource]:
-    """What opens the batches of one objective: from frozen batches if the corpus has them, else from a registered SeqIO
-    `mixture` (`tasks`: the Python modules that register it), else from the corpus's files. Opening prints the shares."""
+) -> Batches:
+    """The batches of one objective; opening them prints what is sampled.
+
+    From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python modules `tasks` register,
+    else from the corpus's files. holdout: share of the lines left out of training. The others: see `mixture_source`.
+    """
 
     def frozen() -> BatchSource:
         return frozen_source(Path(corpus.frozen) / f"{features.name}.frozen")
@@ -285,7 +289,8 @@ def text_source(
             print(f"{features.name}: what is sampled\n{format_table(table)}", flush=True)
         return source
 
-    return opened
+    shapes = batch_shapes(features.fields, batch=batch, length=length, slots=features.slots(length))
+    return Batches(shapes, opened)
 
 
 @contextlib.contextmanager
@@ -311,151 +316,7 @@ def quiet_stderr() -> Iterator[None]:
             os.close(kept)
 
 
-# --- evaluators ------------------------------------------------------------------------------------------------------
-
-Evaluators = Callable[[], list[Any]]
-
-
-def retrieval(
-    corpus: Corpus,
-    pairs: str | None = None,
-    limit: int = 0,
-    poolings: Sequence[str] = ("mean",),
-    name: str = "retrieval",
-) -> Evaluators:
-    """Sentence retrieval on the aligned files of folder or stem `pairs` (None: not run); `limit` pairs per language (0: all)."""
-
-    def make():
-        from xlingjax.evaluation.pairs import read_pairs
-        from xlingjax.evaluation.retrieval import RetrievalProbe
-
-        found = read_pairs(pairs, corpus.languages, limit)
-        return RetrievalProbe(found, corpus.vocabulary, corpus.languages, poolings=tuple(poolings), name=name)
-
-    return _unless_missing(pairs, make)
-
-
-def perplexity(
-    corpus: Corpus,
-    text: str | None = None,
-    length: int = 128,
-    limit: int = 64,
-    causal: bool = False,
-    name: str = "perplexity",
-) -> Evaluators:
-    """MLM (causal: CLM) perplexity per language on held-out `text` (None: not run); at most `limit` rows per language."""
-
-    def make():
-        from xlingjax.evaluation.perplexity import TextPerplexity
-
-        files = files_by_language(text, corpus.languages)
-        return TextPerplexity(
-            files, corpus.vocabulary, corpus.languages, length=length, limit=limit, causal=causal, name=name
-        )
-
-    return _unless_missing(text, make)
-
-
-def translation_perplexity(
-    corpus: Corpus, pairs: str | None = None, length: int = 128, limit: int = 128, name: str = "translation_perplexity"
-) -> Evaluators:
-    """TLM perplexity on held-out `pairs` (None: not run) with the partner visible and hidden."""
-
-    def make():
-        from xlingjax.evaluation.pairs import read_pairs
-        from xlingjax.evaluation.perplexity import TranslationPerplexity
-
-        found = read_pairs(pairs, corpus.languages, limit)
-        return TranslationPerplexity(found, corpus.vocabulary, corpus.languages, length=length, limit=limit, name=name)
-
-    return _unless_missing(pairs, make)
-
-
-def samples(
-    corpus: Corpus,
-    text: str | None = None,
-    pairs: str | None = None,
-    per_language: int = 3,
-    name: str = "masked_samples",
-) -> Evaluators:
-    """Masked held-out sentences with the model's predictions, for the report."""
-
-    def make():
-        from xlingjax.evaluation.pairs import read_pairs
-        from xlingjax.evaluation.samples import MaskedSamples
-
-        found = read_pairs(pairs, corpus.languages) if pairs else None
-        files = files_by_language(text, corpus.languages)
-        return MaskedSamples(
-            files, corpus.vocabulary, corpus.languages, pairs=found, per_language=per_language, name=name
-        )
-
-    return _unless_missing(text, make)
-
-
-def accuracy(
-    corpus: Corpus,
-    files: str | None = None,
-    labels: Files = None,
-    length: int = 128,
-    limit: int = 0,
-    trained_on: Files = "en",
-    name: str = "nli_test",
-) -> Evaluators:
-    """Classification accuracy per language on labelled TSVs, `files` a path with {language}: "nli/test-{language}.tsv"."""
-
-    def make():
-        from xlingjax.evaluation.classification import ZeroShotAccuracy
-
-        found = labelled_files(files, corpus.languages)
-        return ZeroShotAccuracy(
-            found,
-            corpus.vocabulary,
-            corpus.languages,
-            words(labels),
-            length=length,
-            limit=limit,
-            trained_on=words(trained_on),
-            name=name,
-        )
-
-    return _unless_missing(files, make)
-
-
-def _unless_missing(path: str | None, make: Callable[[], Any]) -> Evaluators:
-    return lambda: [make()] if path else []
-
-
-def files_by_language(text: str, languages: Sequence[str]) -> dict[str, str]:
-    """{language: file} of the patterns `text`, one file per language, of the run's languages. Raises UserError."""
-    from xlingjax.data.sources import find_text
-
-    found: dict[str, str] = {}
-    for one in find_text(words(text)):
-        if one.language in found:
-            raise UserError(
-                f"held-out text: both {found[one.language]} and {one.path} are {one.language!r}; give one file per language"
-            )
-        if one.language in languages:
-            found[one.language] = str(one.path)
-    return found
-
-
-def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
-    """{language: file} for a path in which {language} stands for each code; languages without a file are left out."""
-    if "{language}" not in pattern:
-        raise UserError(
-            f"labelled files {pattern!r}: write {{language}} where the code stands, as in nli/test-{{language}}.tsv"
-        )
-    found = {
-        language: path for language in languages if Path(path := pattern.replace("{language}", language)).is_file()
-    }
-    if not found:
-        raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
-    return found
-
-
-# --- fine-tuning -----------------------------------------------------------------------------------------------------
+# --- fine-tuning ------------------------------------------------------------------------------------------------------
 
 
 def classification(
@@ -467,10 +328,10 @@ def classification(
     length: int = 128,
     seed: int = 0,
 ) -> ObjectiveRun:
-    """Classification of labelled pairs, `files` a path with {language}; trained on `languages` (English alone: zero-shot)."""
-    classes = words(labels)
+    """Classification of labelled pairs; `files`: a path with {language}; trained on `languages`."""
+    classes, objective = words(labels), Classification(len(words(labels)))
 
-    def source() -> BatchSource:
+    def opened() -> BatchSource:
         from xlingjax.preprocessors.finetuning import classification_source
 
         return classification_source(
@@ -483,10 +344,10 @@ def classification(
             seed=seed,
         )
 
-    return ObjectiveRun(Classification(len(classes)), source)
+    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
 
 
-# --- what recipes may bind -------------------------------------------------------------------------------------------
+# --- what recipes may bind --------------------------------------------------------------------------------------------
 
 
 def planned(function: Callable) -> Callable:
@@ -515,9 +376,9 @@ def bindable() -> dict[str, Callable]:
         "mlm": mlm,
         "tlm": tlm,
         "classification": classification,
-        "retrieval": retrieval,
-        "perplexity": perplexity,
-        "translation_perplexity": translation_perplexity,
-        "samples": samples,
-        "accuracy": accuracy,
+        "retrieval": probes.retrieval,
+        "perplexity": probes.perplexity,
+        "translation_perplexity": probes.translation_perplexity,
+        "samples": probes.samples,
+        "accuracy": probes.accuracy,
     }

@@ -4,6 +4,7 @@ Each function returns the exit status. Heavy imports stand inside, so that `xlin
 """
 
 import json
+import logging
 import os
 from argparse import Namespace
 from collections.abc import Callable
@@ -29,8 +30,9 @@ class Recipe:
 
 
 def prepare_machine(args: Namespace) -> None:
-    """Before JAX starts: quiet TensorFlow, and as many CPU devices as asked for."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    """Before JAX starts: libraries that log only errors, and as many CPU devices as asked for."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("absl").setLevel(logging.ERROR)
     if not args.devices:
         return
     import jax
@@ -63,7 +65,7 @@ def write_text(path: Path, text: str) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from None
 
 
-# --- runs --------------------------------------------------------------------------------------------------------------
+# --- runs -------------------------------------------------------------------------------------------------------------
 
 
 def train(args: Namespace, recipe: Recipe) -> int:
@@ -91,7 +93,7 @@ def train(args: Namespace, recipe: Recipe) -> int:
 
 
 def evaluate(args: Namespace, recipe: Recipe) -> int:
-    """The recipe's evaluators on the newest checkpoint; values go to the terminal and to the run's evaluations.jsonl."""
+    """The recipe's evaluators on the newest checkpoint; values also go to evaluations.jsonl."""
     import jax
 
     from xlingjax.checkpoint import find_checkpoint, load_params
@@ -151,19 +153,24 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
     return 0
 
 
-# --- data --------------------------------------------------------------------------------------------------------------
+# --- data -------------------------------------------------------------------------------------------------------------
 
 
 def tinyworld(args: Namespace) -> int:
     from xlingjax.data.tinyworld import write
 
-    languages = tuple(args.languages.replace(",", " ").split())
-    options = {"languages": languages} if languages else {}
+    size: Any = args.size
+    if "=" in size:
+        try:
+            size = {name: int(count) for name, count in (entry.split("=") for entry in size.split(","))}
+        except ValueError:
+            raise UserError(f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000") from None
+    languages = {"languages": tuple(args.languages.replace(",", " ").split())} if args.languages else {}
     try:
-        write(Path(args.folder), seed=args.seed, size=args.size, **options)
+        told = write(Path(args.folder), seed=args.seed, size=size, workers=args.workers, **languages)
     except OSError as error:
         raise UserError(f"{args.folder} cannot be written: {error.strerror or error}; choose another folder") from None
-    print(f"tinyworld in {args.folder}")
+    print(f"tinyworld in {args.folder}: {', '.join(told['languages'])}; {len(told['files'])} files")
     return 0
 
 
@@ -189,7 +196,25 @@ def vocab(args: Namespace) -> int:
     return 0
 
 
-# --- looking at a run --------------------------------------------------------------------------------------------------
+def data(args: Namespace) -> int:
+    from xlingjax.data.check import check
+    from xlingjax.data.sampling import Sampling
+    from xlingjax.data.vocabulary import Vocabulary
+
+    found = check(
+        args.mono,
+        args.parallel,
+        Vocabulary.load(args.vocabulary) if args.vocabulary else None,
+        batch=args.batch,
+        length=args.length,
+        steps=args.steps,
+        sampling=Sampling(alpha=args.alpha),
+    )
+    print(found.text())
+    return 1 if found.errors else 0
+
+
+# --- looking at a run -------------------------------------------------------------------------------------------------
 
 
 def report(args: Namespace) -> int:
@@ -221,6 +246,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "freeze": freeze,
     "tinyworld": tinyworld,
     "vocab": vocab,
+    "data": data,
     "report": report,
     "doctor": doctor,
 }

@@ -1,0 +1,342 @@
+"""The command line: recipes and overrides, runs end to end on a tiny corpus, and one clear line for every bad input."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from xlingjax import cli
+
+ENGLISH = ["The dog sleeps in the house.", "My brother reads a long book.", "The cat drinks milk.", "It rains again."]
+GERMAN = [
+    "Der Hund schläft im Haus.",
+    "Mein Bruder liest ein langes Buch.",
+    "Die Katze trinkt Milch.",
+    "Es regnet wieder.",
+]
+SMALL = {"model.layers": 1, "model.dim": 16, "model.heads": 2, "model.ffn": 32, "BATCH": 8, "LENGTH": 32}
+SHORT = {"TRAIN_STEPS": 4, "WARMUP_STEPS": 1, "EVAL_EVERY": 0, "LOG_EVERY": 2, "CHECKPOINT_EVERY": 2}
+
+
+def write(path: Path, lines) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """mono/{de,en}/a.txt, pairs/de-en.{de,en}, heldout, nli, and a vocabulary made by `xlingjax vocab`."""
+    root = tmp_path_factory.mktemp("corpus")
+    os.environ["XLINGJAX_CACHE"] = str(root / "cache")
+    for code, lines in (("en", ENGLISH), ("de", GERMAN)):
+        many = [f"{line} {i}" for i in range(30) for line in lines]
+        write(root / "mono" / code / "a.txt", many)
+        write(root / "pairs" / f"de-en.{code}", many)
+        write(root / "heldout" / f"{code}.txt", lines)
+        write(root / "heldout_pairs" / f"de-en.{code}", lines)
+        labels = ("entailment", "neutral", "contradiction")
+        rows = [f"{a}\t{b}\t{labels[i % 3]}" for i, (a, b) in enumerate(zip(lines * 3, lines[1:] * 4, strict=True))]
+        for split in ("train", "dev", "test"):
+            write(root / "nli" / f"{split}-{code}.tsv", rows)
+    files = ["--mono", f"{root}/mono", "--parallel", f"{root}/pairs/*"]
+    assert cli.main(["vocab", *files, "--size", "80", "--output", str(root / "vocab")]) == 0
+    yield root
+    del os.environ["XLINGJAX_CACHE"]
+
+
+def options(corpus: Path, **overrides) -> dict:
+    files = {"MONO": f"{corpus}/mono", "PARALLEL": f"{corpus}/pairs/*", "VOCABULARY": f"{corpus}/vocab"}
+    return {**files, **SMALL, **SHORT, **{name.replace("__", "."): value for name, value in overrides.items()}}
+
+
+def arguments(verb: str, recipe: str, bindings: dict, *rest: str) -> list[str]:
+    return [verb, "--gin_file", f"gin/recipes/{recipe}.gin", *(f"--gin.{k}={v}" for k, v in bindings.items()), *rest]
+
+
+def pretrain(corpus: Path, workdir: Path, *rest: str, recipe: str = "xlm_text", **overrides) -> int:
+    bindings = options(corpus, **overrides)
+    return cli.main(arguments("pretrain", recipe, bindings, "--workdir", str(workdir), *rest))
+
+
+@pytest.fixture
+def refused(capsys):
+    """refused(status, *parts): the command failed with one `error:` line that has all the parts."""
+
+    def check(status: int, *parts: str) -> None:
+        assert status == 2
+        err = capsys.readouterr().err.strip().splitlines()
+        assert len(err) == 1, err
+        assert err[0].startswith("error: ")
+        for part in parts:
+            assert part in err[0], err[0]
+
+    return check
+
+
+# --- parsing ---------------------------------------------------------------------------------------------------------
+
+
+def test_help_answers_in_under_a_second():
+    started = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "xlingjax.cli", "--help"], capture_output=True, text=True, check=True)
+    assert time.perf_counter() - started < 1.0
+    for verb in ("pretrain", "finetune", "vocab", "data", "tinyworld", "inspect", "report", "evaluate", "freeze"):
+        assert f"\n    {verb}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "typed, read",
+    [
+        ("3", "3"),
+        ("1e-4", "1e-4"),
+        ("None", "None"),
+        ("true", "True"),
+        ("data/mono/*.txt", "'data/mono/*.txt'"),
+        ("de,en", "'de,en'"),
+        ("'quoted'", "'quoted'"),
+        ("('a', 'b')", "('a', 'b')"),
+        ("it's", '"it\'s"'),
+    ],
+)
+def test_values_are_read_as_a_shell_user_means_them(typed, read):
+    assert cli.gin_value(typed) == read
+
+
+def test_overrides_reach_the_run(corpus):
+    bindings = options(corpus, train__seed=7, TRAIN_STEPS="1.1e1", MASK_RATE=0.3, tlm__weight=3)
+    recipe = cli.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()])
+    mlm, tlm = recipe.bound["objectives"]
+    assert (recipe.bound["seed"], recipe.bound["steps"], mlm.weight, tlm.weight) == (7, 11, 1.0, 3)
+    assert recipe.bound["model"].dim == 16 and recipe.bound["model"].vocab_size == 80
+    assert recipe.bound["model"].num_languages == 2 and recipe.corpus.languages == ("de", "en")
+    assert "MASK_RATE = 0.3" in recipe.config and "train.seed = 7" in recipe.config
+    source = mlm.source()
+    assert source.shapes["masked_positions"] == (8, 10)  # ceil(0.3 * 32)
+    source.close()
+
+
+def test_a_saved_configuration_is_a_recipe_with_the_same_meaning(corpus, tmp_path):
+    overrides = [f"{k}={v}" for k, v in options(corpus).items()]
+    first = cli.read_recipe(["gin/recipes/xlm_text.gin"], overrides)
+    saved = write(tmp_path / "config.gin", first.config.splitlines())
+    again = cli.read_recipe([saved], [])
+    assert again.config == first.config
+    assert again.bound["model"] == first.bound["model"] and again.bound["optimizer"] == first.bound["optimizer"]
+
+
+@pytest.mark.parametrize(
+    "override, parts",
+    [
+        ("TRAIN_STEP=3", ["--gin.TRAIN_STEP", "did you mean 'TRAIN_STEPS'"]),
+        ("train.sed=3", ["--gin.train.sed", "'train' has no parameter 'sed'", "did you mean 'seed'"]),
+        ("trian.seed=3", ["nothing is called 'trian'", "did you mean 'train'"]),
+        ("model.dropuot=0", ["no option 'dropuot'", "did you mean 'dropout'"]),
+        ("batch=3", ["--gin.batch", "did you mean 'BATCH'"]),
+        ("clm.batch=3", ["--gin.clm.batch changes nothing"]),
+        ("BATCH=many", ["--gin.BATCH=many: a number is needed"]),
+        ("BATCH=2.5", ["--gin.BATCH=2.5: a whole number is needed"]),
+        ("MODEL=tinny", ["no model preset 'tinny'", "did you mean 'tiny'"]),
+        ("VOCABULARY_SIZE=@nothing()", ["nothing is called 'nothing'"]),
+    ],
+)
+def test_unknown_macros_and_bindings(corpus, refused, override, parts):
+    name, value = override.split("=")
+    refused(pretrain(corpus, corpus / "never", **{name.replace(".", "__"): value}), *parts)
+
+
+def test_a_required_macro_left_open_is_named_with_what_it_means(refused):
+    status = cli.main(["pretrain", "--gin_file", "gin/recipes/xlm_text.gin", "--workdir", "never"])
+    refused(status, "is not set", "--gin.", "patterns")
+
+
+def test_bad_recipes(refused, tmp_path, capsys):
+    workdir = ["--workdir", str(tmp_path / "run")]
+    refused(cli.main(["pretrain", "--gin_file", "xlm_tny.gin", *workdir]), "missing file", "xlm_tiny")
+    bad = write(tmp_path / "bad.gin", ['include "recipes/xlm_tiny.gin"', "train.sed = 3"])
+    refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), f"{bad}, line 2", "did you mean 'seed'")
+    bad = write(tmp_path / "bad.gin", ["train.seed = [3,", "train.steps = 2"])
+    refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), "not gin syntax", bad)
+    bad = write(tmp_path / "bad.gin", ['include "recipes/none.gin"'])
+    refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), f"{bad}, line 1", "missing file", "recipes/none.gin")
+
+
+@pytest.mark.parametrize("argv", [[], ["pretrian"], ["pretrain"], ["report"], ["doctor", "--gin.SEED=1"], ["vocab"]])
+def test_wrong_usage_is_one_line(argv, refused):
+    refused(cli.main(argv))
+
+
+# --- from text to a report -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    """A finished pretraining run of 4 steps with checkpoints at 2 and 4."""
+    workdir = tmp_path_factory.mktemp("runs") / "mlm_tlm"
+    held_out = {"HELDOUT_TEXT": f"{corpus}/heldout", "HELDOUT_PAIRS": f"{corpus}/heldout_pairs"}
+    assert pretrain(corpus, workdir, **held_out) == 0
+    return workdir
+
+
+def test_a_run_leaves_its_configuration_identity_and_evaluations(run, corpus):
+    record = json.loads((run / "run.json").read_text())
+    assert record["languages"] == ["de", "en"]
+    assert record["config"]["vocabulary"] == f"{corpus}/vocab"
+    assert "TRAIN_STEPS = 4" in (run / "config.gin").read_text()
+    names = {json.loads(line)["name"] for line in (run / "evaluations.jsonl").read_text().splitlines()}
+    assert names == {"retrieval", "perplexity", "translation_perplexity", "masked_samples"}
+
+
+def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
+    files = {f"{split.upper()}_FILES": f"{corpus}/nli/{split}-{{language}}.tsv" for split in ("train", "dev", "test")}
+    bindings = {"INIT_FROM": run, **files, "TRAIN_STEPS": 2, "WARMUP_STEPS": 1, "BATCH": 8}
+    tuned = tmp_path / "nli"
+    assert cli.main(arguments("finetune", "nli_tiny", bindings, "--workdir", str(tuned))) == 0
+    lines = [json.loads(line) for line in (tuned / "evaluations.jsonl").read_text().splitlines()]
+    assert {line["name"] for line in lines} == {"nli_dev", "nli_test"}
+    assert set(lines[0]["values"]["by_language"]) == {"de", "en"}
+
+    report = ["report", str(run), "--compare", f"MLM only={run}", "--finetuned", str(tuned), "--output", str(tmp_path)]
+    assert cli.main(report) == 0
+    summary = json.loads((tmp_path / "report.json").read_text())["summary"]
+    assert {"retrieval_mean", "retrieval_mean_mlm_only", "nli_en", "nli_mean_other", "tokens_per_second"} <= set(
+        summary
+    )
+    assert "nli_mean_other" in capsys.readouterr().out
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_evaluate_repeats_the_runs_own_values(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    assert cli.main(["evaluate", "--workdir", str(copy)]) == 0
+    last = {}
+    for line in (copy / "evaluations.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        last.setdefault(record["name"], []).append(record)
+    for name, (first, second) in last.items():
+        assert first["step"] == second["step"] == 4
+        if name == "perplexity":
+            assert second["values"]["mean"] == pytest.approx(first["values"]["mean"], rel=1e-5)
+
+
+def test_frozen_batches_train_without_the_text(corpus, tmp_path):
+    frozen = tmp_path / "frozen"
+    bindings = options(corpus)
+    assert cli.main(arguments("freeze", "xlm_text", bindings, "--batches", "3", "--output", str(frozen))) == 0
+    assert sorted(path.name for path in frozen.iterdir()) == ["mlm.frozen", "tlm.frozen", "vocab.json", "vocab.model"]
+    steps = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
+    argv = arguments("pretrain", "xlm_text", steps | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run"))
+    assert cli.main([*argv, "--gin_file", "gin/runs/frozen.gin"]) == 0
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["languages"] == ["de", "en"] and record["model"]["vocab_size"] == 80
+
+
+def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
+    argv = arguments("inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path))
+    assert cli.main(argv) == 0
+    assert "<mask>" in capsys.readouterr().out
+    assert {"inspect.html", "mlm-0-attention.png", "tlm-0-attention.png"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
+    good = ["data", "check", "--mono", f"{corpus}/mono", "--parallel", f"{corpus}/pairs/*"]
+    assert cli.main([*good, "--vocabulary", f"{corpus}/vocab", "--length", "32"]) == 0
+    out = capsys.readouterr().out
+    assert "0 errors" in out and "de-en" in out and "unknown pieces" in out
+    write(tmp_path / "de-en.de", GERMAN)
+    write(tmp_path / "de-en.en", ENGLISH[:3])
+    assert cli.main(["data", "check", "--parallel", f"{tmp_path}/*"]) == 1
+    out = capsys.readouterr().out
+    assert "1 errors" in out and "de-en.en" in out
+
+
+def test_tinyworld_by_counts(tmp_path, refused, capsys):
+    from xlingjax.data.tinyworld.corpus import DEMO
+
+    small = ",".join(f"{name}=3" for name in DEMO)
+    argv = ["tinyworld", str(tmp_path), "--languages", "de,en", "--workers", "1"]
+    assert cli.main([*argv, "--size", small]) == 0
+    assert (tmp_path / "mono" / "de" / "tinyworld.txt").is_file() and "de, en" in capsys.readouterr().out
+    refused(cli.main([*argv, "--size", "mono=few"]), "--size", "mono=2000")
+    refused(cli.main(["tinyworld", str(tmp_path), "--languages", "xx,en"]), "'xx'")
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+def test_missing_files(corpus, refused, tmp_path):
+    refused(pretrain(corpus, tmp_path, MONO=f"{corpus}/none/*.txt"), "missing file", f"{corpus}/none/*.txt")
+    refused(pretrain(corpus, tmp_path, VOCABULARY=f"{corpus}/none"), "vocabulary", f"{corpus}/none", "xlingjax vocab")
+    refused(pretrain(corpus, tmp_path, HELDOUT_PAIRS=f"{corpus}/none"), f"{corpus}/none")
+    refused(pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none")
+    refused(cli.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
+
+
+def test_pairs_of_unequal_length(corpus, refused, tmp_path):
+    write(tmp_path / "p" / "de-en.de", GERMAN)
+    write(tmp_path / "p" / "de-en.en", ENGLISH[:3])
+    refused(pretrain(corpus, tmp_path / "run", PARALLEL=f"{tmp_path}/p"), "de-en.de", "4", "de-en.en", "3")
+
+
+def test_text_that_is_not_utf8(corpus, refused, tmp_path):
+    (tmp_path / "en").mkdir()
+    (tmp_path / "en" / "a.txt").write_bytes(b"fine\ncaf\xe9\n")
+    refused(pretrain(corpus, tmp_path / "run", MONO=f"{tmp_path}/en"), "a.txt, line 2", "UTF-8")
+
+
+def test_an_empty_corpus(corpus, refused, tmp_path):
+    write(tmp_path / "en" / "a.txt", ["", ""])
+    refused(pretrain(corpus, tmp_path / "run", MONO=f"{tmp_path}/en"), "empty corpus", "a.txt")
+
+
+def test_vocabulary_and_model_of_different_size(corpus, refused, tmp_path):
+    refused(pretrain(corpus, tmp_path, VOCABULARY_SIZE=200), "80 pieces", "fewer than the 200", "VOCABULARY_SIZE=80")
+    refused(pretrain(corpus, tmp_path, VOCABULARY_SIZE=70), "80 pieces", "more than the 70")
+
+
+def test_batch_that_the_mesh_does_not_divide(corpus, refused, tmp_path):
+    refused(pretrain(corpus, tmp_path, BATCH=12), "12 rows", "8 devices", "multiple of 8")
+    refused(pretrain(corpus, tmp_path, MESH_TENSOR=3), "mesh", "tensor=3", "8 devices")
+
+
+def test_rows_longer_than_the_position_table(corpus, refused, tmp_path):
+    refused(pretrain(corpus, tmp_path, LENGTH=600), "600 tokens", "512 positions")
+
+
+def test_workdirs_that_cannot_be_used(corpus, refused, tmp_path, monkeypatch):
+    write(tmp_path / "file", ["not a folder"])
+    refused(pretrain(corpus, tmp_path / "file" / "run"), "cannot be written", str(tmp_path / "file" / "run"))
+    real = shutil.disk_usage
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=1000))
+    refused(pretrain(corpus, tmp_path / "run"), "free", "--workdir")
+
+
+def test_a_platform_that_is_not_there(corpus, refused, tmp_path):
+    refused(pretrain(corpus, tmp_path, "--platform", "gpu"), "gpu", "nvidia-smi")
+    refused(pretrain(corpus, tmp_path, "--platform", "quantum"), "quantum", "cpu, gpu, tpu")
+
+
+def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    before = (copy / "config.gin").read_text()
+    refused(pretrain(corpus, copy, model__ffn=64), "belongs to another run", "model.ffn", "32", "64")
+    files = ["--mono", f"{corpus}/mono", "--seed", "1", "--size", "80"]
+    assert cli.main(["vocab", *files, "--output", str(tmp_path / "vocab")]) == 0
+    refused(pretrain(corpus, copy, VOCABULARY=tmp_path / "vocab"), "belongs to another run", "vocabulary")
+    assert (copy / "config.gin").read_text() == before
+
+
+def test_a_corrupted_checkpoint_is_said_and_the_one_before_is_taken(run, corpus, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    for file in (copy / "checkpoints" / "4" / "params").rglob("*"):
+        if file.is_file():
+            file.write_bytes(b"")
+    assert pretrain(corpus, copy) == 0
+    out = capsys.readouterr().out
+    assert "checkpoint 4 cannot be read" in out and "weights: checkpoint 2 of" in out
+    assert (copy / "checkpoints" / "4").is_dir() and (copy / "checkpoints" / "4.unreadable").is_dir()

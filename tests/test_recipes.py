@@ -1,0 +1,164 @@
+"""Every recipe parses, builds, fits its own shapes and means what it meant, where none of its files exist.
+
+The operative configurations stand in golden/configs; `XLINGJAX_GOLDEN=write pytest tests/test_recipes.py` writes them.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xlingjax import cli
+from xlingjax.data.features import FIELDS
+from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.encoder import Encoder
+from xlingjax.optim import learning_rate_schedule
+from xlingjax.partition import check_rows, make_mesh
+
+GOLDEN = Path(__file__).parent / "golden" / "configs"
+GIN = cli.gin_folder()
+XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
+TEXT = {"MONO": "text/*/*.txt", "VOCABULARY": "vocab"}
+PAIRS = {"PARALLEL": "pairs/*"}
+TINY = {"VOCABULARY_SIZE": 4000, "LANGUAGES": "de en es fr hi ru tr zh"}
+
+# What a user must give, and how many parameters (in millions) the model then has; spec figures of the papers.
+RECIPES = {
+    "xlm_tiny": (TINY, 2.7),
+    "xlm_tiny_mlm": (TINY, 2.7),
+    "xlm_text": (TEXT | PAIRS | TINY, 2.7),
+    "xlm_15_mlm": (TEXT, 249.1),
+    "xlm_15_mlm_tlm": (TEXT | PAIRS, 249.1),
+    "xlm_clm": (TEXT, 249.1),
+    "xlmr_base": (TEXT | {"LANGUAGES": XNLI}, 278.3),
+    "xlmr_large": (TEXT | {"LANGUAGES": XNLI}, 560.1),
+    "nli_tiny": ({"INIT_FROM": "run"}, 2.7),
+}
+
+
+@pytest.fixture(params=RECIPES)
+def recipe(request, tmp_path, monkeypatch):
+    """(name, recipe) in an empty folder but for the run.json that fine-tuning starts from."""
+    monkeypatch.chdir(tmp_path)
+    model = preset("tiny", vocab_size=4000, num_languages=8)
+    record = {
+        "model": dataclasses.asdict(model),
+        "languages": TINY["LANGUAGES"].split(),
+        "config": {"vocabulary": "vocab"},
+    }
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    given, _ = RECIPES[request.param]
+    return request.param, cli.read_recipe([f"gin/recipes/{request.param}.gin"], [f"{k}={v}" for k, v in given.items()])
+
+
+def test_the_table_above_is_complete():
+    assert sorted(RECIPES) == cli.recipes()
+
+
+def test_recipe_builds_and_fits_its_shapes(recipe):
+    name, built = recipe
+    bound = built.bound
+    encoder, languages = Encoder(bound["model"]), len(built.corpus.languages)
+    assert count_parameters(bound["model"]) / 1e6 == pytest.approx(RECIPES[name][1], abs=0.05)
+    params = encoder.abstract()
+    mesh = make_mesh(bound["mesh"])
+    for run in bound["objectives"]:
+        shapes = run.source.shapes
+        check_rows(mesh, shapes["input_ids"][0], bound["microbatches"], name)
+        batch = {field: jax.ShapeDtypeStruct(shapes[field], FIELDS[field].dtype) for field in run.objective.reads}
+
+        def loss(params, batch, key, objective=run.objective):
+            return objective.loss(encoder, params, batch, key, languages)
+
+        made = jax.eval_shape(loss, params, batch, jax.eval_shape(lambda: jax.random.key(0)))
+        assert set(made.terms) == set(run.objective.coefficients)
+        assert all(term.shape == () and term.dtype == jnp.float32 for term in made.terms.values())
+        by_language, weight = made.metrics[f"{run.objective.name}/loss_by_language"]
+        assert by_language.shape == weight.shape == (languages,)
+    rate = learning_rate_schedule(bound["optimizer"], bound["steps"])
+    peak = bound["optimizer"].learning_rate
+    assert float(rate(bound["optimizer"].warmup_steps)) == pytest.approx(peak, rel=1e-3)
+
+
+def test_operative_configuration_is_the_golden_one(recipe):
+    name, built = recipe
+    golden = GOLDEN / f"{name}.gin"
+    if os.environ.get("XLINGJAX_GOLDEN") == "write":
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(built.config, encoding="utf-8")
+    assert built.config == golden.read_text(encoding="utf-8")
+
+
+# --- what the papers say ---------------------------------------------------------------------------------------------
+
+
+def built(name: str):
+    return cli.read_recipe([f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()])
+
+
+def test_xlm_15_is_the_papers():
+    recipe = built("xlm_15_mlm_tlm")
+    mlm, tlm = recipe.bound["objectives"]
+    model, optimizer = recipe.bound["model"], recipe.bound["optimizer"]
+    assert (model.layers, model.dim, model.heads, model.ffn, model.num_languages) == (12, 1024, 8, 4096, 15)
+    assert (model.dropout, model.attention_dropout, model.head, model.gelu) == (0.1, 0.1, "tied", "exact")
+    assert mlm.source.shapes["input_ids"] == (64, 256) and mlm.source.shapes["masked_positions"] == (64, 39)
+    assert tlm.source.shapes["input_ids"] == (16, 256)  # about 4000 tokens
+    assert (optimizer.name, optimizer.schedule, optimizer.learning_rate) == ("adam", "inverse_sqrt", 1e-4)
+    assert (optimizer.warmup_steps, optimizer.warmup_from, optimizer.b2, optimizer.clip_norm) == (4000, 1e-7, 0.98, 5.0)
+    assert "sampling.alpha = %ALPHA" in recipe.config and "ALPHA = 0.7" in recipe.config
+    assert recipe.bound["schedule"] == "alternate" and mlm.weight == tlm.weight
+
+
+def test_xlmr_is_the_papers():
+    for name, layers, dim in (("xlmr_base", 12, 768), ("xlmr_large", 24, 1024)):
+        recipe = built(name)
+        (mlm,) = recipe.bound["objectives"]
+        model = recipe.bound["model"]
+        assert (model.layers, model.dim, model.vocab_size, model.num_languages) == (layers, dim, 250_002, 0)
+        assert (model.position_offset, model.max_positions, model.head) == (2, 514, "transform")
+        assert mlm.source.shapes["input_ids"] == (8192, 512) and recipe.bound["steps"] == 1_500_000
+        assert "ALPHA = 0.3" in recipe.config and "SAME_LANGUAGE = False" in recipe.config
+
+
+def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
+    both, alone = built("xlm_tiny"), built("xlm_tiny_mlm")
+    assert [run.objective.name for run in both.bound["objectives"]] == ["mlm", "tlm"]
+    assert [run.objective.name for run in alone.bound["objectives"]] == ["mlm"]
+    shapes = {run.source.shapes["input_ids"] for run in both.bound["objectives"]}
+    assert shapes == {alone.bound["objectives"][0].source.shapes["input_ids"]}  # the same tokens in each step
+    for name in ("model", "steps", "seed", "optimizer", "mesh", "microbatches"):
+        assert both.bound[name] == alone.bound[name]
+
+
+# --- how recipes are written -----------------------------------------------------------------------------------------
+
+
+def bindings(path: Path) -> list[str]:
+    return re.findall(r"^([\w./]+)\s*=", path.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_a_recipe_is_includes_and_few_bindings_and_says_what_it_is():
+    for path in (GIN / "recipes").glob("*.gin"):
+        assert len(bindings(path)) <= 15, path
+    for path in GIN.rglob("*.gin"):
+        assert path.read_text(encoding="utf-8").startswith("# "), path
+
+
+def test_knobs_are_macros_and_each_is_explained_where_it_is_introduced():
+    layers = [path for path in GIN.rglob("*.gin") if path.parent.name != "recipes"]
+    explained, used = set(), set()
+    for path in layers:
+        text = path.read_text(encoding="utf-8")
+        explained |= set(re.findall(r"^([A-Z][A-Z0-9_]*)\s*=.*#", text, re.MULTILINE))
+        used |= set(re.findall(r"^([A-Z][A-Z0-9_]*)\s*=", text, re.MULTILINE))
+    for path in (GIN / "recipes").glob("*.gin"):
+        assert set(bindings(path)) <= used, path
+    unexplained = used - explained
+    assert unexplained == set()

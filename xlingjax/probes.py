@@ -1,0 +1,162 @@
+"""What is measured while a run goes on, as recipes bind it: functions that make evaluators when training starts.
+
+Until then no file is read, so that a recipe is built where none of its files exist. `corpus` is a `runs.Corpus`.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+
+Files = str | Sequence[str] | None
+Evaluators = Callable[[], list[Any]]
+
+
+def words(value: Files) -> tuple[str, ...]:
+    """A list given as one string, words apart by spaces or commas, or as a list."""
+    if value is None:
+        return ()
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else tuple(value)
+
+
+def retrieval(
+    corpus: Any,
+    pairs: str | None = None,
+    limit: int = 0,
+    poolings: Sequence[str] = ("mean",),
+    name: str = "retrieval",
+) -> Evaluators:
+    """Sentence retrieval on the aligned files of folder or stem `pairs` (None: not run).
+
+    `limit` pairs per language; 0: all.
+    """
+
+    def make():
+        from xlingjax.evaluation.pairs import read_pairs
+        from xlingjax.evaluation.retrieval import RetrievalProbe
+
+        found = read_pairs(pairs, corpus.languages, limit)
+        return RetrievalProbe(found, corpus.vocabulary, corpus.languages, poolings=tuple(poolings), name=name)
+
+    return _unless_missing(pairs, make)
+
+
+def perplexity(
+    corpus: Any,
+    text: str | None = None,
+    length: int = 128,
+    limit: int = 64,
+    causal: bool = False,
+    name: str = "perplexity",
+) -> Evaluators:
+    """MLM (causal: CLM) perplexity on held-out `text` (None: not run), at most `limit` rows per language."""
+
+    def make():
+        from xlingjax.evaluation.perplexity import TextPerplexity
+
+        files = files_by_language(text, corpus.languages)
+        return TextPerplexity(
+            files, corpus.vocabulary, corpus.languages, length=length, limit=limit, causal=causal, name=name
+        )
+
+    return _unless_missing(text, make)
+
+
+def translation_perplexity(
+    corpus: Any, pairs: str | None = None, length: int = 128, limit: int = 128, name: str = "translation_perplexity"
+) -> Evaluators:
+    """TLM perplexity on held-out `pairs` (None: not run) with the partner visible and hidden."""
+
+    def make():
+        from xlingjax.evaluation.pairs import read_pairs
+        from xlingjax.evaluation.perplexity import TranslationPerplexity
+
+        found = read_pairs(pairs, corpus.languages, limit)
+        return TranslationPerplexity(found, corpus.vocabulary, corpus.languages, length=length, limit=limit, name=name)
+
+    return _unless_missing(pairs, make)
+
+
+def samples(
+    corpus: Any,
+    text: str | None = None,
+    pairs: str | None = None,
+    per_language: int = 3,
+    name: str = "masked_samples",
+) -> Evaluators:
+    """Masked held-out sentences with the model's predictions, for the report."""
+
+    def make():
+        from xlingjax.evaluation.pairs import read_pairs
+        from xlingjax.evaluation.samples import MaskedSamples
+
+        found = read_pairs(pairs, corpus.languages) if pairs else None
+        files = files_by_language(text, corpus.languages)
+        return MaskedSamples(
+            files, corpus.vocabulary, corpus.languages, pairs=found, per_language=per_language, name=name
+        )
+
+    return _unless_missing(text, make)
+
+
+def accuracy(
+    corpus: Any,
+    files: str | None = None,
+    labels: Files = None,
+    length: int = 128,
+    limit: int = 0,
+    trained_on: Files = "en",
+    name: str = "nli_test",
+) -> Evaluators:
+    """Accuracy per language on labelled TSVs, `files` a path with {language}: "nli/test-{language}.tsv"."""
+
+    def make():
+        from xlingjax.evaluation.classification import ZeroShotAccuracy
+
+        found = labelled_files(files, corpus.languages)
+        return ZeroShotAccuracy(
+            found,
+            corpus.vocabulary,
+            corpus.languages,
+            words(labels),
+            length=length,
+            limit=limit,
+            trained_on=words(trained_on),
+            name=name,
+        )
+
+    return _unless_missing(files, make)
+
+
+def _unless_missing(path: str | None, make: Callable[[], Any]) -> Evaluators:
+    return lambda: [make()] if path else []
+
+
+def files_by_language(text: str, languages: Sequence[str]) -> dict[str, str]:
+    """{language: file} of the patterns `text`, one file per language, of the run's languages. Raises UserError."""
+    from xlingjax.data.sources import find_text
+
+    found: dict[str, str] = {}
+    for one in find_text(words(text)):
+        if one.language in found:
+            raise UserError(
+                f"held-out text: {found[one.language]} and {one.path} are both {one.language!r}; give one per language"
+            )
+        if one.language in languages:
+            found[one.language] = str(one.path)
+    return found
+
+
+def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
+    """{language: file} for a path in which {language} stands for each code; languages without a file are left out."""
+    if "{language}" not in pattern:
+        raise UserError(
+            f"labelled files {pattern!r}: write {{language}} where the code stands, as in nli/test-{{language}}.tsv"
+        )
+    found = {
+        language: path for language in languages if Path(path := pattern.replace("{language}", language)).is_file()
+    }
+    if not found:
+        raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
+    return found
