@@ -28,7 +28,8 @@ def assert_same(params, expected):
 
 
 def kill_between_checkpoints(workdir, mesh):
-    """A run in its own process that SIGKILLs itself before step 8, while the checkpoint of step 6 may be half written."""
+    """A run in its own process that SIGKILLs itself before step 8, while the checkpoint of step 6 may be half
+    written."""
     arguments = {"workdir": str(workdir), "mesh": mesh, "signal_at": ["SIGKILL", 3]}
     process = subprocess.run([sys.executable, tiny_run.__file__, json.dumps(arguments)], capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr

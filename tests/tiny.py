@@ -1,4 +1,5 @@
-"""Tiny seeded batches in NumPy, one builder for every objective (used by fixtures and by the scripts that tests start as processes)."""
+"""Tiny seeded batches in NumPy, one builder for every objective (used by fixtures and by the scripts that tests start
+as processes)."""
 
 import numpy as np
 
@@ -10,7 +11,8 @@ FIRST_PIECE = 14
 def batch(
     objective: str, seed: int = 0, rows: int = ROWS, length: int = LENGTH, slots: int = SLOTS, vocab: int = VOCAB
 ):
-    """One batch of `objective` ("clm", "mlm", "tlm"): rows end in padding of unequal width, slots are unequally used."""
+    """One batch of `objective` ("clm", "mlm", "tlm"): rows end in padding of unequal width, slots are unequally
+    used."""
     rng = np.random.default_rng([seed, {"clm": 0, "mlm": 1, "tlm": 2}[objective]])
     fields = {
         name: np.zeros((rows, length), np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")

@@ -175,7 +175,7 @@ def keep_until(path: Path, step: int) -> None:
 
 
 def duration(seconds: float) -> str:
-    """ "2:03:04", "3:04"."""
+    """As "2:03:04" or "3:04"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -162,10 +162,8 @@ def train(
         # ---- what happens now and then -------------------------------------------------------------------------------
         clock, guard = Stopwatch(), Guard(workdir, max_bad_steps, tracker.say)
         intervals = {name: Interval() for name in names}
-        compiled: dict[str, Any] = {}
-        compile_seconds: dict[str, float] = {}
-        last_lines: dict[str, Any] = {}
-        last_values: dict[str, Any] = {}
+        compiled, compile_seconds = {}, {}
+        last_lines, last_values = {}, {}
         tokens_before = tokens_seen
 
         def compile_step(name, batch):
