@@ -72,7 +72,7 @@ def test_lines_that_cost_quality(tmp_path, vocabulary):
     write(tmp_path / "ru.txt", "The house.\nThe river.\n")
     text = "\n".join(told(check([str(tmp_path / "*.txt")]), "warning"))
     assert "en.txt, line 2: 1 line of over 5,000 characters" in text
-    assert "en.txt, line 3: 1 line (25.0%) repeat an earlier line" in text
+    assert "en.txt, line 3: repeated from an earlier line: 1 line (25.0%)" in text
     assert "ru.txt: most letters are Latin, but ru is written in Cyrillic" in text
     found = check("el=" + str(write(tmp_path / "x.txt", "Η γάτα πίνει γάλα.\n")), vocabulary=vocabulary)
     assert "of the pieces are unknown to the vocabulary" in "\n".join(told(found, "warning"))
@@ -89,11 +89,11 @@ def test_pairs_that_are_empty_copied_repeated_or_swapped(tmp_path):
     rows = [("The cat sleeps.", "Кошка спит."), ("", "Собака спит."), ("London 2012", "London 2012"), ("7", "7")]
     rows += [("Дети играют.", "The children play."), ("The cat sleeps.", "Кошка спит."), ("", "")]
     warnings = "\n".join(told(check((), pair(tmp_path / "some", rows)), "warning"))
-    assert "en-ru.en, line 2: 1 line (14.3%) have text on one side only" in warnings
-    assert "en-ru.en, line 3: 1 line (20.0%) are the same on both sides" in warnings
+    assert "en-ru.en, line 2: text on one side only, left out: 1 line (14.3%)" in warnings
+    assert "en-ru.en, line 3: the same on both sides: 1 line (20.0%)" in warnings
     assert "en-ru.en, line 5: en and ru look swapped in 1 line of 5" in warnings
     notes = "\n".join(told(check((), pair(tmp_path / "some", rows)), "note"))
-    assert "en-ru.en, line 6: 1 line (20.0%) repeat an earlier line" in notes
+    assert "en-ru.en, line 6: repeated from an earlier line: 1 line (20.0%)" in notes
     found = check((), pair(tmp_path / "all", [(b, a) for a, b in rows[:1]]))
     assert found.errors == 1 and "look swapped in 1 line of 1" in told(found, "error")[0]
     # Two languages of one script cannot be told apart, and nothing is claimed.

@@ -19,6 +19,7 @@ from xlingjax.errors import UserError
 SEVERITIES = ("error", "warning", "note")
 LONG_LINE = 5000
 """Characters beyond which a line is probably not a sentence."""
+SHOWN_NOTES = 20
 MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
 """Shares above which a finding is a warning; below it is a note."""
 
@@ -58,7 +59,12 @@ class Findings:
 
     def text(self) -> str:
         """For the terminal: findings, worst first, then tokens and epochs per language, unknown pieces, cache size."""
-        lines = [item.text() for item in sorted(self.items, key=lambda item: SEVERITIES.index(item.severity))]
+        shown = [item for item in self.items if item.severity != "note"]
+        notes = [item for item in self.items if item.severity == "note"]
+        shown = sorted(shown, key=lambda item: SEVERITIES.index(item.severity)) + notes[:SHOWN_NOTES]
+        lines = [item.text() for item in shown]
+        if len(notes) > SHOWN_NOTES:
+            lines.append(f"... and {len(notes) - SHOWN_NOTES} more notes")
         for name, table in self.tables.items():
             lines += ["", f"{name}:", format_table(table, self.steps)]
         if self.unknown_rate:
@@ -174,12 +180,12 @@ def _check_repeats(path: Path, keys: Sequence[Any], full: Sequence[tuple[int, An
             repeated.append(number)
         seen.add(mark)
     if repeated:
-        _share(found, "repeated", path, repeated, len(full), "repeat an earlier line")
+        _share(found, "repeated", path, repeated, len(full), "repeated from an earlier line")
 
 
 def _share(found: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str) -> None:
     severity = "warning" if len(lines) > MANY[kind] * total else "note"
-    found.add(severity, path, lines[0], f"{_number(lines)} ({len(lines) / total:.1%}) {what}")
+    found.add(severity, path, lines[0], f"{what}: {_number(lines)} ({len(lines) / total:.1%})")
 
 
 def _check_pair(pair: Pair, found: Findings) -> bool:
@@ -196,10 +202,10 @@ def _check_pair(pair: Pair, found: Findings) -> bool:
         return False
     empty = [n for n, (x, y) in enumerate(zip(first, second, strict=True), 1) if bool(x) != bool(y)]
     if empty:
-        _share(found, "empty", path, empty, total, "have text on one side only and are left out")
+        _share(found, "empty", path, empty, total, "text on one side only, left out")
     copied = [n for n, (x, y) in both if x == y and any(c.isalpha() for c in x)]
     if copied:
-        _share(found, "copied", path, copied, len(both), "are the same on both sides")
+        _share(found, "copied", path, copied, len(both), "the same on both sides")
     _check_length(pair.first, [(n, x) for n, (x, _) in both], found)
     _check_length(pair.second, [(n, y) for n, (_, y) in both], found)
     _check_repeats(path, [xy for _, xy in both], both, found)
