@@ -47,7 +47,7 @@ def cross_entropy(
     count = -(-tokens // size)
 
     def split(x_T):
-        """[count, size, ...], chunk i = tokens i, i + count, ...: each chunk then spans every device that holds rows."""
+        """[count, size, ...], chunk i = tokens i, i + count, ...: so each chunk spans all devices that hold rows."""
         x_T = jnp.pad(x_T, [(0, count * size - tokens)] + [(0, 0)] * (x_T.ndim - 1))
         return jnp.swapaxes(x_T.reshape(size, count, *x_T.shape[1:]), 0, 1)
 

@@ -81,18 +81,15 @@ def attend(
 
 
 def _require_plain(spec: AttentionSpec, backend: str) -> None:
-    plain = {
-        m.name
-        for m in ((causal_mask & bidirectional, bidirectional & causal_mask) if spec.causal else (bidirectional,))
-    }
-    if spec.mask.name not in plain:
+    plain = (causal_mask & bidirectional, bidirectional & causal_mask) if spec.causal else (bidirectional,)
+    if spec.mask not in plain:
         raise Refused(
             f"attention backend {backend} cannot honour mask {spec.mask.name} (causal={spec.causal}); "
-            f"it knows {' or '.join(sorted(plain))}: use xla"
+            f"it knows {plain[0].name}: use xla"
         )
 
 
-# --- xla ---------------------------------------------------------------------------------------------------------------
+# --- xla ---
 
 
 def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
@@ -107,15 +104,15 @@ def _xla(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     return jnp.einsum("BHLS,BSHK->BLHK", dropout(p_BHLS, rate, key), v_BSHK)
 
 
-# --- cudnn -------------------------------------------------------------------------------------------------------------
+# --- cudnn ---
 
 
 def _prepare_cudnn(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
     _require_plain(spec, "cudnn")
     if spec.packed:
         raise Refused(
-            f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would let examples see each "
-            f"other; do not pack, or use xla"
+            f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would let packed "
+            f"examples see each other; do not pack, or use xla"
         )
     if jax.default_backend() != "gpu":
         raise Refused(f"attention backend cudnn needs an NVIDIA GPU, and this is {jax.default_backend()}; use xla")
@@ -127,7 +124,7 @@ def _length(fields: Fields) -> Array:
 
 
 def _poison(fields: Fields) -> Array:
-    """0, or NaN where rows break the promise of one example followed by padding: wrong attention must not pass unseen."""
+    """NaN where rows break the promise of one example followed by padding (a wrong mask must not pass), else 0."""
     gap = (fields.valid[:, 1:] & ~fields.valid[:, :-1]).any()
     return jnp.where(gap | (fields.pack > 1).any(), jnp.nan, 0.0)
 
@@ -149,7 +146,7 @@ def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     return o_BLHK + self.arrays["poison"].astype(o_BLHK.dtype)
 
 
-# --- splash ------------------------------------------------------------------------------------------------------------
+# --- splash ---
 
 
 def _prepare_splash(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:

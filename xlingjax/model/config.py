@@ -55,7 +55,7 @@ class ModelConfig:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float | None = None
-    """Standard deviation of every weight matrix; None = XLM's: embeddings N(0, 1/D), U(-1/sqrt(fan in), +) elsewhere."""
+    """Standard deviation of every weight; None = XLM's: embeddings N(0, 1/D), other kernels U(+-1/sqrt(fan in))."""
     dtype: str = "float32"
     vocab_multiple: int = 128
     """Embedding rows are padded to a multiple of this, for sharding; padding rows get probability 0."""
@@ -138,7 +138,10 @@ _XLMR = ModelConfig(
 _XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0)
 
 PRESETS: dict[str, ModelConfig] = {
-    "tiny": _XLM.replace(name="tiny", layers=4, dim=192, heads=4, ffn=768, vocab_size=8_000, unroll=0),
+    # Made for two CPU cores: no loop over layers, and no dropout on attention, a sixth of the step's time.
+    "tiny": _XLM.replace(
+        name="tiny", layers=4, dim=192, heads=4, ffn=768, vocab_size=8_000, attention_dropout=0.0, unroll=0
+    ),
     "xlm_15": _XLM,
     "xlm_17": _XLM.replace(name="xlm_17", **_XLM_100),
     "xlm_100": _XLM.replace(name="xlm_100", **_XLM_100),

@@ -1,6 +1,7 @@
 """The leaves: Dense, LayerNorm, Embed, each with the logical names of its axes, and dropout.
 
-Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never split. `partition.py` maps them to mesh axes.
+Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never split. `partition.py` maps them to the
+axes of the mesh.
 """
 
 import math
@@ -29,7 +30,7 @@ def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
 
 
 class Dense(nn.Module):
-    """Contracts the last `len(inputs)` axes of x with a kernel of shape inputs + outputs, and adds a bias of shape outputs."""
+    """Contracts the last axes of x with a kernel of shape inputs + outputs, and adds a bias of shape outputs."""
 
     config: ModelConfig
     outputs: tuple[int, ...]
@@ -84,12 +85,22 @@ class Embed(nn.Module):
 
 
 def gelu(config: ModelConfig, x: Array) -> Array:
-    return jax.nn.gelu(x, approximate=config.gelu == "tanh")
+    """Exact: x * Phi(x) by erf, as XLM and BERT write it; tanh: the usual approximation."""
+    if config.gelu == "tanh":
+        return jax.nn.gelu(x, approximate=True)
+    return x * (0.5 + 0.5 * jax.lax.erf(x * math.sqrt(0.5)))
 
 
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
-    """Zeroes a share `rate` of x and scales the rest to keep its mean; `key` None = identity."""
+    """Zeroes a share `rate` of x (to the nearest 1/65536) and scales the rest to keep the mean; `key` None = identity.
+
+    One 32-bit random word decides over two elements: random numbers are most of dropout's cost.
+    """
     if key is None or rate == 0.0:
         return x
-    keep = jax.random.bernoulli(key, 1.0 - rate, x.shape)
-    return jnp.where(keep, x / jnp.asarray(1.0 - rate, x.dtype), jnp.zeros_like(x))
+    size = x.shape[-1]
+    words = jax.random.bits(key, (*x.shape[:-1], (size + 1) // 2), jnp.uint32)
+    halves = jnp.concatenate([words & 0xFFFF, words >> 16], axis=-1)[..., :size]
+    threshold = round(rate * 65536)
+    scale = 65536 / (65536 - threshold)
+    return jnp.where(halves >= threshold, x * jnp.asarray(scale, x.dtype), jnp.zeros_like(x))

@@ -50,8 +50,8 @@ class Fields:
 class Mask:
     """`mask(q, k)`: bool [B, L, S], true where query l may see key s. Masks of equal name are equal.
 
-    A query that the predicate leaves without any key (padding, mostly) sees the key in its own column (the last one where
-    there are fewer keys), so that no softmax runs over nothing.
+    A query that the predicate leaves without any key (padding, mostly) sees the key in its own column (the last one
+    where there are fewer keys), so that no softmax runs over nothing.
     """
 
     name: str

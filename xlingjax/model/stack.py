@@ -1,4 +1,4 @@
-"""Scan and remat over blocks: the only lifted transforms. Parameters are stacked on axis 0 however the loop is compiled."""
+"""Scan and remat over blocks: the only lifted transforms. Parameters are stacked on axis 0, looped over or unrolled."""
 
 import flax.linen as nn
 import jax

@@ -1,10 +1,10 @@
 """XLM's three objectives: causal, masked and translation language modelling (XLM §3.2-3.4).
 
-MLM and TLM differ in their features (one text, or a pair with restarting positions and two languages), not in their loss.
+MLM and TLM differ in their features (one text, or a pair with restarting positions and two languages), not in their
+loss.
 """
 
 import dataclasses
-
 
 import jax.numpy as jnp
 
@@ -13,6 +13,8 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional, causal
 from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
+
+FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids")
 
 
 def token_loss(
@@ -28,7 +30,7 @@ def token_loss(
 ) -> Loss:
     """Cross-entropy at the states h_...D against ids, weights and languages of shape [...]."""
     g, table_VD, bias_V = model.vocab_head(params, h)
-    weights_T, languages_T = weights.reshape(-1), language_ids.reshape(-1)
+    weights_T, languages_T = jnp.float32(weights).reshape(-1), language_ids.reshape(-1)
     loss, nll_T, correct_T = cross_entropy(
         g.reshape(-1, g.shape[-1]),
         table_VD,
@@ -52,11 +54,7 @@ class MLM:
     name: str = "mlm"
     packed: bool = True
     chunk: int = 0
-    reads = ("input_ids", "position_ids", "language_ids", "pack_ids") + (
-        "masked_positions",
-        "masked_targets",
-        "masked_weights",
-    )
+    reads = FIELDS + ("masked_positions", "masked_targets", "masked_weights")
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -102,7 +100,7 @@ class CLM:
     context_size: int = 0
     packed: bool = True
     chunk: int = 0
-    reads = ("input_ids", "position_ids", "language_ids", "pack_ids")
+    reads = FIELDS
 
     @property
     def coefficients(self) -> dict[str, float]:
