@@ -79,6 +79,8 @@ def test_train_and_validation_split_the_lines(tmp_path, vocabulary):
     )
     first_held = vocabulary.encode(lines[96]) + [1]  # blocks 3 and 7 of 8
     assert held.sides[0].ids[: len(first_held)].tolist() == first_held
+    with pytest.raises(UserError, match="no en text is held out: the share takes no block of 32 lines"):
+        text_records(text, vocabulary, 0.01, held=True)
 
 
 def test_unequal_sides_and_empty_text_are_named(tmp_path, vocabulary):

@@ -173,6 +173,12 @@ def test_restored_sources_continue_bitwise(open_source, features, same_language)
     assert hashes(second, 2) == hashes(whole, 2)
 
 
+def test_objectives_of_one_seed_draw_independently(open_source):
+    sources = [open_source(features, batch=1, length=32) for features in (ClmFeatures(), MlmFeatures())]
+    ids = [[int(source.next()["language_ids"].max()) for _ in range(64)] for source in sources]
+    assert sum(a == b for a, b in zip(*ids, strict=True)) < 40
+
+
 def test_the_seed_changes_text_and_masks(open_source):
     assert not set(hashes(open_source(), 8)) & set(hashes(open_source(seed=4), 8))
 

@@ -31,6 +31,7 @@ def test_xlm_layout_has_xlms_special_ids(vocabulary):
 
 
 def test_xlmr_ids_are_sentencepiece_ids_plus_one(xlmr_model):
+    xlmr_model.with_name("vocab.json").write_text('{"layout": 39786, "the": 5}')  # another program's
     vocabulary = Vocabulary.load(xlmr_model)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(xlmr_model))
     assert vocabulary.layout == "xlmr" and vocabulary.size == 202

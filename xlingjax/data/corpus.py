@@ -165,7 +165,7 @@ def text_records(texts: Sequence[Text], vocabulary: Vocabulary, holdout: float =
         all_lines = tokens(text, vocabulary)
         parts.append(all_lines.keep(held_out(all_lines.lengths.size, holdout) == held))
     records = Records((texts[0].language,), (concatenate(parts),))
-    return _not_empty(records, [text.path for text in texts])
+    return _not_empty(records, [text.path for text in texts], held)
 
 
 def pair_records(pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False) -> Records:
@@ -179,10 +179,15 @@ def pair_records(pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float =
         sides[0].append(first.keep(keep))
         sides[1].append(second.keep(keep))
     records = Records(pairs[0].languages, (concatenate(sides[0]), concatenate(sides[1])))
-    return _not_empty(records, [pair.first.path for pair in pairs])
+    return _not_empty(records, [pair.first.path for pair in pairs], held)
 
 
-def _not_empty(records: Records, paths: Sequence[Path]) -> Records:
+def _not_empty(records: Records, paths: Sequence[Path], held: bool) -> Records:
+    if min(side.sentences for side in records.sides) == 0 and held:
+        raise UserError(
+            f"no {records.name} text is held out: the share takes no block of {HOLDOUT_BLOCK} lines of {paths[0]}; "
+            "raise holdout or give held-out files"
+        )
     if min(side.sentences for side in records.sides) == 0:
         more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
         raise UserError(f"empty corpus: no {records.name} text in {paths[0]}{more}")

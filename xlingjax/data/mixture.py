@@ -6,6 +6,7 @@ The tasks give tokens (from the token cache), the preprocessor plans rows over t
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -69,7 +70,7 @@ def mixture_source(
     prefetch: batches made ahead, by up to `threads` threads.
 
     `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and epochs.
-    Raises UserError: unknown mixture or split, empty text, a text with fewer rows than none, a bad size.
+    Raises UserError: unknown mixture or split, empty text, text that fits no row, a bad size.
     """
     _keep_tensorflow_off_accelerators()
     from xlingjax.data.seqio_adapters import SeqioVocabulary, task_records
@@ -124,7 +125,8 @@ def mixture_source(
             shares=np.array(list(shares.values())),
             first_row=first_row,
             batch=batch,
-            seed=seed,
+            # MLM and TLM of one run must not draw alike.
+            seed=int.from_bytes(hashlib.sha256(f"{preprocessor.name}:{seed}".encode()).digest()[:5]),
             same_language=sampling.same_language,
             shuffle=shuffle,
             epochs=epochs,

@@ -28,6 +28,16 @@ XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i i
 XLM_MASK_ID = 5
 
 
+def _written_layout(side: Path) -> str | None:
+    """The layout in our own vocab.json; other programs have files of that name with other contents."""
+    try:
+        written = json.loads(side.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    layout = written.get("layout") if isinstance(written, dict) else None
+    return layout if layout in LAYOUTS else None
+
+
 class Vocabulary:
     """Text <-> model ids.
 
@@ -83,7 +93,7 @@ class Vocabulary:
             ) from None
         side = path.with_name("vocab.json")
         if layout is None and side.is_file():
-            layout = json.loads(side.read_text(encoding="utf-8")).get("layout")
+            layout = _written_layout(side)
         if layout is None:
             layout = "xlm" if b"<special1>" in model else "xlmr"
         try:
