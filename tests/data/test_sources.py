@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 
 import pytest
 import zstandard
@@ -123,3 +124,16 @@ def test_keys_follow_content_not_place(tmp_path):
     before = content_hash(first)
     write(first, "xy\n")
     assert content_hash(first) != before
+
+
+@pytest.mark.skipif("XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data")
+def test_real_data_is_found_by_folder_and_name():
+    root = os.path.join(os.environ["XLINGJAX_DATA"], "pretrain")
+    texts = find_text(f"{root}/mono/*/*.txt")
+    fifteen = ["ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh"]
+    assert sorted({text.language for text in texts}) == fifteen
+    pairs = find_pairs(f"{root}/parallel/*/*")
+    assert sorted({code for pair in pairs for code in pair.languages}) == fifteen
+    assert all("en" in pair.languages for pair in pairs)
+    (captions,) = find_pairs(f"{root}/parallel/multi30k/de-en.de")
+    assert sum(1 for _ in captions.lines()) == 28_988  # of 29,000; the rest are in a test set
