@@ -51,6 +51,15 @@ def tiny_params(tiny_encoder):
 
 
 @pytest.fixture(scope="session")
+def tiny_finished(tmp_path_factory):
+    """(workdir, Result) of a run of two steps; for reading, not for continuing."""
+    import tiny_run
+
+    workdir = tmp_path_factory.mktemp("finished")
+    return workdir, tiny_run.run(workdir, steps=2)
+
+
+@pytest.fixture(scope="session")
 def tiny_batches():
     """`tiny_batches["mlm"]` is one NumPy batch; `tiny.batch(name, seed)` makes others."""
     return {name: tiny.batch(name) for name in ("clm", "mlm", "tlm")}

@@ -11,6 +11,8 @@ import tiny_run
 
 from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, find_checkpoint
 from xlingjax.errors import UserError
+from xlingjax.identity import differences, run_identity
+from xlingjax.optim import OptimizerConfig
 from xlingjax.step import TrainState
 
 IDENTITY = {"objectives": ["mlm", "tlm"], "model": {"dim": 8}, "data": {"mlm": {"vocabulary": {"sha256": "abc"}}}}
@@ -158,16 +160,27 @@ def test_find_checkpoint(tmp_path):
     assert find_checkpoint(tmp_path) == find_checkpoint(newest.parent) == find_checkpoint(newest) == newest
 
 
-def test_a_run_refuses_another_vocabulary_or_model_shape(tmp_path):
+def test_a_run_refuses_another_vocabulary_or_model_shape(tiny_finished):
     """End to end: continuing in a folder of another run."""
     from test_train import base_config
 
-    tiny_run.run(tmp_path, steps=2)
+    tmp_path, _ = tiny_finished
     with pytest.raises(UserError, match=r"model\.dim: checkpoint has 16, this run has 32"):
         tiny_run.run(tmp_path, steps=4, model=base_config(dim=32))
     with pytest.raises(UserError, match=r"objectives: checkpoint has \[\"mlm\", \"tlm\"\], this run has \[\"mlm\"\]"):
         tiny_run.run(tmp_path, steps=4, objectives=("mlm",))
     with pytest.raises(UserError, match="seed: checkpoint has 3, this run has 4"):
         tiny_run.run(tmp_path, steps=4, seed=4)
-    # What may change: precision, dropout, number of steps.
-    assert tiny_run.run(tmp_path, steps=3, model=base_config(dropout=0.1)).steps == 3
+
+
+def test_identity_leaves_precision_and_noise_free():
+    from test_train import base_config
+
+    def identity(**changes):
+        return run_identity(base_config(**changes), {}, 0, OptimizerConfig(**({"frozen": ("x",)} if changes else {})))
+
+    changed = identity(dropout=0.0, dtype="bfloat16", unroll=1, remat="full", norm_eps=1e-5)
+    assert list(differences(identity(), changed)) == [
+        ("model.norm_eps", 1e-12, 1e-5),
+        ("optimizer.frozen", [], ["x"]),
+    ]

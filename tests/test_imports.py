@@ -13,8 +13,9 @@ PACKAGE = ROOT / "xlingjax"
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
     {"cli", "verbs"},
-    {"runs", "bench", "doctor", "inspection", "report"},
+    {"runs", "doctor", "inspector", "report"},
     {"train"},
+    {"probes"},
     {"evaluation"},
     {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf"},
     {"objectives"},
@@ -68,14 +69,14 @@ def own_parts(path):
 
 
 def test_every_part_has_its_level():
-    assert {part(path) for path in files()} <= set(LEVEL)
+    assert {part(path) for path in files()} - set(LEVEL) == set(), "give the new part its place in LEVELS"
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_flow_downwards(path):
     here = part(path)
     for line, target in own_parts(path):
-        assert LEVEL[target] >= LEVEL[here], f"{path}:{line}: {here} imports {target}, which stands above it"
+        assert LEVEL[target] >= LEVEL.get(here, 0), f"{path}:{line}: {here} imports {target}, which stands above it"
         assert (here, target) not in FORBIDDEN, f"{path}:{line}: {here} must not import {target}"
     for line, name in imports(path):
         home = HOMES.get(name.split(".")[0])

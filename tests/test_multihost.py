@@ -39,10 +39,10 @@ def two_processes(first, second):
 def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_path):
     """SIGTERM reaches process 1 alone; both save the same step; one process of 8 devices finishes what they began."""
     one, two = tmp_path / "one", tmp_path / "two"
-    run = {"workdir": str(two), "steps": 20, "mesh": (2, 2, 2)}
-    expected = tiny_run.flat(tiny_run.run(one, steps=20, mesh=(2, 2, 2)).params)
+    run = {"workdir": str(two), "steps": 20, "mesh": (2, 2, 2), "objectives": ("tlm",)}
+    expected = tiny_run.flat(tiny_run.run(**{**run, "workdir": one}).params)
 
-    outcomes = two_processes(run, {**run, "signal_at": ["SIGTERM", 2]})
+    outcomes = two_processes(run, {**run, "signal_at": ["SIGTERM", 4]})
     assert [status for status, _ in outcomes] == [75, 75], outcomes
     last = [output.strip().splitlines()[-1] for _, output in outcomes]
     assert last[0] == last[1] and last[0].startswith("exit reason preempted at step")

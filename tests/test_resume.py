@@ -10,16 +10,19 @@ import numpy as np
 import pytest
 import tiny_run
 
-MESHES = {"1-device": (1, 1, 1), "8-devices": (2, 2, 2)}
+RUNS = {
+    "1-device": {"mesh": (1, 1, 1), "objectives": ("mlm", "tlm")},
+    "8-devices": {"mesh": (2, 2, 2), "objectives": ("tlm",)},
+}
 
 
-@pytest.fixture(scope="module", params=list(MESHES))
+@pytest.fixture(scope="module", params=list(RUNS))
 def undisturbed(request, tmp_path_factory):
-    """(mesh, parameters, batch hashes) of a run of 9 steps."""
+    """(the run's arguments, parameters, batch hashes) of a run of 9 steps."""
     workdir = tmp_path_factory.mktemp("undisturbed")
-    result = tiny_run.run(workdir, mesh=MESHES[request.param])
+    result = tiny_run.run(workdir, **RUNS[request.param])
     assert (result.exit_reason, result.exit_code) == ("finished", 0)
-    return MESHES[request.param], tiny_run.flat(result.params), tiny_run.hashes(workdir)
+    return RUNS[request.param], tiny_run.flat(result.params), tiny_run.hashes(workdir)
 
 
 def assert_same(params, expected):
@@ -27,37 +30,38 @@ def assert_same(params, expected):
         np.testing.assert_array_equal(params[name], value, err_msg=name)
 
 
-def kill_between_checkpoints(workdir, mesh):
-    """A run in its own process that SIGKILLs itself before step 8, while the checkpoint of step 6 may be half
-    written."""
-    arguments = {"workdir": str(workdir), "mesh": mesh, "signal_at": ["SIGKILL", 3]}
+def kill_between_checkpoints(workdir, run):
+    """A run in its own process that SIGKILLs itself while its last checkpoint may be half written."""
+    batch = 3 if len(run["objectives"]) == 2 else 8
+    arguments = {"workdir": str(workdir), **run, "signal_at": ["SIGKILL", batch]}
     process = subprocess.run([sys.executable, tiny_run.__file__, json.dumps(arguments)], capture_output=True, text=True)
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
 def test_killed_run_continues_bitwise(undisturbed, tmp_path):
-    mesh, params, hashes = undisturbed
-    kill_between_checkpoints(tmp_path / "killed", mesh)
+    run, params, hashes = undisturbed
+    kill_between_checkpoints(tmp_path / "killed", run)
     before = len(tiny_run.lines(tmp_path / "killed"))
     shutil.copytree(tmp_path / "killed", tmp_path / "fewer")
-    result = tiny_run.run(tmp_path / "killed", mesh=mesh)
+    result = tiny_run.run(tmp_path / "killed", **run)
     assert 4 <= before < 9
     assert_same(tiny_run.flat(result.params), params)
     assert tiny_run.hashes(tmp_path / "killed") == hashes
-    if mesh != (1, 1, 1):  # the same checkpoint on half the devices
-        fewer = tiny_run.flat(tiny_run.run(tmp_path / "fewer", mesh=(2, 2, 1)).params)
+    if run["mesh"] == (2, 2, 2):  # the same checkpoint on half the devices
+        fewer = tiny_run.flat(tiny_run.run(tmp_path / "fewer", **{**run, "mesh": (2, 2, 1)}).params)
         for name, value in params.items():
             np.testing.assert_allclose(fewer[name], value, atol=1e-6, err_msg=name)
         assert tiny_run.hashes(tmp_path / "fewer") == hashes
 
 
+@pytest.mark.parametrize("undisturbed", ["1-device"], indirect=True)
 def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
-    mesh, params, hashes = undisturbed
-    stopped = tiny_run.run(tmp_path, mesh=mesh, signal_at=("SIGTERM", 2))
+    run, params, hashes = undisturbed
+    stopped = tiny_run.run(tmp_path, **run, signal_at=("SIGTERM", 2))
     assert (stopped.exit_reason, stopped.exit_code) == ("preempted", 75) and 0 < stopped.steps < 9
     assert json.loads((tmp_path / "result.json").read_text())["exit_reason"] == "preempted"
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    result = tiny_run.run(tmp_path, mesh=mesh)
+    result = tiny_run.run(tmp_path, **run)
     assert_same(tiny_run.flat(result.params), params)
     assert tiny_run.hashes(tmp_path) == hashes
     log = (tmp_path / "log.txt").read_text()

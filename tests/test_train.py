@@ -4,13 +4,16 @@ import json
 import shutil
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
 import tiny_run
 
+from xlingjax.checkpoint import load_params
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
+from xlingjax.model.encoder import Encoder
 from xlingjax.runtime import RuntimeConfig
 
 
@@ -91,27 +94,36 @@ def tiny_run_every(steps, **options):
     return CheckpointConfig(every=steps, **options)
 
 
-def test_init_from_takes_parameters_and_names_what_does_not_fit(tmp_path, capsys):
-    base = tiny_run.run(tmp_path / "base", steps=2)
-    expected = tiny_run.flat(base.params)
-    config = base_config(num_labels=3)
+def test_init_from_takes_parameters_and_names_what_is_new(tiny_finished, tmp_path, capsys):
+    base, result = tiny_finished
+    expected = tiny_run.flat(result.params)
     tuned = tiny_run.run(
-        tmp_path / "tuned", steps=1, objectives=("mlm",), model=config, init_from=tmp_path / "base",
-        optimizer=frozen_everything_but("classifier/|head/bias"),
+        tmp_path, steps=1, objectives=("mlm",), model=base_config(num_labels=3), init_from=base,
+        optimizer=frozen_everything_but("classifier/|head/bias"), checkpoint=tiny_run_every(0),
     )  # fmt: skip
     found = tiny_run.flat(tuned.params)
     for name in expected.keys() - {"head/bias"}:
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
     new = sorted(found.keys() - expected.keys())
     assert new and all(name.startswith("classifier/") for name in new)
-    assert f"weights: {tmp_path / 'base'}, new and random: {', '.join(new)}" in capsys.readouterr().out
+    assert f"weights: {base}, new and random: {', '.join(new)}" in capsys.readouterr().out
 
+
+def test_init_from_refuses_what_does_not_fit(tiny_finished, tmp_path):
+    def load(folder, **changes):
+        zeros = jax.jit(lambda: jax.tree.map(lambda x: jnp.zeros(x.shape), Encoder(base_config(**changes)).abstract()))
+        return load_params(folder, zeros(), ("classifier/",))
+
+    base, result = tiny_finished
+    loaded, new = load(base)
+    jax.tree.map(np.testing.assert_array_equal, loaded, result.params)
+    assert new == []
     with pytest.raises(UserError, match=r"embeddings/tokens/embedding: checkpoint \(128, 16\), model \(256, 16\)"):
-        tiny_run.run(tmp_path / "c", model=base_config(vocab_size=200), init_from=tmp_path / "base")
+        load(base, vocab_size=200)
     with pytest.raises(UserError, match="head/dense/kernel is missing"):
-        tiny_run.run(tmp_path / "d", model=base_config(head="transform"), init_from=tmp_path / "base")
+        load(base, head="transform")
     with pytest.raises(UserError, match="no checkpoint in .*nowhere"):
-        tiny_run.run(tmp_path / "e", init_from=tmp_path / "nowhere")
+        load(tmp_path / "nowhere")
 
 
 def base_config(**changes):
