@@ -43,8 +43,9 @@ def cross_entropy(
     padding_V = jnp.arange(columns) >= vocab_size
     bias_V = jnp.where(padding_V, jnp.finfo(jnp.float32).min, bias_V.astype(jnp.float32))
     weights_T = weights_T.astype(jnp.float32)
-    size = min(chunk, tokens) if chunk else tokens
-    count = -(-tokens // size)
+    least = -(-tokens // chunk) if chunk else 1
+    count = next((n for n in range(least, 2 * least) if tokens % n == 0), least)  # without padding, if it is cheap
+    size = -(-tokens // count)
 
     def split(x_T):
         """[count, size, ...], chunk i = tokens i, i + count, ...: so each chunk spans all devices that hold rows."""

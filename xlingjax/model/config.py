@@ -140,7 +140,15 @@ _XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num
 PRESETS: dict[str, ModelConfig] = {
     # Made for two CPU cores: no loop over layers, and no dropout on attention, a sixth of the step's time.
     "tiny": _XLM.replace(
-        name="tiny", layers=4, dim=192, heads=4, ffn=768, vocab_size=8_000, attention_dropout=0.0, unroll=0
+        name="tiny",
+        layers=4,
+        dim=192,
+        heads=4,
+        ffn=768,
+        vocab_size=8_000,
+        num_languages=0,
+        attention_dropout=0.0,
+        unroll=0,
     ),
     "xlm_15": _XLM,
     "xlm_17": _XLM.replace(name="xlm_17", **_XLM_100),

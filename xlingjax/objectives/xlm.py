@@ -14,7 +14,10 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional, causal
 from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
 
-FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids")
+INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
+
+# Most tokens whose logits exist at once: at a vocabulary of 250 000, 2 GB for the logits.
+CHUNK = 2048
 
 
 def token_loss(
@@ -53,8 +56,8 @@ class MLM:
 
     name: str = "mlm"
     packed: bool = True
-    chunk: int = 0
-    reads = FIELDS + ("masked_positions", "masked_targets", "masked_weights")
+    chunk: int = CHUNK
+    reads = INPUTS + ("masked_positions", "masked_targets", "masked_weights")
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -99,8 +102,8 @@ class CLM:
     name: str = "clm"
     context_size: int = 0
     packed: bool = True
-    chunk: int = 0
-    reads = FIELDS
+    chunk: int = CHUNK
+    reads = INPUTS
 
     @property
     def coefficients(self) -> dict[str, float]:

@@ -1,0 +1,95 @@
+"""A transformer encoder and its losses in plain NumPy float64, row by row: the arithmetic to compare with."""
+
+import math
+
+import numpy as np
+
+erf = np.vectorize(math.erf)
+
+
+def layer_norm(x, p, eps):
+    mean = x.mean(-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+    return (x - mean) / np.sqrt(variance + eps) * p["scale"] + p["bias"]
+
+
+def gelu(x, kind):
+    if kind == "exact":
+        return x * 0.5 * (1 + erf(x / math.sqrt(2)))
+    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def attention(x, p, allowed):
+    """One row: x [L, D], allowed(l, s) -> bool."""
+    heads = p["query"]["kernel"].shape[1]
+    out = p["out"]["bias"].copy() * np.ones_like(x)
+    for head in range(heads):
+        q, k, v = (x @ p[name]["kernel"][:, head] + p[name]["bias"][head] for name in ("query", "key", "value"))
+        for i in range(len(x)):
+            keys = [s for s in range(len(x)) if allowed(i, s)]
+            if not keys:
+                continue
+            score = np.array([q[i] @ k[s] / math.sqrt(len(q[i])) for s in keys])
+            weight = np.exp(score - score.max())
+            weight /= weight.sum()
+            out[i] += sum(w * v[s] for w, s in zip(weight, keys, strict=True)) @ p["out"]["kernel"][head]
+    return out
+
+
+def encode(config, params, batch, causal=False):
+    """h [B, L, D]; the states of padding tokens are 0."""
+    params = _float64(params)
+    embeddings, states = params["embeddings"], []
+    for row in range(len(batch["input_ids"])):
+        pack = batch["pack_ids"][row]
+        used = np.flatnonzero(pack)
+        positions = batch["position_ids"][row][used] + config.position_offset
+        x = embeddings["tokens"]["embedding"][batch["input_ids"][row][used]]
+        x = x + embeddings["positions"]["embedding"][positions]
+        if "languages" in embeddings:
+            x = x + embeddings["languages"]["embedding"][batch["language_ids"][row][used]]
+        x = layer_norm(x, embeddings["norm"], config.norm_eps)
+
+        def allowed(i, s, pack=pack[used]):
+            return pack[i] == pack[s] and (not causal or s <= i)
+
+        for layer in range(config.layers):
+            p = _layer(params["encoder"]["layers"], layer)
+
+            def feed_forward(y, p=p["ffn"]):
+                hidden = gelu(y @ p["in"]["kernel"] + p["in"]["bias"], config.gelu)
+                return hidden @ p["out"]["kernel"] + p["out"]["bias"]
+
+            if config.norm_order == "post":
+                x = layer_norm(x + attention(x, p["attention"], allowed), p["attention_norm"], config.norm_eps)
+                x = layer_norm(x + feed_forward(x), p["ffn_norm"], config.norm_eps)
+            else:
+                y = layer_norm(x, p["attention_norm"], config.norm_eps)
+                x = x + attention(y, p["attention"], allowed)
+                x = x + feed_forward(layer_norm(x, p["ffn_norm"], config.norm_eps))
+        if config.norm_order == "pre":
+            x = layer_norm(x, params["encoder"]["final_norm"], config.norm_eps)
+        full = np.zeros((len(pack), config.dim))
+        full[used] = x
+        states.append(full)
+    return np.stack(states)
+
+
+def log_probabilities(config, params, h):
+    params = _float64(params)
+    if config.head == "transform":
+        head = params["head"]
+        h = gelu(h @ head["dense"]["kernel"] + head["dense"]["bias"], config.gelu)
+        h = layer_norm(h, head["norm"], config.norm_eps)
+    table = params["embeddings"]["tokens"]["embedding"][: config.vocab_size]
+    logits = h @ table.T + params["head"]["bias"][: config.vocab_size]
+    top = logits.max(-1, keepdims=True)
+    return logits - top - np.log(np.exp(logits - top).sum(-1, keepdims=True))
+
+
+def _layer(tree, index):
+    return {k: _layer(v, index) for k, v in tree.items()} if isinstance(tree, dict) else tree[index]
+
+
+def _float64(tree):
+    return {k: _float64(v) for k, v in tree.items()} if isinstance(tree, dict) else np.asarray(tree, np.float64)

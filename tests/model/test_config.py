@@ -1,0 +1,78 @@
+import math
+
+import jax
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.model.config import PRESETS, count_parameters, preset
+from xlingjax.model.encoder import Encoder
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [("xlm_15", 249.1), ("xlm_17", 571.7), ("xlm_100", 571.7), ("xlmr_base", 278.3), ("xlmr_large", 560.1)],
+)
+def test_presets_have_the_published_number_of_parameters(name, millions):
+    assert round(count_parameters(PRESETS[name]) / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *PRESETS.values(),
+        preset("tiny", norm_order="pre", num_labels=3, classifier="xlmr", cross_attention=True, head="transform"),
+        preset("tiny", num_labels=3, num_languages=1, vocab_size=1001, embedding_norm=False),
+    ],
+    ids=lambda c: c.name,
+)
+def test_count_is_that_of_the_parameters_themselves(config):
+    counted = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(Encoder(config).abstract()))
+    padding_rows = config.padded_vocab_size - config.vocab_size
+    assert count_parameters(config) == counted - padding_rows * (config.dim + 1)
+
+
+def test_vocabulary_rows_are_padded():
+    assert PRESETS["xlmr_base"].padded_vocab_size == 250_112
+    assert preset("tiny", vocab_size=256, vocab_multiple=128).padded_vocab_size == 256
+
+
+def test_papers_settings():
+    xlm, xlmr = PRESETS["xlm_15"], PRESETS["xlmr_base"]
+    assert (xlm.norm_eps, xlm.position_offset, xlm.max_positions, xlm.head, xlm.init_std) == (
+        1e-12,
+        0,
+        512,
+        "tied",
+        None,
+    )
+    assert (xlmr.norm_eps, xlmr.position_offset, xlmr.max_positions, xlmr.head) == (1e-5, 2, 514, "transform")
+    assert xlmr.init_std == 0.02
+    for config in (xlm, xlmr):
+        assert (config.dropout, config.attention_dropout, config.norm_order, config.gelu) == (0.1, 0.1, "post", "exact")
+    assert xlm.has_languages
+    assert not PRESETS["xlm_100"].has_languages
+    assert not preset("tiny", num_languages=1).has_languages
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (dict(heads=5), "heads=5 does not divide dim=192"),
+        (dict(attention_backend="flash"), "attention_backend='flash' is not one of xla, cudnn, splash"),
+        (dict(attention_backend="cudnn", attention_dropout=0.1), "cudnn has no attention dropout"),
+        (dict(dropout=1.0), r"dropout=1.0 must lie in \[0, 1\)"),
+        (dict(layers=0), "layers=0 must be at least 1"),
+        (dict(position_offset=512), "max_positions=512 leaves no row"),
+        (dict(gelu="fast"), "gelu='fast' is not one of exact, tanh"),
+        (dict(layer=4), "no option 'layer'; did you mean 'layers'"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_in_one_line(overrides, message):
+    with pytest.raises(UserError, match=message) as error:
+        preset("tiny", **overrides)
+    assert "\n" not in str(error.value)
+
+
+def test_unknown_preset_names_the_nearest():
+    with pytest.raises(UserError, match="did you mean 'xlmr_base'"):
+        preset("xlm_r_base")

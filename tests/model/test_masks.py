@@ -1,0 +1,63 @@
+import jax.numpy as jnp
+import numpy as np
+
+from xlingjax.model.masks import Fields, Mask, bidirectional, causal, full, same_pack, valid_keys
+
+
+def fields(pack, **other):
+    pack = jnp.asarray([pack])
+    return Fields.from_batch({"input_ids": jnp.zeros_like(pack), "pack_ids": pack, **other})
+
+
+def grid(mask, f):
+    return ["".join(".x"[int(v)] for v in row) for row in np.asarray(mask(f, f))[0]]
+
+
+def test_packed_bidirectional():
+    assert grid(bidirectional, fields([1, 1, 2, 2, 0])) == ["xx...", "xx...", "..xx.", "..xx.", "....x"]
+
+
+def test_packed_causal():
+    assert grid(causal & bidirectional, fields([1, 1, 2, 2, 0])) == ["x....", "xx...", "..x..", "..xx.", "....x"]
+
+
+def test_predicates_compose():
+    f = fields([1, 1, 2, 0])
+    assert grid(full, f) == ["xxxx"] * 4
+    assert grid(valid_keys, f) == ["xxx."] * 4
+    assert grid(same_pack | causal, f) == ["xx..", "xx..", "xxx.", "xxxx"]
+    assert grid(~same_pack & valid_keys, f) == ["..x.", "..x.", "xx..", "xxx."]
+
+
+def test_every_query_sees_a_key():
+    f = fields([0, 0, 0])
+    assert grid(bidirectional, f) == ["x..", ".x.", "..x"]
+    assert grid(~full, f) == ["x..", ".x.", "..x"]
+
+
+def test_fewer_keys_than_queries():
+    nothing = (~full)(fields([1, 1, 1]), fields([1, 1]))
+    np.testing.assert_array_equal(nothing[0], [[True, False], [False, True], [False, True]])
+
+
+def test_fields_come_from_the_batch():
+    batch = {
+        "input_ids": jnp.array([[7, 5, 2]]),
+        "pack_ids": jnp.array([[1, 1, 0]]),
+        "sides": jnp.array([[0, 1, 0]]),
+        "language_ids": jnp.array([[2, 3, 0]]),
+        "position_ids": jnp.array([[0, 0, 0]]),
+    }
+    f = Fields.from_batch(batch, mask_id=5)
+    np.testing.assert_array_equal(f.valid, [[True, True, False]])
+    np.testing.assert_array_equal(f.is_mask, [[False, True, False]])
+    np.testing.assert_array_equal(f.position, [[0, 1, 2]])  # the column: restarting positions would break `causal`
+    np.testing.assert_array_equal(f.side, [[0, 1, 0]])
+    np.testing.assert_array_equal(f.language, [[2, 3, 0]])
+
+
+def test_masks_are_equal_by_name():
+    assert causal & bidirectional == causal & bidirectional
+    assert causal & bidirectional != bidirectional
+    assert hash(bidirectional) == hash(same_pack & valid_keys)
+    assert Mask("own", full.allow).name == "own"
