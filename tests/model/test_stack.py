@@ -11,6 +11,7 @@ from xlingjax.model.block import Block
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, bidirectional
+from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
 
 BATCH = tiny.batch("mlm", rows=2, length=8)
 SPEC = AttentionSpec(bidirectional)
@@ -131,3 +132,37 @@ def test_cross_attention_reads_the_memory_it_may_see(norm_order):
     np.testing.assert_array_equal(out, hidden)
     assert (np.abs(out - seen).max(-1) > 1e-4).all()
     assert np.abs(out - apply(None)).max() > 1e-2
+
+
+def test_rows_stay_on_their_devices_when_parameters_are_split():
+    """fsdp=8: each device gathers kernels, not the states of others' rows; the result is one device's."""
+    config = CONFIG.replace(layers=2, dim=32, heads=4, vocab_size=128, dropout=0.0)
+    batch = tiny.batch("mlm", rows=32, length=16)
+    states = 32 * 16 * 32
+    mesh = make_mesh(MeshConfig(data=1, fsdp=8))
+    rows = batch_sharding(mesh)
+
+    def gradient(model):
+        return jax.grad(lambda params, batch: jnp.square(model.encode(params, batch, SPEC)[..., :3]).sum())
+
+    model = Encoder(config, mesh)
+    params = jax.jit(model.init)(jax.random.key(0))
+    shardings = param_shardings(mesh, model.logical_axes(), model.abstract())
+    step = jax.jit(gradient(model), in_shardings=(shardings, rows), out_shardings=shardings)
+    text = step.lower(params, batch).compile().as_text()
+    moved = [
+        [int(n) for n in line.split("[")[1].split("]")[0].split(",") if n]
+        for line in text.splitlines()
+        if any(f" {name}(" in line for name in ("all-gather", "all-to-all", "all-reduce", "collective-permute"))
+    ]
+    assert [32, 64] in moved or [64, 32] in moved or [32, 32] in moved  # kernels are gathered
+    assert max(np.prod(shape) for shape in moved) < states
+    one = jax.jit(gradient(Encoder(config)))(params, batch)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), step(params, batch), one)
+
+
+def test_rows_that_do_not_divide_are_left_alone():
+    mesh = make_mesh(MeshConfig(data=8))
+    model = Encoder(CONFIG, mesh)
+    shape = jax.eval_shape(lambda p: model.encode(p, tiny.batch("mlm", rows=3, length=8), SPEC), model.abstract())
+    assert shape.shape == (3, 8, 16)

@@ -11,6 +11,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec, bind
@@ -38,9 +39,9 @@ class _Embeddings(nn.Module):
         positions_BL = jnp.where(
             batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, max(c.position_offset - 1, 0)
         )
-        x_BLD += Embed(c, c.max_positions, (None, "embed"), name="positions")(positions_BL)
+        x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
         if c.has_languages:
-            x_BLD += Embed(c, c.num_languages, (None, "embed"), name="languages")(batch["language_ids"])
+            x_BLD += Embed(c, c.num_languages, (None, None), name="languages")(batch["language_ids"])
         if c.embedding_norm:
             x_BLD = LayerNorm(c, name="norm")(x_BLD)
         return dropout(x_BLD.astype(c.dtype), c.dropout, key)
@@ -50,10 +51,11 @@ class _Modules(nn.Module):
     """Every module with parameters, and one method that runs them all, so that init makes every slot."""
 
     config: ModelConfig
+    mesh: Mesh | None
 
     def setup(self):
         self.embeddings = _Embeddings(self.config)
-        self.encoder = Stack(self.config)
+        self.encoder = Stack(self.config, self.mesh)
         self.head = VocabularyHead(self.config)
         if self.config.num_labels:
             self.classifier = Classifier(self.config)
@@ -90,9 +92,10 @@ class Encoder:
     Parameters are a nested dict of float32 arrays that the caller owns; every method is a pure function of them.
     """
 
-    def __init__(self, config: ModelConfig):
+    def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
+        """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see `Stack`)."""
         self.config = config
-        self._modules = _Modules(config)
+        self._modules = _Modules(config, mesh)
 
     def init(self, rng: Array) -> Params:
         """Random parameters; the same for every device layout when jitted with sharded outputs."""

@@ -19,7 +19,7 @@ class VocabularyHead(nn.Module):
     def __call__(self, h_BMD: Array) -> tuple[Array, Array]:
         c = self.config
         if c.head == "transform":
-            h_BMD = gelu(c, Dense(c, (c.dim,), (None,), ("embed",), name="dense")(h_BMD))
+            h_BMD = gelu(c, Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BMD))
             h_BMD = LayerNorm(c, name="norm")(h_BMD)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, ("vocab",))
         return h_BMD, self.param("bias", zeros, (c.padded_vocab_size,), jnp.float32)
@@ -36,6 +36,6 @@ class Classifier(nn.Module):
         keys = (None, None) if key is None else jax.random.split(key)
         h_BD = dropout(h_BLD[:, 0], c.dropout, keys[0])
         if c.classifier == "xlmr":
-            h_BD = jnp.tanh(Dense(c, (c.dim,), (None,), ("embed",), name="dense")(h_BD))
+            h_BD = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BD))
             h_BD = dropout(h_BD, c.dropout, keys[1])
         return Dense(c, (c.num_labels,), ("embed",), (None,), name="out")(h_BD).astype(jnp.float32)

@@ -3,11 +3,13 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
 from xlingjax.model.attention import Attention
 from xlingjax.model.block import Block
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.layers import LayerNorm
+from xlingjax.partition import batch_sharding
 
 Array = jax.Array
 
@@ -21,6 +23,7 @@ class Stack(nn.Module):
     """
 
     config: ModelConfig
+    mesh: Mesh | None = None
 
     @nn.compact
     def __call__(
@@ -33,8 +36,14 @@ class Stack(nn.Module):
     ) -> Array:
         c = self.config
 
+        def rows(x_BLD):
+            """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device every row."""
+            if self.mesh is None or x_BLD.shape[0] % (self.mesh.shape["data"] * self.mesh.shape["fsdp"]):
+                return x_BLD
+            return jax.lax.with_sharding_constraint(x_BLD, batch_sharding(self.mesh))
+
         def body(block, x_BLD, key):
-            y_BLD = block(x_BLD, key, attention, memory)
+            y_BLD = rows(block(rows(x_BLD), key, attention, memory))
             return y_BLD, y_BLD if all_layers else None
 
         if c.remat != "none":
