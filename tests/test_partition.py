@@ -1,11 +1,18 @@
 """Meshes and shardings; the table of a real model on a real mesh."""
 
+import json
+import math
+import os
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
 
 from xlingjax.errors import UserError
+from xlingjax.model.config import preset
+from xlingjax.model.encoder import Encoder
 from xlingjax.optim import path_names
 from xlingjax.partition import MeshConfig, batch_sharding, check_rows, make_mesh, param_shardings, state_shardings
 
@@ -31,16 +38,26 @@ def test_mesh_refusals(config, message):
         make_mesh(config)
 
 
-def test_rules_on_the_model(tiny_encoder):
-    """Golden: the sharding of every parameter on data 2 x fsdp 2 x tensor 2."""
-    shapes = tiny_encoder.abstract()
-    shardings = param_shardings(make_mesh(MeshConfig(2, 2, 2)), tiny_encoder.logical_axes(), shapes)
-    specs = dict(zip(path_names(shapes), (s.spec for s in jax.tree.leaves(shardings)), strict=True))
-    assert specs["embeddings/tokens/embedding"] == P(("fsdp", "tensor"), None)
-    assert specs["head/bias"] == P(("fsdp", "tensor"))
-    assert specs["encoder/layers/attention/query/kernel"] == P(None, "fsdp", "tensor", None)
-    sharded = {name for name, spec in specs.items() if any(spec)}
-    assert not any("norm" in name for name in sharded)
+@pytest.mark.parametrize("name", ["xlm_15", "xlmr_large"])
+def test_shardings_are_the_golden_ones(name):
+    """Every parameter on data 2 x fsdp 2 x tensor 2; `XLINGJAX_GOLDEN=write pytest tests/test_partition.py` writes."""
+    encoder = Encoder(preset(name, num_labels=3))
+    shapes = encoder.abstract()
+    shardings = param_shardings(make_mesh(MeshConfig(2, 2, 2)), encoder.logical_axes(), shapes)
+    found = {
+        path: f"{list(leaf.shape)} {tuple(s.spec)} -> {list(s.shard_shape(leaf.shape))}"
+        for path, leaf, s in zip(path_names(shapes), jax.tree.leaves(shapes), jax.tree.leaves(shardings), strict=True)
+    }
+    golden = Path(__file__).parent / "golden" / "shardings" / f"{name}.json"
+    if os.environ.get("XLINGJAX_GOLDEN") == "write":
+        golden.parent.mkdir(parents=True, exist_ok=True)
+        golden.write_text(json.dumps(found, indent=1) + "\n")
+    assert found == json.loads(golden.read_text())
+    sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
+    shards = [
+        math.prod(s.shard_shape(x.shape)) for s, x in zip(*map(jax.tree.leaves, (shardings, shapes)), strict=True)
+    ]
+    assert sum(shards) < 0.3 * sum(sizes)  # a device of fsdp 2 x tensor 2 holds about a quarter
 
 
 def test_an_axis_that_does_not_divide_is_replicated_and_none_is_used_twice():

@@ -178,6 +178,15 @@ def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
         tiny_run.run(tmp_path / "full")
 
 
+def test_out_of_memory_names_what_to_change(tmp_path):
+    def exhausted(*_):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.\nbuffers ...")
+
+    exhausted.name = "probe"
+    with pytest.raises(UserError, match="out of device memory: RESOURCE_EXHAUSTED.* 123 bytes.; raise microbatches"):
+        tiny_run.run(tmp_path, steps=1, evaluators=[exhausted], checkpoint=tiny_run_every(0))
+
+
 def test_finite_data_that_ends_too_early(tmp_path):
     from xlingjax.data.loader import array_source
     from xlingjax.objectives.xlm import MLM

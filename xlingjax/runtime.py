@@ -1,7 +1,9 @@
 """The machine a run stands on: platform, processes, compile cache, a folder that can be written."""
 
+import contextlib
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,6 +144,20 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
             f"workdir {workdir} has {free / 1e9:.1f} GB free, the checkpoints of this run take "
             f"{needed_bytes / 1e9:.1f} GB; make room or choose another --workdir"
         )
+
+
+@contextlib.contextmanager
+def out_of_memory_explained() -> Iterator[None]:
+    """A device that runs out of memory becomes a UserError that names what to change."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise UserError(
+            f"out of device memory: {first_line(error)}; raise microbatches (same batch, less at a time), set the "
+            f'model\'s remat="full", spread parameters with mesh fsdp, or use fewer rows'
+        ) from error
 
 
 def first_line(error: BaseException) -> str:

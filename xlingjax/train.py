@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import jax
 
-from xlingjax.checkpoint import CheckpointConfig, Checkpoints, load_params
+from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, load_params
 from xlingjax.data.features import batch_hash
 from xlingjax.data.loader import BatchSource, to_global
 from xlingjax.divergence import Guard
@@ -22,7 +22,7 @@ from xlingjax.objectives.base import Objective
 from xlingjax.optim import OptimizerConfig, make_optimizer
 from xlingjax.partition import MeshConfig, batch_sharding, check_rows, make_mesh
 from xlingjax.perf import Stopwatch, peak_memory_bytes
-from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, start
+from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, out_of_memory_explained, start
 from xlingjax.schedule import Weight, pick
 from xlingjax.signals import EXIT_CODE, Preemption
 from xlingjax.step import abstract_state, make_train_step, random_state
@@ -105,11 +105,12 @@ def train(
     workdir = Path(workdir).absolute()
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
-    room = checkpoint.keep_last + checkpoint.keep_best + 1
-    check_workdir(workdir, count_parameters(model) * BYTES_PER_PARAMETER * room)
-    with contextlib.ExitStack() as stack:
+    to_come = checkpoint.keep_last + checkpoint.keep_best + 1 - len(checkpoint_steps(workdir / "checkpoints"))
+    check_workdir(workdir, count_parameters(model) * BYTES_PER_PARAMETER * max(to_come, 1))
+    with contextlib.ExitStack() as stack, out_of_memory_explained():
         tracker = Tracker(workdir, steps, is_primary())
         stack.callback(tracker.close)
+        preemption = stack.enter_context(Preemption())
         tracker.say(f"xlingjax on {machine}; mesh {' x '.join(f'{k} {v}' for k, v in device_mesh.shape.items())}")
 
         # ---- the data ------------------------------------------------------------------------------------------------
@@ -207,32 +208,32 @@ def train(
 
         # ---- the loop ------------------------------------------------------------------------------------------------
         stopping = False
-        with Preemption() as preemption:
-            while step < steps and not stopping:
-                name = names[pick(step, seed, [run.weight for run in runs.values()], schedule)]
-                try:
-                    rows = sources[name].next()
-                except StopIteration:
-                    raise UserError(f"the data of {name} ended at step {step} of {steps}; let it repeat") from None
-                hashed = batch_hash(rows) if hash_batches else ""
-                rows = {field: rows[field] for field in shapes[name]}
-                batch = to_global(rows, rows_sharding, shapes[name])
-                if name not in compiled:
-                    compile_step(name, batch)
-                state, step_sums = compiled[name](state, batch)
-                guard.push(step, name, rows, step_sums.pop("bad_steps"))
-                intervals[name].add(step_sums, hashed)
-                step += 1
+        while step < steps and not stopping:
+            name = names[pick(step, seed, [run.weight for run in runs.values()], schedule)]
+            try:
+                rows = sources[name].next()
+            except StopIteration:
+                raise UserError(f"the data of {name} ended at step {step} of {steps}; let it repeat") from None
+            hashed = batch_hash(rows) if hash_batches else ""
+            rows = {field: rows[field] for field in shapes[name]}
+            batch = to_global(rows, rows_sharding, shapes[name])
+            if name not in compiled:
+                compile_step(name, batch)
+            state, step_sums = compiled[name](state, batch)
+            guard.push(step, name, rows, step_sums.pop("bad_steps"))
+            intervals[name].add(step_sums, hashed)
+            step += 1
 
-                stopping, last = preemption.reached(step), step == steps
-                evaluate_now = bool(evaluators) and not stopping and (last or (eval_every and step % eval_every == 0))
-                if step % log_every == 0 or last:
-                    log()
-                if evaluate_now:
-                    evaluate()
-                if stopping or last or (checkpoint.every and step % checkpoint.every == 0):
-                    save(evaluate_now)
-                tracker.tick(step)
+            stopping, last = preemption.reached(step), step == steps
+            due = eval_every and step % eval_every == 0 and not stopping
+            evaluate_now = bool(evaluators) and (last or due)
+            if step % log_every == 0 or last:
+                log()
+            if evaluate_now:
+                evaluate()
+            if stopping or last or (checkpoint.every and step % checkpoint.every == 0):
+                save(evaluate_now)
+            tracker.tick(step)
 
         # ---- the end -------------------------------------------------------------------------------------------------
         exit_reason = "preempted" if stopping and step < steps else "finished"
@@ -242,8 +243,7 @@ def train(
                 "steps": step, "exit_reason": exit_reason, "tokens_seen": tokens_seen, "seconds": clock.seconds(),
                 "tokens_per_second": (tokens_seen - tokens_before) / clock.seconds(),
                 "compile_seconds": compile_seconds, "peak_memory_bytes": peak_memory_bytes(),
-                "skipped": int(state.skipped),
-                "metrics": last_lines, "evaluations": last_values,
+                "skipped": int(state.skipped), "metrics": last_lines, "evaluations": last_values,
             }  # fmt: skip
             write_json(workdir / "result.json", finite(totals))
         tracker.say(f"{exit_reason} at step {step}")
