@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from xlingjax.quiet import quiet_stderr
+
 MARKS = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
 # What each extra is for, and the module that shows it is there.
 EXTRAS = {
@@ -199,7 +201,8 @@ def check_imports() -> Iterator[Finding]:
         "orbax.checkpoint",
     ):
         try:
-            importlib.import_module(module)
+            with quiet_stderr():
+                importlib.import_module(module)
         except Exception as error:  # whatever a broken installation raises is the finding
             reason = (str(error).splitlines() or [""])[0]
             yield Finding(

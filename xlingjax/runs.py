@@ -4,16 +4,12 @@
 starts, evaluators as functions still to be called, so that a recipe is built where none of its files exist.
 """
 
-import contextlib
 import dataclasses
 import functools
 import importlib
 import inspect
 import json
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +29,7 @@ from xlingjax.optim import OptimizerConfig
 from xlingjax.partition import MeshConfig
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
 from xlingjax.probes import Files, labelled_files, words
+from xlingjax.quiet import quiet_stderr
 from xlingjax.runtime import is_primary
 from xlingjax.schedule import Weight
 from xlingjax.tasks.xlm import TextSource
@@ -291,29 +288,6 @@ def text_source(
 
     shapes = batch_shapes(features.fields, batch=batch, length=length, slots=features.slots(length))
     return Batches(shapes, opened)
-
-
-@contextlib.contextmanager
-def quiet_stderr() -> Iterator[None]:
-    """Hold back what C++ writes to stderr: TensorFlow announces itself at import in lines that no setting turns off.
-
-    What was written is shown if the block fails.
-    """
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        except UserError:
-            raise
-        except BaseException:
-            held.seek(0)
-            os.write(kept, held.read())
-            raise
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
 
 
 # --- fine-tuning ------------------------------------------------------------------------------------------------------
