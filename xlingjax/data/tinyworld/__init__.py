@@ -10,6 +10,7 @@ speech, entities, answer spans and dictionaries are gold by construction.
     concepts.py  the inventory, taxonomy and selectional restrictions      frames.py    noun phrases, kinds of frame, held-out rule
     world.py     what is true: is-a, opposites, inverses, people's lives   sampling.py  draws sensible frames for a split
     tokens.py    tokens, joining, alignment, entity tags                   check.py     validates one language
+    documents.py stories                                                   corpus.py    `write`: the files, their sizes, the manifest
     languages/   one realiser per language        lexicons/   one table per language
 
 
@@ -87,29 +88,26 @@ plainest. Do not translate word for word; 5 to 12 words a sentence.
 
 HOW THE CORPUS IS MADE FROM FRAMES
 ==================================
-Documents. A story has a protagonist (its life in `world.person`), a partner, a place and a day. 3 to 12 frames: an opening (who, where), stative
-facts that agree with the life, events that keep to the place, the partner or an object already introduced (indefinite first, definite
-later, pronoun for the protagonist when named in the sentence before), sometimes weather and world facts. A monolingual document is drawn from a
-seed that includes the language, so no document is the translation of another; an aligned document is one story rendered twice.
-Parallel pairs are frames rendered in English and xx, drawn from a stream of their own. Titles: the "title" frame of the story's
-protagonist, most mentioned object and place.
+Documents (documents.py). A story has a protagonist (its life in `world.person`), a partner, a thing, a place and a day. 3 to 12 frames: an
+opening (who, what, where), stative facts that agree with the life, events that keep to the cast and to things already introduced
+(indefinite first, definite later, pronoun for the protagonist when named in the sentence before), questions answered at once, sometimes
+weather and world facts. A monolingual document is drawn from a stream that includes the language, so no document is the translation of
+another; an aligned document is one story rendered twice. Parallel pairs are frames rendered in English and xx, drawn from a stream of their
+own. Titles: the "title" frame of the story's cast. corpus.py lists the files and writes them; texts.py makes the running text.
 
 Held out. `frames.is_held_out` hashes the combination kind + predicate + main heads; such combinations occur in no training text (mono,
-parallel or labelled), in any language and under any seed. `concepts.HELD_OUT` concepts' words occur in no training text at all; test
-sets carry them in a marked part ("novel"). World facts (is-a, city in country) are always in training text: they decide NLI.
+parallel or labelled), in any language and under any seed, nor do their inverses and contraries. `concepts.HELD_OUT` concepts' words occur in
+no training text at all; heldout/novel carries them. World facts (is-a, city in country) are always in training text: they decide NLI.
 
-NLI. Premise and hypothesis are frames. Entailment: hypernym in an affirmative clause, dropped modifier, city -> country, relation or
-kin or comparison inverted, active order and synonym changes, "X is A" -> "X is not B" (B excluded by A). Contradiction: negation
-added or removed, antonym or sibling value in a slot that can hold one value only (colour, home, the ground of a location, number), a swapped
-comparison or sequence order. Neutral: a modifier added, hypernym replaced by hyponym, wish taken for deed, another agent's deed, an unrelated slot.
-Balance: for every hypothesis frame the three premises that make it entailed, neutral and contradicted are generated from it (the hypothesis is
-drawn first, the label second, the premise last), so hypothesis-only classifiers are at chance by construction; each label uses the
-same edit counts (one or two edits, drawn alike), so word overlap alone says little; tests measure both.
+NLI (nli.py, nli_families.py). The hypothesis is drawn first and gets three premises, one that entails it, one that leaves it open, one that
+contradicts it: hypothesis-only classifiers are at chance by construction. Each kind of inference (circumstance, attribute, denial, number,
+quality, contrary, comparison, kin, location, home, region, class) makes all three labels, with modifiers added alike, so word overlap alone
+says little; tests measure both.
 
-POS, NER: tokens' tags. Dictionary: lemma pairs. Alignments: `tokens.align`. Extractive QA: a story as context, a question by `ask` on one of its frames that
-is the only match in the story, answer = `Sentence.answer(slot)`. Paraphrase: synonym and word-order variants, inverted relations (1);
-hard negatives with the same words: agent and object (or two numbers, two adjectives, order of events) exchanged (0).
-Retrieval: held-out parallel pairs, all sentences of a language distinct.
+POS, NER (tagging.py): tokens' tags. Dictionary: lemma pairs. Alignments: `tokens.align`. Extractive QA (qa.py): a story as context, a
+question by `ask` on one of its frames that no other frame could answer, answer = `Sentence.answer(slot)`. Paraphrase (paraphrase.py):
+synonym and word-order variants, inverted relations (1); hard negatives with the same words: agent and object, the word of a relation or the
+order of events exchanged (0). Retrieval: held-out parallel pairs, no combination twice.
 """
 # ruff: noqa: E501
 

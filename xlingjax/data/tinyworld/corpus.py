@@ -1,21 +1,25 @@
 """Write the corpus to a folder: `write(to, seed=0, languages=..., size="demo")`.
 
-    mono/LANG/tinyworld.txt                    documents, a sentence per line, blank line between documents
-    parallel/tinyworld/aa-bb.{aa,bb}           sentence pairs with English, codes in alphabetical order
-    documents/xx-en.{xx,en}                    aligned documents (training text), sentence by sentence, blank lines in step
-    dictionary/xx-en.tsv                       word TAB English word
-    nli/ paraphrase/ titles/ {train-en,dev-XX,test-XX}.tsv   premise, hypothesis, label; two sentences, 1 or 0; text, headline
-    pos/ ner/ {train-en,dev-XX,test-XX}.tsv    token TAB tag, blank line between sentences
-    qa/{train-en,dev-XX,test-XX}.json          SQuAD
-    heldout/mono/LANG.txt                      documents of held-out combinations of concepts
-    heldout/parallel/xx-en.{xx,en}             retrieval test: held-out combinations; row n is the same sentence in every language
-    heldout/novel/xx-en.{xx,en}                the same, each with a concept that no training text names
-    heldout/dictionary/xx-en.tsv               the words of those concepts
-    alignments/xx-en.txt, xx-en.{xx,en}        gold links i-j (xx-en token indices from 0) of heldout/parallel, and its tokens
-    manifest.json                              seed, languages, counts, rows and sha256 of each file
+    mono/LANG/tinyworld.txt           documents, a sentence per line, blank line between documents
+    parallel/tinyworld/aa-bb.{aa,bb}  sentence pairs with English, codes in alphabetical order
+    documents/xx-en.{xx,en}           aligned documents (training text), blank lines in step
+    dictionary/xx-en.tsv              word TAB English word
+    nli/{train-en,dev-XX,test-XX}.tsv premise TAB hypothesis TAB label; likewise
+      paraphrase/*.tsv                sentence TAB sentence TAB 1 or 0
+      titles/*.tsv                    text TAB headline
+      pos/*.tsv, ner/*.tsv            token TAB tag, blank line between sentences
+      qa/*.json                       SQuAD
+    heldout/mono/LANG.txt             documents of held-out combinations of concepts
+    heldout/parallel/xx-en.{xx,en}    retrieval test: held-out combinations, line n the same in every language
+    heldout/novel/xx-en.{xx,en}       the same, each with a concept that no training text names
+    heldout/dictionary/xx-en.tsv      the words of those concepts
+    alignments/xx-en.txt              gold links i-j of heldout/parallel, token indices from 0, xx first;
+      xx-en.{xx,en}                   its tokens, separated by spaces
+    manifest.json                     seed, languages, counts, rows and sha256 of each file
 
-The labelled sets' dev and test parts are parallel over the languages, row by row. Nothing outside heldout/, alignments/ and the dev and
-test parts says a held-out combination or names a held-out concept.
+The labelled sets' dev and test parts are parallel over the languages, row by row. Nothing outside heldout/, alignments/
+and the dev and test parts says a held-out combination or names a held-out concept, but for the truths of the world
+("a cat is an animal"), which are everywhere.
 """
 
 from __future__ import annotations
@@ -39,12 +43,12 @@ from .languages.base import ALL, LEXICONS, language
 DEMO = {
     "mono": 20_000, "pairs": 16_000, "documents": 150,
     "heldout_mono": 500, "heldout_pairs": 600, "novel_pairs": 200,
-    "nli_train": 24_000, "nli_dev": 600, "nli_test": 1_200,
-    "paraphrase_train": 6_000, "paraphrase_dev": 300, "paraphrase_test": 600,
+    "nli_train": 24_000, "nli_dev": 450, "nli_test": 1_200,
+    "paraphrase_train": 6_000, "paraphrase_dev": 200, "paraphrase_test": 600,
     "pos_train": 3_000, "pos_dev": 200, "pos_test": 400,
     "ner_train": 3_000, "ner_dev": 200, "ner_test": 400,
-    "qa_train": 2_000, "qa_dev": 100, "qa_test": 200,
-    "titles_train": 2_000, "titles_dev": 100, "titles_test": 200,
+    "qa_train": 1_500, "qa_dev": 100, "qa_test": 200,
+    "titles_train": 1_500, "titles_dev": 100, "titles_test": 200,
 }  # fmt: skip
 _TRAINING = ("mono", "pairs", "documents")
 SIZES = {
@@ -72,11 +76,11 @@ def write(
 ) -> dict:
     """Write the corpus into the folder `to` and return its manifest.
 
-    The same arguments give the same bytes, whatever `workers` (processes) is. A corpus written there before is replaced.
+    The same arguments give the same bytes, whatever `workers` (processes) is. A corpus there before is replaced.
 
-    size: "demo" (about 20,000 sentences and 16,000 pairs per language), "full" (five times as much), or a dict of counts that replaces
-    some of the demo's (names as in `DEMO`; NLI counts are rounded up to multiples of 3). languages: must contain "en", the pivot.
-    Raises UserError for an unknown language or size.
+    size: "demo" (20,000 sentences and 16,000 pairs per language), "full" (five times as much), or a dict of counts that
+    replaces some of the demo's (names as in `DEMO`; NLI counts are rounded up to multiples of 3). languages: must
+    contain "en", the pivot. Raises UserError for an unknown language or size.
     """
     codes, counts = _checked(languages, size)
     root = Path(to)
@@ -122,7 +126,7 @@ def _run(root: Path, job: Callable[[], Files]) -> list[tuple[str, dict]]:
 
 
 def _finish(root: Path, files: dict[str, dict], options: dict) -> dict:
-    """Remove what an earlier corpus had and this one has not; write the manifest last: where it stands, all is written."""
+    """Remove what an earlier corpus had and this one has not; the manifest comes last: where it is, all is written."""
     manifest = root / "manifest.json"
     if manifest.is_file():
         for path in json.loads(manifest.read_text("utf-8")).get("files", ()):
@@ -134,7 +138,7 @@ def _finish(root: Path, files: dict[str, dict], options: dict) -> dict:
     return told
 
 
-# --- running text --------------------------------------------------------------------------------------------------------
+# --- running text ----------------------------------------------------------------------------------------------------
 
 
 def _documents(stories: Iterable[texts.Story], code: str) -> list[str]:
@@ -190,7 +194,7 @@ _PARTS = (_mono, _parallel, _held_out)
 _PAIRED = (_parallel, _held_out)
 
 
-# --- labelled sets -------------------------------------------------------------------------------------------------------
+# --- labelled sets ---------------------------------------------------------------------------------------------------
 
 _nli = lru_cache(maxsize=3)(nli.examples)
 _paraphrases = lru_cache(maxsize=3)(paraphrase.pairs)

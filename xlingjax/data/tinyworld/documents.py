@@ -1,8 +1,8 @@
 """Stories: documents of 3 to 12 frames that hang together.
 
-A story has a cast (protagonist, partner, a thing, a place, a day) and a life for its protagonist (`world.person`). It opens with who does
-what where; then come facts that agree with the life, events that keep to the cast, things introduced first ("a cup") and known later
-("the cup"), questions answered at once, what the weather was and what kind of things the things are.
+A story has a cast (protagonist, partner, a thing, a place, a day) and a life for its protagonist (`world.person`). It
+opens with who did what where; then come facts that agree with the life, events that keep to the cast, things introduced
+first ("a cup") and known later ("the cup"), questions answered at once, what the weather was and what the things are.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Story:
 
 
 def style(rng: random.Random, f: Frame) -> Line:
-    """How a sentence of running text is said: mostly plainly, sometimes with synonyms, sometimes with its adverbial in front."""
+    """How a sentence of running text is said: mostly plainly, sometimes with synonyms or its adverbial in front."""
     return Line(f, int(rng.random() < 0.2), ("time" in f or "place" in f) and rng.random() < 0.25)
 
 
@@ -97,7 +97,7 @@ def _cast(sampler: Sampler) -> Cast:
 
 
 class _Teller:
-    """Tells one story. Every `_move` returns the next frame or frames, or None when it has nothing fitting to say now."""
+    """Tells one story. Every move returns the next frame or frames, or None when it has nothing fitting to say now."""
 
     def __init__(self, sampler: Sampler, cast: Cast, questions: bool) -> None:
         self.sampler, self.rng, self.cast, self.questions = sampler, sampler.rng, cast, questions
@@ -123,14 +123,17 @@ class _Teller:
         return False
 
     def _moves(self) -> list[tuple[Callable[[], list[Frame] | None], int]]:
-        return [(self._fact, 6), (self._event, 3), (self._action, 6), (self._motion, 1), (self._give, 3), (self._locate, 3),
-                (self._property, 2), (self._class, 2), (self._region, 1), (self._wish, 2), (self._taste, 1), (self._count, 1),
-                (self._compare, 1), (self._weather, 1), (self._sequence, 2), (self._question, 2 if self.questions else 0)]  # fmt: skip
+        return [
+            (self._fact, 6), (self._event, 3), (self._action, 6), (self._motion, 1), (self._give, 3), (self._locate, 3),
+            (self._property, 2), (self._class, 2), (self._region, 1), (self._wish, 2), (self._taste, 1),
+            (self._count, 1), (self._compare, 1), (self._weather, 1), (self._sequence, 2),
+            (self._question, 2 if self.questions else 0),
+        ]  # fmt: skip
 
     # --- saying ------------------------------------------------------------------------------------------------------
 
     def _say(self, frames: list[Frame]) -> bool:
-        """Add frames to the story, with pronouns where they fit, unless the split or what was said before forbids one."""
+        """Add frames, with pronouns where they fit, unless the split or what was said before forbids one of them."""
         said: list[Frame] = []
         for f in frames:
             f = self._with_pronoun(f, (self.told + said)[-1] if self.told or said else None)
@@ -221,7 +224,7 @@ class _Teller:
         return found
 
     def _opening(self) -> Frame:
-        """Who did what where (and when), with the thing the story is about; a test story may open with any of its verbs."""
+        """Who did what where (and when), with the thing the story is about."""
         thing = self.cast.thing
         verb = self.sampler.pick(_verbs_for(thing.head))
         return self._build("action", verb, agent=NP(self.cast.protagonist), object=thing,
@@ -252,7 +255,9 @@ class _Teller:
             thing = known
         else:
             thing = self.sampler.thing(self.sampler.pick(verb.objects))
-            if thing.form == "def" and not concept(thing.head).mass:
+            if thing.category == "person":
+                thing = self._other(agent)  # nobody but the two is in the story
+            elif thing.form == "def" and not concept(thing.head).mass:
                 thing = replace(thing, form="indef")
         if thing.head == agent.head:
             return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from .concepts import HELD_OUT, concept
+from .world import dimension
 
 
 @dataclass(frozen=True)
@@ -167,14 +168,21 @@ class Frame:
             yield from part.concepts()
 
     def core(self) -> str:
-        """The content combination: kind, predicate and the heads of the two main slots (modifiers do not count).
+        """The content combination: kind, predicate and the heads of the main slots, whoever does it to whom.
 
-        "he" and "she" count as one head, whoever they stand for: the sentence does not say.
+        Modifiers and negation do not count; nor does what a relation of two things is, and a quality counts as its
+        dimension (big and small are one): a combination is held out together with its contraries and inverses. "he"
+        and "she" are one head, whoever they stand for: the sentence does not say.
         """
         filled = dict(self.slots)
-        main = [(slot, filled[slot]) for slot in _CORE_SLOTS if slot in filled]
-        heads = [f"{s}={'pronoun' if np.form == 'pronoun' else np.head}" for s, np in main]
-        return " ".join([self.kind, self.predicate, *heads[: 3 if self.kind in ("give", "title") else 2]])
+        main = [filled[slot] for slot in _CORE_SLOTS if slot in filled][: 3 if self.kind in ("give", "title") else 2]
+        heads = sorted("pronoun" if np.form == "pronoun" else np.head for np in main)
+        predicate = self.predicate
+        if self.kind in ("relation", "locate"):
+            predicate = ""
+        elif self.kind in ("property", "compare"):
+            predicate = dimension(predicate)
+        return " ".join([self.kind, predicate, *heads])
 
 
 def frame(kind: str, predicate: str = "", negated: bool = False, **slots: NP) -> Frame:

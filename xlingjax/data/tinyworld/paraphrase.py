@@ -1,9 +1,9 @@
 """Paraphrase identification with hard negatives: both kinds of second sentence are built from the words of the first.
 
-1  the adverbial in front and synonyms; an inverted relation ("Leo is shorter than Anna", "Leo is Anna's son"); the same order of
-   two events told the other way round
-0  the same with agent and object (or recipient) exchanged; "Anna is shorter than Leo", "Leo is Anna's father"; two events in the
-   other order
+Paraphrases (1): the adverbial in front and synonyms; an inverted relation ("Leo is shorter than Anna", "Leo is Anna's
+son"); the same order of two events told the other way round.
+Others (0): the same with agent and object (or recipient) exchanged; "Anna is shorter than Leo", "Leo is Anna's father";
+two events in the other order.
 """
 
 from __future__ import annotations

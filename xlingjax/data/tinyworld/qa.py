@@ -1,4 +1,4 @@
-"""Extractive question answering: a story, a question about one of its sentences, and where in the story the answer stands.
+"""Extractive question answering: a story, a question about one of its sentences, and where in it the answer stands.
 
 A question is asked only if no other sentence of the story could answer it. The file format is SQuAD's.
 """

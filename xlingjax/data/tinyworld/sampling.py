@@ -26,20 +26,16 @@ GROUNDS = {
     "in_front_of": ("wardrobe", "sofa", "car", "truck", "oak", "school", "museum", "station", "theatre"),
 }
 _PETS = tuple(
-    """
-    cat dog horse cow pig sheep goat rabbit camel donkey duck hen goose parrot pigeon turtle
-""".split()
-)
+    ["cat", "dog", "horse", "cow", "pig", "sheep", "goat", "rabbit", "camel", "donkey", "duck", "hen", "goose",
+     "parrot", "pigeon", "turtle"]
+)  # fmt: skip
 SMALL = tuple(
-    """
-    hammer knife needle screwdriver shirt hat scarf glove sock shoe belt bottle cup bowl bag doll ball puzzle
-    phone camera radio book letter newspaper magazine map postcard diary key candle umbrella towel coin ticket
-    wallet gift comb brush pen pencil notebook ring apple pear orange lemon banana cat mouse
-    necklace sweater trumpet kite peach
-""".split()
-)
-
-
+    ["hammer", "knife", "needle", "screwdriver", "shirt", "hat", "scarf", "glove", "sock", "shoe", "belt", "bottle",
+     "cup", "bowl", "bag", "doll", "ball", "puzzle", "phone", "camera", "radio", "book", "letter", "newspaper",
+     "magazine", "map", "postcard", "diary", "key", "candle", "umbrella", "towel", "coin", "ticket", "wallet",
+     "gift", "comb", "brush", "pen", "pencil", "notebook", "ring", "apple", "pear", "orange", "lemon", "banana",
+     "cat", "mouse", "necklace", "sweater", "trumpet", "kite", "peach"]
+)  # fmt: skip
 # Who and what the kinds of frame are about.
 HUMANS = in_category("person") + in_category("role")
 GIVABLE = tuple(i for i in in_category("object") if concept(i).group not in ("furniture", "vehicle", "tree"))

@@ -1,4 +1,4 @@
-"""Running text: monolingual documents, parallel sentences and documents, held-out pairs with gold alignments, dictionaries.
+"""Running text: documents, parallel sentences and documents, held-out pairs with gold alignments, dictionaries.
 
 Functions return what to say (lines of frames), made from a seed and a name; `corpus.py` has it said and written.
 """

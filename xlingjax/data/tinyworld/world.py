@@ -38,6 +38,19 @@ def _antonyms() -> dict[str, tuple[str, ...]]:
     return found
 
 
+@cache
+def dimension(adjective: str) -> str:
+    """What an adjective is about: "colour", or one of the adjectives opposed to each other (big of big and small)."""
+    if adjective in COLOURS:
+        return "colour"
+    found, waiting = {adjective}, [adjective]
+    while waiting:
+        new = [a for a in _antonyms()[waiting.pop()] if a not in found]
+        found.update(new)
+        waiting += new
+    return min(found)
+
+
 def antonym(adjective: str, noun: str) -> str:
     """The opposite of an adjective said of this noun (old shoe: new; old man: young); "" for colours."""
     options = [a for a in _antonyms().get(adjective, ()) if noun in concept(a).describes]
