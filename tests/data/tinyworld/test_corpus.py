@@ -164,8 +164,8 @@ def test_documents_hang_together():
 def test_world_is_large_enough():
     assert len(concepts()) >= 600
     english = language("en")
-    told = {s.text for story in stories("mono en", 0, "train", sentences=16_000) for s in story.render(english)}
-    assert len(told) > 13_000
+    told = {s.text for story in stories("mono en", 0, "train", sentences=24_500) for s in story.render(english)}
+    assert len(told) > 20_000
 
 
 def test_retrieval_pairs_are_distinct_and_parallel(corpus):

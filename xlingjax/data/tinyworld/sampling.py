@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from .concepts import COLOURS, HELD_OUT, Concept, concept, in_category
-from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_out
+from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_out_combination, uses_held_out_concept
 from .world import adjectives_for, comparable_animals, excludes, hypernyms
 
 # How often each kind is drawn where none is asked for: richer kinds more often, so that nouns and verbs come evenly.
@@ -102,10 +102,10 @@ class Sampler:
 
     def allowed(self, f: Frame) -> bool:
         """Whether the split may use the frame."""
-        novel = not HELD_OUT.isdisjoint(f.concepts())
+        novel = uses_held_out_concept(f)
         if self.split == "novel":
             return novel
-        return not novel and is_held_out(f) == (self.split == "test")
+        return not novel and is_held_out_combination(f) == (self.split == "test")
 
     @staticmethod
     def sensible(f: Frame) -> bool:
