@@ -43,7 +43,7 @@ $(VENV)/.ready-%: $(VENV)/.ready
 
 pretrain: $(VENV)/.ready ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report, within 20 minutes on 2 cores
 	$(XLINGJAX) tinyworld runs/demo/data
-	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 4000 --output runs/demo/vocab
+	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 4000 --character_coverage 1 --output runs/demo/vocab
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir runs/demo/mlm_tlm
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm
 	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli
