@@ -17,11 +17,17 @@ from .frames import FACT_KINDS, NP, Frame, frame, is_held_out
 from .languages.base import Language
 from .sampling import COMPARABLE, GIVABLE, GROUNDS, SMALL, WISHES, Sampler
 from .tokens import Sentence
-from .world import Person, adjectives_for, excludes, hypernyms, person
+from .world import Person, adjectives_for, excludes, hypernyms, kin_inverse, person
 
 MIN_SENTENCES, MAX_SENTENCES = 3, 12
 
 _THINGS = tuple(i for i in in_category("object") if concept(i).group not in ("tree", "furniture"))
+
+
+@cache
+def _ties(group: str) -> tuple[str, ...]:
+    """What a man or a woman can be to somebody."""
+    return tuple(k for k in in_category("kin") if concept(k).group in ("any", group))
 
 
 @cache
@@ -43,10 +49,12 @@ class Line:
 
 @dataclass(frozen=True)
 class Cast:
-    """Who and what a story is about. The partner is the protagonist's friend; `thing` is indefinite, as introduced."""
+    """Who and what a story is about. The partner is the protagonist's `tie` (friend, sister, neighbour …); `thing` is
+    indefinite, as introduced."""
 
     protagonist: str
     partner: str
+    tie: str
     thing: NP
     place: NP
     time: str
@@ -91,7 +99,9 @@ def _cast(sampler: Sampler) -> Cast:
         thing = sampler.pick(_THINGS)
         adjectives = adjectives_for(thing)
         adjective = sampler.pick(adjectives) if adjectives and sampler.rng.random() < 0.4 else ""
-        cast = Cast(protagonist, life.friend, NP(thing, "indef", adjective), sampler.place(), sampler.of("time"), life)
+        thing = NP(thing, "indef", adjective)
+        tie = sampler.pick(_ties(concept(life.friend).group))
+        cast = Cast(protagonist, life.friend, tie, thing, sampler.place(), sampler.of("time"), life)
         if is_held_out(cast.title()) == (sampler.split == "test"):
             return cast
 
@@ -206,7 +216,7 @@ class _Teller:
     # --- moves -------------------------------------------------------------------------------------------------------
 
     def _facts(self) -> list[Frame]:
-        life, hero = self.cast.life, NP(self.cast.protagonist)
+        life, hero, partner = self.cast.life, NP(self.cast.protagonist), NP(self.cast.partner)
         found = [
             frame("profession", agent=hero, object=NP(life.profession, "indef")),
             frame("state", "live", agent=hero, object=NP(life.home)),
@@ -215,7 +225,8 @@ class _Teller:
             frame("own", agent=hero, object=NP(life.pet, "indef")),
             frame("like", "like", agent=hero, object=NP(life.likes, "generic")),
             frame("like", "fear", agent=hero, object=NP(life.fears, "generic")),
-            frame("relation", "friend", theme=NP(life.friend), standard=hero),
+            frame("relation", self.cast.tie, theme=partner, standard=hero),
+            frame("relation", kin_inverse(self.cast.tie, hero.head), theme=hero, standard=partner),
             frame("property", life.trait, theme=hero),
         ]
         if (kind := hypernyms(life.profession)[0]) != "person_class":

@@ -12,8 +12,8 @@ from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_ou
 from .world import adjectives_for, comparable_animals, excludes, hypernyms
 
 # How often each kind is drawn where none is asked for: richer kinds more often, so that nouns and verbs come evenly.
-_WEIGHTS = {"action": 8, "event": 4, "motion": 2, "give": 3, "own": 2, "locate": 3, "state": 2, "property": 3, "isa": 2,
-            "inside": 1, "profession": 2, "like": 2, "want": 2, "count": 2, "compare": 2, "relation": 2, "weather": 1,
+_WEIGHTS = {"action": 8, "event": 4, "motion": 2, "give": 3, "own": 2, "locate": 3, "state": 3, "property": 3, "isa": 3,
+            "inside": 2, "profession": 2, "like": 2, "want": 2, "count": 2, "compare": 2, "relation": 2, "weather": 1,
             "sequence": 2}  # fmt: skip
 SENTENCE_KINDS = tuple(kind for kind in KINDS for _ in range(_WEIGHTS.get(kind, 0)))
 _TEST_KINDS = tuple(kind for kind in SENTENCE_KINDS if kind not in FACT_KINDS)
@@ -155,7 +155,7 @@ class Sampler:
         if c.category in ("person", "city", "holiday", "language", "organisation"):
             return NP(id_)
         adjectives = adjectives_for(id_)
-        adjective = self.rng.choice(adjectives) if adjectives and self.rng.random() < 0.4 else ""
+        adjective = self.pick(adjectives) if adjectives and self.rng.random() < 0.4 else ""
         if c.mass:
             return NP(id_, "def", adjective)
         draw = self.rng.random()
@@ -165,7 +165,7 @@ class Sampler:
 
     def place(self) -> NP:
         draw = self.rng.random()
-        return NP(self.of("place"), "def") if draw < 0.6 else NP(self.of("city" if draw < 0.95 else "country"))
+        return NP(self.of("place"), "def") if draw < 0.6 else NP(self.of("city" if draw < 0.92 else "country"))
 
     def object_of(self, verb: Concept) -> NP:
         """What the verb is done to: seldom a kind of thing ("bought a tool")."""
