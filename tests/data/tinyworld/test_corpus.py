@@ -36,7 +36,7 @@ def test_same_bytes_again_and_in_another_process(tmp_path):
     first = hashes(write(tmp_path / "a", seed=7, languages=("de", "en"), size=SMALL))
     code = (
         "from xlingjax.data.tinyworld import write; import sys, json;"
-        f"write(sys.argv[1], seed=7, languages=('en', 'de'), size={SMALL!r})"
+        f"write(sys.argv[1], seed=7, languages=('en', 'de'), size={SMALL!r}, workers=2)"
     )
     subprocess.run([sys.executable, "-c", code, tmp_path / "b"], check=True, env=os.environ | {"PYTHONHASHSEED": "123"})
     assert hashes(json.loads((tmp_path / "b/manifest.json").read_text("utf-8"))) == first

@@ -24,6 +24,7 @@ and the dev and test parts says a held-out combination or names a held-out conce
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -116,8 +117,16 @@ def _checked(languages: Sequence[str], size: str | Mapping[str, int]) -> tuple[t
 
 
 def _run(root: Path, job: Callable[[], Files]) -> list[tuple[str, dict]]:
+    # Frames and tokens are millions, and never in cycles: looking for cycles among them takes a fifth of the time.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        made = job()
+    finally:
+        if collecting:
+            gc.enable()
     written = []
-    for path, lines, rows in job():
+    for path, lines, rows in made:
         data = "".join(f"{line}\n" for line in lines).encode()
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)

@@ -108,10 +108,12 @@ def prefixed(tokens: Iterable[Token], prefix: str) -> list[Token]:
 def join(tokens: Iterable[Token], spaced: bool) -> Sentence:
     """Write the tokens as one text and note where each went."""
     kept = tuple(tokens)
-    text, spans = "", []
+    pieces, spans, end = [], [], 0
     for token in kept:
-        if spaced and text and not token.glued:
-            text += " "
-        spans.append((len(text), len(text) + len(token.text)))
-        text += token.text
-    return Sentence(kept, text, tuple(spans))
+        if spaced and end and not token.glued:
+            pieces.append(" ")
+            end += 1
+        start, end = end, end + len(token.text)
+        spans.append((start, end))
+        pieces.append(token.text)
+    return Sentence(kept, "".join(pieces), tuple(spans))

@@ -94,7 +94,8 @@ class Language:
         elif frame.kind != "title":
             tokens = [*tokens, Token(self.full_stop, "PUNCT", glued=True)]
         first = next(i for i, t in enumerate(tokens) if t.upos != "PUNCT")
-        tokens[first] = replace(tokens[first], text=self.capital(tokens[first].text))
+        t = tokens[first]
+        tokens[first] = Token(self.capital(t.text), t.upos, t.key, t.concept, t.glued)
         return join(tokens, self.spaced)
 
     def lemma(self, id_: str) -> str:
@@ -119,6 +120,8 @@ class Language:
         DET or PART get the key `key.prep`, `key.det`, `key.part` and no concept: they go with the phrase but do not
         name it.
         """
+        if " " not in text and "|" not in text and text:
+            return [Token(text, upos, key, id_)]
         minor = {"ADP": "prep", "DET": "det", "PART": "part"}
         found = []
         for word in text.split():
