@@ -39,7 +39,8 @@ def test_files_of_a_run(tmp_path, capsys):
     # Log lines at every third step, at checkpoints (every second), and at the end; one per objective that ran.
     assert sorted({line["step"] for line in lines}) == [2, 3, 4, 6, 7]
     assert sum(line["steps"] for line in lines) == 7
-    # Weights 1 : 2 make the cycle tlm, mlm, tlm.
+    # Weights 1 : 2 make the cycle tlm, mlm, tlm, from step 0 on.
+    assert {line["objective"] for line in lines if line["step"] == 2} == {"mlm", "tlm"}
     assert sum(line["steps"] for line in lines if line["objective"] == "tlm") == 5
     taken = [("mlm", 0), ("mlm", 1), *(("tlm", i) for i in range(5))]
     assert lines[-1]["tokens_seen"] == sum((tiny.batch(*which)["pack_ids"] > 0).sum() for which in taken)

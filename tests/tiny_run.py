@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import conftest  # noqa: F401 - eight devices, compile cache
@@ -35,6 +36,8 @@ def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tl
             self._count += 1
             if signal_at and self._count == signal_at[1]:
                 os.kill(os.getpid(), getattr(signal, signal_at[0]))
+            if signal_at and self._count >= signal_at[1]:
+                time.sleep(0.2)  # several processes take about a second to hear of it
             return self._source.next()
 
     def source(name, wrap):
