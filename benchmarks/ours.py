@@ -1,0 +1,55 @@
+"""Our side: the training step that `xlingjax pretrain` runs."""
+
+import time
+
+import jax
+
+from benchmarks.shapes import Shape, batch
+from xlingjax.data.loader import to_global
+from xlingjax.model.config import preset
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.xlm import MLM
+from xlingjax.optim import OptimizerConfig, make_optimizer
+from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
+from xlingjax.perf import peak_memory_bytes
+from xlingjax.step import abstract_state, make_train_step, random_state
+
+
+class Ours:
+    def __init__(self, shape: Shape, platform: str):
+        jax.config.update("jax_enable_compilation_cache", False)  # compile seconds are part of the result
+        on_cpu = platform == "cpu"
+        mesh = make_mesh(MeshConfig(), jax.devices()[:1])
+        config = preset(
+            "xlmr_base", layers=shape.layers, dim=shape.dim, heads=shape.heads, ffn=shape.ffn,
+            vocab_size=shape.vocab, dtype=shape.dtype, unroll=0 if on_cpu else 1,
+        )  # fmt: skip
+        # A chunk of 2048 predictions keeps the logits of a large vocabulary near 2 GB.
+        objective = MLM(packed=False, chunk=0 if on_cpu else 2048)
+        settings = OptimizerConfig(learning_rate=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.01)
+        encoder = Encoder(config)
+        rule = make_optimizer(settings, 1000, encoder.abstract())
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(mesh, encoder, rule, settings))
+        self.state = random_state(encoder, rule, settings, shardings, 0)
+        rows = [batch(shape, seed) for seed in range(4)]
+        shapes = {name: array.shape for name, array in rows[0].items()}
+        self.batches = [to_global(one, batch_sharding(mesh), shapes) for one in rows]
+        step = make_train_step(
+            seed=0, rng_impl="rbg", shardings=shardings, model=encoder, objective=objective, languages=1,
+            optimizer=rule, config=settings, microbatches=1,
+        )  # fmt: skip
+        started = time.perf_counter()
+        self.step = step.lower(self.state, self.batches[0]).compile()
+        self.compile_seconds = time.perf_counter() - started
+        self.run(2)
+
+    def run(self, steps: int) -> float:
+        """Seconds of `steps` steps."""
+        started = time.perf_counter()
+        for index in range(steps):
+            self.state, sums = self.step(self.state, self.batches[index % len(self.batches)])
+        jax.block_until_ready((self.state, sums))
+        return time.perf_counter() - started
+
+    def peak_bytes(self) -> int:
+        return peak_memory_bytes()

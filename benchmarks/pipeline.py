@@ -1,0 +1,30 @@
+"""Tokens per second of the input pipeline alone: SeqIO mixtures of the embedded corpus, rows made and masked, no model."""
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from xlingjax.data.tinyworld import write
+from xlingjax.data.vocabulary_training import train_vocabulary
+from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
+from xlingjax.tasks.xlm import TextSource
+
+
+def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
+    """JSON: tokens per second of each objective's source after its first batches, one thread."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        write(root / "data", languages=("en", "de"), size={"mono": 2000, "pairs": 1000})
+        files = {"mono": str(root / "data/mono/*/*.txt"), "parallel": str(root / "data/parallel/*/*")}
+        vocabulary = train_vocabulary(root / "vocab", size=1500, **files)
+        rates = {}
+        for name, features in (("mlm", MlmFeatures()), ("tlm", TlmFeatures())):
+            source = TextSource(features, vocabulary, batch=batch, length=length, prefetch=0, **files)()
+            for _ in range(5):
+                source.next()
+            started = time.perf_counter()
+            tokens = sum(int((source.next()["pack_ids"] > 0).sum()) for _ in range(batches))
+            rates[name] = tokens / (time.perf_counter() - started)
+            source.close()
+    return json.dumps(rates)

@@ -1,0 +1,64 @@
+"""One contestant in a process of its own, so that memory and threads are its own: it answers commands over a pipe."""
+
+import multiprocessing
+import os
+import traceback
+
+from benchmarks.shapes import Shape
+
+CONTESTANTS = ("xlingjax", "pytorch-eager", "pytorch-compile")
+
+
+def make(name: str, shape: Shape, platform: str):
+    if name == "xlingjax":
+        from benchmarks.ours import Ours
+
+        return Ours(shape, platform)
+    from benchmarks.theirs import Theirs
+
+    return Theirs(shape, platform, compiled=name.endswith("compile"))
+
+
+def serve(pipe, name: str, shape: Shape, platform: str) -> None:
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+    if platform == "cpu":
+        os.environ["JAX_PLATFORMS"] = "cpu"
+    try:
+        contestant = make(name, shape, platform)
+        pipe.send({"compile_seconds": contestant.compile_seconds})
+        while steps := pipe.recv():
+            pipe.send({"seconds": contestant.run(steps), "peak_bytes": contestant.peak_bytes()})
+    except Exception as error:  # reported to the parent, which goes on with the others
+        lines = traceback.format_exception_only(error)
+        pipe.send({"error": lines[-1].strip().splitlines()[0]})
+
+
+class Worker:
+    """The parent's handle. `failed` holds the reason when the contestant could not run."""
+
+    def __init__(self, name: str, shape: Shape, platform: str):
+        context = multiprocessing.get_context("spawn")
+        self.name, self.failed = name, ""
+        self._pipe, child = context.Pipe()
+        self._process = context.Process(target=serve, args=(child, name, shape, platform), daemon=True)
+        self._process.start()
+        child.close()
+        self.compile_seconds = self._ask().get("compile_seconds", 0.0)
+
+    def _ask(self) -> dict:
+        try:
+            answer = self._pipe.recv()
+        except EOFError:
+            answer = {"error": "the process ended (out of memory?)"}
+        self.failed = answer.get("error", "")
+        return answer
+
+    def run(self, steps: int) -> dict:
+        self._pipe.send(steps)
+        return self._ask()
+
+    def close(self) -> None:
+        if self._process.is_alive() and not self.failed:
+            self._pipe.send(0)
+        self._process.join(10)
+        self._process.kill()
