@@ -41,9 +41,13 @@ $(VENV)/.ready-%: $(VENV)/.ready
 
 # --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
 
-pretrain: $(VENV)/.ready ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report, within 20 minutes on 2 cores
+runs/demo/data/manifest.json: | $(VENV)/.ready
 	$(XLINGJAX) tinyworld runs/demo/data
+
+runs/demo/vocab/vocab.json: runs/demo/data/manifest.json
 	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 4000 --character_coverage 1 --output runs/demo/vocab
+
+pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report, within 20 minutes on 2 cores
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir runs/demo/mlm_tlm
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm
 	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli
@@ -55,7 +59,7 @@ test: $(VENV)/.ready-dev ## all tests (less than 10 minutes; those that read rea
 lint: $(VENV)/.ready-dev ## ruff
 	$(BIN)/ruff check .
 
-inspect: $(VENV)/.ready ## what a recipe feeds the model: pieces, targets, positions, languages, masks (after make pretrain)
+inspect: $(VENV)/.ready runs/demo/vocab/vocab.json ## what a recipe feeds the model: pieces, targets, positions, languages, masks
 	$(XLINGJAX) inspect --gin_file gin/recipes/xlm_tiny.gin
 
 bench: $(VENV)/.ready-interop ## training speed beside Hugging Face transformers on PyTorch; writes bench.json

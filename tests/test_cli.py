@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from xlingjax import cli
+from xlingjax import cli, verbs
+from xlingjax.errors import UserError
 
 ENGLISH = ["The dog sleeps in the house.", "My brother reads a long book.", "The cat drinks milk.", "It rains again."]
 GERMAN = [
@@ -109,7 +110,7 @@ def test_values_are_read_as_a_shell_user_means_them(typed, read):
 
 
 def test_overrides_reach_the_run(corpus):
-    bindings = options(corpus, train__seed=7, TRAIN_STEPS="1.1e1", MASK_RATE=0.3, tlm__weight=3)
+    bindings = options(corpus, train__seed=7, TRAIN_STEPS="1.1e1", MASK_RATE=0.3, tlm__weight=3, LANGUAGE_EMBEDDING=1)
     recipe = cli.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()])
     mlm, tlm = recipe.bound["objectives"]
     assert (recipe.bound["seed"], recipe.bound["steps"], mlm.weight, tlm.weight) == (7, 11, 1.0, 3)
@@ -160,6 +161,8 @@ def test_bad_recipes(refused, tmp_path, capsys):
     refused(cli.main(["pretrain", "--gin_file", "xlm_tny.gin", *workdir]), "missing file", "xlm_tiny")
     bad = write(tmp_path / "bad.gin", ['include "recipes/xlm_tiny.gin"', "train.sed = 3"])
     refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), f"{bad}, line 2", "did you mean 'seed'")
+    bad = write(tmp_path / "bad.gin", ['include "recipes/xlm_tiny.gin"', "mlm.batch = %BATCHH"])
+    refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), "mlm.batch = %BATCHH", "did you mean 'BATCH'")
     bad = write(tmp_path / "bad.gin", ["train.seed = [3,", "train.steps = 2"])
     refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), "not gin syntax", bad)
     bad = write(tmp_path / "bad.gin", ['include "recipes/none.gin"'])
@@ -187,6 +190,7 @@ def test_a_run_leaves_its_configuration_identity_and_evaluations(run, corpus):
     record = json.loads((run / "run.json").read_text())
     assert record["languages"] == ["de", "en"]
     assert record["config"]["vocabulary"] == f"{corpus}/vocab"
+    assert (run / "vocab.model").read_bytes() == (corpus / "vocab" / "vocab.model").read_bytes()
     assert "TRAIN_STEPS = 4" in (run / "config.gin").read_text()
     names = {json.loads(line)["name"] for line in (run / "evaluations.jsonl").read_text().splitlines()}
     assert names == {"retrieval", "perplexity", "translation_perplexity", "masked_samples"}
@@ -264,6 +268,45 @@ def test_tinyworld_by_counts(tmp_path, refused, capsys):
     assert (tmp_path / "mono" / "de" / "tinyworld.txt").is_file() and "de, en" in capsys.readouterr().out
     refused(cli.main([*argv, "--size", "mono=few"]), "--size", "mono=2000")
     refused(cli.main(["tinyworld", str(tmp_path), "--languages", "xx,en"]), "'xx'")
+
+
+def test_a_preempted_run_saves_and_says_so_in_its_exit_status(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr("xlingjax.signals.Preemption.reached", lambda self, step: step == 1)
+    assert pretrain(corpus, tmp_path) == 75
+    assert (tmp_path / "checkpoints" / "1").is_dir()
+
+
+def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
+    def interrupted(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(verbs.VERBS, "doctor", interrupted)
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_text_from_registered_mixtures(corpus, tmp_path, monkeypatch):
+    write(
+        tmp_path / "my_tasks.py",
+        [
+            "from xlingjax.data.vocabulary import Vocabulary",
+            "from xlingjax.tasks.xlm import register_text",
+            f"register_text(name='mine', vocabulary=Vocabulary.load('{corpus}/vocab'),",
+            f"              mono='{corpus}/mono', parallel='{corpus}/pairs/*')",
+        ],
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    given = {k: v for k, v in options(corpus).items() if k not in ("MONO", "PARALLEL")}
+    given |= {"MIXTURE": "mine.text", "TLM_MIXTURE": "mine.pairs", "LANGUAGES": "en,de"}
+    files = ["gin/recipes/xlm_text.gin", "gin/runs/mixture.gin"]
+    recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()])
+    for run in recipe.bound["objectives"]:
+        source = run.source()
+        assert source.languages == ("de", "en") and source.next()["input_ids"].shape == (8, 32)
+        source.close()
+    recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()])
+    with pytest.raises(UserError, match="TASKS.*no_tasks"):
+        recipe.bound["objectives"][0].source()
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

@@ -79,6 +79,9 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
             raise UserError(
                 f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{_comment(macro, files)}"
             )
+    for line in gin.config_str().splitlines():
+        for unknown in set(re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)) - set(macros):
+            raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
 
 
 def checked_number(where: str, value: str, before: Any) -> str:

@@ -77,8 +77,7 @@ def corpus(
     number languages as pretraining did. frozen: a folder that `xlingjax freeze` wrote, instead of text.
     """
     if run:
-        record = read_run_record(run)
-        vocabulary, languages = vocabulary or record["config"]["vocabulary"], languages or record["languages"]
+        vocabulary, languages = vocabulary or run, languages or read_run_record(run)["languages"]
     vocabulary = vocabulary or frozen
     if not vocabulary:
         raise UserError(
@@ -105,25 +104,28 @@ def model(
     run: str | None = None,
     labels: Files = None,
     vocab_size: int | None = None,
-    num_languages: int | None = None,
+    language_embedding: bool | None = None,
     **overrides: Any,
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
 
     labels: gives the model a classification head. vocab_size: rows of the embedding; default: the size of the corpus's
-    vocabulary. num_languages: default: the number of the corpus's languages, if the preset embeds languages.
+    vocabulary. language_embedding: whether there is one, with a row for each language of the corpus; default: as in the
+    preset.
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
     if labels:
         base = base.replace(num_labels=len(words(labels)))
     if run:
         return base.replace(**overrides)
-    if vocab_size is None and corpus is not None:
-        vocab_size = corpus.vocabulary.size
-    if num_languages is None and corpus is not None and base.num_languages:
-        num_languages = len(corpus.languages)
-    sizes = {"vocab_size": vocab_size, "num_languages": num_languages}
-    return base.replace(**overrides, **{field: size for field, size in sizes.items() if size is not None})
+    sizes: dict[str, int] = {}
+    if vocab_size is not None or corpus is not None:
+        sizes["vocab_size"] = corpus.vocabulary.size if vocab_size is None else vocab_size
+    if language_embedding is False:
+        sizes["num_languages"] = 0
+    elif (language_embedding or base.num_languages) and corpus is not None:
+        sizes["num_languages"] = len(corpus.languages)
+    return base.replace(**sizes, **overrides)
 
 
 def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:

@@ -65,6 +65,12 @@ def write_text(path: Path, text: str) -> None:
         raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from None
 
 
+def save_vocabulary(vocabulary: Any, folder: Path) -> None:
+    """vocab.model and vocab.json, so that the folder can be moved to where the original is not."""
+    write_text(folder / "vocab.json", json.dumps({"layout": vocabulary.layout, "sha256": vocabulary.sha256}) + "\n")
+    (folder / "vocab.model").write_bytes(vocabulary.model_bytes)
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -80,6 +86,7 @@ def train(args: Namespace, recipe: Recipe) -> int:
     continued = config_file.is_file()
     if not continued:
         write_text(config_file, recipe.config)
+        save_vocabulary(corpus.vocabulary, Path(args.workdir))
     vocabulary = {"vocabulary": os.path.abspath(corpus.vocabulary_path), "vocabulary_sha256": corpus.vocabulary.sha256}
     result = recipe.plan(
         workdir=args.workdir,
@@ -148,8 +155,7 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
         finally:
             source.close()
         print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")
-    write_text(folder / "vocab.json", json.dumps({"layout": vocabulary.layout, "sha256": vocabulary.sha256}) + "\n")
-    (folder / "vocab.model").write_bytes(vocabulary.model_bytes)
+    save_vocabulary(vocabulary, folder)
     return 0
 
 
@@ -227,9 +233,15 @@ def report(args: Namespace) -> int:
     page = build_report(args.workdir, compare, args.finetuned, args.output or None)
     summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["summary"]
     for name, value in summary.items():
-        print(f"{name:<36} {value:.4g}" if isinstance(value, float) else f"{name:<36} {value}")
+        print(f"{name:<36} {shown(value)}")
     print(f"report: {page}")
     return 0
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def doctor(args: Namespace) -> int:
