@@ -8,6 +8,7 @@ import pytest
 import tiny
 
 from xlingjax.data.loader import to_global
+from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
@@ -30,6 +31,7 @@ def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
 
 def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimizer=OPTIMIZER):
     mesh, rule, shardings, state = setup(encoder, params, mesh_config, optimizer)
+    encoder = Encoder(encoder.config, mesh)
     step = make_train_step(
         seed=0, rng_impl="threefry2x32", shardings=shardings, model=encoder, objective=objective,
         languages=len(tiny.LANGUAGES), optimizer=rule, config=optimizer, microbatches=microbatches,
@@ -136,8 +138,6 @@ def test_dynamic_loss_scale_halves_and_does_not_change_the_update(tiny_encoder, 
 
 
 def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params, tiny_batches):
-    from xlingjax.model.encoder import Encoder
-
     encoder = Encoder(tiny_config.replace(dropout=0.3))
     """Two microbatches of the same rows: under equal masks their mean would be the loss of either."""
     twins = {name: x[:4].repeat(2, 0) for name, x in tiny_batches["mlm"].items()}

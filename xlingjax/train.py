@@ -128,7 +128,7 @@ def train(
         rows_sharding = batch_sharding(device_mesh)
 
         # ---- the state, abstract: shapes and where they lie ----------------------------------------------------------
-        encoder = Encoder(model)
+        encoder = Encoder(model, device_mesh)
         update_rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)
         on_mesh = jax.tree.map(lambda x: x.sharding, abstract)
