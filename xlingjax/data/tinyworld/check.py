@@ -81,6 +81,9 @@ def every_concept() -> list[Frame]:
             if c.hypernym:
                 kind = NP(c.id, "generic" if c.mass else "indef")
                 found.append(frame("isa", theme=kind, object=NP(c.hypernym, "indef")))
+            if c.hypernym in ("artist", "worker"):
+                for person in (anna, tom):
+                    found.append(frame("isa", theme=person, object=NP(c.hypernym, "indef")))
             if c.category == "role":
                 found.append(frame("profession", agent=anna, object=NP(c.id, "indef")))
                 found.append(
@@ -92,9 +95,15 @@ def every_concept() -> list[Frame]:
             place = NP(c.id, "def" if c.category == "place" else "name")
             found.append(frame("event", "sleep", agent=anna, place=place))
             found.append(frame("motion", "go", agent=anna, goal=place))
-        elif c.category in ("country", "continent"):
-            found.append(frame("inside", theme=NP("paris"), ground=NP(c.id)))
+        elif c.category == "class" and c.id not in ("person_class", "artist", "worker", "building", "room"):
+            for denied in (False, True):
+                found.append(frame("action", "see", denied, agent=anna, object=NP(c.id, "indef")))
+        elif c.category == "country":
+            found.append(frame("event", "sing", agent=anna, place=NP(c.id)))
+            found.append(frame("state", "live", agent=anna, object=NP(c.id)))
             found.append(frame("inside", theme=NP(c.id), ground=NP("asia")))
+        elif c.category == "continent":
+            found.append(frame("inside", theme=NP("paris"), ground=NP(c.id)))
         elif c.category == "person":
             found += [frame("give", "give", agent=NP(c.id), recipient=tom, object=NP("book", "indef")),
                       frame("give", "give", agent=tom, recipient=NP(c.id), object=NP("book", "indef")),

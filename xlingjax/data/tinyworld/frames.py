@@ -66,7 +66,7 @@ class Kind:
 
 
 KINDS: dict[str, Kind] = {
-    # Anna ate the red apple in the park on Monday.
+    # Anna ate the red apple in the park on Monday. The object may be a class ("a fruit"), the place a country.
     "action": Kind(
         "transitive", ("agent", "object"), ("place", "time"), True, ("agent", "object", "place", "time"), "past"
     ),
@@ -91,7 +91,7 @@ KINDS: dict[str, Kind] = {
     # The apple is red. Anna is tall.
     "property": Kind("adjective", ("theme",), (), True, ()),
     # A cat is an animal. A teacher is a person. (theme and object are "indef"; a mass theme is "generic": Bread is
-    # food.)
+    # food.) The theme may also be a person: Anna is an artist.
     "isa": Kind("", ("theme", "object"), (), True, ()),
     # Paris is in France. France is in Europe.
     "inside": Kind("", ("theme", "ground"), (), True, ("ground",)),
