@@ -1,7 +1,7 @@
 """`python -m benchmarks`: MLM training speed of our step beside Hugging Face transformers on PyTorch, on this machine.
 
-Each contestant runs in its own process; they take turns within one run, so a machine whose speed drifts slows all of them.
-Medians over the rounds are printed, and the ratio is the median of the ratios within rounds.
+Each contestant runs in its own process; they take turns within one run, so a machine whose speed drifts slows all of
+them. Medians over the rounds are printed, and the ratio is the median of the ratios within rounds.
 """
 
 import argparse
@@ -77,7 +77,8 @@ def in_child(code: str, platform: str) -> str:
 
 def find_platform() -> tuple[str, str]:
     """("cpu" or "gpu", the device's name)."""
-    platform, kind = in_child("import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')", "").split("|")
+    code = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
+    platform, kind = in_child(code, "").split("|")
     return platform, kind if platform != "cpu" else f"{host.processor() or host.machine()}, {os.cpu_count()} cores"
 
 

@@ -1,7 +1,7 @@
 """The other side: Hugging Face transformers' XLMRobertaForMaskedLM on PyTorch, trained as its users train it.
 
-Every position is projected onto the vocabulary (labels are -100 where nothing is predicted), dropout 0.1, PyTorch's fused
-AdamW, which is what the Trainer class takes by default. bfloat16 is autocast over float32 weights.
+Every position is projected onto the vocabulary (labels are -100 where nothing is predicted), dropout 0.1, PyTorch's
+fused AdamW, which is what the Trainer class takes by default. bfloat16 is autocast over float32 weights.
 """
 
 import resource
