@@ -181,7 +181,7 @@ class Families:
         f, slot = self._placed()
 
         def neutral() -> Frame:
-            if self.chance(0.25):
+            if self.chance(0.1):
                 return self.maybe_more(self.someone_else(f))
             said = self.beside_the_point(f, slot)
             return replace(said, negated=self.chance(0.2)) if deniable(said) else said
@@ -207,7 +207,7 @@ class Families:
             return f.with_slot("object", replace(thing, adjective=quality))
 
         def neutral() -> Frame:
-            if self.chance(0.2):
+            if self.chance(0.1):
                 return self.maybe_more(self.someone_else(did(adjective)))
             return self.maybe_more(did(self.choose(unrelated)))
 
@@ -375,7 +375,7 @@ class Families:
             return self.more(f)
 
         def neutral() -> Frame:
-            if self.chance(0.6):
+            if self.chance(0.3):
                 return self.maybe_more(self.someone_else(f))
             thing = f["theme"]
             verb = concept(self.choose(v for v in in_category("transitive") if thing.head in concept(v).objects))
