@@ -11,6 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 XLINGJAX := $(BIN)/xlingjax
+DEMO_LANGUAGES ?= en,de,ru,zh
 
 help: ## this list
 	@echo "make <target>   (PYTHON=$(if $(PYTHON),$(PYTHON),none found: set PYTHON=/path/to/python3.11) VENV=$(VENV))"
@@ -42,10 +43,10 @@ $(VENV)/.ready-%: $(VENV)/.ready
 # --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
 
 runs/demo/data/manifest.json: | $(VENV)/.ready
-	$(XLINGJAX) tinyworld runs/demo/data
+	$(XLINGJAX) tinyworld runs/demo/data --languages $(DEMO_LANGUAGES)
 
 runs/demo/vocab/vocab.json: runs/demo/data/manifest.json
-	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 4000 --character_coverage 1 --output runs/demo/vocab
+	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab
 
 pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report, within 20 minutes on 2 cores
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny.gin --workdir runs/demo/mlm_tlm

@@ -42,6 +42,19 @@ def retrieval(
     return _unless_missing(pairs, make)
 
 
+def floors(corpus: Any, pairs: str | None = None, run: bool = False, name: str = "retrieval_floors") -> Evaluators:
+    """Retrieval without a model on the same `pairs`: character TF-IDF, and LSI on the corpus's parallel text."""
+
+    def make():
+        from xlingjax.evaluation.floors import RetrievalFloors
+        from xlingjax.evaluation.pairs import pairs_with_english, read_pairs
+
+        train = pairs_with_english(corpus.parallel) if corpus.parallel else None
+        return RetrievalFloors(read_pairs(pairs, corpus.languages), train, name=name)
+
+    return _unless_missing(pairs if run else None, make)
+
+
 def perplexity(
     corpus: Any,
     text: str | None = None,

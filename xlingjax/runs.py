@@ -353,6 +353,7 @@ def bindable() -> dict[str, Callable]:
         "tlm": tlm,
         "classification": classification,
         "retrieval": probes.retrieval,
+        "floors": probes.floors,
         "perplexity": probes.perplexity,
         "translation_perplexity": probes.translation_perplexity,
         "samples": probes.samples,

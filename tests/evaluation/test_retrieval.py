@@ -165,3 +165,16 @@ def test_floors():
     assert list(result["lsi"]) == ["ru"]
     assert result["lsi"]["ru"]["raw_en_to_xx"] > 0.5
     assert result["mean"]["char_tfidf"] == pytest.approx((1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2)
+
+
+def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
+    from xlingjax.evaluation.pairs import pairs_with_english
+
+    for name, lines in {
+        "a.de-en.de": "eins\nzwei", "a.de-en.en": "one\ntwo", "b.de-en.de": "drei", "b.de-en.en": "three",
+        "a.en-fr.en": "four", "a.en-fr.fr": "quatre",
+    }.items():  # fmt: skip
+        (tmp_path / name).write_text(lines + "\n", encoding="utf-8")
+    found = pairs_with_english([str(tmp_path / "*")])
+    assert found["de"].foreign == ("eins", "zwei", "drei") and found["de"].english == ("one", "two", "three")
+    assert found["fr"].foreign == ("quatre",) and found["fr"].english == ("four",)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlingjax.data.sources import read_lines
+from xlingjax.data.sources import find_pairs, read_lines
 from xlingjax.errors import UserError
 
 PIVOT = "en"
@@ -45,6 +45,20 @@ def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0)
         raise UserError(f"{foreign} and {english} are empty: no pairs to evaluate on")
     end = limit or None
     return Pairs(language, tuple(sides[0][:end]), tuple(sides[1][:end]))
+
+
+def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
+    """{language: all pairs of English and it} in training text, files of one language one after the other."""
+    sides: dict[str, tuple[list[str], list[str]]] = {}
+    for pair in find_pairs(patterns):
+        if PIVOT not in pair.languages:
+            continue
+        english = pair.languages.index(PIVOT)
+        foreign, englishes = sides.setdefault(pair.languages[1 - english], ([], []))
+        for lines in pair.lines():
+            foreign.append(lines[1 - english])
+            englishes.append(lines[english])
+    return {language: Pairs(language, tuple(a), tuple(b)) for language, (a, b) in sides.items()}
 
 
 def read_pairs(path: str | Path, languages: Sequence[str] | None = None, limit: int = 0) -> dict[str, Pairs]:
