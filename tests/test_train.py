@@ -66,6 +66,7 @@ def test_files_of_a_run(tmp_path, capsys):
     # A finished run that is started again does nothing.
     again = tiny_run.run(tmp_path, steps=7, evaluators=[probe])
     assert (again.steps, again.exit_reason, probe.calls) == (7, "finished", [4, 7])
+    assert json.loads((tmp_path / "result.json").read_text()) == totals
 
 
 def test_nan_batches_are_skipped_counted_and_the_last_one_saved(tmp_path, capsys):

@@ -238,7 +238,7 @@ def train(
         # ---- the end -------------------------------------------------------------------------------------------------
         exit_reason = "preempted" if stopping and step < steps else "finished"
         checkpoints.close()
-        if is_primary():
+        if is_primary() and last_lines:  # a finished run that is started again keeps what it has
             totals = {
                 "steps": step, "exit_reason": exit_reason, "tokens_seen": tokens_seen, "seconds": clock.seconds(),
                 "tokens_per_second": (tokens_seen - tokens_before) / clock.seconds(),

@@ -114,7 +114,8 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
     evaluators = [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
     if not evaluators:
         raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
-    mesh, encoder = make_mesh(recipe.bound["mesh"]), Encoder(recipe.bound["model"])
+    mesh = make_mesh(recipe.bound["mesh"])
+    encoder = Encoder(recipe.bound["model"], mesh)
     abstract = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
     abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings)
