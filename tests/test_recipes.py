@@ -12,9 +12,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from evaluation import toy
 
 from xlingjax import cli
 from xlingjax.data.features import FIELDS
+from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.optim import learning_rate_schedule
@@ -125,6 +127,23 @@ def test_xlmr_is_the_papers():
         assert (model.position_offset, model.max_positions, model.head) == (2, 514, "transform")
         assert mlm.source.shapes["input_ids"] == (8192, 512) and recipe.bound["steps"] == 1_500_000
         assert "ALPHA = 0.3" in recipe.config and "SAME_LANGUAGE = False" in recipe.config
+
+
+def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for code in ("de", "en"):
+        (tmp_path / f"de-en.{code}").write_text("x\n" * 4)
+        (tmp_path / f"{code}.txt").write_text("x\n")
+    given = TEXT | {"VOCABULARY_SIZE": 4000, "PARALLEL": "de-en.*", "LANGUAGES": "de en", "HELDOUT_PAIRS": "."}
+    given |= {"HELDOUT_TEXT": "??.txt", "FLOORS": True, "PROBE_PAIRS": 3}
+    given |= {"LENGTH": 96, "TLM_LENGTH": 48, "RESET_POSITIONS": False}
+    recipe = cli.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
+    monkeypatch.setattr(Vocabulary, "load", lambda path: toy.ToyVocabulary())
+    made = {made.name: made for make in recipe.bound["evaluators"] for made in make()}
+    assert made["retrieval_floors"].test == made["retrieval"].pairs and len(made["retrieval"].pairs["de"]) == 3
+    translation, samples = made["translation_perplexity"], made["masked_samples"]
+    assert (translation.length, translation.reset_positions) == (48, False)
+    assert (samples.length, samples.pair_length, samples.reset_positions) == (96, 48, False)
 
 
 def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.sources import Text, find_text
 from xlingjax.errors import UserError
 
 Files = str | Sequence[str] | None
@@ -42,15 +43,20 @@ def retrieval(
     return _unless_missing(pairs, make)
 
 
-def floors(corpus: Any, pairs: str | None = None, run: bool = False, name: str = "retrieval_floors") -> Evaluators:
-    """Retrieval without a model on the same `pairs`: character TF-IDF, and LSI on the corpus's parallel text."""
+def floors(
+    corpus: Any, pairs: str | None = None, limit: int = 0, run: bool = False, name: str = "retrieval_floors"
+) -> Evaluators:
+    """Retrieval without a model on the same `pairs`: character TF-IDF, and LSI on the corpus's parallel text.
+
+    `limit`: that of `retrieval`, since more pairs make a harder search.
+    """
 
     def make():
         from xlingjax.evaluation.floors import RetrievalFloors
         from xlingjax.evaluation.pairs import pairs_with_english, read_pairs
 
         train = pairs_with_english(corpus.parallel) if corpus.parallel else None
-        return RetrievalFloors(read_pairs(pairs, corpus.languages), train, name=name)
+        return RetrievalFloors(read_pairs(pairs, corpus.languages, limit), train, name=name)
 
     return _unless_missing(pairs if run else None, make)
 
@@ -68,25 +74,41 @@ def perplexity(
     def make():
         from xlingjax.evaluation.perplexity import TextPerplexity
 
-        files = files_by_language(text, corpus.languages)
+        texts = heldout_texts(text, corpus.languages)
         return TextPerplexity(
-            files, corpus.vocabulary, corpus.languages, length=length, limit=limit, causal=causal, name=name
+            texts, corpus.vocabulary, corpus.languages, length=length, limit=limit, causal=causal, name=name
         )
 
     return _unless_missing(text, make)
 
 
 def translation_perplexity(
-    corpus: Any, pairs: str | None = None, length: int = 128, limit: int = 128, name: str = "translation_perplexity"
+    corpus: Any,
+    pairs: str | None = None,
+    length: int = 128,
+    limit: int = 128,
+    reset_positions: bool = True,
+    name: str = "translation_perplexity",
 ) -> Evaluators:
-    """TLM perplexity on held-out `pairs` (None: not run) with the partner visible and hidden."""
+    """TLM perplexity on held-out `pairs` (None: not run) with the partner visible and hidden.
+
+    length, reset_positions: those of the TLM rows that the model was trained on.
+    """
 
     def make():
         from xlingjax.evaluation.pairs import read_pairs
         from xlingjax.evaluation.perplexity import TranslationPerplexity
 
         found = read_pairs(pairs, corpus.languages, limit)
-        return TranslationPerplexity(found, corpus.vocabulary, corpus.languages, length=length, limit=limit, name=name)
+        return TranslationPerplexity(
+            found,
+            corpus.vocabulary,
+            corpus.languages,
+            length=length,
+            limit=limit,
+            reset_positions=reset_positions,
+            name=name,
+        )
 
     return _unless_missing(pairs, make)
 
@@ -96,18 +118,31 @@ def samples(
     text: str | None = None,
     pairs: str | None = None,
     per_language: int = 3,
+    length: int = 64,
+    pair_length: int = 64,
+    reset_positions: bool = True,
     name: str = "masked_samples",
 ) -> Evaluators:
-    """Masked held-out sentences with the model's predictions, for the report."""
+    """Masked held-out sentences with the model's predictions, for the report.
+
+    length: tokens of a row of text; pair_length, reset_positions: those of the TLM rows that the model was trained on.
+    """
 
     def make():
         from xlingjax.evaluation.pairs import read_pairs
         from xlingjax.evaluation.samples import MaskedSamples
 
         found = read_pairs(pairs, corpus.languages) if pairs else None
-        files = files_by_language(text, corpus.languages)
         return MaskedSamples(
-            files, corpus.vocabulary, corpus.languages, pairs=found, per_language=per_language, name=name
+            heldout_texts(text, corpus.languages),
+            corpus.vocabulary,
+            corpus.languages,
+            pairs=found,
+            per_language=per_language,
+            length=length,
+            pair_length=pair_length,
+            reset_positions=reset_positions,
+            name=name,
         )
 
     return _unless_missing(text, make)
@@ -146,18 +181,17 @@ def _unless_missing(path: str | None, make: Callable[[], Any]) -> Evaluators:
     return lambda: [make()] if path else []
 
 
-def files_by_language(text: str, languages: Sequence[str]) -> dict[str, str]:
-    """{language: file} of the patterns `text`, one file per language, of the run's languages. Raises UserError."""
-    from xlingjax.data.sources import find_text
-
-    found: dict[str, str] = {}
+def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
+    """{language: text} of the patterns `text`, one per language, of the run's languages. Raises UserError."""
+    found: dict[str, Text] = {}
     for one in find_text(words(text)):
         if one.language in found:
             raise UserError(
-                f"held-out text: {found[one.language]} and {one.path} are both {one.language!r}; give one per language"
+                f"held-out text: {found[one.language].path} and {one.path} are both {one.language!r}; "
+                f"give one per language"
             )
         if one.language in languages:
-            found[one.language] = str(one.path)
+            found[one.language] = one
     return found
 
 

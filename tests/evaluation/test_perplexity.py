@@ -1,10 +1,15 @@
+import gzip
+import json
 import math
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 from evaluation import toy
 
+from xlingjax import probes
+from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation import perplexity as ppl
 from xlingjax.evaluation.pairs import Pairs
@@ -127,18 +132,18 @@ def test_pair_rows():
 
 def test_evaluators(tmp_path):
     encoder, params = toy.model()
-    files = {}
+    texts = {}
     for i, language in enumerate(("de", "fr")):
-        files[language] = tmp_path / f"{language}.txt"
-        files[language].write_text("\n".join(toy.sentences(30, seed=i)) + "\n")
-    both = ppl.TextPerplexity(files, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(encoder, params, 1)
-    one = ppl.TextPerplexity({"fr": files["fr"]}, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(encoder, params, 1)
+        texts[language] = Text(tmp_path / f"{language}.txt", language)
+        texts[language].path.write_text("\n".join(toy.sentences(30, seed=i)) + "\n")
+    both = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(encoder, params, 1)
+    one = ppl.TextPerplexity({"fr": texts["fr"]}, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(encoder, params, 1)
     assert both["mean"] == pytest.approx(sum(both["by_language"].values()) / 2)
     assert both["by_language"]["fr"] == pytest.approx(one["by_language"]["fr"])  # other languages change nothing
-    causal = ppl.TextPerplexity(files, VOCABULARY, toy.LANGUAGES, length=16, limit=6, causal=True)(encoder, params, 1)
+    causal = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6, causal=True)(encoder, params, 1)
     assert set(causal["by_language"]) == {"de", "fr"} and causal["mean"] != both["mean"]
-    texts = tuple(toy.sentences(12, seed=3, longest=6))
-    pairs = {"de": Pairs("de", texts, texts), "fr": Pairs("fr", texts, texts)}
+    lines = tuple(toy.sentences(12, seed=3, longest=6))
+    pairs = {"de": Pairs("de", lines, lines), "fr": Pairs("fr", lines, lines)}
     values = ppl.TranslationPerplexity(pairs, VOCABULARY, toy.LANGUAGES, length=16)(encoder, params, 1)
     assert {name: set(sides) for name, sides in values["visible"].items()} == {
         "de-en": {"de", "en"},
@@ -151,4 +156,38 @@ def test_evaluators(tmp_path):
         ppl.TranslationPerplexity({"zh": pairs["de"]}, VOCABULARY, toy.LANGUAGES)
     (tmp_path / "de.txt").write_text("\n\n")
     with pytest.raises(UserError, match=r"de.txt: no sentences"):
-        ppl.TextPerplexity(files, VOCABULARY, toy.LANGUAGES)
+        ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES)
+
+
+def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
+    """The text column alone, each language's own rows, a document of several lines as lines."""
+    table, lines = tmp_path / "held.jsonl.gz", tmp_path / "fr.txt"
+    rows = [("de", "a b c\nd e f"), ("en", "q r s"), ("ru", "x y z"), ("de", "g h")]
+    table.write_bytes(gzip.compress("".join(json.dumps({"lang": la, "text": t}) + "\n" for la, t in rows).encode()))
+    lines.write_text("g h i\n")
+    corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
+    patterns = f"{table} {lines}"
+    assert sorted(probes.heldout_texts(patterns, corpus.languages)) == ["de", "en", "fr"]
+    (perplexity,) = probes.perplexity(corpus, patterns, length=12, causal=True)()
+    plain = {"de": ["a b c", "d e f", "g h"], "en": ["q r s"], "fr": ["g h i"]}
+    for language, sentences in plain.items():
+        index = toy.LANGUAGES.index(language)
+        expected = ppl.text_rows(sentences, VOCABULARY, 12, index)["input_ids"]
+        assert perplexity._rows["input_ids"][index : index + 1].tolist() == expected.tolist()
+    (samples,) = probes.samples(corpus, patterns)()
+    encoder, params = toy.model()
+    shown = samples(encoder, params, 0)["texts"]
+    assert len(shown) == 5 and all(len(sample["pieces"]) <= 5 for sample in shown)  # a sentence each, no JSON
+
+
+def test_probes_on_pairs_have_the_rows_of_tlm(tmp_path):
+    for code in ("de", "en"):
+        (tmp_path / f"de-en.{code}").write_text("a b c d\nd e\n")
+    (tmp_path / "de.txt").write_text("a b\n")
+    corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
+    (probe,) = probes.translation_perplexity(corpus, str(tmp_path), length=12, reset_positions=False)()
+    assert probe._rows["de-en"]["position_ids"].tolist() == [list(range(12)), [*range(8), 0, 0, 0, 0]]
+    options = {"pair_length": 8, "reset_positions": False}
+    (samples,) = probes.samples(corpus, str(tmp_path / "de.txt"), str(tmp_path), **options)()
+    ((rows,), _) = samples._pair_rows()
+    assert rows["position_ids"].tolist() == [list(range(8))]  # the other pair fits no row of 8

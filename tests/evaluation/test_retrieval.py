@@ -1,7 +1,12 @@
+import gzip
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import zstandard
 from evaluation import toy
 
+from xlingjax import probes
 from xlingjax.errors import UserError
 from xlingjax.evaluation import encoding, pairs, retrieval
 from xlingjax.evaluation.floors import floors
@@ -145,6 +150,26 @@ def test_reading_pairs(tmp_path):
     (tmp_path / "de-en.en").unlink()
     with pytest.raises(UserError, match="English side de-en.en is missing"):
         pairs.read_pairs(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+def test_reading_compressed_pairs(tmp_path, ending):
+    compress = {"gz": gzip.compress, "zst": zstandard.compress}[ending]
+    (tmp_path / f"en-fr.fr.{ending}").write_bytes(compress(b"un\ndeux\n"))
+    (tmp_path / "en-fr.en").write_text("one\ntwo\n")  # one side of a pair may be plain
+    for code, lines in (("de", "eins\n"), ("en", "one\n")):
+        (tmp_path / f"test.1.{code}.{ending}").write_bytes(compress(lines.encode()))
+    assert pairs.read_pairs(tmp_path) == {"fr": pairs.Pairs("fr", ("un", "deux"), ("one", "two"))}
+    assert pairs.read_pairs(tmp_path / "test.1") == {"de": pairs.Pairs("de", ("eins",), ("one",))}
+
+
+def test_floors_are_on_the_pairs_of_retrieval(tmp_path):
+    for code, lines in (("de", "a b\nc d\ne f\n"), ("en", "a x\nc y\ne z\n")):
+        (tmp_path / f"de-en.{code}").write_text(lines)
+    corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=toy.ToyVocabulary(), parallel=())
+    (floor,) = probes.floors(corpus, str(tmp_path), limit=2, run=True)()
+    (probe,) = probes.retrieval(corpus, str(tmp_path), limit=2)()
+    assert floor.test == probe.pairs and len(floor.test["de"]) == 2
 
 
 def test_floors():

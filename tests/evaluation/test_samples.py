@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from evaluation import toy
 
+from xlingjax.data.sources import Text
 from xlingjax.evaluation.pairs import Pairs
 from xlingjax.evaluation.samples import MaskedSamples
 
@@ -18,7 +19,8 @@ def test_samples_show_masks_targets_and_the_likeliest_pieces(tmp_path):
     bias[vocabulary.size :] = 100  # rows beyond the vocabulary are no pieces
     params = zeros | {"head": {"bias": bias}}
     pairs = {"de": Pairs("de", tuple(texts), tuple(reversed(texts)))}
-    evaluator = MaskedSamples({"fr": tmp_path / "fr.txt"}, vocabulary, toy.LANGUAGES, pairs, per_language=2, top=2)
+    text = Text(tmp_path / "fr.txt", "fr")
+    evaluator = MaskedSamples({"fr": text}, vocabulary, toy.LANGUAGES, pairs, per_language=2, top=2)
     values = evaluator(encoder, params, 0)
     assert [s["language"] for s in values["texts"]] == ["fr"] * 2
     assert [s["language"] for s in values["pairs"]] == ["de"] * 2

@@ -197,7 +197,7 @@ def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
 def _header(path: Path) -> list[str] | None:
     """A TSV's header, if its first line is one: it names a `text` column, or the two codes of the file's name."""
     first = next(read_lines(path), (1, ""))[1].split("\t")
-    match = _PAIR_STEM.match(_stem(path))
+    match = _PAIR_STEM.match(plain_name(path))
     codes = {match["src"], match["tgt"]} if match else set()
     return first if "text" in first or (codes and codes <= set(first)) else None
 
@@ -219,13 +219,13 @@ def _language_of(cells: dict | list[str], where: str) -> str:
     raise UserError(f"{where}: no language; fill its `language` column")
 
 
-def _stem(path: Path) -> str:
+def plain_name(path: Path) -> str:
     """The file name without a compression ending."""
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
 def _format(path: Path) -> str:
-    ending = _stem(path).rpartition(".")[2]
+    ending = plain_name(path).rpartition(".")[2]
     return ending if ending in ("tsv", "jsonl") else "lines"
 
 
@@ -236,7 +236,7 @@ def is_language_code(text: str) -> bool:
 
 def language_from_path(path: Path) -> str:
     """The language a path names: its folder, else the last part of the file name that is a code. Raises UserError."""
-    for part in (path.parent.name, *reversed(_stem(path).split("."))):
+    for part in (path.parent.name, *reversed(plain_name(path).split("."))):
         if is_language_code(part):
             return part
     raise UserError(
@@ -289,11 +289,11 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
     """
     pairs: dict[tuple[Path, str], Pair] = {}
     for path, _ in expand(patterns, "parallel"):
-        match = _PAIR_STEM.match(_stem(path))
+        match = _PAIR_STEM.match(plain_name(path))
         if not match or match["end"] not in (match["src"], match["tgt"], "tsv", "jsonl"):
             raise UserError(f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl")
         codes = sorted((match["src"], match["tgt"]))
-        stem = _stem(path).removesuffix(f".{match['end']}")
+        stem = plain_name(path).removesuffix(f".{match['end']}")
         if match["end"] == "jsonl":
             sides = [Text(path, code, code) for code in codes]
         elif match["end"] == "tsv":
@@ -307,8 +307,13 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
 
 
 def _partner(path: Path, stem: str, code: str) -> Path:
-    for ending in ("", ".gz", ".zst"):
-        candidate = path.with_name(f"{stem}.{code}{ending}")
-        if candidate.is_file():
-            return candidate
-    raise UserError(f"missing file: {path} has no other side {path.with_name(f'{stem}.{code}')}")
+    other = path.with_name(f"{stem}.{code}")
+    if (found := find_file(other)) is None:
+        raise UserError(f"missing file: {path} has no other side {other}")
+    return found
+
+
+def find_file(path: Path) -> Path | None:
+    """The file `path`, or the one that is `path` compressed; None if neither is there."""
+    candidates = (path.with_name(f"{path.name}{ending}") for ending in ("", ".gz", ".zst"))
+    return next((candidate for candidate in candidates if candidate.is_file()), None)

@@ -1,7 +1,8 @@
 """Line-aligned sentence pairs with English, as retrieval and translation perplexity read them.
 
 Two layouts, both those of LASER and Moses: a folder of `XX-en.XX` + `XX-en.en` (Tatoeba; `en-XX` and a leading `name.`
-are read too), and a stem with one file per language, `test_2016_flickr.de`, `test_2016_flickr.en`.
+are read too), and a stem with one file per language, `test_2016_flickr.de`, `test_2016_flickr.en`. Each file may end in
+`.gz` or `.zst`.
 """
 
 import re
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlingjax.data.sources import find_pairs, read_lines
+from xlingjax.data.sources import find_file, find_pairs, plain_name, read_lines
 from xlingjax.errors import UserError
 
 PIVOT = "en"
@@ -84,13 +85,13 @@ def read_pairs(path: str | Path, languages: Sequence[str] | None = None, limit: 
 def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
     found = {}
     for file in sorted(folder.iterdir()):
-        match = _PAIR.match(file.stem)
-        language = file.suffix[1:]
+        stem, _, language = plain_name(file).rpartition(".")
+        match = _PAIR.match(stem)
         if not match or language == PIVOT or set(match.groups()) != {language, PIVOT}:
             continue
-        english = file.with_name(f"{file.stem}.{PIVOT}")
-        if not english.is_file():
-            raise UserError(f"{file}: its English side {english.name} is missing")
+        english = find_file(file.with_name(f"{stem}.{PIVOT}"))
+        if english is None:
+            raise UserError(f"{file}: its English side {stem}.{PIVOT} is missing")
         if language in found:
             raise UserError(
                 f"{folder}: both {found[language][0].name} and {file.name} hold {language}: name one by its stem"
@@ -100,11 +101,12 @@ def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
 
 
 def _of_stem(stem: Path) -> dict[str, tuple[Path, Path]]:
-    english = stem.with_name(f"{stem.name}.{PIVOT}")
-    if not stem.parent.is_dir() or not english.is_file():
+    english = find_file(stem.with_name(f"{stem.name}.{PIVOT}"))
+    if english is None:
         raise UserError(f"{stem}: neither a folder nor the beginning of a file name that ends in .{PIVOT}")
-    return {
-        file.suffix[1:]: (file, english)
-        for file in stem.parent.glob(f"{stem.name}.*")
-        if file != english and file.stem == stem.name
-    }
+    found = {}
+    for file in sorted(stem.parent.glob(f"{stem.name}.*")):
+        name, _, language = plain_name(file).rpartition(".")
+        if name == stem.name and language != PIVOT:
+            found.setdefault(language, (file, english))
+    return found

@@ -10,16 +10,16 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import place, row_multiple
-from xlingjax.evaluation.pairs import PIVOT, Pairs, lines_of
+from xlingjax.evaluation.pairs import PIVOT, Pairs
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 
 MASK_RATE = 0.15
@@ -198,13 +198,13 @@ def mean(by_language: Mapping[str, float]) -> float:
 
 @dataclass
 class TextPerplexity:
-    """MLM (or CLM) perplexity on held-out text, {language: file of sentences}, as an evaluator of the training loop.
+    """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator of the training loop.
 
     Values: {"by_language": {language: perplexity}, "mean": x}. `limit` rows of `length` tokens per language bound its
     cost.
     """
 
-    files: Mapping[str, str | Path]
+    texts: Mapping[str, Text]
     vocabulary: Any
     languages: Sequence[str]
     length: int = 128
@@ -216,12 +216,14 @@ class TextPerplexity:
 
     def __post_init__(self):
         parts = []
-        for language, path in sorted(self.files.items()):
+        for language, text in sorted(self.texts.items()):
             if language not in self.languages:
-                raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(self.languages)})")
-            sentences = lines_of(path)
-            if not any(sentence.strip() for sentence in sentences):
-                raise UserError(f"{path}: no sentences to measure perplexity on")
+                raise UserError(
+                    f"{text.path}: language {language!r} is not one of the run's ({', '.join(self.languages)})"
+                )
+            sentences = list(text.lines())
+            if not any(sentences):
+                raise UserError(f"{text.path}: no sentences to measure perplexity on")
             index = list(self.languages).index(language)
             rows = text_rows(sentences, self.vocabulary, self.length, index, self.limit)
             parts.append(rows if self.causal else mask_for_validation(rows, self.vocabulary.mask_id, self.seed))

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import place, row_multiple
-from xlingjax.evaluation.pairs import PIVOT, Pairs, lines_of
+from xlingjax.evaluation.pairs import PIVOT, Pairs
 from xlingjax.evaluation.perplexity import Rows, hide_partner, mask_for_validation, pair_rows, same_slots, sentence_rows
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
@@ -39,27 +39,31 @@ def _top(model, count: int, size: int, mesh):
 class MaskedSamples:
     """Masked sentences with the model's likeliest pieces, as an evaluator of the training loop.
 
-    texts: {language: file of sentences}; pairs: the same for translations, shown with the English side hidden and
-    visible. `per_language` sentences of each are drawn with `seed`, the same ones at every step.
+    texts: one per language; pairs: the same for translations, shown with the English side hidden and visible.
+    `per_language` sentences of each are drawn with `seed`, the same ones at every step, from those that fit rows of
+    `length` (pairs: `pair_length`) tokens.
+
+    reset_positions: positions start from 0 again at the second sentence; must be what the model was trained with.
 
     Values: {"texts": [sample], "pairs": [sample]}; a sample is {"language", "pieces": [piece, masked ones as
     "[MASK]"], "slots": [{"column", "target", "predictions": [[piece, probability], ...]}]}; one of `pairs` has
     "partner", the English sentence, and in each slot "with_partner", the predictions when it is visible.
     """
 
-    texts: Mapping[str, str | Path]
+    texts: Mapping[str, Text]
     vocabulary: Any
     languages: Sequence[str]
     pairs: Mapping[str, Pairs] | None = None
     per_language: int = 3
     top: int = 5
     length: int = 64
+    pair_length: int = 64
     reset_positions: bool = True
     seed: int = 0
     name: str = "masked_samples"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        texts = [rows for language, path in sorted(self.texts.items()) for rows in self._text_rows(language, path)]
+        texts = [rows for language, text in sorted(self.texts.items()) for rows in self._text_rows(language, text)]
         pairs, partners = self._pair_rows()
         out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
         if texts:
@@ -83,8 +87,8 @@ class MaskedSamples:
     def _draw(self, count: int) -> np.ndarray:
         return np.random.default_rng(self.seed).permutation(count)
 
-    def _text_rows(self, language: str, path: str | Path) -> list[Rows]:
-        lines = [line for line in lines_of(path) if line]
+    def _text_rows(self, language: str, text: Text) -> list[Rows]:
+        lines = [line for line in text.lines() if line]
         chosen = [lines[i] for i in self._draw(len(lines))]
         rows = sentence_rows(chosen, self.vocabulary, self.length, self._id(language), self.per_language)
         return [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)] if len(rows["input_ids"]) else []
@@ -96,7 +100,7 @@ class MaskedSamples:
             order = self._draw(len(pairs))
             drawn = Pairs(language, tuple(pairs.foreign[i] for i in order), tuple(pairs.english[i] for i in order))
             ids = self._id(language), self._id(PIVOT)
-            rows = pair_rows(drawn, self.vocabulary, self.length, ids, self.per_language, self.reset_positions)
+            rows = pair_rows(drawn, self.vocabulary, self.pair_length, ids, self.per_language, self.reset_positions)
             for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
                 english = [i for i in ids_L[side_L == 1].tolist() if i not in self.vocabulary.special_ids]
                 partners.append(self.vocabulary.decode(english))
@@ -106,6 +110,8 @@ class MaskedSamples:
     def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
         parts = same_slots(parts)
         batch = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
+        width = int(batch["pack_ids"].any(axis=0).sum())  # of the longest: all rows go through the model at once
+        batch = {name: x if name.startswith("masked_") else x[:, :width] for name, x in batch.items()}
         count = len(batch["input_ids"])
         missing = -count % row_multiple(mesh)
         size = min(model.config.vocab_size, self.vocabulary.size)
