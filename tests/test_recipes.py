@@ -146,6 +146,13 @@ def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     assert (samples.length, samples.pair_length, samples.reset_positions) == (96, 48, False)
 
 
+@pytest.mark.parametrize("name", ["xlm_tiny", "xlm_text"])
+def test_models_for_cpu_have_what_their_preset_sets_for_speed(name):
+    model = built(name).bound["model"]
+    fast = preset(model.name)
+    assert (model.dtype, model.unroll, model.attention_dropout) == (fast.dtype, fast.unroll, fast.attention_dropout)
+
+
 def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
     both, alone = built("xlm_tiny"), built("xlm_tiny_mlm")
     assert [run.objective.name for run in both.bound["objectives"]] == ["mlm", "tlm"]
