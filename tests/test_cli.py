@@ -122,6 +122,21 @@ def test_overrides_reach_the_run(corpus):
     source.close()
 
 
+def test_mlm_and_tlm_may_have_weights_of_their_own(corpus):
+    """Two objectives draw from different names: each gets the weights bound to it, or those bound to both."""
+    given = {"ALPHA": None, "sampling.weights": '{"de": 1, "en": 3}', "tlm/sampling.weights": '{"de-en": 1}'}
+    recipe = cli.read_recipe(
+        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in (options(corpus) | given).items()]
+    )
+    for run, shares in zip(recipe.bound["objectives"], ([0.25, 0.75], [1.0]), strict=True):
+        source = run.source()
+        assert [row["share"] for row in source.identity["sampling_table"]] == shares
+        source.close()
+    tlm = ["gin/recipes/xlm_text.gin", "gin/objectives/tlm.gin"]
+    recipe = cli.read_recipe(tlm, [f"{k}={v}" for k, v in (options(corpus) | {"sampling.counts": "tokens"}).items()])
+    assert "tlm/sampling.counts = 'tokens'" in recipe.config
+
+
 def test_a_saved_configuration_is_a_recipe_with_the_same_meaning(corpus, tmp_path):
     overrides = [f"{k}={v}" for k, v in options(corpus).items()]
     first = cli.read_recipe(["gin/recipes/xlm_text.gin"], overrides)

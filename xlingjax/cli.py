@@ -117,7 +117,7 @@ def check_used(overrides: Sequence[str]) -> None:
     operative = operative_config()
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if not re.search(rf"^{re.escape(key)} =", operative, re.MULTILINE):
+        if not re.search(rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE):  # a scope reads what has none, too
             raise UserError(f"--gin.{key} changes nothing: this run does not read it")
 
 
