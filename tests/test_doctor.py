@@ -1,5 +1,9 @@
 """`xlingjax doctor` on made-up installations: two owners of one folder, wrong versions, missing extras."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import pytest
 
@@ -78,6 +82,14 @@ def test_an_unwritable_compile_cache_is_broken(tmp_path):
         assert finding.level == "ok" and (tmp_path / "cache").is_dir()
     finally:
         jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_a_platform_that_jax_is_installed_without_is_broken():
+    """In a process of its own, since JAX chooses once."""
+    code = "from xlingjax.doctor import check_devices; print(list(check_devices()))"
+    environment = {**os.environ, "JAX_PLATFORMS": "cuda", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "level='broken'" in done.stdout and "platform 'cuda' is not available" in done.stdout
 
 
 @pytest.mark.parametrize("level, status", [("broken", 1), ("note", 0), ("ok", 0)])

@@ -1,5 +1,9 @@
 """Processes that are only half described, and the compile cache."""
 
+import os
+import subprocess
+import sys
+
 import jax
 import pytest
 
@@ -20,6 +24,15 @@ def test_one_process_needs_none(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "1")
     assert start() == "8 x cpu (cpu), 1 process x 8 devices"
     assert all_agree(True) and not all_agree(False)
+
+
+@pytest.mark.parametrize("asked, repair", [("", "unset JAX_PLATFORMS"), ("gpu", "install xlingjax[cuda]")])
+def test_a_platform_that_jax_is_installed_without(asked, repair):
+    """In a process of its own, since JAX chooses once."""
+    code = f"from xlingjax.runtime import *\ntry: start(RuntimeConfig({asked!r}))\nexcept UserError as e: print(e)"
+    environment = {**os.environ, "JAX_PLATFORMS": "cuda", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert f"platform '{asked or 'cuda'}' is not available" in done.stdout and repair in done.stdout
 
 
 def test_compile_cache(tmp_path):

@@ -143,10 +143,12 @@ def check_extras(find: Callable[[str], object] | None = None) -> Iterator[Findin
 def check_devices() -> Iterator[Finding]:
     import jax
 
+    from xlingjax.runtime import NO_PLATFORM, why_no_platform
+
     try:
         devices = jax.devices()
-    except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+    except NO_PLATFORM as error:
+        reason = f"platform {jax.config.jax_platforms!r} is not available: {why_no_platform(error)}"
         yield Finding("broken", "devices", reason, "unset JAX_PLATFORMS, or set it to a platform that is there (cpu)")
         return
     kinds = sorted({device.device_kind for device in devices})

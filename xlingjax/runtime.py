@@ -19,6 +19,9 @@ INSTALL = {
     "gpu": "install xlingjax[cuda] and check nvidia-smi",
     "tpu": "install xlingjax[tpu]",
 }
+# What JAX raises where a platform cannot be used. The assertion, which says nothing: it knows the platform and is
+# installed without the plugin for it.
+NO_PLATFORM = (RuntimeError, AssertionError)
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,18 @@ def require_platform(platform: str) -> None:
         jax.config.update("jax_platforms", BACKENDS[platform])
     try:
         found = jax.default_backend()
-    except RuntimeError as error:
+    except NO_PLATFORM as error:
         raise UserError(
-            f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available: {first_line(error)}; "
+            f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available: {why_no_platform(error)}; "
             f"{INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose another platform"
         ) from error
     if platform and found != platform:
         raise UserError(f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}")
+
+
+def why_no_platform(error: Exception) -> str:
+    """One line for an error of `NO_PLATFORM`."""
+    return "JAX is installed without it" if isinstance(error, AssertionError) else first_line(error)
 
 
 def is_primary() -> bool:
