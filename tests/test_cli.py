@@ -146,6 +146,21 @@ def test_a_saved_configuration_is_a_recipe_with_the_same_meaning(corpus, tmp_pat
     assert again.bound["model"] == first.bound["model"] and again.bound["optimizer"] == first.bound["optimizer"]
 
 
+def test_weights_are_any_number_or_stages(corpus, refused):
+    """Also where the recipe writes a whole number, as xlm_tiny does."""
+    given = options(corpus, SCHEDULE="stages", MLM_WEIGHT="((1000, 1.0), (None, 0.5))", TLM_WEIGHT=0.5)
+    recipe = cli.read_recipe(["gin/recipes/xlm_tiny.gin"], [f"{k}={v}" for k, v in given.items()])
+    assert [run.weight for run in recipe.bound["objectives"]] == [((1000, 1.0), (None, 0.5)), 0.5]
+    refused(pretrain(corpus, corpus / "never", MLM_WEIGHT="many"), "--gin.MLM_WEIGHT=many: a number is needed")
+    refused(pretrain(corpus, corpus / "never", BATCH="(8, 8)"), "--gin.BATCH=(8, 8): a number is needed")
+
+
+def test_a_recipe_is_found_by_its_name_alone(corpus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = cli.read_recipe(["xlm_text"], [f"{k}={v}" for k, v in options(corpus).items()])
+    assert recipe.bound["model"].name == "tiny"
+
+
 @pytest.mark.parametrize(
     "override, parts",
     [
@@ -333,6 +348,7 @@ def test_missing_files(corpus, refused, tmp_path):
     refused(pretrain(corpus, tmp_path, HELDOUT_PAIRS=f"{corpus}/none"), f"{corpus}/none")
     refused(pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none")
     refused(cli.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
+    refused(cli.main(["evaluate", "--workdir", f"{corpus}/none"]), f"no run in {corpus}/none", "--workdir")
 
 
 def test_pairs_of_unequal_length(corpus, refused, tmp_path):
@@ -377,6 +393,26 @@ def test_workdirs_that_cannot_be_used(corpus, refused, tmp_path, monkeypatch):
 def test_a_platform_that_is_not_there(corpus, refused, tmp_path):
     refused(pretrain(corpus, tmp_path, "--platform", "gpu"), "gpu", "nvidia-smi")
     refused(pretrain(corpus, tmp_path, "--platform", "quantum"), "quantum", "cpu, gpu, tpu")
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "inspect"])
+def test_a_platform_that_jax_is_installed_without(corpus, tmp_path, verb):
+    """In a process of its own, since JAX chooses once: one line, and nothing in the new workdir."""
+    argv = [*arguments(verb, "xlm_text", options(corpus)), "--platform", "gpu"]
+    argv += ["--workdir", str(tmp_path / "run")] if verb == "pretrain" else []
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "xlingjax.cli", *argv]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert len(errors) == 1 and "platform 'gpu' is not available" in errors[0] and "nvidia-smi" in errors[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_first_start_that_is_refused_leaves_no_file(corpus, tmp_path, refused):
+    for override in ({"BATCH": 12}, {"LENGTH": 600}, {"MESH_TENSOR": 3}, {"INIT_FROM": "nowhere"}, {"MONO": "none/*"}):
+        refused(pretrain(corpus, tmp_path / "run", **override))
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == [], override
 
 
 def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_path):

@@ -33,8 +33,10 @@ def gin_folder() -> Path:
 
 
 def find_gin(name: str, roots: Sequence[Path]) -> Path | None:
-    """The first file of that name; gin/recipes/x.gin, recipes/x.gin and models/tiny.gin are found from anywhere."""
-    return next((root / name for root in (*roots, gin_folder().parent, gin_folder()) if (root / name).is_file()), None)
+    """The first file of that name; gin/recipes/x.gin, recipes/x.gin, models/tiny.gin and the recipe x are found from
+    anywhere."""
+    places = [root / name for root in (*roots, gin_folder().parent, gin_folder())]
+    return next((path for path in (*places, gin_folder() / "recipes" / f"{name}.gin") if path.is_file()), None)
 
 
 @functools.cache
@@ -70,7 +72,8 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         if _MACRO.fullmatch(key):
             if key not in macros:
                 raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
-            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"))
+            weighs = re.search(rf"\.weight = %{key}$", gin.config_str(), re.MULTILINE)
+            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"), bool(weighs))
         elif "." not in key:
             raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
         parse_text(f"{key} = {gin_value(value)}", where)
@@ -84,10 +87,14 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
             raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
 
 
-def checked_number(where: str, value: str, before: Any) -> str:
-    """`value`, for a macro that was a number `before` only if it is one: 1e4 for a whole number is 10000."""
+def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
+    """`value`, for a macro that was a number `before` only if it is one: 1e4 for a whole number is 10000. One that
+    `weighs` an objective may be any number, or the tuple of a weight that changes with the step."""
     if isinstance(before, bool) or not isinstance(before, int | float) or value[:1] in "@%" or value == "None":
         return value
+    if weighs and value[:1] == "(":
+        return value
+    before = float(before) if weighs else before
     try:
         number = float(value)
     except ValueError:
@@ -348,7 +355,10 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
         return verbs.VERBS[args.name](args)
     files = args.gin_file
     if args.name == "evaluate" and not files:
-        files = [str(Path(args.workdir) / "config.gin")]
+        config = Path(args.workdir) / "config.gin"
+        if not config.is_file():
+            raise UserError(f"no run in {args.workdir}: there is no config.gin; give the --workdir of a run")
+        files = [str(config)]
     return verbs.VERBS[args.name](args, read_recipe(files, overrides))
 
 

@@ -1,5 +1,6 @@
 """What a run shows and writes: a live line or plain lines, log.txt, metrics.jsonl, evaluations.jsonl, TensorBoard."""
 
+import io
 import json
 import math
 import os
@@ -7,7 +8,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 from rich.console import Console
@@ -25,10 +26,9 @@ class Tracker:
         self._live: Live | None = None
         self._losses: dict[str, float | None] = {}
         self._rate, self._first, self._started, self._shown = 0.0, 0, 0.0, 0.0
-        if not primary:
-            return
+        self._files: dict[str, TextIO] = {}
+        self._log: Any = io.StringIO()  # until `begin`, since a run that is refused leaves no files
         self._console = console or Console(file=sys.stdout, highlight=False, soft_wrap=True)
-        self._log = open(workdir / "log.txt", "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
 
     def say(self, line: str) -> None:
         """A plain line, on the console and in log.txt."""
@@ -42,11 +42,13 @@ class Tracker:
         self._first = step
         if not self._primary:
             return
-        self._files = {}
         for name in ("metrics.jsonl", "evaluations.jsonl"):
+            keep_until(self._workdir / name, step)
+        for name in ("log.txt", "metrics.jsonl", "evaluations.jsonl"):
             path = self._workdir / name
-            keep_until(path, step)
             self._files[name] = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open for the run's life
+        self._files["log.txt"].write(self._log.getvalue())
+        self._log = self._files["log.txt"]
         self._board = summary_writer(self._workdir / "tensorboard", step)
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
@@ -95,12 +97,10 @@ class Tracker:
         if self._live is not None:
             self._live.stop()
             self._live = None
-        if self._primary:
-            self._log.close()
-            for file in getattr(self, "_files", {}).values():
-                file.close()
-            if hasattr(self, "_board"):
-                self._board.close()
+        for file in self._files.values():
+            file.close()
+        if hasattr(self, "_board"):
+            self._board.close()
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         if self._primary:

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,6 +87,7 @@ def train(
     rng_impl: str = "threefry2x32",
     hash_batches: bool = False,
     extra_config: dict[str, Any] | None = None,
+    files: Mapping[str, bytes] | None = None,
     runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in `workdir` if there
@@ -95,7 +96,8 @@ def train(
     init_from: a workdir or checkpoint folder whose parameters a new run starts from; parameters whose path matches a
     regular expression of init_new may be missing there. eval_every: steps between evaluations (0: only at the end).
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a hash of the batches
-    into metrics.jsonl. extra_config: kept in run.json.
+    into metrics.jsonl. extra_config: kept in run.json. files: {name: content}, kept in workdir, written like run.json
+    when nothing is left to refuse.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped. With several
     processes each calls train() with equal arguments. Raises UserError for everything the caller can repair, before
@@ -152,6 +154,8 @@ def train(
                 weights_from = f"{init_from}" + (f", new and random: {', '.join(new)}" if new else "")
         tracker.say(f"weights: {weights_from}; {count_parameters(model):,} parameters; steps {step} to {steps}")
         if is_primary():
+            for name, content in (files or {}).items():
+                (workdir / name).write_bytes(content)
             write_run(
                 workdir, identity, model, optimizer, shapes, languages, extra_config,
                 settings={"steps": steps, "schedule": schedule, "microbatches": microbatches,

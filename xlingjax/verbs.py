@@ -57,18 +57,10 @@ def runtime(args: Namespace):
     )
 
 
-def write_text(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from None
-
-
-def save_vocabulary(vocabulary: Any, folder: Path) -> None:
-    """vocab.model and vocab.json, so that the folder can be moved to where the original is not."""
-    write_text(folder / "vocab.json", json.dumps({"layout": vocabulary.layout, "sha256": vocabulary.sha256}) + "\n")
-    (folder / "vocab.model").write_bytes(vocabulary.model_bytes)
+def vocabulary_files(vocabulary: Any) -> dict[str, bytes]:
+    """vocab.model and vocab.json, so that a folder can be moved to where the original is not."""
+    side = json.dumps({"layout": vocabulary.layout, "sha256": vocabulary.sha256}) + "\n"
+    return {"vocab.json": side.encode(), "vocab.model": vocabulary.model_bytes}
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
@@ -77,25 +69,18 @@ def save_vocabulary(vocabulary: Any, folder: Path) -> None:
 def train(args: Namespace, recipe: Recipe) -> int:
     """Both `pretrain` and `finetune`: what differs stands in the recipe."""
     from xlingjax.runs import check_vocabulary
-    from xlingjax.runtime import check_workdir
 
-    corpus, config_file = recipe.corpus, Path(args.workdir) / "config.gin"
+    corpus = recipe.corpus
     check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
     evaluators = [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
-    check_workdir(Path(args.workdir), 0)
-    continued = config_file.is_file()
-    if not continued:
-        write_text(config_file, recipe.config)
-        save_vocabulary(corpus.vocabulary, Path(args.workdir))
     vocabulary = {"vocabulary": os.path.abspath(corpus.vocabulary_path), "vocabulary_sha256": corpus.vocabulary.sha256}
     result = recipe.plan(
         workdir=args.workdir,
         evaluators=evaluators,
         runtime=runtime(args),
         extra_config={"verb": args.name, **vocabulary},
+        files={"config.gin": recipe.config.encode(), **vocabulary_files(corpus.vocabulary)},
     )
-    if continued:  # only now: a run that was refused must not lose the configuration it has
-        write_text(config_file, recipe.config)
     return result.exit_code
 
 
@@ -134,7 +119,9 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
 
 def inspect(args: Namespace, recipe: Recipe) -> int:
     from xlingjax.report.inspector import inspect as show
+    from xlingjax.runtime import start
 
+    start(runtime(args))
     objectives = [(run.objective, run.source()) for run in recipe.bound["objectives"]]
     try:
         show(objectives, recipe.corpus.vocabulary, rows=args.rows, output=args.output or None)
@@ -147,8 +134,10 @@ def inspect(args: Namespace, recipe: Recipe) -> int:
 def freeze(args: Namespace, recipe: Recipe) -> int:
     """OBJECTIVE.frozen for every objective, and the vocabulary, in one folder: all that training needs elsewhere."""
     from xlingjax.data.frozen import write_frozen
+    from xlingjax.runtime import start
 
-    folder, vocabulary = Path(args.output), recipe.corpus.vocabulary
+    start(runtime(args))
+    folder = Path(args.output)
     for run in recipe.bound["objectives"]:
         source = run.source()
         try:
@@ -156,7 +145,8 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
         finally:
             source.close()
         print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")
-    save_vocabulary(vocabulary, folder)
+    for name, content in vocabulary_files(recipe.corpus.vocabulary).items():
+        (folder / name).write_bytes(content)
     return 0
 
 
