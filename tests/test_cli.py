@@ -286,7 +286,7 @@ def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
     write(tmp_path / "de-en.en", ENGLISH[:3])
     assert cli.main(["data", "check", "--parallel", f"{tmp_path}/*"]) == 1
     out = capsys.readouterr().out
-    assert "1 errors" in out and "de-en.en" in out
+    assert "1 error, 0 warnings, 0 notes" in out and "de-en.en" in out
 
 
 def test_tinyworld_by_counts(tmp_path, refused, capsys):

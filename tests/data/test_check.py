@@ -108,6 +108,7 @@ def test_pairs_too_long_for_a_row_are_counted(tmp_path, vocabulary):
     )
     found = check((), pair(tmp_path, rows[1:]), vocabulary, length=64)
     assert found.errors == 1 and "pairs" not in found.tables
+    assert found.text().splitlines()[-1].startswith("1 error, 0 warnings")
 
 
 def test_scripts():

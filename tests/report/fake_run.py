@@ -106,8 +106,8 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
         "identity": {"data": {name: {"mixture": f"{name} mixture", "sampling_table": table} for name in objectives}},
         "model": {"name": "tiny", "layers": 2}, "parameters": 123_456, "optimizer": {"name": "adamw"},
         "objectives": {}, "languages": list(LANGUAGES), "steps": 40, "schedule": "alternate", "microbatches": 1,
-        "versions": {"python": "3.11.7", "jax": "0.10.2"},
-        "sessions": [{"time": "2026-01-02 10:00:00", "step": 0, "machine": "1 x cpu", "weights": "random (seed 0)"}],
+        "sessions": [{"time": "2026-01-02 10:00:00", "step": 0, "machine": "1 x cpu", "weights": "random (seed 0)",
+                      "versions": {"python": "3.11.7", "jax": "0.10.2"}}],
     }  # fmt: skip
     (path / "run.json").write_text(json.dumps(record))
     (path / "config.gin").write_text("TRAIN_STEPS = 40\nMONO = 'a <b> & c'\n")

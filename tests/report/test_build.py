@@ -86,6 +86,7 @@ def test_figures_beside_the_summary(report):
     assert figures["evaluations"]["retrieval"]["step"] == 40
     assert figures["compare"]["MLM only"]["evaluations"]["perplexity"]["mean"] == 47.0
     assert figures["finetuned"]["nli"]["nli_test"]["by_language"]["zh"] == 0.6
+    assert figures["versions"] == {"python": "3.11.7", "jax": "0.10.2"}
     # 4 log lines of 5 steps: 20 steps, at 10 epochs in a thousand.
     assert figures["sampling"]["tlm"][0]["epochs"] == pytest.approx(0.2)
 

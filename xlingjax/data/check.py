@@ -72,7 +72,7 @@ class Findings:
         if self.tables:
             lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
         counts = Counter(item.severity for item in self.items)
-        lines += ["", ", ".join(f"{counts[severity]} {severity}s" for severity in SEVERITIES)]
+        lines += ["", ", ".join(f"{counts[name]} {name}{'s' * (counts[name] != 1)}" for name in SEVERITIES)]
         return "\n".join(lines).strip()
 
 

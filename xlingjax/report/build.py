@@ -54,7 +54,7 @@ def figures(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: 
         "compare": {name: {"run": other.path.name, "evaluations": latest(other)} for name, other in others.items()},
         "finetuned": {one.path.name: latest(one) for one in tuned},
         "sampling": sections.sampling_tables(run),
-        "versions": run.record.get("versions", {}),
+        "versions": run.last_start.get("versions", {}),
     }
 
 
@@ -74,7 +74,7 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
     }
     rendered = {anchor: html.section(anchor, title, *parts) for anchor, (title, parts) in shown.items()}
     links = " ".join(f'<a href="#{a}">{html.esc(shown[a][0])}</a>' for a, text in rendered.items() if text)
-    machine = run.record.get("sessions", [{}])[-1].get("machine", "")
+    machine = run.last_start.get("machine", "")
     state = run.result.get("exit_reason", "not finished")
     subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}" + (
         f" · {machine}" if machine else ""

@@ -32,6 +32,11 @@ class Run:
         return list(self.record.get("languages", ()))
 
     @property
+    def last_start(self) -> dict[str, Any]:
+        """What run.json says of the newest start: time, step, machine, weights, versions."""
+        return (self.record.get("sessions") or [{}])[-1]
+
+    @property
     def objectives(self) -> list[str]:
         """In the order in which they first ran."""
         return list(dict.fromkeys(line["objective"] for line in self.metrics))

@@ -232,8 +232,8 @@ def setting(run: Run) -> list[str]:
         k: run.record[k] for k in ("model", "optimizer", "objectives", "schedule", "microbatches") if k in run.record
     }
     parts = []
-    if run.record.get("versions"):
-        parts.append(html.note(" · ".join(f"{name} {version}" for name, version in run.record["versions"].items())))
+    if versions := run.last_start.get("versions"):
+        parts.append(html.note(" · ".join(f"{name} {version}" for name, version in versions.items())))
     if sessions:
         parts.append(html.table(["started", "at step", "machine", "weights from"], sessions))
     if run.config:
