@@ -1,4 +1,4 @@
-"""Stops a run whose updates stay non-finite, and keeps the batch that did it."""
+"""Stops a run whose updates are skipped time after time, and keeps the batch that did it."""
 
 from collections import deque
 from collections.abc import Callable
@@ -20,12 +20,12 @@ class Guard:
 
     def __init__(self, workdir: Path, limit: int, say: Callable[[str], None]):
         self._workdir, self._limit, self._say = workdir, limit, say
-        self._pending: deque[tuple[int, str, dict[str, np.ndarray], jax.Array]] = deque()
+        self._pending: deque[tuple[int, str, dict[str, np.ndarray], jax.Array, jax.Array]] = deque()
 
-    def push(self, step: int, objective: str, rows: dict[str, np.ndarray], bad_steps: Any) -> None:
-        """`bad_steps`: device scalar, consecutive skipped steps up to this one. Raises UserError when an earlier step
-        reached the limit."""
-        self._pending.append((step, objective, rows, bad_steps))
+    def push(self, step: int, objective: str, rows: dict[str, np.ndarray], bad_steps: Any, finite: Any) -> None:
+        """Two device scalars: `bad_steps`, consecutive skipped steps up to this one, and `finite`, whether its loss and
+        gradient were. Raises UserError when an earlier step reached the limit."""
+        self._pending.append((step, objective, rows, bad_steps, finite))
         if len(self._pending) > IN_FLIGHT:
             self._look()
 
@@ -35,15 +35,18 @@ class Guard:
             self._look()
 
     def _look(self) -> None:
-        step, objective, rows, bad_steps = self._pending.popleft()
+        step, objective, rows, bad_steps, finite = self._pending.popleft()
         bad = int(bad_steps)
         if bad:
-            self._say(f"step {step} ({objective}): loss or gradient not finite, update skipped ({bad} in a row)")
+            why = "a gradient norm above optimizer.skip_norm" if finite else "a loss or gradient that is not finite"
+            self._say(f"step {step} ({objective}): update skipped for {why} ({bad} in a row)")
         if bad >= self._limit:
             suffix = f"-process-{jax.process_index()}" if jax.process_count() > 1 else ""
             path = self._workdir / f"bad_batch-{step}{suffix}.npz"
             np.savez(path, **rows)
+            remedy = "lower LEARNING_RATE or CLIP_NORM" + (" or raise optimizer.skip_norm" if finite else "")
             raise UserError(
-                f"step {step} ({objective}): {bad} updates in a row skipped because loss or gradient was not finite; "
-                f"the batch is in {path}; lower learning_rate or clip_norm, or resume from an earlier checkpoint"
+                f"step {step} ({objective}): {bad} updates in a row skipped, this one for {why}; the batch is in "
+                f"{path}; {remedy} and start again (to go further back, move the newest folders out of "
+                f"{self._workdir / 'checkpoints'})"
             )

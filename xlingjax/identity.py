@@ -81,7 +81,8 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
         if length > room:
             raise UserError(
                 f"objective {name}: rows of {length} tokens do not fit the {room} positions of model {model.name}; "
-                f"shorten the rows or raise max_positions"
+                f"lower LENGTH or TLM_LENGTH, or for a new model set "
+                f"model.max_positions={length + model.position_offset}"
             )
     return tuple(source.languages)
 

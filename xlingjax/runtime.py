@@ -163,8 +163,8 @@ def out_of_memory_explained() -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise UserError(
-            f"out of device memory: {first_line(error)}; raise microbatches (same batch, less at a time), set the "
-            f'model\'s remat="full", spread parameters with mesh fsdp, or use fewer rows'
+            f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a time), set "
+            f"REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or lower BATCH"
         ) from error
 
 

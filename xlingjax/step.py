@@ -81,8 +81,9 @@ def train_step(
     """(next state, sums). `batch` is global, rows sharded over the mesh; `key` is the run's random key.
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite steps), "tokens",
-    "good", "steps", "bad_steps"}; a skipped step adds 0 to all but "tokens" and "steps". Skipped: a non-finite loss
-    or gradient, or a norm over `skip_norm`; parameters and optimizer state then stay exactly as they were.
+    "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but "tokens" and "steps". Skipped: a loss or
+    gradient that is not "finite", or a norm over `skip_norm`; parameters and optimizer state then stay exactly as they
+    were.
     """
     trainable, frozen = split(state.params, optimizer.trainable)
     weights = {term: jnp.maximum(weight, 1.0) for term, weight in objective.weights(batch).items()}
@@ -108,9 +109,8 @@ def train_step(
         grads = jax.tree.map(lambda g: g / state.loss_scale, grads)
 
     norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
-    good = jnp.isfinite(total) & jnp.isfinite(norm)
-    if config.skip_norm:
-        good &= norm <= config.skip_norm
+    finite = jnp.isfinite(total) & jnp.isfinite(norm)
+    good = finite & (norm <= config.skip_norm) if config.skip_norm else finite
     if config.clip_norm:
         clip = jnp.minimum(1.0, config.clip_norm / jnp.maximum(norm, 1e-12))
         grads = jax.tree.map(lambda g: g * clip, grads)
@@ -127,7 +127,7 @@ def train_step(
     kept = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
     sums = jax.tree.map(lambda value: jnp.where(good, value, 0), kept)
     tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
-    return state, {**sums, "tokens": tokens, "steps": jnp.float32(1), "bad_steps": bad_steps}
+    return state, {**sums, "tokens": tokens, "steps": jnp.float32(1), "bad_steps": bad_steps, "finite": finite}
 
 
 def scan_microbatches(one, batch: dict[str, jax.Array], microbatches: int, mesh: Mesh):

@@ -224,7 +224,7 @@ def train(
             if name not in compiled:
                 compile_step(name, batch)
             state, step_sums = compiled[name](state, batch)
-            guard.push(step, name, rows, step_sums.pop("bad_steps"))
+            guard.push(step, name, rows, step_sums.pop("bad_steps"), step_sums.pop("finite"))
             intervals[name].add(step_sums, hashed)
             step += 1
 
