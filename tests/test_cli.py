@@ -422,6 +422,10 @@ def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_p
     files = ["--mono", f"{corpus}/mono", "--seed", "1", "--size", "80"]
     assert cli.main(["vocab", *files, "--output", str(tmp_path / "vocab")]) == 0
     refused(pretrain(corpus, copy, VOCABULARY=tmp_path / "vocab"), "belongs to another run", "vocabulary")
+    other = {"VOCABULARY": tmp_path / "vocab", "LANGUAGES": "de,en"}
+    refused(pretrain(corpus, tmp_path / "new", INIT_FROM=run, **other), f"{run}/checkpoints/4", "another vocabulary")
+    evaluate = ["evaluate", "--workdir", str(copy), f"--gin.VOCABULARY={tmp_path / 'vocab'}"]
+    refused(cli.main(evaluate), "another vocabulary", "set VOCABULARY")
     assert (copy / "config.gin").read_text() == before
 
 

@@ -125,16 +125,18 @@ def test_init_from_takes_parameters_and_names_what_is_new(tiny_finished, tmp_pat
 
 
 def test_init_from_refuses_what_does_not_fit(tiny_finished, tmp_path):
-    def load(folder, **changes):
+    def load(folder, vocabulary=None, **changes):
         zeros = jax.jit(lambda: jax.tree.map(lambda x: jnp.zeros(x.shape), Encoder(base_config(**changes)).abstract()))
-        return load_params(folder, zeros(), ("classifier/",))
+        return load_params(folder, zeros(), ("classifier/",), vocabulary)
 
     base, result = tiny_finished
-    loaded, new = load(base)
+    loaded, new = load(base, {"sha256": "abc"})
     jax.tree.map(np.testing.assert_array_equal, loaded, result.params)
     assert new == []
     with pytest.raises(UserError, match=r"embeddings/tokens/embedding: checkpoint \(128, 16\), model \(256, 16\)"):
         load(base, vocab_size=200)
+    with pytest.raises(UserError, match="was trained on another vocabulary .*set VOCABULARY"):
+        load(base, {"sha256": "xyz"})
     with pytest.raises(UserError, match="head/dense/kernel is missing"):
         load(base, head="transform")
     with pytest.raises(UserError, match="no checkpoint in .*nowhere"):

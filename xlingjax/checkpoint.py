@@ -18,7 +18,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from xlingjax.errors import UserError
-from xlingjax.identity import require_same
+from xlingjax.identity import require_same, vocabulary_of
 from xlingjax.optim import path_name
 from xlingjax.runtime import all_agree, barrier, first_line, is_primary
 from xlingjax.step import TrainState
@@ -212,13 +212,15 @@ def find_checkpoint(path: str | Path) -> Path:
     raise UserError(f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP")
 
 
-def load_params(path: str | Path, params: Any, new: Sequence[str] = ()) -> tuple[Any, list[str]]:
+def load_params(
+    path: str | Path, params: Any, new: Sequence[str] = (), vocabulary: Any = None
+) -> tuple[Any, list[str]]:
     """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the shardings of
     `params`.
 
     A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its path; those are
-    returned as the second value. Raises UserError naming every other missing parameter, every mismatched shape, and
-    an unreadable checkpoint.
+    returned as the second value. `vocabulary`: the hash of the one they are to be used with. Raises UserError naming
+    every other missing parameter, every mismatched shape, another vocabulary, and an unreadable checkpoint.
     """
     folder = find_checkpoint(path) / "params"
     ours, tree = jax.tree_util.tree_flatten_with_path(params)
@@ -228,8 +230,17 @@ def load_params(path: str | Path, params: Any, new: Sequence[str] = ()) -> tuple
             path_name(key): tuple(leaf.shape)
             for key, leaf in jax.tree_util.tree_flatten_with_path(handler.metadata(folder).item_metadata.tree)[0]
         }
+        run = folder.with_name("run")  # not there in a checkpoint that did not come from training
+        json = ocp.Checkpointer(ocp.JsonCheckpointHandler())
+        trained_on = vocabulary_of(json.restore(run)["identity"]) if run.is_dir() else None
     except Exception as error:
         raise UserError(f"checkpoint {folder.parent} cannot be read: {first_line(error)}") from error
+    if vocabulary and trained_on and trained_on != vocabulary:
+        raise UserError(
+            f"checkpoint {folder.parent} was trained on another vocabulary (SHA-256 {trained_on!s:.12}, this run's "
+            f"{vocabulary!s:.12}), in which the same ids are other pieces; set VOCABULARY to that run's workdir, which "
+            f"keeps a copy"
+        )
     names = [path_name(key) for key, _ in ours]
     kept = [name for name in names if name not in saved and any(re.match(pattern, name) for pattern in new)]
     problems = [f"{name} is missing" for name in names if name not in saved and name not in kept]

@@ -35,6 +35,11 @@ def run_identity(model: Any, sources: Mapping[str, Any], seed: int, optimizer: A
     return json.loads(json.dumps(identity))
 
 
+def vocabulary_of(identity: Mapping[str, Any]) -> Any:
+    """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
+    return next((data["vocabulary"] for data in identity["data"].values() if "vocabulary" in data), None)
+
+
 def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
     """(field, saved value, our value) for every difference of two JSON trees; an absent field counts as None."""
     if isinstance(saved, dict) and isinstance(ours, dict):

@@ -14,7 +14,7 @@ from xlingjax.data.features import batch_hash
 from xlingjax.data.loader import BatchSource, to_global
 from xlingjax.divergence import Guard
 from xlingjax.errors import UserError
-from xlingjax.identity import required_fields, run_identity, run_languages, write_json, write_run
+from xlingjax.identity import required_fields, run_identity, run_languages, vocabulary_of, write_json, write_run
 from xlingjax.metrics import Interval
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.encoder import Encoder
@@ -149,7 +149,7 @@ def train(
             state = random_state(encoder, update_rule, optimizer, on_mesh, seed)
             weights_from = f"random (seed {seed})"
             if init_from:
-                params, new = load_params(init_from, state.params, init_new)
+                params, new = load_params(init_from, state.params, init_new, vocabulary_of(identity))
                 state = dataclasses.replace(state, params=params)
                 weights_from = f"{init_from}" + (f", new and random: {', '.join(new)}" if new else "")
         tracker.say(f"weights: {weights_from}; {count_parameters(model):,} parameters; steps {step} to {steps}")

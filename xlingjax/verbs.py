@@ -104,7 +104,7 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
     abstract = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
     abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings)
-    params, _ = load_params(checkpoint, abstract)
+    params, _ = load_params(checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256)
     step = int(checkpoint.name) if checkpoint.name.isdigit() else 0
     for evaluator in evaluators:
         values = finite(evaluator(encoder, params, step, mesh))
