@@ -119,6 +119,39 @@ def test_foreign_sources_give_the_same_batches_as_files(folder, vocabulary):
         mixture_source("foreign.de", TlmFeatures(), batch=2, length=64)
 
 
+def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, monkeypatch):
+    """Nothing tells that it changed, so none of it is kept; a folder named like its split is not its file."""
+    import seqio
+
+    from xlingjax.data.mixture import mixture_source
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train").mkdir()
+    for sentence in ("Der Hund schläft im Haus.", "Die Katze trinkt Milch."):
+        register_source("changed.de", example_source({"text": [sentence] * 40}), ["de"], vocabulary)
+        source = mixture_source("changed.de", ClmFeatures(), batch=1, length=32, epochs=1, shuffle=False)
+        expected = ([*vocabulary.encode(sentence), 1] * 40)[:32]
+        assert source.next()["input_ids"][0].tolist() == expected
+        source.close()
+        seqio.TaskRegistry.remove("changed.de")
+
+
+def test_files_of_a_foreign_source_are_tokenised_once(vocabulary, tmp_path):
+    import seqio
+
+    from xlingjax.data.seqio_adapters import task_records
+
+    (tmp_path / "a.txt").write_text("Der Hund schläft im Haus.\n")
+    source = seqio.TextLineDataSource({"train": str(tmp_path / "a.txt")})
+    named = [lambda lines: lines.map(lambda line: {"text": line})]
+    register_source("lines.de", source, ["de"], vocabulary, preprocessors=named)
+    task = seqio.get_mixture_or_task("lines.de")
+    first = task_records(task, "train", vocabulary)
+    cached = list((tmp_path / "cache" / "tokens").iterdir())
+    again = task_records(task, "train", vocabulary)
+    assert len(cached) == 2 and first.content_hash() == again.content_hash()
+
+
 def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
     import seqio
     import tensorflow as tf

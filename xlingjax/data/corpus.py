@@ -107,20 +107,26 @@ def load_or_write(key: str, vocabulary: Vocabulary, make, what: str) -> Tokens:
     """
     paths = _files(key, vocabulary)
     if not all(path.is_file() for path in paths):
-        chunks = [(ids.astype(id_dtype(vocabulary)), lengths) for ids, lengths in make()]
-        arrays = [np.concatenate([chunk[i] for chunk in chunks]) if chunks else np.zeros(0, np.int32) for i in (0, 1)]
+        made = joined(make(), vocabulary)
         try:
             paths[0].parent.mkdir(parents=True, exist_ok=True)
-            for path, array in zip(reversed(paths), reversed(arrays), strict=True):
+            for path, array in zip(reversed(paths), (made.lengths, made.ids), strict=True):
                 _write(path, array)
         except OSError as error:
             raise UserError(
                 f"cannot write the token cache in {cache_folder()}: {error.strerror or error}; "
                 "set XLINGJAX_CACHE to a folder with room"
             ) from None
-        log.info("tokenised %s: %d tokens, %.1f MB in %s", what, arrays[0].size, arrays[0].nbytes / 1e6, paths[0])
+        log.info("tokenised %s: %d tokens, %.1f MB in %s", what, made.ids.size, made.ids.nbytes / 1e6, paths[0])
     ids, lengths = (np.load(path, mmap_mode="r" if path.stat().st_size > 1 << 16 else None) for path in paths)
     return Tokens(ids, lengths)
+
+
+def joined(chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary) -> Tokens:
+    """One `Tokens` of chunks (ids, lengths)."""
+    empty = (np.zeros(0, id_dtype(vocabulary)), np.zeros(0, np.int32))
+    ids, lengths = zip(empty, *((ids.astype(id_dtype(vocabulary)), lengths) for ids, lengths in chunks), strict=True)
+    return Tokens(np.concatenate(ids), np.concatenate(lengths))
 
 
 def _write(path: Path, array: np.ndarray) -> None:

@@ -12,7 +12,7 @@ import seqio
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from xlingjax.data.corpus import Records, end_sentences, held_out, load_or_write, pair_records, text_records
+from xlingjax.data.corpus import Records, end_sentences, held_out, joined, load_or_write, pair_records, text_records
 from xlingjax.data.sources import Pair, Text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -130,8 +130,9 @@ class TextFiles(seqio.DataSource):
 def task_records(task: seqio.Task, split: str, vocabulary: Vocabulary, use_cached: bool = False) -> Records:
     """The tokens of any SeqIO task whose output features are one or two `LanguageFeature`s.
 
-    Plain files come from the token cache; any other source (TFDS, TFRecords, a SeqIO cache with `use_cached`) is read
-    once through the task's own preprocessors and kept there too, under the task's name, files and preprocessors.
+    Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a SeqIO cache with
+    `use_cached`) is read once through the task's own preprocessors and kept there too, under the task's name, files and
+    preprocessors. A source without files, a function, is read at every start: nothing would tell that its data changed.
     Raises UserError when `use_cached` finds no cache.
     """
     if isinstance(task.source, TextFiles) and not use_cached:
@@ -144,11 +145,6 @@ def task_records(task: seqio.Task, split: str, vocabulary: Vocabulary, use_cache
         )
     gfile = tf.io.gfile
     shards = gfile.glob(f"{task.cache_dir}/*{split}*") if use_cached else task.source.list_shards(split)
-    files = [
-        (name, gfile.stat(name).length, gfile.stat(name).mtime_nsec) for name in sorted(shards) if gfile.exists(name)
-    ]
-    key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
-    key = re.sub(" at 0x[0-9a-f]+", "", key)  # addresses of functions are new in every process
 
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
         chunks = [[] for _ in names]
@@ -160,10 +156,15 @@ def task_records(task: seqio.Task, split: str, vocabulary: Vocabulary, use_cache
                 chunk.append(end_sentences(ids.astype(np.int32), lengths.astype(np.int32), vocabulary.eos_id))
         return chunks
 
+    languages = tuple(feature.language for feature in task.output_features.values())
+    if not all(gfile.exists(name) and not gfile.isdir(name) for name in shards):
+        return Records(languages, tuple(joined(chunks, vocabulary) for chunks in sides()))
+    files = [(name, gfile.stat(name).length, gfile.stat(name).mtime_nsec) for name in sorted(shards)]
+    key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
+    key = re.sub(" at 0x[0-9a-f]+", "", key)  # addresses of functions are new in every process
     made = functools.lru_cache(sides)
     tokens = [
         load_or_write(f"{key}:{name}", vocabulary, lambda i=i: made()[i], f"task {task.name}")
         for i, name in enumerate(names)
     ]
-    languages = tuple(feature.language for feature in task.output_features.values())
     return Records(languages, tuple(tokens))
