@@ -137,6 +137,23 @@ def test_dynamic_loss_scale_halves_and_does_not_change_the_update(tiny_encoder, 
     assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (512.0, 0, 1)
 
 
+def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches):
+    """The update is float32's up to rounding. A scale that overflows is halved until it does not."""
+    state, step = step_of(Encoder(tiny_config), tiny_params, MLM())
+    expected, expected_sums = step(state, tiny_batches["mlm"])
+    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "loss_scale": 2.0**24})
+    state, step = step_of(Encoder(tiny_config.replace(dtype="float16")), tiny_params, MLM(), optimizer=optimizer)
+    for _ in range(12):
+        state, sums = step(state, tiny_batches["mlm"])
+        if float(sums["good"]):
+            break
+        assert not sums["finite"]
+    assert int(state.skipped) > 0 and float(state.loss_scale) == 2.0 ** (24 - int(state.skipped))
+    np.testing.assert_allclose(float(sums["grad_norm"]), float(expected_sums["grad_norm"]), rtol=1e-2)
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(state.params)} == {"float32"}
+    assert_close(state.params, expected.params, 2e-3)
+
+
 def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params, tiny_batches):
     encoder = Encoder(tiny_config.replace(dropout=0.3))
     """Two microbatches of the same rows: under equal masks their mean would be the loss of either."""

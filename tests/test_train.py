@@ -159,6 +159,7 @@ def frozen_everything_but(pattern):
         ({"microbatches": 16}, r"a batch of 8 rows does not divide by 16 microbatches .* use a multiple of 16"),
         ({"mesh": (4, 4, 4)}, "needs 64 devices, 8 are there"),
         ({"model": base_config(max_positions=12)}, "rows of 16 tokens .* 12 positions .*LENGTH .*max_positions=16"),
+        ({"model": base_config(dtype="float16")}, "float16 .* set optimizer.loss_scale=65536"),
         ({"model": base_config(num_languages=2)}, "the run has 3 languages, model.num_languages is 2"),
         ({"objectives": ("mlm", "mlm")}, "objectives of different names"),
         ({"runtime": RuntimeConfig(platform="abacus")}, "platform 'abacus' is not one of cpu, gpu, tpu"),

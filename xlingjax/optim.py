@@ -46,7 +46,7 @@ class OptimizerConfig:
     frozen: tuple[str, ...] = ()
     """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches never changes."""
     loss_scale: float = 0.0
-    """Initial dynamic loss scale, for float16 compute; 0 = none."""
+    """Initial dynamic loss scale, for a model of dtype float16 (65536 is usual); 0 = none."""
 
     def __post_init__(self):
         if self.name not in NAMES:

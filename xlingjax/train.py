@@ -130,6 +130,11 @@ def train(
         rows_sharding = batch_sharding(device_mesh)
 
         # ---- the state, abstract: shapes and where they lie ----------------------------------------------------------
+        if model.dtype == "float16" and not optimizer.loss_scale:
+            raise UserError(
+                "in float16 small gradients become 0 without a loss scale: set optimizer.loss_scale=65536 (it adapts "
+                "itself), or DTYPE=bfloat16 where the device has it"
+            )
         encoder = Encoder(model, device_mesh)
         update_rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)

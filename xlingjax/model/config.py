@@ -15,7 +15,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform"),
     "classifier": ("xlm", "xlmr"),
-    "dtype": ("float32", "bfloat16"),
+    "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
     "attention_backend": ("xla", "cudnn", "splash"),
 }
@@ -26,7 +26,7 @@ class ModelConfig:
     """One transformer encoder. Raises `UserError` at construction when the values do not fit together.
 
     Parameters are always float32; `dtype` is what the matrix products run in. Softmax, LayerNorm and cross-entropy
-    are computed in float32 in either case.
+    are computed in float32 in every case. "float16" is for GPUs without bfloat16 and trains with a loss scale.
     """
 
     name: str
