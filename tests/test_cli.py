@@ -125,9 +125,7 @@ def test_overrides_reach_the_run(corpus):
 def test_mlm_and_tlm_may_have_weights_of_their_own(corpus):
     """Two objectives draw from different names: each gets the weights bound to it, or those bound to both."""
     given = {"ALPHA": None, "sampling.weights": '{"de": 1, "en": 3}', "tlm/sampling.weights": '{"de-en": 1}'}
-    recipe = cli.read_recipe(
-        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in (options(corpus) | given).items()]
-    )
+    recipe = cli.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in (options(corpus) | given).items()])
     for run, shares in zip(recipe.bound["objectives"], ([0.25, 0.75], [1.0]), strict=True):
         source = run.source()
         assert [row["share"] for row in source.identity["sampling_table"]] == shares
