@@ -12,6 +12,7 @@ from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig, make_optimizer
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.perf import peak_memory_bytes
+from xlingjax.runtime import keep_freed_memory
 from xlingjax.step import abstract_state, make_train_step, random_state
 
 
@@ -19,6 +20,7 @@ class Ours:
     def __init__(self, shape: Shape, platform: str):
         jax.config.update("jax_enable_compilation_cache", False)  # compile seconds are part of the result
         on_cpu = platform == "cpu"
+        keep_freed_memory()
         mesh = make_mesh(MeshConfig(), jax.devices()[:1])
         config = preset(
             "xlmr_base", layers=shape.layers, dim=shape.dim, heads=shape.heads, ffn=shape.ffn,
