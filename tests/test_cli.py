@@ -234,7 +234,8 @@ def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
     assert set(lines[0]["values"]["by_language"]) == {"de", "en"}
 
     report = ["report", str(run), "--compare", f"MLM only={run}", "--finetuned", str(tuned), "--output", str(tmp_path)]
-    assert cli.main(report) == 0
+    assert cli.main([*report, "--pictures", str(tmp_path / "pictures")]) == 0
+    assert (tmp_path / "pictures" / "losses.png").is_file()
     summary = json.loads((tmp_path / "report.json").read_text())["summary"]
     assert {"retrieval_mean", "retrieval_mean_mlm_only", "nli_en", "nli_mean_other", "tokens_per_second"} <= set(
         summary

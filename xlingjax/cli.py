@@ -318,6 +318,7 @@ def parser() -> argparse.ArgumentParser:
         "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"
     )
     sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
+    sub.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
 
     verb("doctor", "check this installation; every finding carries the command that repairs it")
     return top

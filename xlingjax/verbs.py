@@ -221,7 +221,7 @@ def report(args: Namespace) -> int:
     for entry in args.compare:
         name, equals, path = entry.partition("=")
         compare[name if equals else Path(entry).name] = path if equals else entry
-    page = build_report(args.workdir, compare, args.finetuned, args.output or None)
+    page = build_report(args.workdir, compare, args.finetuned, args.output or None, args.pictures or None)
     summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["summary"]
     for name, value in summary.items():
         print(f"{name:<36} {shown(value)}")

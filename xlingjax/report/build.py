@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.report import html, sections
+from xlingjax.report import html, plots, sections
 from xlingjax.report.run import Run, read_run
 from xlingjax.report.summary import summarise
 
@@ -16,12 +16,13 @@ def build_report(
     compare: Mapping[str, str | Path] | None = None,
     finetuned: str | Path | Sequence[str | Path] = (),
     output: str | Path | None = None,
+    pictures: str | Path | None = None,
 ) -> Path:
     """Writes report.html and report.json into `output` (default: the run folder) and returns the page's path.
 
     compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs whose accuracy per
-    language is shown. A run that has not finished gives a report of what is there. Raises UserError when a folder is
-    no run folder or the output cannot be written.
+    language is shown. pictures: a folder for the figures as PNG files. A run that has not finished gives a report of
+    what is there. Raises UserError when a folder is no run folder or the output cannot be written.
     """
     main = read_run(run)
     others = {name: read_run(path) for name, path in (compare or {}).items()}
@@ -35,8 +36,11 @@ def build_report(
         page.write_text(render(main, others, tuned, summary), encoding="utf-8")
         record = json.dumps(figures(main, others, tuned, summary), indent=2, ensure_ascii=False)
         (folder / "report.json").write_text(record + "\n", encoding="utf-8")
+        if pictures:
+            plots.save_pictures({_name(main, others): main} | others, Path(pictures))
     except OSError as error:
-        raise UserError(f"cannot write the report to {folder}: {error.strerror}: choose another --output") from None
+        place = error.filename or folder
+        raise UserError(f"cannot write the report to {place}: {error.strerror}: choose another folder") from None
     return page
 
 
