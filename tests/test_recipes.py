@@ -31,8 +31,8 @@ TINY = {"VOCABULARY_SIZE": 4000, "LANGUAGES": "de en es fr hi ru tr zh"}
 
 # What a user must give, and how many parameters (in millions) the model then has; spec figures of the papers.
 RECIPES = {
-    "xlm_tiny": (TINY, 0.7),
-    "xlm_tiny_mlm": (TINY, 0.7),
+    "xlm_tiny": (TINY, 0.8),
+    "xlm_tiny_mlm": (TINY, 0.8),
     "xlm_text": (TEXT | PAIRS | TINY, 2.7),
     "xlm_15_mlm": (TEXT, 249.1),
     "xlm_15_mlm_tlm": (TEXT | PAIRS, 249.1),
