@@ -21,7 +21,7 @@ run() { # NAME, then what sets it apart
     --gin.MONO="$mono" --gin.PARALLEL="$train" --gin.VOCABULARY="$out/vocab" \
     --gin.HELDOUT_TEXT="$test.*" --gin.HELDOUT_PAIRS="$test" \
     --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 8))" --gin.CHECKPOINT_EVERY="$((steps / 8))" \
-    --gin.BATCH=8 --gin.LENGTH=64 --gin.MASK_RATE=0.3 --gin.LEARNING_RATE=4e-3 --gin.BETA2=0.999
+    --gin.BATCH=8 --gin.LENGTH=64 --gin.MASK_RATE=0.3 --gin.LEARNING_RATE=4e-3 --gin.BETA2=0.999 --gin.model.layers=2
 }
 run mlm --gin_file gin/objectives/mlm.gin
 run mlm_tlm --gin.TLM_WEIGHT=4 --gin.FLOORS=True
