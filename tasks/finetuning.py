@@ -6,6 +6,7 @@ from pathlib import Path
 import seqio
 import tensorflow as tf
 
+from xlingjax.data.seqio_vocabulary import SeqioVocabulary
 from xlingjax.preprocessors.finetuning import pair_features_tf, read_labelled_tsv
 
 _INTS = ("input_ids", "position_ids", "language_ids", "pack_ids", "sides")
@@ -35,7 +36,7 @@ def add_labelled_pairs(
         }
         return tf.data.Dataset.from_tensor_slices(columns)
 
-    encoder = vocabulary.seqio()
+    encoder = SeqioVocabulary(vocabulary)
     features = {feature: seqio.Feature(encoder, dtype=tf.int32, add_eos=False) for feature in _INTS}
     features["labels"] = seqio.Feature(seqio.PassThroughVocabulary(len(labels)), dtype=tf.int32, rank=0, add_eos=False)
     features["example_weights"] = seqio.Feature(seqio.PassThroughVocabulary(2), dtype=tf.float32, rank=0, add_eos=False)

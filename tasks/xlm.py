@@ -85,9 +85,10 @@ def register_source(
     import seqio
 
     from xlingjax.data.seqio_adapters import LanguageFeature
+    from xlingjax.data.seqio_vocabulary import SeqioVocabulary
 
     names = ("text",) if len(languages) == 1 else ("first", "second")
-    adapter = vocabulary.seqio()
+    adapter = SeqioVocabulary(vocabulary)
     rekey = [functools.partial(seqio.preprocessors.rekey, key_map=dict(keys))] if keys else []
     seqio.TaskRegistry.add(
         name,

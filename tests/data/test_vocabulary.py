@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import sentencepiece
 
+from xlingjax.data.seqio_vocabulary import SeqioVocabulary
 from xlingjax.data.vocabulary import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.data.vocabulary_training import _sample, format_report, train_vocabulary, vocabulary_report
 from xlingjax.errors import UserError
@@ -69,14 +70,14 @@ def test_seqio_adapter_gives_the_same_ids_inside_tensorflow(vocabulary, xlmr_mod
     import tensorflow as tf
 
     for chosen in (vocabulary, Vocabulary.load(xlmr_model)):
-        adapter = chosen.seqio()
+        adapter = SeqioVocabulary(chosen)
         assert adapter.vocab_size == chosen.size and adapter.pad_id == chosen.pad_id and adapter.eos_id == chosen.eos_id
         data = tf.data.Dataset.from_tensor_slices([*SENTENCES, "Ω x"]).map(adapter.encode_tf)
         assert [ids.tolist() for ids in data.as_numpy_iterator()] == [chosen.encode(s) for s in [*SENTENCES, "Ω x"]]
         assert adapter.encode(SENTENCES[0]) == chosen.encode(SENTENCES[0])
         assert adapter.decode_tf(tf.constant(chosen.encode(SENTENCES[0]))).numpy().decode() == SENTENCES[0]
-        assert adapter == chosen.seqio()
-    assert vocabulary.seqio() != Vocabulary.load(xlmr_model).seqio()
+        assert adapter == SeqioVocabulary(chosen)
+    assert SeqioVocabulary(vocabulary) != SeqioVocabulary(Vocabulary.load(xlmr_model))
 
 
 def test_training_is_deterministic_and_the_seed_matters(corpus, tmp_path):

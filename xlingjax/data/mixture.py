@@ -73,7 +73,8 @@ def mixture_source(
     Raises UserError: unknown mixture or split, empty text, text that fits no row, a bad size.
     """
     _keep_tensorflow_off_accelerators()
-    from xlingjax.data.seqio_adapters import SeqioVocabulary, task_records
+    from xlingjax.data.seqio_adapters import task_records
+    from xlingjax.data.seqio_vocabulary import SeqioVocabulary
     from xlingjax.data.stream import BatchPlan, PlannedSource
 
     if batch < 1 or length < 8:
@@ -83,7 +84,7 @@ def mixture_source(
     tasks = _tasks(mixture, split)
     feature = next(iter(tasks[0].output_features.values()))
     if not isinstance(feature.vocabulary, SeqioVocabulary):
-        raise UserError(f"task {tasks[0].name}: give its features the vocabulary `Vocabulary.load(path).seqio()`")
+        raise UserError(f"task {tasks[0].name}: its features need a SeqioVocabulary(Vocabulary.load(path))")
     vocabulary = feature.vocabulary.vocabulary
     records = [task_records(task, split, vocabulary, use_cached) for task in tasks]
     for task, record in zip(tasks, records, strict=True):

@@ -17,7 +17,6 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -138,12 +137,6 @@ class Vocabulary:
         table = np.full(self.size, self._processor.unk_id(), np.int32)
         table[self.to_model] = np.arange(len(self._pieces))
         return table
-
-    def seqio(self) -> Any:
-        """The same vocabulary as a `seqio.Vocabulary`, with TensorFlow encoding."""
-        from xlingjax.data.seqio_adapters import SeqioVocabulary
-
-        return SeqioVocabulary(self)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.sha256 == other.sha256

@@ -64,7 +64,9 @@ def pair_features_tf(vocabulary, length: int, labels: Sequence[str], language_id
     """
     import tensorflow as tf
 
-    encoder = vocabulary.seqio()
+    from xlingjax.data.seqio_vocabulary import SeqioVocabulary
+
+    encoder = SeqioVocabulary(vocabulary)
     separators = SEPARATORS[vocabulary.layout]
     table = tf.constant(list(labels))
 
