@@ -128,6 +128,8 @@ def test_pair_rows():
     assert running["position_ids"][0].tolist() == [0, 1, 2, 3, 4, 5, 6, 0]
     with pytest.raises(UserError, match="no fr-en pair fits a row of 4"):
         ppl.pair_rows(pairs, VOCABULARY, 4, (2, 1))
+    roberta = toy.ToyVocabulary("xlmr")  # <s> opens the row alone, as in training
+    assert ppl.pair_rows(pairs, roberta, 8, (2, 1), limit=1)["input_ids"].tolist() == [[0, 4, 5, 2, 2, 6, 2, 1]]
 
 
 def test_evaluators(tmp_path):

@@ -64,7 +64,8 @@ def pair_rows(
     limit: int = 0,
     reset_positions: bool = True,
 ) -> Rows:
-    """TLM rows `</s> x </s> </s> y </s>`, English second; pairs too long for a row are left out.
+    """TLM rows `</s> x </s> </s> y </s>`, English second, `<s> x </s> </s> y </s>` in layout "xlmr"; pairs too long for
+    a row are left out.
 
     reset_positions: positions start from 0 again at y (XLM); must be what the model was trained with.
     """
@@ -72,7 +73,8 @@ def pair_rows(
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
         if limit and len(first) >= limit:
             break
-        x, y = ([vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id] for text in (foreign, english))
+        x = [vocabulary.bos_id, *vocabulary.encode(foreign), vocabulary.eos_id]
+        y = [vocabulary.eos_id, *vocabulary.encode(english), vocabulary.eos_id]
         if foreign and english and len(x) + len(y) <= length:
             first.append(x)
             second.append(y)
