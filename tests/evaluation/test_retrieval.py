@@ -152,6 +152,16 @@ def test_reading_pairs(tmp_path):
         pairs.read_pairs(tmp_path)
 
 
+def test_pairs_with_an_empty_side_are_no_pairs_and_do_not_count_towards_the_limit(tmp_path):
+    (tmp_path / "de-en.de").write_text("eins\n\n  \nvier\nf\n")
+    (tmp_path / "de-en.en").write_text("\ntwo\n\nfour\nfive\n")
+    assert pairs.read_pairs(tmp_path)["de"] == pairs.Pairs("de", ("vier", "f"), ("four", "five"))
+    assert pairs.read_pairs(tmp_path, limit=1)["de"] == pairs.Pairs("de", ("vier",), ("four",))
+    (tmp_path / "de-en.de").write_text("eins\n\n\n\n\n")
+    with pytest.raises(UserError, match=r"de-en.de and .*de-en.en have no line with text on both sides"):
+        pairs.read_pairs(tmp_path)
+
+
 @pytest.mark.parametrize("ending", ["gz", "zst"])
 def test_reading_compressed_pairs(tmp_path, ending):
     compress = {"gz": gzip.compress, "zst": zstandard.compress}[ending]

@@ -35,7 +35,9 @@ def lines_of(path: str | Path) -> list[str]:
 
 
 def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
-    """Two files of the same number of lines; `limit` > 0 keeps the first that many pairs."""
+    """Two files of the same number of lines. Pairs with an empty side are left out; `limit` > 0 keeps the first that
+    many of the others.
+    """
     sides = lines_of(foreign), lines_of(english)
     if len(sides[0]) != len(sides[1]):
         raise UserError(
@@ -44,8 +46,10 @@ def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0)
         )
     if not sides[0]:
         raise UserError(f"{foreign} and {english} are empty: no pairs to evaluate on")
-    end = limit or None
-    return Pairs(language, tuple(sides[0][:end]), tuple(sides[1][:end]))
+    kept = [pair for pair in zip(*sides, strict=True) if all(pair)][: limit or None]
+    if not kept:
+        raise UserError(f"{foreign} and {english} have no line with text on both sides: no pairs to evaluate on")
+    return Pairs(language, *zip(*kept, strict=True))
 
 
 def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
