@@ -11,13 +11,14 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import language_index, place, row_multiple
+from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.preprocessors.finetuning import classification_rows, read_labelled_tsv
 
 
 @functools.lru_cache(maxsize=16)
 def _label_logits(model, objective: Classification, mesh):
+    model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
     return jax.jit(lambda params, batch: objective.logits(model, params, batch), out_shardings=replicated)
 

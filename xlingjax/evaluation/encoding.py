@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from xlingjax.data.loader import to_global
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
 from xlingjax.partition import batch_sharding
 
@@ -62,11 +63,24 @@ def pooling_weights(input_ids_BL: np.ndarray, valid_BL: np.ndarray, special_ids,
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
 
 
+def on_xla(model, mesh):
+    """The model with attention backend "xla", on the same parameters: a run's faster backend may refuse the packed
+    rows of evaluation.
+    """
+    if model.config.attention_backend == "xla":
+        return model
+    return _encoder(model.config.replace(attention_backend="xla"), mesh)
+
+
+_encoder = functools.lru_cache(maxsize=8)(Encoder)
+
+
 @functools.lru_cache(maxsize=32)
 def _pooled_states(model, mesh):
     """jit of (params, batch, weights_PBL) -> float32 [P, N+1, B, D]; one per model and mesh, so a probe compiles
     once.
     """
+    model = on_xla(model, mesh)
     spec = AttentionSpec(bidirectional, packed=False)
 
     def run(params, batch, weights_PBL):

@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import place, row_multiple
+from xlingjax.evaluation.encoding import on_xla, place, row_multiple
 from xlingjax.evaluation.pairs import PIVOT, Pairs
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 
@@ -160,6 +160,8 @@ def hide_partner(rows: Rows) -> Rows:
 
 @functools.lru_cache(maxsize=32)
 def _sums(model, objective, languages: int, mesh):
+    model = on_xla(model, mesh)
+
     def run(params, batch):
         return objective.loss(model, params, batch, None, languages).metrics[f"{objective.name}/loss_by_language"]
 

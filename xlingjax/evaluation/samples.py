@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import place, row_multiple
+from xlingjax.evaluation.encoding import on_xla, place, row_multiple
 from xlingjax.evaluation.pairs import PIVOT, Pairs
 from xlingjax.evaluation.perplexity import Rows, hide_partner, mask_for_validation, pair_rows, same_slots, sentence_rows
 from xlingjax.model.attention import AttentionSpec
@@ -24,6 +24,7 @@ def _top(model, count: int, size: int, mesh):
     """jit of (params, batch) -> probabilities and ids [B, M, count] of the likeliest of `size` pieces at the
     prediction slots.
     """
+    model = on_xla(model, mesh)
 
     def run(params, batch):
         h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
