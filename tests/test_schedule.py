@@ -46,3 +46,13 @@ def test_refusals():
         pick(0, 0, [1, [(None, 1)]])
     with pytest.raises(UserError, match="at step 5 must be >= 0, and one must be positive"):
         pick(5, 0, [[(5, 1)]], "stages")
+
+
+def test_a_positive_weight_that_would_never_get_a_turn_is_refused():
+    for weights in ([1, 0.004], [0.001, 0.002], [0.004]):
+        with pytest.raises(UserError, match="too small .*multiply them all"):
+            pick(0, 0, weights)
+    with pytest.raises(UserError, match="too small"):
+        pick(3, 0, [1, [(2, 0), (None, 1e-6)]], "stages")
+    assert "1" in turns([1, 0.01], steps=range(101))
+    assert "1" in turns([1, 0.004], "weighted", range(3000))

@@ -57,8 +57,14 @@ def draw(step: int, seed: int) -> float:
 
 @lru_cache(maxsize=64)
 def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
-    """One period of the alternation: at each turn whoever is furthest behind its share goes; ties go to the first."""
+    """One period of the alternation: at each turn whoever is furthest behind its share goes; ties go to the first.
+    Weights count as fractions with denominators up to 100; raises UserError for a positive one that so becomes 0."""
     fractions = [Fraction(weight).limit_denominator(100) for weight in weights]
+    if lost := [weight for weight, fraction in zip(weights, fractions, strict=True) if weight and not fraction]:
+        raise UserError(
+            f"objective weights {list(weights)}: {lost[0]} is too small to get a turn; multiply them all (the smallest "
+            'must be at least 0.01), or set schedule="weighted"'
+        )
     scale = lcm(*(f.denominator for f in fractions))
     counts = [int(f * scale) for f in fractions]
     total = sum(counts)
