@@ -120,3 +120,12 @@ def test_frozen():
 def test_refusals(config, steps, message):
     with pytest.raises(UserError, match=message):
         make_optimizer(OptimizerConfig(**config), steps, PARAMS)
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "adafactor"])
+def test_weight_decay_can_be_switched_on_and_off_without_changing_the_state(name):
+    """So that a checkpoint of either can be continued as the other."""
+    states = [
+        make_optimizer(OptimizerConfig(name=name, weight_decay=decay), 10, PARAMS).init(PARAMS) for decay in (0.0, 0.1)
+    ]
+    assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])

@@ -72,7 +72,7 @@ class Optimizer(NamedTuple):
 
 def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimizer:
     """The optimizer for a run of `steps` steps. `params` is the tree of parameters or of their shapes."""
-    decay = optax.add_decayed_weights(config.weight_decay, decayed) if config.weight_decay else optax.identity()
+    decay = optax.add_decayed_weights(config.weight_decay, decayed)  # also at 0: the state's structure stays the same
     adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
     if config.name == "adamw":
         chain = optax.chain(adam, decay)
