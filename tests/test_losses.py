@@ -145,3 +145,20 @@ def test_gather_positions_and_its_gradient():
     )
     grad = jax.grad(lambda h: gather_positions(h, positions_BM).sum())(h_BLD)
     np.testing.assert_array_equal(grad[..., 0], [[0, 1, 0, 1], [2, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+def test_the_cotangent_is_not_rounded_to_the_dtype_of_the_gradients(inputs, dtype):
+    """A loss scale that bfloat16 cannot express and float16 cannot hold."""
+    h, table, bias, targets, weights = inputs
+    h, table, factor = h.astype(dtype), table.astype(dtype), 2.0**17 * 1.006
+
+    def grads(factor):
+        def loss(h, table):
+            return factor * cross_entropy(h, table, bias, targets, weights / 1024, vocab_size=VOCAB).loss
+
+        return jax.grad(loss, (0, 1))(h, table)
+
+    for got, once in zip(grads(factor), grads(1.0), strict=True):
+        assert got.dtype == dtype and jnp.isfinite(got).all()
+        np.testing.assert_array_equal(got, (once.astype(jnp.float32) * factor).astype(dtype))

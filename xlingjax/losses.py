@@ -109,8 +109,8 @@ def _chunked_forward(h_ICD, table_VD, bias_V, targets_IC, weights_IC):
 
 
 def _chunked_backward(gradients, cotangents):
-    scale = cotangents[0]
-    return *(g * scale.astype(g.dtype) for g in gradients), None, None
+    scale = cotangents[0].astype(jnp.float32)  # a loss scale among others: never rounded to the gradients' dtype
+    return *((g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients), None, None
 
 
 _chunked.defvjp(_chunked_forward, _chunked_backward)
