@@ -189,3 +189,15 @@ def test_the_seqio_task(tmp_path):
     write(path, "a\tb\n")
     with pytest.raises(UserError, match="nli.tsv, line 1: 2 columns"):
         add_labelled_pairs("never", splits, vocabulary, **options)
+
+
+def test_the_identity_tells_the_text(files):
+    """The same number of examples with another text is other data."""
+    before = make(files).identity
+    assert before == make(files).identity
+    path = next(iter(files.values()))
+    first, *rest = path.read_text().splitlines()
+    premise, hypothesis, label = first.split("\t")
+    path.write_text("\n".join(["\t".join([hypothesis + " " + premise, premise, label]), *rest]) + "\n")
+    after = make(files).identity
+    assert {name for name in before if before[name] != after[name]} == {"sha256"}

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.features import batch_hash
 from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.errors import UserError
 
@@ -200,7 +201,7 @@ def shuffled_rows(
         chosen = np.array([row(n) for n in range(index * batch_size, (index + 1) * batch_size)])
         return {name: values[chosen] for name, values in rows.items()}
 
-    identity = identity | {"examples": examples, "batch_size": batch_size, "seed": seed}
+    identity = identity | {"examples": examples, "sha256": batch_hash(rows), "batch_size": batch_size, "seed": seed}
     return CountedSource(read, _ENDLESS, languages=languages, identity=identity, epochs=None)
 
 
