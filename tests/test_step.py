@@ -1,5 +1,6 @@
 """k microbatches equal one batch, 8 devices equal one, and what makes a step be skipped."""
 
+import dataclasses
 import functools
 
 import jax
@@ -12,7 +13,7 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
-from xlingjax.step import abstract_state, eval_step, initial_state, make_train_step
+from xlingjax.step import LOSS_SCALE_GROWTH_STEPS, abstract_state, eval_step, initial_state, make_train_step
 
 OBJECTIVES = {"clm": CLM(), "mlm": MLM(), "tlm": TLM()}
 # Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding it.
@@ -135,6 +136,22 @@ def test_dynamic_loss_scale_halves_and_does_not_change_the_update(tiny_encoder, 
     poisoned = {**tiny_batches["mlm"], "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf)}
     state, _ = step(state, poisoned)
     assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (512.0, 0, 1)
+
+
+def test_loss_scale_follows_finite_steps_not_skip_norm(tiny_encoder, tiny_params, tiny_batches):
+    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "loss_scale": 1024.0, "skip_norm": 1e-6})
+    state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
+    state, sums = step(state, tiny_batches["mlm"])
+    assert sums["finite"] and (int(state.skipped), int(state.bad_steps)) == (1, 1)
+    assert (float(state.loss_scale), int(state.good_steps)) == (1024.0, 1)
+    state = dataclasses.replace(state, good_steps=state.good_steps + (LOSS_SCALE_GROWTH_STEPS - 3))
+    state, _ = step(state, tiny_batches["mlm"])
+    assert (float(state.loss_scale), int(state.good_steps)) == (1024.0, LOSS_SCALE_GROWTH_STEPS - 1)
+    state, _ = step(state, tiny_batches["mlm"])
+    assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (2048.0, 0, 3)
+    poisoned = {**tiny_batches["mlm"], "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf)}
+    state, _ = step(state, poisoned)
+    assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (1024.0, 0, 4)
 
 
 def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches):

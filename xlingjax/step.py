@@ -122,7 +122,7 @@ def train_step(
     bad_steps = jnp.where(good, 0, state.bad_steps + 1)
     state = TrainState(
         step=state.step + 1, params=merge(trainable, frozen), opt_state=opt_state,
-        **next_loss_scale(state, good, config), bad_steps=bad_steps, skipped=state.skipped + ~good,
+        **next_loss_scale(state, finite, config), bad_steps=bad_steps, skipped=state.skipped + ~good,
     )  # fmt: skip
     kept = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
     sums = jax.tree.map(lambda value: jnp.where(good, value, 0), kept)
@@ -148,13 +148,14 @@ def scan_microbatches(one, batch: dict[str, jax.Array], microbatches: int, mesh:
     return jax.lax.scan(body, zeros, (cut_batch, jnp.arange(microbatches)))[0]
 
 
-def next_loss_scale(state: TrainState, good: jax.Array, config: OptimizerConfig) -> dict[str, jax.Array]:
-    """Halved by a skipped step, doubled after 2000 good ones in a row; constant where there is no dynamic scale."""
+def next_loss_scale(state: TrainState, finite: jax.Array, config: OptimizerConfig) -> dict[str, jax.Array]:
+    """Halved by a step that is not finite, doubled after 2000 finite ones in a row, whether `skip_norm` skipped them or
+    not; constant where there is no dynamic scale."""
     if not config.loss_scale:
         return {"loss_scale": state.loss_scale, "good_steps": state.good_steps}
-    good_steps = jnp.where(good, state.good_steps + 1, 0)
+    good_steps = jnp.where(finite, state.good_steps + 1, 0)
     grow = good_steps >= LOSS_SCALE_GROWTH_STEPS
-    scale = jnp.where(good, jnp.where(grow, state.loss_scale * 2, state.loss_scale), state.loss_scale / 2)
+    scale = jnp.where(finite, jnp.where(grow, state.loss_scale * 2, state.loss_scale), state.loss_scale / 2)
     return {"loss_scale": scale, "good_steps": jnp.where(grow, 0, good_steps)}
 
 
