@@ -260,7 +260,7 @@ def parser() -> argparse.ArgumentParser:
 
     sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
     _files(sub)
-    sub.add_argument("--output", required=True, metavar="DIR", help="folder for vocab.model, vocab.json and the report")
+    sub.add_argument("--output", required=True, metavar="DIR", help="folder for vocab.model and vocab.json")
     sub.add_argument("--size", type=int, default=32_000, help="pieces, special ones included (default %(default)s)")
     sub.add_argument(
         "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
@@ -312,7 +312,11 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("report", "write report.html and report.json of a run")
     sub.add_argument("workdir", metavar="RUN")
     sub.add_argument(
-        "--compare", action="append", default=[], metavar="RUN", help="a run to show beside it (MLM alone, a control)"
+        "--compare",
+        action="append",
+        default=[],
+        metavar="[NAME=]RUN",
+        help="a run to show beside it (MLM alone, a control)",
     )
     sub.add_argument(
         "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"

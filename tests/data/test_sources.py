@@ -29,7 +29,6 @@ def test_language_from_explicit_code_folder_and_name(tmp_path):
     for name in ("mono/de/voa.txt", "mono/zh-TW/a.txt", "news.2020.ru.txt", "sw.txt", "swh_Latn/x.txt"):
         write(tmp_path / name, "x\n")
     assert language_from_path(tmp_path / "mono/de/voa.txt") == "de"
-    assert language_from_path(tmp_path / "mono/de/voa.fr.txt") == "de"
     assert language_from_path(tmp_path / "mono/zh-TW/a.txt") == "zh-TW"
     assert language_from_path(tmp_path / "news.2020.ru.txt.gz") == "ru"
     assert language_from_path(tmp_path / "swh_Latn/x.txt") == "swh_Latn"
@@ -37,6 +36,15 @@ def test_language_from_explicit_code_folder_and_name(tmp_path):
     with pytest.raises(UserError, match="cannot tell the language of .*raw/voa.txt"):
         find_text(str(write(tmp_path / "raw/voa.txt", "x\n")))
     assert [t.language for t in find_text(f"lin={tmp_path}/raw/*.txt")] == ["lin"]
+
+
+def test_folder_and_name_of_different_languages(tmp_path):
+    for name in ("to/news.de.txt", "my/news.en", "no/news.de.txt.gz"):
+        with pytest.raises(UserError, match=f"folder says {name[:2]}, the file name (de|en)"):
+            language_from_path(tmp_path / name)
+    assert language_from_path(tmp_path / "de/news.de.txt") == "de"
+    assert language_from_path(tmp_path / "en/my.news.txt") == "en"
+    assert language_from_path(tmp_path / "to.do/news.de.txt") == "de"
 
 
 def test_patterns_folders_and_repeats(tmp_path):

@@ -235,10 +235,18 @@ def is_language_code(text: str) -> bool:
 
 
 def language_from_path(path: Path) -> str:
-    """The language a path names: its folder, else the last part of the file name that is a code. Raises UserError."""
-    for part in (path.parent.name, *reversed(plain_name(path).split("."))):
-        if is_language_code(part):
-            return part
+    """The language a path names: its folder, else the last part of the file name that is a code. Raises UserError,
+    also where folder and file name end in different codes: "to/news.de.txt" is hardly Tongan."""
+    folder, parts = path.parent.name, plain_name(path).split(".")
+    codes = [part for part in (folder, *reversed(parts)) if is_language_code(part)]
+    ending = parts[-1] if is_language_code(parts[-1]) else "".join(parts[-2:-1])
+    if codes and folder == codes[0] != ending and is_language_code(ending):
+        raise UserError(
+            f"language of {path}: the folder says {folder}, the file name {ending}: "
+            f"write the right one before the pattern, like {ending}=path"
+        )
+    if codes:
+        return codes[0]
     raise UserError(
         f"cannot tell the language of {path}: put it in a folder named by its code, name it like news.de.txt, "
         "or write the code before the pattern, like lin=path"
