@@ -211,3 +211,29 @@ def test_finite_data_that_ends_too_early(tmp_path):
     source = array_source([tiny.batch("mlm", 0)], languages=tiny.LANGUAGES, epochs=2)
     with pytest.raises(UserError, match="the data of mlm ended at step 2 of 3"):
         tiny_run.run(tmp_path, steps=3, objectives=[ObjectiveRun(MLM(), lambda: source)])
+
+
+def test_a_limit_of_no_bad_steps_is_refused_before_anything_is_written(tmp_path):
+    for limit in (0, -1):
+        with pytest.raises(UserError, match=f"max_bad_steps={limit} must be at least 1"):
+            tiny_run.run(tmp_path, max_bad_steps=limit, objectives=("mlm",))
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_a_run_that_goes_on_has_no_result_until_it_ends(tmp_path):
+    """What an earlier, shorter start left would hide from the report that the run still goes."""
+    result = tmp_path / "result.json"
+
+    class Looks(Probe):
+        def __call__(self, *arguments):
+            self.calls.append(result.exists())
+            return {}
+
+    looks = Looks()
+    tiny_run.run(tmp_path, steps=2, objectives=("mlm",))
+    assert json.loads(result.read_text())["steps"] == 2
+    tiny_run.run(tmp_path, steps=4, objectives=("mlm",), evaluators=[looks], eval_every=1)
+    assert looks.calls == [False, False]
+    assert json.loads(result.read_text())["steps"] == 4
+    tiny_run.run(tmp_path, steps=3, objectives=("mlm",))  # nothing to do: keeps what it has
+    assert json.loads(result.read_text())["steps"] == 4

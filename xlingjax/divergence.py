@@ -19,6 +19,8 @@ class Guard:
     """Follows the count of consecutive skipped steps, two steps behind the device."""
 
     def __init__(self, workdir: Path, limit: int, say: Callable[[str], None]):
+        if limit < 1:
+            raise UserError(f"train.max_bad_steps={limit} must be at least 1 (1 stops at the first skipped step)")
         self._workdir, self._limit, self._say = workdir, limit, say
         self._pending: deque[tuple[int, str, dict[str, np.ndarray], jax.Array, jax.Array]] = deque()
 

@@ -113,6 +113,7 @@ def train(
         tracker = Tracker(workdir, steps, is_primary())
         stack.callback(tracker.close)
         preemption = stack.enter_context(Preemption())
+        guard = Guard(workdir, max_bad_steps, tracker.say)
         tracker.say(f"xlingjax on {machine}; mesh {' x '.join(f'{k} {v}' for k, v in device_mesh.shape.items())}")
 
         # ---- the data ------------------------------------------------------------------------------------------------
@@ -161,6 +162,8 @@ def train(
         if is_primary():
             for name, content in (files or {}).items():
                 (workdir / name).write_bytes(content)
+            if step < steps:  # an earlier start's result: the report would take this run for ended
+                (workdir / "result.json").unlink(missing_ok=True)
             write_run(
                 workdir, identity, model, optimizer, shapes, languages, extra_config,
                 settings={"steps": steps, "schedule": schedule, "microbatches": microbatches,
@@ -170,10 +173,9 @@ def train(
         tracker.begin(step)
 
         # ---- what happens now and then -------------------------------------------------------------------------------
-        clock, guard = Stopwatch(), Guard(workdir, max_bad_steps, tracker.say)
+        clock = Stopwatch()
         intervals = {name: Interval() for name in names}
-        compiled, compile_seconds = {}, {}
-        last_lines, last_values = {}, {}
+        compiled, compile_seconds, last_lines, last_values = {}, {}, {}, {}
         tokens_before = tokens_seen
 
         def compile_step(name, batch):
@@ -211,9 +213,8 @@ def train(
 
         def save(evaluated):
             log()  # so that a continued run starts its sums where this one does
-            positions = {name: source.state() for name, source in sources.items()}
-            values = flatten(last_values) if evaluated else {}
-            checkpoints.save(step, state, positions, {"tokens_seen": tokens_seen}, values)
+            positions, values = {name: source.state() for name, source in sources.items()}, flatten(last_values)
+            checkpoints.save(step, state, positions, {"tokens_seen": tokens_seen}, values if evaluated else {})
 
         # ---- the loop ------------------------------------------------------------------------------------------------
         stopping = False
@@ -234,8 +235,7 @@ def train(
             step += 1
 
             stopping, last = preemption.reached(step), step == steps
-            due = eval_every and step % eval_every == 0 and not stopping
-            evaluate_now = bool(evaluators) and (last or due)
+            evaluate_now = evaluators and (last or (eval_every and step % eval_every == 0 and not stopping))
             if step % log_every == 0 or last:
                 log()
             if evaluate_now:
