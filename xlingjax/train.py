@@ -132,10 +132,8 @@ def train(
 
         # ---- the state, abstract: shapes and where they lie ----------------------------------------------------------
         if model.dtype == "float16" and not optimizer.loss_scale:
-            raise UserError(
-                "in float16 small gradients become 0 without a loss scale: set optimizer.loss_scale=65536 (it adapts "
-                "itself), or DTYPE=bfloat16 where the device has it"
-            )
+            remedy = "set optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the device has it"
+            raise UserError(f"in float16 small gradients become 0 without a loss scale: {remedy}")
         encoder = Encoder(model, device_mesh)
         update_rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)
@@ -173,8 +171,7 @@ def train(
         tracker.begin(step)
 
         # ---- what happens now and then -------------------------------------------------------------------------------
-        clock = Stopwatch()
-        intervals = {name: Interval() for name in names}
+        clock, intervals = Stopwatch(), {name: Interval() for name in names}
         compiled, compile_seconds, last_lines, last_values = {}, {}, {}, {}
         tokens_before = tokens_seen
 
@@ -192,8 +189,7 @@ def train(
         def log():
             nonlocal tokens_seen
             guard.drain()
-            closed = {name: line for name in names if (line := intervals[name].close(languages))}
-            if not closed:
+            if not (closed := {name: line for name in names if (line := intervals[name].close(languages))}):
                 return
             tokens = sum(tokens for _, tokens in closed.values())
             tokens_seen += tokens
@@ -233,7 +229,6 @@ def train(
             guard.push(step, name, rows, step_sums.pop("bad_steps"), step_sums.pop("finite"))
             intervals[name].add(step_sums, hashed)
             step += 1
-
             stopping, last = preemption.reached(step), step == steps
             evaluate_now = evaluators and (last or (eval_every and step % eval_every == 0 and not stopping))
             if step % log_every == 0 or last:
