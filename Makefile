@@ -48,7 +48,7 @@ runs/demo/data/manifest.json: | $(VENV)/.ready
 runs/demo/vocab/vocab.json: runs/demo/data/manifest.json
 	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab
 
-pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report, within 20 minutes on 2 cores
+pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + TLM and MLM alone -> zero-shot NLI -> report
 	@# Steps this small fill one core: the two runs side by side take little longer than one.
 	@echo "== MLM alone, to compare with, in the background: tail -f runs/demo/mlm.out"
 	$(XLINGJAX) pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir runs/demo/mlm > runs/demo/mlm.out 2>&1 & mlm=$$!; \
