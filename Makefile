@@ -43,7 +43,8 @@ $(VENV)/.ready-%: $(VENV)/.ready
 # --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
 
 runs/demo/data/manifest.json: | $(VENV)/.ready
-	$(XLINGJAX) tinyworld runs/demo/data --languages $(DEMO_LANGUAGES) --size pairs=48000
+	@# Seed 1: the settings of the recipes were chosen on seed 0.
+	$(XLINGJAX) tinyworld runs/demo/data --languages $(DEMO_LANGUAGES) --seed 1 --size pairs=24000,other_pairs=24000,rewordings=12000
 
 runs/demo/vocab/vocab.json: runs/demo/data/manifest.json
 	$(XLINGJAX) vocab --mono runs/demo/data/mono --parallel runs/demo/data/parallel --size 5000 --character_coverage 1 --output runs/demo/vocab

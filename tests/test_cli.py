@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from xlingjax import cli, verbs
@@ -257,7 +258,7 @@ def test_evaluate_repeats_the_runs_own_values(run, tmp_path):
             assert second["values"]["mean"] == pytest.approx(first["values"]["mean"], rel=1e-5)
 
 
-def test_frozen_batches_train_without_the_text(corpus, tmp_path):
+def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
     frozen = tmp_path / "frozen"
     bindings = options(corpus)
     assert cli.main(arguments("freeze", "xlm_text", bindings, "--batches", "3", "--output", str(frozen))) == 0
@@ -267,6 +268,10 @@ def test_frozen_batches_train_without_the_text(corpus, tmp_path):
     assert cli.main([*argv, "--gin_file", "gin/runs/frozen.gin"]) == 0
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["languages"] == ["de", "en"] and record["model"]["vocab_size"] == 80
+    # What is frozen cannot be masked or cut otherwise: asking for it is refused, not ignored.
+    steps |= {"BATCHES": frozen, "MASK_RATE": "0.4"}
+    argv = arguments("pretrain", "xlm_text", steps, "--workdir", str(tmp_path / "other"))
+    refused(cli.main([*argv, "--gin_file", "gin/runs/frozen.gin"]), "mlm.frozen", "freeze again")
 
 
 def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
@@ -437,3 +442,25 @@ def test_a_corrupted_checkpoint_is_said_and_the_one_before_is_taken(run, corpus,
     out = capsys.readouterr().out
     assert "checkpoint 4 cannot be read" in out and "weights: checkpoint 2 of" in out
     assert (copy / "checkpoints" / "4").is_dir() and (copy / "checkpoints" / "4.unreadable").is_dir()
+
+
+def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.masks import bidirectional
+    from xlingjax.trained import open_run
+
+    assert cli.main(arguments("pretrain", "xlm_text", options(corpus), "--workdir", str(tmp_path / "run"))) == 0
+    run = open_run(tmp_path / "run")
+    assert run.languages == ("de", "en")
+    vectors = run.embed([GERMAN[0], GERMAN[1] * 3], "de", pooling="mean_no_special")
+    assert vectors.shape == (run.model.config.layers + 1, 2, run.model.config.dim)
+    pieces = run.vocabulary.encode(GERMAN[0])
+    ids = np.array([[run.vocabulary.bos_id, *pieces, run.vocabulary.eos_id]])
+    row = {"input_ids": ids, "position_ids": np.arange(ids.size)[None], "language_ids": ids * 0}
+    row["pack_ids"] = np.ones_like(ids)
+    states = run.model.encode(run.params, row, AttentionSpec(bidirectional, packed=False))
+    np.testing.assert_allclose(vectors[-1, 0], np.asarray(states)[0, 1:-1].mean(0), atol=1e-5)
+    with pytest.raises(UserError, match="unknown pooling 'max'"):
+        run.embed(GERMAN[:1], "de", pooling="max")
+    with pytest.raises(UserError, match="missing file: .*run.json; give the workdir of a training run"):
+        open_run(tmp_path)

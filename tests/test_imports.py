@@ -13,7 +13,8 @@ PACKAGE = ROOT / "xlingjax"
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
     {"cli", "verbs"},
-    {"runs", "doctor", "inspector", "report"},
+    {"trained"},
+    {"runs", "doctor", "report"},
     {"train"},
     {"probes"},
     {"evaluation"},

@@ -95,6 +95,43 @@ def test_layer_rates():
     assert rates["embeddings"]["tokens"]["embedding"] == 0.0625 and rates["head"]["norm"]["scale"] == 1.0
 
 
+def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
+    """Each layer's matrix, heads joined: an orthogonal update of Adam's size. All else is AdamW."""
+    rng = np.random.default_rng(0)
+    shapes = {"attention/query": (2, 8, 2, 4), "attention/out": (2, 2, 4, 8), "ffn/in": (2, 8, 32)}
+    shapes["ffn/out"] = (2, 32, 8)
+    layers = {}
+    for name, shape in shapes.items():
+        one, two = name.split("/")
+        kernel = jnp.asarray(rng.normal(size=shape), jnp.float32)
+        layers.setdefault(one, {})[two] = {"kernel": kernel, "bias": jnp.ones(shape[2:])}
+    params = {"encoder": {"layers": layers}, "embeddings": {"tokens": {"embedding": jnp.ones((6, 2))}}}
+    grads = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), params)
+    after = {}
+    for name in ("muon", "adamw"):
+        optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 10, params)
+        after[name], _ = optimizer.update(grads, optimizer.init(params), params, jnp.float32(0.01))
+    for name, shape in shapes.items():
+        one, two = name.split("/")
+        old, new = layers[one][two]["kernel"], after["muon"]["encoder"]["layers"][one][two]["kernel"]
+        columns = 8 if two == "out" else int(np.prod(shape[2:]))
+        update = np.asarray((old - new) / 0.01 - 0.1 * old).reshape(2, -1, columns)
+        for matrix in update:
+            values = np.linalg.svd(matrix, compute_uv=False) / (0.2 * max(matrix.shape) ** 0.5)
+            assert values.min() > 0.6 and values.max() < 1.3, name
+            gradient = np.asarray(grads["encoder"]["layers"][one][two]["kernel"]).reshape(update.shape)
+            assert (update * gradient).sum() > 0
+    both = zip(jax.tree.leaves(after["muon"]), jax.tree.leaves(after["adamw"]), strict=True)
+    same = [(m, a) for m, a in both if m.ndim < 3]
+    assert len(same) > 1
+    for m, a in same:
+        np.testing.assert_allclose(m, a, rtol=1e-6)
+    frozen = make_optimizer(OptimizerConfig(name="muon", frozen=("ffn",)), 10, params)
+    free, _ = split(params, frozen.trainable)
+    moved, _ = frozen.update(split(grads, frozen.trainable)[0], frozen.init(free), free, jnp.float32(0.01))
+    assert moved["encoder"]["layers"]["ffn"]["in"]["kernel"] is None
+
+
 def test_frozen():
     mask = trainable_mask(PARAMS, ("^embeddings/", "bias$"))
     assert jax.tree.leaves(mask) == [False, False, True, True]

@@ -237,3 +237,17 @@ def test_a_run_that_goes_on_has_no_result_until_it_ends(tmp_path):
     assert json.loads(result.read_text())["steps"] == 4
     tiny_run.run(tmp_path, steps=3, objectives=("mlm",))  # nothing to do: keeps what it has
     assert json.loads(result.read_text())["steps"] == 4
+
+
+def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
+    def broken(*_):
+        raise ValueError("a file of the evaluation is gone")
+
+    broken.name = "probe"
+    only_last = tiny_run_every(0)
+    with pytest.raises(ValueError, match="is gone"):
+        tiny_run.run(tmp_path, steps=3, objectives=("mlm",), evaluators=[broken], checkpoint=only_last)
+    probe = Probe()
+    again = tiny_run.run(tmp_path, steps=3, objectives=("mlm",), evaluators=[probe], checkpoint=only_last)
+    assert again.steps == 3
+    assert "checkpoint 3 of" in (tmp_path / "log.txt").read_text()

@@ -3,6 +3,7 @@
 Clipping and the finite check stand in step.py, because they need the gradient's global norm, which is also logged.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 
 from xlingjax.errors import UserError
 
-NAMES = ("adamw", "adam", "adafactor")
+NAMES = ("adamw", "adam", "adafactor", "muon")
 SCHEDULES = ("linear", "inverse_sqrt", "constant")
 
 
@@ -25,7 +27,7 @@ class OptimizerConfig:
 
     name: str = "adamw"
     """"adamw": decay beside the gradient; "adam": decay added to it (L2); "adafactor": factored second moment, no
-    momentum."""
+    momentum; "muon": AdamW whose updates of the blocks' matrices are orthogonal instead (see `_muon`)."""
     learning_rate: float = 1e-4
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 4000
@@ -78,6 +80,8 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
         chain = optax.chain(adam, decay)
     elif config.name == "adam":
         chain = optax.chain(decay, adam)
+    elif config.name == "muon":
+        chain = optax.chain(optax.partition({"muon": _muon(), "adam": adam}, _muon_or_adam), decay)
     else:
         chain = optax.chain(
             optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms(), decay
@@ -90,6 +94,43 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
 
     rate = jax.jit(learning_rate_schedule(config, steps))
     return Optimizer(trainable_mask(params, config.frozen), chain.init, update, rate)
+
+
+def _muon() -> optax.GradientTransformation:
+    """Momentum of the blocks' matrices, orthogonalised by Newton-Schulz (Jordan 2024), all heads of a projection as one
+    matrix; scaled to the size of Adam's updates, so that one learning rate and decay serve both (Liu et al. 2025)."""
+
+    def scaled(updates, _):
+        def one(update, axes):
+            sides = [math.prod(update.shape[i] for i in side) for side in (axes.reduction_axis, axes.output_axis)]
+            return update * (0.2 * math.sqrt(max(sides)))
+
+        return jax.tree.map(one, updates, _matrix_axes(updates))
+
+    return optax.chain(
+        optax.contrib.scale_by_muon(beta=0.95, weight_dimension_numbers=_matrix_axes), optax.stateless(scaled)
+    )
+
+
+def _muon_or_adam(params: Any) -> Any:
+    """Per leaf "muon" (the kernels of the stacked blocks) or "adam" (embeddings, heads, biases, LayerNorm)."""
+
+    def one(path, _):
+        name = path_name(path)
+        return "muon" if "/layers/" in name and name.endswith("/kernel") else "adam"
+
+    return jax.tree_util.tree_map_with_path(one, params)
+
+
+def _matrix_axes(kernels: Any) -> Any:
+    """Which axes of a stack of kernels are the rows and which the columns of its matrices: [N, D, F], [N, D, H, K], and
+    [N, H, K, D] of the attention's output."""
+
+    def one(path, kernel):
+        rows = kernel.ndim - 1 if path_name(path).endswith("attention/out/kernel") else 2
+        return optax.contrib.MuonDimensionNumbers(tuple(range(1, rows)), tuple(range(rows, kernel.ndim)))
+
+    return jax.tree_util.tree_map_with_path(one, kernels)
 
 
 def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[jax.Array], jax.Array]:

@@ -92,7 +92,8 @@ def read_run_record(run: str) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        raise UserError(f"missing file: {path}; INIT_FROM names the workdir of a pretraining run") from None
+        remedy = "give the workdir of a training run (INIT_FROM: of a pretraining run)"
+        raise UserError(f"missing file: {path}; {remedy}") from None
 
 
 # --- the model --------------------------------------------------------------------------------------------------------
@@ -241,7 +242,10 @@ def text_source(
     """
 
     def frozen() -> BatchSource:
-        return frozen_source(Path(corpus.frozen) / f"{features.name}.frozen")
+        path = Path(corpus.frozen) / f"{features.name}.frozen"
+        asked = {"batch": batch, "length": length, **json.loads(json.dumps(dataclasses.asdict(features)))}
+        check_frozen(path, features.name, asked)
+        return frozen_source(path)
 
     def registered() -> BatchSource:
         for module in words(tasks):
@@ -292,6 +296,18 @@ def text_source(
     return Batches(shapes, opened)
 
 
+def check_frozen(path: Path, name: str, asked: dict[str, Any]) -> None:
+    """Raises UserError where frozen batches are not what the recipe asks for: they cannot be changed any more."""
+    identity = read_header(path)["identity"]
+    has = {"batch": identity.get("batch"), "length": identity.get("length"), **identity.get("options", {})}
+    for option, value in asked.items():
+        if option in has and has[option] != value:
+            raise UserError(
+                f"{path}: {name} was frozen with {option}={has[option]} and this run asks for {value}; give the "
+                f"options that it was frozen with, or freeze again"
+            )
+
+
 # --- fine-tuning ------------------------------------------------------------------------------------------------------
 
 
@@ -302,10 +318,15 @@ def classification(
     labels: Files = None,
     batch: int = 32,
     length: int = 128,
+    reset_positions: bool = False,
+    layers: int = 0,
     seed: int = 0,
 ) -> ObjectiveRun:
-    """Classification of labelled pairs; `files`: a path with {language}; trained on `languages`."""
-    classes, objective = words(labels), Classification(len(words(labels)))
+    """Classification of labelled pairs, in the rows of `pair_row`.
+
+    files: a path with {language}. languages: those trained on. layers: the model's classifier_layers.
+    """
+    classes, objective = words(labels), Classification(len(words(labels)), layers)
 
     def opened() -> BatchSource:
         from xlingjax.preprocessors.finetuning import classification_source
@@ -317,6 +338,7 @@ def classification(
             labels=classes,
             length=length,
             batch_size=batch,
+            reset_positions=reset_positions,
             seed=seed,
         )
 

@@ -234,7 +234,11 @@ def train(
             if step % log_every == 0 or last:
                 log()
             if evaluate_now:
-                evaluate()
+                try:
+                    evaluate()
+                except Exception:
+                    save(evaluated=False)  # what was trained is not lost with it
+                    raise
             if stopping or last or (checkpoint.every and step % checkpoint.every == 0):
                 save(evaluate_now)
             tracker.tick(step)

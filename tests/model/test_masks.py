@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.model.masks import Fields, Mask, bidirectional, causal, full, same_pack, valid_keys
+from xlingjax.model.masks import Fields, Mask, bidirectional, causal, full, same_pack, same_side, valid_keys
 
 
 def fields(pack, **other):
@@ -19,6 +19,11 @@ def test_packed_bidirectional():
 
 def test_packed_causal():
     assert grid(causal & bidirectional, fields([1, 1, 2, 2, 0])) == ["x....", "xx...", "..x..", "..xx.", "....x"]
+
+
+def test_sides_apart():
+    f = fields([1, 1, 1, 0], sides=jnp.asarray([[0, 0, 1, 0]]))
+    assert grid(bidirectional & same_side, f) == ["xx..", "xx..", "..x.", "...x"]
 
 
 def test_predicates_compose():

@@ -61,6 +61,31 @@ def test_dropout_only_with_a_key(batch):
     assert loss() == loss() != loss(jax.random.key(0))
 
 
+def test_with_layers_of_its_own_the_classifier_alone_sees_both_texts(batch):
+    """No token of one text moves a state of the other in the encoder; every one moves the logits. Parts == whole."""
+    encoder, params = toy.model(num_labels=3, classifier_layers=2)
+    objective = Classification(3, layers=2)
+    row = {name: values[:1] for name, values in batch.items()}
+    sides, length = row["sides"][0], int(row["pack_ids"].sum())
+    encode = jax.jit(lambda b: encoder.encode(params, b, objective.attention()))
+    logits = jax.jit(lambda b: objective.logits(encoder, params, b))
+    states, before = np.asarray(encode(row))[0], np.asarray(logits(row))
+    for column in range(length):
+        ids = row["input_ids"].copy()
+        ids[0, column] = (ids[0, column] + 1) % VOCABULARY.size
+        moved = (np.asarray(encode(row | {"input_ids": ids}))[0] != states).any(-1)
+        assert moved[:length].tolist() == (sides == sides[column])[:length].tolist(), column
+        assert np.abs(np.asarray(logits(row | {"input_ids": ids})) - before).max() > 1e-6, column
+    whole = objective.loss(encoder, params, batch, None, 3).terms["classification"]
+    parts = [
+        objective.loss(encoder, params, {name: values[i : i + 4] for name, values in batch.items()}, None, 3)
+        for i in range(0, 12, 4)
+    ]
+    assert float(whole) == pytest.approx(sum(float(part.terms["classification"]) for part in parts), rel=1e-5)
+    with pytest.raises(UserError, match="classifier_layers=2 and the objective 0: set CLASSIFIER_LAYERS"):
+        Classification(3).loss(encoder, params, batch, None, 3)
+
+
 def test_reads_what_it_reads(batch):
     assert set(batch) == set(Classification(3).reads)
 

@@ -43,6 +43,17 @@ def test_pair_layouts(layout, ids, sides):
     assert row["sides"].tolist() == sides
 
 
+@pytest.mark.parametrize("layout, ids", [("xlm", [1, 30, 31, 1, 1, 40, 1, 2]), ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1])])
+def test_positions_that_restart_make_the_row_of_tlm(layout, ids):
+    row = ft.pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8, reset_positions=True)
+    assert row["input_ids"].tolist() == ids
+    assert row["position_ids"].tolist() == [0, 1, 2, 3, 0, 1, 2, 0]
+    assert row["sides"].tolist() == [0, 0, 0, 0, 1, 1, 1, 0]
+    assert row["pack_ids"].tolist() == [1] * 7 + [0]
+    with pytest.raises(UserError, match="between 4 separators: use at least 6"):
+        ft.pair_row([20], [21], toy.ToyVocabulary(layout), 5, reset_positions=True)
+
+
 def test_long_pairs_and_single_texts():
     vocabulary = toy.ToyVocabulary()
     row = ft.pair_row([*range(20, 30)], [31, 32], vocabulary, 8)
@@ -135,60 +146,6 @@ def test_identity_and_strange_languages(files):
     assert all(FIELDS[name].dtype == values.dtype for name, values in source.next().items())
     with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
         make({"zh": files["de"]})
-
-
-@pytest.mark.parametrize("layout", ["xlm", "xlmr"])
-def test_the_seqio_map_makes_the_same_rows(layout, monkeypatch):
-    tf = pytest.importorskip("tensorflow")
-
-    class Encoder:
-        def __init__(self, vocabulary):
-            pass
-
-        def encode_tf(self, text):
-            return tf.strings.to_number(tf.strings.split(text), tf.int64)
-
-    vocabulary = toy.ToyVocabulary(layout)
-    monkeypatch.setattr("xlingjax.data.seqio_vocabulary.SeqioVocabulary", Encoder)
-    rng = np.random.default_rng(1)
-    pairs = [(rng.integers(20, 30, rng.integers(1, 14)), rng.integers(20, 30, rng.integers(1, 14))) for _ in range(30)]
-    columns = {
-        "premise": [" ".join(map(str, a)) for a, _ in pairs],
-        "hypothesis": [" ".join(map(str, b)) for _, b in pairs],
-        "label": [LABELS[i % 3] for i in range(30)],
-    }
-    dataset = ft.pair_features_tf(vocabulary, 12, LABELS, 2)(tf.data.Dataset.from_tensor_slices(columns))
-    for i, (example, (a, b)) in enumerate(zip(dataset.as_numpy_iterator(), pairs, strict=True)):
-        row = ft.pair_row(a.tolist(), b.tolist(), vocabulary, 12)
-        for name, values in row.items():
-            assert example[name].tolist() == values.tolist()
-        assert example["language_ids"].tolist() == (2 * row["pack_ids"]).tolist()
-        assert example["labels"] == i % 3 and example["example_weights"] == 1.0
-
-
-def test_the_seqio_task(tmp_path):
-    pytest.importorskip("tensorflow")
-    from xlingjax.tasks.finetuning import add_labelled_pairs
-
-    from xlingjax.data.vocabulary_training import train_vocabulary
-
-    texts = toy.sentences(200, seed=2, longest=6)
-    write(tmp_path / "en.txt", "\n".join(texts) + "\n")
-    vocabulary = train_vocabulary(tmp_path / "vocab", mono=f"en={tmp_path / 'en.txt'}", size=60)
-    lines = [f"{texts[2 * i]}\t{texts[2 * i + 1]}\t{LABELS[i % 3]}\n" for i in range(20)]
-    path = write(tmp_path / "nli.tsv", "".join(lines))
-    splits = {"train": path, "test": path}
-    options = dict(labels=LABELS, language="en", languages=toy.LANGUAGES, length=16)
-    task = add_labelled_pairs(f"pairs_of_{tmp_path.name}", splits, vocabulary, **options)
-    assert set(task.splits) == {"train", "test"} and task.num_input_examples("test") == 20
-    rows = ft.classification_rows(ft.read_labelled_tsv(path), vocabulary, 16, LABELS, 1)
-    examples = list(task.get_dataset(None, "test", shuffle=False).as_numpy_iterator())
-    assert len(examples) == 20
-    for name, values in rows.items():
-        assert np.array_equal(np.stack([example[name] for example in examples]), values)
-    write(path, "a\tb\n")
-    with pytest.raises(UserError, match="nli.tsv, line 1: 2 columns"):
-        add_labelled_pairs("never", splits, vocabulary, **options)
 
 
 def test_the_identity_tells_the_text(files):

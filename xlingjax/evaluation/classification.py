@@ -27,7 +27,7 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
     """int[N]: the most likely label of every row (see `classification_rows`); the last batch is filled up with empty
     rows.
     """
-    run = _label_logits(model, Classification(model.config.num_labels), mesh)
+    run = _label_logits(model, Classification(model.config.num_labels, model.config.classifier_layers), mesh)
     fields = {name: values for name, values in rows.items() if name not in ("labels", "example_weights")}
     total = len(rows["input_ids"])
     multiple = row_multiple(mesh)
@@ -53,6 +53,7 @@ def accuracy_by_language(
     batch_size: int = 64,
     limit: int = 0,
     quoted: bool = False,
+    reset_positions: bool = False,
     mesh=None,
 ) -> dict[str, float]:
     """{language: accuracy in 0..1} of labelled TSV files, {language: path}; `limit` > 0 keeps the first that many
@@ -68,7 +69,8 @@ def accuracy_by_language(
     out = {}
     for language, path in sorted(files.items()):
         examples = read_labelled_tsv(path, labels, quoted=quoted)[: limit or None]
-        rows = classification_rows(examples, vocabulary, length, labels, language_index(language, languages, model))
+        index = language_index(language, languages, model)
+        rows = classification_rows(examples, vocabulary, length, labels, index, reset_positions)
         out[language] = float(np.mean(predict(model, params, rows, batch_size=batch_size, mesh=mesh) == rows["labels"]))
     return out
 
@@ -101,6 +103,7 @@ class ZeroShotAccuracy:
     batch_size: int = 64
     limit: int = 0
     quoted: bool = False
+    reset_positions: bool = False
     trained_on: Sequence[str] = ("en",)
     name: str = "nli_test"
 
@@ -116,6 +119,7 @@ class ZeroShotAccuracy:
             batch_size=self.batch_size,
             limit=self.limit,
             quoted=self.quoted,
+            reset_positions=self.reset_positions,
             mesh=mesh,
         )
         return summarise(accuracy, self.trained_on)

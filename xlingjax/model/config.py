@@ -52,6 +52,8 @@ class ModelConfig:
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
+    classifier_layers: int = 0
+    """Blocks of the classification head: they see both texts of a pair, of which the encoder then sees each alone."""
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float | None = None
@@ -76,7 +78,7 @@ class ModelConfig:
         for field in ("layers", "dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
-        for field in ("position_offset", "num_languages", "num_labels", "unroll"):
+        for field in ("position_offset", "num_languages", "num_labels", "classifier_layers", "unroll"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
         for field in ("dropout", "attention_dropout"):
@@ -185,6 +187,9 @@ def count_parameters(config: ModelConfig) -> int:
     if c.head == "transform":
         total += c.dim * c.dim + c.dim + norm
     if c.num_labels:
+        if c.classifier_layers:
+            total += c.classifier_layers * (block - (attention + norm) * c.cross_attention) + 2 * c.dim
+            total += norm * (1 + (c.norm_order == "pre"))
         total += c.dim * c.num_labels + c.num_labels
         if c.classifier == "xlmr":
             total += c.dim * c.dim + c.dim

@@ -3,9 +3,12 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 
+from xlingjax.model.attention import Attention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu
+from xlingjax.model.layers import Dense, Embed, LayerNorm, dropout, gelu
+from xlingjax.model.stack import Stack
 
 Array = jax.Array
 
@@ -26,14 +29,24 @@ class VocabularyHead(nn.Module):
 
 
 class Classifier(nn.Module):
-    """First token's state -> float32 logits_BC (XLM §5.1 fine-tuning; XLM-R adds a dense-tanh layer)."""
+    """First token's state -> float32 logits_BC (XLM §5.1 fine-tuning; XLM-R adds a dense-tanh layer).
+
+    With `classifier_layers` blocks of its own first, over the states of both texts and an embedding of the side.
+    """
 
     config: ModelConfig
+    mesh: Mesh | None = None
 
     @nn.compact
-    def __call__(self, h_BLD: Array, key: Array | None) -> Array:
+    def __call__(self, h_BLD: Array, key: Array | None, sides_BL: Array | None, attention: Attention | None) -> Array:
         c = self.config
-        keys = (None, None) if key is None else jax.random.split(key)
+        keys = (None, None, None, None) if key is None else jax.random.split(key, 4)
+        if c.classifier_layers:
+            sides_BLD = Embed(c, 2, (None, None), name="sides")(sides_BL).astype(h_BLD.dtype)
+            # The encoder's states may be of any size: without the norm they would drown what the blocks add.
+            x_BLD = dropout(LayerNorm(c, name="norm")(h_BLD) + sides_BLD, c.dropout, keys[2])
+            blocks = Stack(c.replace(layers=c.classifier_layers, cross_attention=False), self.mesh, name="blocks")
+            h_BLD = blocks(x_BLD, keys[3], attention)
         h_BD = dropout(h_BLD[:, 0], c.dropout, keys[0])
         if c.classifier == "xlmr":
             h_BD = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BD))

@@ -78,6 +78,7 @@ class Mask:
 
 full = Mask("full", lambda q, k: k.valid | True)
 causal = Mask("causal", lambda q, k: q.position >= k.position)
+same_side = Mask("same_side", lambda q, k: q.side == k.side)
 same_pack = Mask("same_pack", lambda q, k: q.pack == k.pack)
 valid_keys = Mask("valid_keys", lambda q, k: k.valid)
 bidirectional = same_pack & valid_keys

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import bidirectional
+from xlingjax.model.masks import bidirectional, same_side
 from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
 
 
@@ -16,11 +16,14 @@ from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_lang
 class Classification:
     """Mean cross-entropy per example of a softmax on the first state (XLM §5.1; XLM-R's head with `classifier="xlmr"`).
 
-    num_labels must be the model's. Raises UserError where they differ. Rows of `example_weights` 0 count for nothing.
-    An example's language is that of its first token.
+    num_labels and layers (its `classifier_layers`) must be the model's. Raises UserError where they differ. With layers
+    the encoder sees each text of a pair alone, as it did when it learned that translations are alike, and the
+    classifier's own blocks compare the two. Rows of `example_weights` 0 count for nothing. An example's language is
+    that of its first token.
     """
 
     num_labels: int
+    layers: int = 0
     name: str = "classification"
     reads: tuple[str, ...] = (
         "input_ids",
@@ -34,7 +37,7 @@ class Classification:
     coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"classification": 1.0}, hash=False)
 
     def attention(self) -> AttentionSpec:
-        return AttentionSpec(bidirectional, packed=False)
+        return AttentionSpec(bidirectional & same_side if self.layers else bidirectional, packed=bool(self.layers))
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"classification": batch["example_weights"].sum()}
@@ -56,6 +59,11 @@ class Classification:
                 f"model {model.config.name} has num_labels={model.config.num_labels} and the task has "
                 f"{self.num_labels} labels: set the model's num_labels to the task's"
             )
+        if model.config.classifier_layers != self.layers:
+            raise UserError(
+                f"model {model.config.name} has classifier_layers={model.config.classifier_layers} and the objective "
+                f"{self.layers}: set CLASSIFIER_LAYERS, which sets both"
+            )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
-        return model.classify(params, h_BLD, rng=head_rng)
+        return model.classify(params, h_BLD, batch, rng=head_rng)

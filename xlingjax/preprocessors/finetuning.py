@@ -1,8 +1,7 @@
 """Labelled text pairs to rows: the pair layouts of XLM and XLM-R, the TSV files they come from, and a source of
 shuffled batches.
 
-Nothing but `pair_features_tf` needs TensorFlow: fine-tuning sets are small, so they are tokenised once and kept in
-memory.
+Fine-tuning sets are small, so they are tokenised once and kept in memory.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,16 +26,19 @@ def kept_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
     return kept, min(second, budget - kept)
 
 
-def pair_row(first: Sequence[int], second: Sequence[int] | None, vocabulary, length: int) -> dict[str, np.ndarray]:
+def pair_row(
+    first: Sequence[int], second: Sequence[int] | None, vocabulary, length: int, reset_positions: bool = False
+) -> dict[str, np.ndarray]:
     """One example as arrays of `length`: input_ids, position_ids, pack_ids, sides.
 
     The layout is the vocabulary's. "xlm": `</s>A</s>B</s>`, three separators, the inner two of TLM merged into one;
-    "xlmr": `<s>A</s></s>B</s>`. Positions run on over both texts (only TLM resets them); `sides` is 1 from the
-    separator that opens B in "xlmr", from B's first piece in "xlm". A single text (`second` None) is `<bos>A<eos>`.
-    Too long a pair loses tokens from the longer side. Raises UserError when `length` leaves no room for a token of
-    each text.
+    "xlmr": `<s>A</s></s>B</s>`. Positions run on over both texts; `sides` is 1 from the separator that opens B in
+    "xlmr", from B's first piece in "xlm". With `reset_positions` the row is TLM's (XLM's concat_batches): four
+    separators in either layout, positions and `sides` starting anew with the one that opens B. A single text (`second`
+    None) is `<bos>A<eos>`. Too long a pair loses tokens from the longer side. Raises UserError when `length` leaves no
+    room for a token of each text.
     """
-    separators = 2 if second is None else SEPARATORS[vocabulary.layout]
+    separators = 2 if second is None else 4 if reset_positions else SEPARATORS[vocabulary.layout]
     if length < separators + 2:
         raise UserError(
             f"length {length} leaves no room for a pair between {separators} separators: use at least {separators + 2}"
@@ -51,47 +53,13 @@ def pair_row(first: Sequence[int], second: Sequence[int] | None, vocabulary, len
         ids += [vocabulary.eos_id] * (separators - 3) + [*second[:b], vocabulary.eos_id]
     columns = np.arange(length, dtype=np.int32)
     valid = columns < len(ids)
+    positions = np.where(columns >= turn, columns - turn, columns) if reset_positions else columns
     return {
         "input_ids": np.array(ids + [vocabulary.pad_id] * (length - len(ids)), np.int32),
-        "position_ids": np.where(valid, columns, 0).astype(np.int32),
+        "position_ids": np.where(valid, positions, 0).astype(np.int32),
         "pack_ids": valid.astype(np.int32),
         "sides": (valid & (columns >= turn)).astype(np.int32),
     }
-
-
-def pair_features_tf(vocabulary, length: int, labels: Sequence[str], language_id: int):
-    """`pair_row` as a SeqIO map: {premise, hypothesis, label} strings -> the features of `Classification`, one
-    example a row.
-    """
-    import tensorflow as tf
-
-    from xlingjax.data.seqio_vocabulary import SeqioVocabulary
-
-    encoder = SeqioVocabulary(vocabulary)
-    separators = SEPARATORS[vocabulary.layout]
-    table = tf.constant(list(labels))
-
-    def map_example(example):
-        first, second = (tf.cast(encoder.encode_tf(example[side]), tf.int32) for side in ("premise", "hypothesis"))
-        budget = length - separators
-        a = tf.minimum(tf.size(first), tf.maximum(budget - tf.size(second), (budget + 1) // 2))
-        b = tf.minimum(tf.size(second), budget - a)
-        eos = tf.constant([vocabulary.eos_id], tf.int32)
-        head = tf.concat([[vocabulary.bos_id], first[:a], eos], 0)
-        ids = tf.concat([head, *[eos] * (separators - 3), second[:b], eos], 0)
-        columns = tf.range(length)
-        valid = tf.cast(columns < tf.size(ids), tf.int32)
-        return {
-            "input_ids": tf.pad(ids, [[0, length - tf.size(ids)]], constant_values=vocabulary.pad_id),
-            "position_ids": columns * valid,
-            "language_ids": language_id * valid,
-            "pack_ids": valid,
-            "sides": valid * tf.cast(columns >= tf.size(head), tf.int32),
-            "labels": tf.cast(tf.argmax(tf.cast(table == example["label"], tf.int32)), tf.int32),
-            "example_weights": tf.constant(1.0),
-        }
-
-    return lambda dataset: dataset.map(map_example, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 # --- Labelled TSV ----------------------------------------------------------------------------------------------------
@@ -159,12 +127,18 @@ def label_set(examples: Iterable[Example]) -> tuple[str, ...]:
 
 
 def classification_rows(
-    examples: Sequence[Example], vocabulary, length: int, labels: Sequence[str], language_id: int
+    examples: Sequence[Example],
+    vocabulary,
+    length: int,
+    labels: Sequence[str],
+    language_id: int,
+    reset_positions: bool = False,
 ) -> dict[str, np.ndarray]:
-    """All examples of one language as arrays [N, length] and [N]: the features that `Classification` reads."""
+    """All examples of one language as arrays [N, length] and [N]: the features that `Classification` reads (see
+    `pair_row`)."""
     rows = [
-        pair_row(vocabulary.encode(example.premise), vocabulary.encode(example.hypothesis), vocabulary, length)
-        for example in examples
+        pair_row(vocabulary.encode(e.premise), vocabulary.encode(e.hypothesis), vocabulary, length, reset_positions)
+        for e in examples
     ]
     arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     index = {label: i for i, label in enumerate(labels)}
@@ -215,6 +189,7 @@ def classification_source(
     batch_size: int = 32,
     seed: int = 0,
     quoted: bool = False,
+    reset_positions: bool = False,
 ) -> BatchSource:
     """Shuffled batches of the labelled files, {language: TSV}. English alone = zero-shot training; more =
     translate-train-all.
@@ -227,7 +202,9 @@ def classification_source(
         if language not in languages:
             raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
         examples = read_labelled_tsv(path, labels, quoted=quoted)
-        parts.append(classification_rows(examples, vocabulary, length, labels, list(languages).index(language)))
+        parts.append(
+            classification_rows(examples, vocabulary, length, labels, list(languages).index(language), reset_positions)
+        )
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     identity = {
         "mixture": f"labelled pairs in {', '.join(sorted(files))}",

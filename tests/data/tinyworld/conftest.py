@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 COUNTS = {
-    "mono": 400, "pairs": 400, "documents": 20, "heldout_mono": 100, "heldout_pairs": 500, "novel_pairs": 60,
+    "mono": 400, "pairs": 400, "other_pairs": 60, "rewordings": 100, "documents": 20,
+    "heldout_mono": 100, "heldout_pairs": 500, "novel_pairs": 60,
     "nli_train": 300, "nli_dev": 30, "nli_test": 150,
     "paraphrase_train": 100, "paraphrase_dev": 10, "paraphrase_test": 60,
     "pos_train": 60, "pos_dev": 10, "pos_test": 60, "ner_train": 60, "ner_dev": 10, "ner_test": 60,

@@ -1,7 +1,9 @@
 """Write the corpus to a folder: `write(to, seed=0, languages=..., size="demo")`.
 
     mono/LANG/tinyworld.txt           documents, a sentence per line, blank line between documents
-    parallel/tinyworld/aa-bb.{aa,bb}  sentence pairs with English, codes in alphabetical order
+    parallel/tinyworld/aa-bb.{aa,bb}  sentence pairs with English, codes in alphabetical order; with `other_pairs` also
+                                      of any two other languages
+    parallel/tinyworld/aa-aa.tsv      with `rewordings`: pairs of sentences that say the same in one language
     documents/xx-en.{xx,en}           aligned documents (training text), blank lines in step
     dictionary/xx-en.tsv              word TAB English word
     nli/{train-en,dev-XX,test-XX}.tsv premise TAB hypothesis TAB label; likewise
@@ -31,6 +33,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache, partial
 from importlib.util import find_spec
+from itertools import combinations
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -40,9 +43,10 @@ from . import nli, paraphrase, qa, tagging, texts
 from .concepts import HELD_OUT, concepts
 from .languages.base import ALL, LEXICONS, language
 
-# Sentences per language (mono), pairs or documents per language with English, examples per part and language.
+# Sentences per language (mono), pairs and documents per language with English, pairs of any two other languages, pairs
+# of two wordings per language, examples per part and language.
 DEMO = {
-    "mono": 20_000, "pairs": 16_000, "documents": 150,
+    "mono": 20_000, "pairs": 16_000, "other_pairs": 0, "rewordings": 0, "documents": 150,
     "heldout_mono": 500, "heldout_pairs": 600, "novel_pairs": 200,
     "nli_train": 24_000, "nli_dev": 450, "nli_test": 1_200,
     "paraphrase_train": 6_000, "paraphrase_dev": 200, "paraphrase_test": 600,
@@ -51,7 +55,7 @@ DEMO = {
     "qa_train": 1_500, "qa_dev": 100, "qa_test": 200,
     "titles_train": 1_500, "titles_dev": 100, "titles_test": 200,
 }  # fmt: skip
-_TRAINING = ("mono", "pairs", "documents")
+_TRAINING = ("mono", "pairs", "other_pairs", "rewordings", "documents")
 SIZES = {
     "demo": DEMO,
     "full": {name: n * (5 if name in _TRAINING or name.endswith("_train") else 2) for name, n in DEMO.items()},
@@ -88,6 +92,9 @@ def write(
     jobs = [
         partial(part, seed, counts, code) for code in codes for part in _PARTS if code != "en" or part not in _PAIRED
     ]
+    others = [code for code in codes if code != "en"]
+    jobs += [partial(_other_pairs, seed, counts, *two) for two in combinations(others, 2) if counts["other_pairs"]]
+    jobs += [partial(_rewordings, seed, counts, code) for code in codes if counts["rewordings"]]
     jobs += [partial(_labelled, seed, counts, "en", "train")]
     jobs += [partial(_labelled, seed, counts, code, part) for code in codes for part in ("dev", "test")]
     run = partial(_run, root)
@@ -178,6 +185,21 @@ def _sides(stem: str, code: str, made: list[texts.Pair]) -> Files:
     foreign = language(code)
     lines = [p.foreign.render(foreign).text for p in made]
     return [(f"{stem}.{code}", lines, len(made)), (f"{stem}.en", [p.text for p in made], len(made))]
+
+
+def _other_pairs(seed: int, counts: dict[str, int], first: str, second: str) -> Files:
+    """Pairs of two languages other than English."""
+    made = texts.pairs(f"parallel {first} {second}", seed, "train", counts["other_pairs"])
+    stem = f"parallel/tinyworld/{first}-{second}"
+    return [
+        (f"{stem}.{first}", [p.foreign.render(language(first)).text for p in made], len(made)),
+        (f"{stem}.{second}", [p.english.render(language(second)).text for p in made], len(made)),
+    ]
+
+
+def _rewordings(seed: int, counts: dict[str, int], code: str) -> Files:
+    made = texts.rewordings(f"rewordings {code}", seed, counts["rewordings"], language(code))
+    return [(f"parallel/tinyworld/{code}-{code}.tsv", ["\t".join(pair) for pair in made], len(made))]
 
 
 def _held_out(seed: int, counts: dict[str, int], code: str) -> Files:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from .concepts import concept, in_category
-from .frames import FACT_KINDS, NP, Frame, frame, is_held_out
+from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_out
 from .languages.base import Language
 from .sampling import COMPARABLE, GIVABLE, GROUNDS, SMALL, WISHES, Sampler
 from .tokens import Sentence
@@ -116,6 +116,7 @@ class _Teller:
         self.known: list[str] = []  # things already introduced
         self.qualities: dict[str, list[str]] = {}  # what has been said about them
         self.dated = False
+        self.repeated: set[Frame] = set()
         self.facts = self._facts()
 
     def tell(self, wanted: int) -> bool:
@@ -127,9 +128,13 @@ class _Teller:
         for _ in range(60 * wanted):
             if len(self.told) == wanted:
                 return True
-            said = self.rng.choice(weighted)()
+            move = self.rng.choice(weighted)
+            said = move()
             if said and len(self.told) + len(said) <= wanted:
-                self._say(said)
+                if move == self._again:
+                    self.told += said
+                else:
+                    self._say(said)
         return False
 
     def _moves(self) -> list[tuple[Callable[[], list[Frame] | None], int]]:
@@ -137,7 +142,7 @@ class _Teller:
             (self._fact, 6), (self._event, 3), (self._action, 6), (self._motion, 1), (self._give, 3), (self._locate, 3),
             (self._property, 2), (self._class, 2), (self._region, 1), (self._wish, 2), (self._taste, 1),
             (self._count, 1), (self._compare, 1), (self._weather, 1), (self._sequence, 2),
-            (self._question, 2 if self.questions else 0),
+            (self._question, 2 if self.questions else 0), (self._again, 12 if self.questions else 0),
         ]  # fmt: skip
 
     # --- saying ------------------------------------------------------------------------------------------------------
@@ -307,6 +312,29 @@ class _Teller:
         if answer.kind == "locate":
             return [replace(answer, ask="ground"), answer]
         return [replace(answer.with_slot("time", None).with_slot("place", None), ask="agent"), answer]
+
+    def _again(self) -> list[Frame] | None:
+        """What was told before, said once more with a little less or asked and answered; things are known by now."""
+        told = [f for f in self.told[:-1] if not f.ask and not f.parts and f not in self.repeated]
+        if not told:
+            return None
+        f = self.rng.choice(told)
+        self.repeated.add(f)
+        for slot in ("time", "manner", "companion", "place"):
+            if slot in f and slot in KINDS[f.kind].optional and self.rng.random() < 0.5:
+                f = f.with_slot(slot, None)
+        for slot, np in f.slots:
+            if np.form == "pronoun":
+                f = f.with_slot(slot, NP(np.head))
+            elif f.kind in EVENT_KINDS and slot == "object" and np.form == "indef" and np.head in self.known:
+                adjective = np.adjective if self.rng.random() < 0.5 else ""
+                f = f.with_slot(slot, replace(np, form="def", adjective=adjective))
+        if not self._allowed(f):
+            return None
+        asks = [s for s in KINDS[f.kind].asks if s in f]
+        if asks and not f.negated and self.rng.random() < 0.3:
+            return [replace(f, ask=self.rng.choice(asks)), f]
+        return [f]
 
     def _property(self) -> list[Frame] | None:
         theme = self._known(tuple(self.known))

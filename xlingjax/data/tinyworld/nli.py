@@ -11,6 +11,9 @@ what the hypothesis denies (the cup is blue: it is not red).
 Contradiction: where only one value can hold (place, time, number, colour, home, kin, side of the table) the premise has
 another one; or negation, an antonym, a comparison the wrong way round.
 
+Three times in four the contradicting premise says plainly that it is not so, and the neutral one is about something
+else; in the others:
+
 Neutral: the premise does not say what the hypothesis says of place, time, quality and so on, but something else; or it
 is about somebody else.
 
@@ -23,14 +26,16 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from .documents import Line
 from .frames import Frame
 from .languages.base import language
-from .nli_families import LABELS, Families, Maker, Unfit
+from .nli_families import LABELS, Families, Maker, Unfit, deniable
 from .sampling import Sampler, split_of
 
 MAX_WORDS = 10  # of an English premise or hypothesis
+PLAIN = 0.75  # share of the hypotheses whose neutral premise is about something else, and of those plainly denied
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,13 @@ class Writer:
                     continue
 
     def triple(self, made: tuple[Frame, tuple[Maker, Maker, Maker]]) -> tuple[Example, ...]:
-        hypothesis, makers = made
+        hypothesis, (entailment, neutral, contradiction) = made
         self._check(hypothesis)
+        if self.rng.random() < PLAIN:
+            neutral = partial(self.families.unrelated, hypothesis)
+        if self.rng.random() < PLAIN and deniable(hypothesis):
+            contradiction = partial(self.families.opposite, hypothesis)
+        makers = entailment, neutral, contradiction
         said = self._style(hypothesis)
         return tuple(
             Example(self._style(self._premise(hypothesis, make)), said, label)

@@ -163,6 +163,22 @@ class Families:
         options = [i for i in in_category(c.category) if i not in others and (not fits or i in fits)]
         return f.with_slot(slot, replace(f[slot], head=self.choose(options)))
 
+    def unrelated(self, f: Frame) -> Frame:
+        """A sentence of the same kind with which the frame has no concept in common."""
+        other = self.sampler.draw(f.kind)
+        if not set(other.concepts()).isdisjoint(f.concepts()):
+            raise Unfit
+        return self.maybe_more(other) if KINDS[f.kind].optional else other
+
+    def opposite(self, f: Frame) -> Frame:
+        """That it is not so: of a denial what it denies, else the denial of it or of more than it."""
+        if f.negated:
+            return self.maybe_more(replace(f, negated=False)) if KINDS[f.kind].optional else replace(f, negated=False)
+        optional = [slot for slot, _ in f.slots if slot in KINDS[f.kind].optional]
+        if optional and self.chance(0.5):
+            f = f.with_slot(self.choose(optional), None)
+        return replace(f, negated=True)
+
     def about(self, person: NP) -> Frame:
         """Where a person works, or what he speaks."""
         state, category = self.choose([("work_for", "organisation"), ("speak", "language")])

@@ -57,6 +57,23 @@ def pairs(name: str, seed: int, split: str, count: int) -> list[Pair]:
     return found
 
 
+def rewordings(name: str, seed: int, count: int, say: Language) -> list[tuple[str, str]]:
+    """`count` pairs of different training sentences of one language that say the same frame."""
+    rng = random.Random(f"{name} train {seed}")
+    sampler = Sampler(rng, "train")
+    found: dict[tuple[str, str], None] = {}
+    while len(found) < count:
+        f = sampler.frame()
+        fronts = (False, True) if "time" in f or "place" in f else (False,)
+        lines = [Line(f, variant, front) for variant in (0, 1) for front in fronts]
+        rng.shuffle(lines)
+        first, *others = (line.render(say).text for line in lines)
+        second = next((text for text in others if text != first), None)
+        if second is not None:
+            found[first, second] = None
+    return list(found)
+
+
 def alignment(pair: Pair, foreign: Language, english: Language) -> tuple[str, str, str]:
     """The tokens of both sides separated by spaces, and the gold links in Pharaoh format (foreign-english)."""
     source, target = pair.foreign.render(foreign), pair.english.render(english)

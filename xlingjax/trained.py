@@ -1,0 +1,45 @@
+"""`open_run`: a trained model from its workdir, for Python programs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlingjax.checkpoint import load_params
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.encoder import Encoder
+from xlingjax.runs import read_run_record
+
+
+@dataclass(frozen=True)
+class TrainedRun:
+    model: Encoder
+    params: Any
+    vocabulary: Vocabulary
+    languages: tuple[str, ...]
+    """Sorted; the index is the language id."""
+
+    def embed(self, sentences: list[str], language: str, pooling: str = "mean") -> np.ndarray:
+        """float32 [N+1, S, D]: a vector of each of S sentences at every layer, the embedding output first.
+
+        Sentences are cut at 256 tokens or at the model's positions. pooling: see `pooling_weights`. Raises UserError
+        for an unknown pooling and, where the model embeds languages, for one that the run never had.
+        """
+        longest = min(BUCKETS[-1], self.model.config.max_positions)
+        rows = token_ids(sentences, self.vocabulary, longest)
+        index = language_index(language, self.languages, self.model)
+        buckets = sorted({min(length, longest) for length in BUCKETS})
+        return embed(self.model, self.params, rows, index, self.vocabulary, poolings=(pooling,), buckets=buckets)[0]
+
+
+def open_run(workdir: str | Path) -> TrainedRun:
+    """The newest checkpoint of a run on one device. Raises UserError: no such run, no readable checkpoint."""
+    record = read_run_record(str(workdir))
+    vocabulary = Vocabulary.load(workdir)
+    model = Encoder(ModelConfig(**record["model"]))
+    params, _ = load_params(workdir, jax.jit(model.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
+    return TrainedRun(model, params, vocabulary, tuple(record["languages"]))
