@@ -101,8 +101,9 @@ no training text at all; heldout/novel carries them. World facts (is-a, city in 
 
 NLI (nli.py, nli_families.py). The hypothesis is drawn first and gets three premises, one that entails it, one that leaves it open, one that
 contradicts it: hypothesis-only classifiers are at chance by construction. Each kind of inference (circumstance, attribute, denial, number,
-quality, contrary, comparison, kin, location, home, region, class) makes all three labels, with modifiers added alike, so word overlap alone
-says little; tests measure both.
+quality, contrary, comparison, kin, location, home, region, class) makes all three labels, with modifiers added alike. Three times in four
+(`nli.PLAIN`) the neutral premise is about something else and the contradicting one denies plainly, which overlap and negation tell; tests
+measure both.
 
 POS, NER (tagging.py): tokens' tags. Dictionary: lemma pairs. Alignments: `tokens.align`. Extractive QA (qa.py): a story as context, a
 question by `ask` on one of its frames that no other frame could answer, answer = `Sentence.answer(slot)`. Paraphrase (paraphrase.py):

@@ -17,7 +17,8 @@ else; in the others:
 Neutral: the premise does not say what the hypothesis says of place, time, quality and so on, but something else; or it
 is about somebody else.
 
-Premises of all labels carry modifiers that the hypothesis has not: length says little, word overlap is not enough.
+Premises of all labels carry modifiers that the hypothesis has not, so length says little. How many words both share and
+who denies tells four in five right (a linear model of them reaches 0.81): that is the plain ones.
 """
 
 from __future__ import annotations
