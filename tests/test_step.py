@@ -65,6 +65,24 @@ def test_microbatches_and_devices_change_nothing(reference, tiny_encoder, tiny_p
     assert np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3  # the step did something that could differ
 
 
+def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
+    """Newton-Schulz runs over matrices that lie in pieces; their momentum lies as they do."""
+    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "name": "muon"})
+    after = []
+    for mesh in (ONE, MeshConfig(2, 2, 2)):
+        state, step = step_of(tiny_encoder, tiny_params, MLM(), mesh, optimizer=optimizer)
+        for _ in range(2):
+            state, _ = step(state, tiny_batches["mlm"])
+        after.append(state)
+    assert_close(after[0].params, after[1].params, 1e-4)
+    kernel = after[1].params["encoder"]["layers"]["ffn"]["in"]["kernel"]
+    assert kernel.sharding.spec in {leaf.sharding.spec for leaf in jax.tree.leaves(after[1].opt_state)}
+    adam, step = step_of(tiny_encoder, tiny_params, MLM())
+    other, _ = step(adam, tiny_batches["mlm"])
+    moved = np.abs(np.asarray(other.params["encoder"]["layers"]["ffn"]["in"]["kernel"]) - np.asarray(kernel)).max()
+    assert moved > 1e-3
+
+
 def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, tiny_encoder, tiny_params):
     objective, rows, _, sums = reference
     evaluate = jax.jit(functools.partial(eval_step, model=tiny_encoder, objective=objective, languages=3))
