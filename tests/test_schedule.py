@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from xlingjax.errors import UserError
-from xlingjax.schedule import pick
+from xlingjax.schedule import check, pick
 
 
 def turns(weights, mode="alternate", steps=range(12), seed=0):
@@ -56,3 +56,12 @@ def test_a_positive_weight_that_would_never_get_a_turn_is_refused():
         pick(3, 0, [1, [(2, 0), (None, 1e-6)]], "stages")
     assert "1" in turns([1, 0.01], steps=range(101))
     assert "1" in turns([1, 0.004], "weighted", range(3000))
+
+
+def test_a_stage_without_objectives_is_found_before_the_run():
+    gap = [((100, 1.0), (None, 0.0)), ((50, 1.0), (None, 0.0))]
+    check(gap, "stages", 100)  # nobody would run at step 100, which is not reached
+    with pytest.raises(UserError, match="at step 100 must be >= 0, and one must be positive"):
+        check(gap, "stages", 101)
+    with pytest.raises(UserError, match='set schedule="stages"'):
+        check(gap, "alternate", 10)

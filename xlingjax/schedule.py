@@ -43,6 +43,13 @@ def pick(step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate
     return turns[(step - start) % len(turns)]
 
 
+def check(weights: Sequence[Weight], mode: str, steps: int) -> None:
+    """Raises before the first step what `pick` would raise at any of `steps`."""
+    stages = [until for weight in weights if not isinstance(weight, int | float) for until, _ in weight]
+    for step in sorted({0, *(until for until in stages if until is not None and until < steps)}):
+        pick(step, 0, weights, mode)
+
+
 def weight_at(step: int, weight: Weight) -> float:
     if isinstance(weight, int | float):
         return weight

@@ -24,6 +24,7 @@ from xlingjax.partition import MeshConfig, batch_sharding, check_rows, make_mesh
 from xlingjax.perf import Stopwatch, peak_memory_bytes
 from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, out_of_memory_explained, start
 from xlingjax.schedule import Weight, pick
+from xlingjax.schedule import check as check_schedule
 from xlingjax.signals import EXIT_CODE, Preemption
 from xlingjax.step import abstract_state, make_train_step, random_state
 from xlingjax.tracker import Tracker, finite, flatten
@@ -121,6 +122,7 @@ def train(
         if len(runs) != len(objectives) or not runs:
             raise UserError(f"a run needs objectives of different names, got {[r.objective.name for r in objectives]}")
         names = list(runs)
+        check_schedule([run.weight for run in objectives], schedule, steps)
         sources = {name: run.source() for name, run in runs.items()}
         for source in sources.values():
             stack.callback(source.close)

@@ -206,10 +206,11 @@ def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
     from xlingjax.evaluation.pairs import pairs_with_english
 
     for name, lines in {
-        "a.de-en.de": "eins\nzwei", "a.de-en.en": "one\ntwo", "b.de-en.de": "drei", "b.de-en.en": "three",
-        "a.en-fr.en": "four", "a.en-fr.fr": "quatre",
+        "a.de-en.de": "eins\nzwei", "a.de-en.en": "one\ntwo", "b.de-en.de": "drei\n", "b.de-en.en": "three\nlost",
+        "a.en-fr.en": "four", "a.en-fr.fr": "quatre", "en-en.tsv": "four\tfour",
     }.items():  # fmt: skip
         (tmp_path / name).write_text(lines + "\n", encoding="utf-8")
     found = pairs_with_english([str(tmp_path / "*")])
     assert found["de"].foreign == ("eins", "zwei", "drei") and found["de"].english == ("one", "two", "three")
     assert found["fr"].foreign == ("quatre",) and found["fr"].english == ("four",)
+    assert set(found) == {"de", "fr"}

@@ -53,16 +53,18 @@ def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0)
 
 
 def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
-    """{language: all pairs of English and it} in training text, files of one language one after the other."""
+    """{language: all pairs of English and it without an empty side} in training text, files of one language one after
+    the other."""
     sides: dict[str, tuple[list[str], list[str]]] = {}
     for pair in find_pairs(patterns):
-        if PIVOT not in pair.languages:
+        if PIVOT not in pair.languages or pair.languages[0] == pair.languages[1]:
             continue
         english = pair.languages.index(PIVOT)
         foreign, englishes = sides.setdefault(pair.languages[1 - english], ([], []))
         for lines in pair.lines():
-            foreign.append(lines[1 - english])
-            englishes.append(lines[english])
+            if all(line.strip() for line in lines):
+                foreign.append(lines[1 - english])
+                englishes.append(lines[english])
     return {language: Pairs(language, tuple(a), tuple(b)) for language, (a, b) in sides.items()}
 
 
