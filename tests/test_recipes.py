@@ -177,6 +177,14 @@ def test_a_recipe_is_includes_and_few_bindings_and_says_what_it_is():
         assert path.read_text(encoding="utf-8").startswith("# "), path
 
 
+def test_a_file_sets_nothing_twice_and_no_macro_that_nothing_reads():
+    read = {name for path in GIN.rglob("*.gin") for name in re.findall(r"%([A-Z][A-Z0-9_]*)", path.read_text("utf-8"))}
+    for path in GIN.rglob("*.gin"):
+        names = bindings(path)
+        assert len(names) == len(set(names)), path
+        assert {name for name in names if name.isupper()} <= read, path
+
+
 def test_knobs_are_macros_and_each_is_explained_where_it_is_introduced():
     layers = [path for path in GIN.rglob("*.gin") if path.parent.name != "recipes"]
     explained, used = set(), set()

@@ -78,9 +78,10 @@ def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
     kernel = after[1].params["encoder"]["layers"]["ffn"]["in"]["kernel"]
     assert kernel.sharding.spec in {leaf.sharding.spec for leaf in jax.tree.leaves(after[1].opt_state)}
     adam, step = step_of(tiny_encoder, tiny_params, MLM())
-    other, _ = step(adam, tiny_batches["mlm"])
-    moved = np.abs(np.asarray(other.params["encoder"]["layers"]["ffn"]["in"]["kernel"]) - np.asarray(kernel)).max()
-    assert moved > 1e-3
+    for _ in range(2):
+        adam, _ = step(adam, tiny_batches["mlm"])
+    other = adam.params["encoder"]["layers"]["ffn"]["in"]["kernel"]
+    assert np.abs(np.asarray(other) - np.asarray(kernel)).max() > 1e-3  # as many steps of AdamW go elsewhere
 
 
 def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, tiny_encoder, tiny_params):

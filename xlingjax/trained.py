@@ -29,7 +29,7 @@ class TrainedRun:
         Sentences are cut at 256 tokens or at the model's positions. pooling: see `pooling_weights`. Raises UserError
         for an unknown pooling and, where the model embeds languages, for one that the run never had.
         """
-        longest = min(BUCKETS[-1], self.model.config.max_positions)
+        longest = min(BUCKETS[-1], self.model.config.max_positions - self.model.config.position_offset)
         rows = token_ids(sentences, self.vocabulary, longest)
         index = language_index(language, self.languages, self.model)
         buckets = sorted({min(length, longest) for length in BUCKETS})

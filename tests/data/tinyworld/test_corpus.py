@@ -172,7 +172,7 @@ def test_world_is_large_enough():
 
 
 def test_a_story_comes_back_to_what_it_told():
-    """In one line of six or so: asked about, shorter, or as it was; never at once, and things are known by then."""
+    """In one line of six or so: asked about, shorter, or as it was; never at once."""
     again = lines = 0
     for story in stories("mono en", 0, "train", 150):
         cores = [line.frame.core() for line in story.lines if not line.frame.parts]

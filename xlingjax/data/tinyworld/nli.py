@@ -18,7 +18,7 @@ Neutral: the premise does not say what the hypothesis says of place, time, quali
 is about somebody else.
 
 Premises of all labels carry modifiers that the hypothesis has not, so length says little. How many words both share and
-who denies tells four in five right (a linear model of them reaches 0.81): that is the plain ones.
+who denies tells the plain ones: a linear model of them gets 0.81 right (tests/data/tinyworld/test_labelled.py).
 """
 
 from __future__ import annotations
