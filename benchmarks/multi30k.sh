@@ -17,11 +17,11 @@ mono="$train/de-en.de $train/de-en.en $train/en-fr.fr"
 run() { # NAME, then what sets it apart
   local name=$1
   shift
-  "$xlingjax" pretrain --gin_file gin/recipes/xlm_text.gin --gin_file gin/models/mini.gin "$@" --workdir "$out/$name" \
+  "$xlingjax" pretrain --gin_file gin/recipes/xlm_text.gin --gin_file gin/models/mini.gin --gin_file gin/optim/muon_linear.gin "$@" --workdir "$out/$name" \
     --gin.MONO="$mono" --gin.PARALLEL="$train" --gin.VOCABULARY="$out/vocab" \
     --gin.HELDOUT_TEXT="$test.*" --gin.HELDOUT_PAIRS="$test" \
     --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 8))" --gin.CHECKPOINT_EVERY="$((steps / 8))" \
-    --gin.BATCH=8 --gin.LENGTH=64 --gin.MASK_RATE=0.3 --gin.LEARNING_RATE=4e-3 --gin.BETA2=0.999 --gin.model.layers=2
+    --gin.BATCH=8 --gin.LENGTH=64 --gin.MASK_RATE=0.3 --gin.LEARNING_RATE=4e-3 --gin.SUBSAMPLING=0.0 --gin.model.layers=2
 }
 run mlm --gin_file gin/objectives/mlm.gin
 run mlm_tlm --gin.TLM_WEIGHT=4 --gin.FLOORS=True

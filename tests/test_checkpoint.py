@@ -11,7 +11,7 @@ import tiny_run
 
 from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, find_checkpoint
 from xlingjax.errors import UserError
-from xlingjax.identity import differences, run_identity
+from xlingjax.identity import differences, require_same, run_identity
 from xlingjax.optim import OptimizerConfig
 from xlingjax.step import TrainState
 
@@ -171,6 +171,18 @@ def test_a_run_refuses_another_vocabulary_or_model_shape(tiny_finished):
         tiny_run.run(tmp_path, steps=4, objectives=("mlm",))
     with pytest.raises(UserError, match="seed: checkpoint has 3, this run has 4"):
         tiny_run.run(tmp_path, steps=4, seed=4)
+
+
+def test_another_vocabulary_is_named_and_not_what_follows_from_it():
+    def identity(vocabulary, text):
+        return {"data": {"mlm": {"text": {"de": text}, "vocabulary": vocabulary}}}
+
+    require_same(identity("v1", "t1"), identity("v1", "t1"), "here")
+    with pytest.raises(UserError, match="text.de: checkpoint has") as refused:
+        require_same(identity("v1", "t1"), identity("v1", "t2"), "here")
+    with pytest.raises(UserError, match="mlm.vocabulary: checkpoint has") as refused:
+        require_same(identity("v1", "t1"), identity("v2", "t2"), "here")
+    assert "text.de" not in str(refused.value)
 
 
 def test_identity_leaves_precision_and_noise_free():

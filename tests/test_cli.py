@@ -194,13 +194,19 @@ def test_bad_recipes(refused, tmp_path, capsys):
     refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), "mlm.batch = %BATCHH", "did you mean 'BATCH'")
     bad = write(tmp_path / "bad.gin", ["train.seed = [3,", "train.steps = 2"])
     refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), "not gin syntax", bad)
+    (tmp_path / "latin.gin").write_bytes(b"TRAIN_STEPS = 3  # k\xfcrzer")
+    refused(cli.main(["pretrain", "--gin_file", str(tmp_path / "latin.gin"), *workdir]), "latin.gin: not valid UTF-8")
     bad = write(tmp_path / "bad.gin", ['include "recipes/none.gin"'])
     refused(cli.main(["pretrain", "--gin_file", bad, *workdir]), f"{bad}, line 1", "missing file", "recipes/none.gin")
 
 
-@pytest.mark.parametrize("argv", [[], ["pretrian"], ["pretrain"], ["report"], ["doctor", "--gin.SEED=1"], ["vocab"]])
-def test_wrong_usage_is_one_line(argv, refused):
-    refused(cli.main(argv))
+@pytest.mark.parametrize(
+    "line",
+    ["", "pretrian", "pretrain", "report", "doctor --gin.SEED=1", "vocab", "vocab --mono x --output y --sentences 0",
+     "freeze --gin_file xlm_tiny --output y --batches 0", "pretrain --gin_file xlm_tiny --workdir y --devices -1"],
+)  # fmt: skip
+def test_wrong_usage_is_one_line(line, refused):
+    refused(cli.main(line.split()))
 
 
 # --- from text to a report -------------------------------------------------------------------------------------------
@@ -286,9 +292,14 @@ def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
     assert cli.main([*good, "--vocabulary", f"{corpus}/vocab", "--length", "32"]) == 0
     out = capsys.readouterr().out
     assert "0 errors" in out and "de-en" in out and "unknown pieces" in out
+    write(tmp_path / "both" / "de-en.en", ["green"])
+    (tmp_path / "both" / "de-en.de").write_bytes(b"gr\xfcn\n")
+    assert cli.main(["data", "check", "--mono", f"{tmp_path}/both", "--parallel", f"{tmp_path}/both"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("de-en.de, line 1: ") == 1 and "\n1 error," in out, "said once of a file that is read twice"
     write(tmp_path / "de-en.de", GERMAN)
     write(tmp_path / "de-en.en", ENGLISH[:3])
-    assert cli.main(["data", "check", "--parallel", f"{tmp_path}/*"]) == 1
+    assert cli.main(["data", "check", "--parallel", f"{tmp_path}/de-en.*"]) == 1
     out = capsys.readouterr().out
     assert "1 error, 0 warnings, 0 notes" in out and "de-en.en" in out
 
@@ -417,6 +428,16 @@ def test_a_first_start_that_is_refused_leaves_no_file(corpus, tmp_path, refused)
     for override in ({"BATCH": 12}, {"LENGTH": 600}, {"MESH_TENSOR": 3}, {"INIT_FROM": "nowhere"}, {"MONO": "none/*"}):
         refused(pretrain(corpus, tmp_path / "run", **override))
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == [], override
+
+
+def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(run, corpus, refused, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    names = ("run.json", "config.gin", "result.json")
+    before = [(copy / name).read_bytes() for name in names]
+    refused(pretrain(corpus, copy, ATTENTION="cudnn", TRAIN_STEPS=6), "cudnn")
+    assert pretrain(corpus, copy, TRAIN_STEPS=2) == 0
+    assert [(copy / name).read_bytes() for name in names] == before
+    assert "nothing left to do: it has 4 steps of 2" in (copy / "log.txt").read_text()
 
 
 def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_path):

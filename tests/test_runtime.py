@@ -20,6 +20,12 @@ def test_several_processes_need_all_three_values(config):
         join_processes(RuntimeConfig(**config))
 
 
+def test_a_variable_that_is_no_number_is_named(monkeypatch):
+    monkeypatch.setenv("XLINGJAX_NUM_PROCESSES", "two")
+    with pytest.raises(UserError, match="XLINGJAX_NUM_PROCESSES='two' is not a whole number"):
+        join_processes(RuntimeConfig())
+
+
 def test_one_process_needs_none(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "1")
     assert start() == "8 x cpu (cpu), 1 process x 8 devices"

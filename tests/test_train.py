@@ -14,8 +14,10 @@ from xlingjax.checkpoint import load_params
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.runtime import RuntimeConfig
+from xlingjax.train import ObjectiveRun
 
 
 class Probe:
@@ -156,7 +158,10 @@ def frozen_everything_but(pattern):
     "options, message",
     [
         ({"mesh": (3, 1, 1)}, r"objective mlm: a batch of 8 rows does not divide by 1 .* x 3 devices"),
-        ({"microbatches": 16}, r"a batch of 8 rows does not divide by 16 microbatches .* use a multiple of 16"),
+        ({"microbatches": 16}, r"a batch of 8 rows does not divide by 16 microbatches .* BATCH .* to a multiple of 16"),
+        ({"microbatches": 0}, "MICROBATCHES=0: a batch is at least one"),
+        ({"eval_every": -1}, "EVAL_EVERY=-1: give a number of steps, or 0"),
+        ({"model": base_config(attention_backend="cudnn")}, "cudnn"),
         ({"mesh": (4, 4, 4)}, "needs 64 devices, 8 are there"),
         ({"model": base_config(max_positions=12)}, "rows of 16 tokens .* 12 positions .*LENGTH .*max_positions=16"),
         ({"model": base_config(dtype="float16")}, "float16 .* set optimizer.loss_scale=65536"),
@@ -211,6 +216,24 @@ def test_finite_data_that_ends_too_early(tmp_path):
     source = array_source([tiny.batch("mlm", 0)], languages=tiny.LANGUAGES, epochs=2)
     with pytest.raises(UserError, match="the data of mlm ended at step 2 of 3"):
         tiny_run.run(tmp_path, steps=3, objectives=[ObjectiveRun(MLM(), lambda: source)])
+
+
+def test_what_the_source_publishes_is_checked_before_it_is_opened(tmp_path):
+    """Reading a large corpus takes long."""
+
+    def source():
+        raise AssertionError("opened")
+
+    source.shapes = {"input_ids": (8, 40), "pack_ids": (8, 40), "position_ids": (8, 40)}
+    for options, message in (({}, "rows of 40 tokens"), ({"mesh": (3, 1, 1)}, "8 rows does not divide")):
+        source.shapes = {name: (8, 16 if options else 40) for name in source.shapes}
+        with pytest.raises(UserError, match=message):
+            tiny_run.run(tmp_path, objectives=(ObjectiveRun(MLM(), source),), **options)
+
+
+def test_no_log_line_but_the_last(tmp_path):
+    tiny_run.run(tmp_path, steps=3, objectives=("mlm",), log_every=0, checkpoint=tiny_run_every(0))
+    assert [line["step"] for line in tiny_run.lines(tmp_path)] == [3]
 
 
 def test_a_limit_of_no_bad_steps_is_refused_before_anything_is_written(tmp_path):

@@ -161,7 +161,7 @@ class Checkpoints:
             except UserError:
                 raise
             except Exception as error:
-                problem = first_line(error)
+                problem = f"{type(error).__name__}: {first_line(error)}"
             if all_agree(found is not None):
                 for bad, why in unreadable:
                     self._say(f"checkpoint {bad} cannot be read ({why}); set aside as {bad}.unreadable")
@@ -234,7 +234,7 @@ def load_params(
         json = ocp.Checkpointer(ocp.JsonCheckpointHandler())
         trained_on = vocabulary_of(json.restore(run)["identity"]) if run.is_dir() else None
     except Exception as error:
-        raise UserError(f"checkpoint {folder.parent} cannot be read: {first_line(error)}") from error
+        raise _unreadable(folder.parent, error) from error
     if vocabulary and trained_on and trained_on != vocabulary:
         raise UserError(
             f"checkpoint {folder.parent} was trained on another vocabulary (SHA-256 {trained_on!s:.12}, this run's "
@@ -266,10 +266,17 @@ def load_params(
             ),
         )
     except Exception as error:
-        raise UserError(f"checkpoint {folder.parent} cannot be read: {first_line(error)}") from error
+        raise _unreadable(folder.parent, error) from error
     values = {path_name(key): leaf for key, leaf in jax.tree_util.tree_flatten_with_path(loaded)[0]}
     leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, ours, strict=True)]
     return jax.tree.unflatten(tree, leaves), kept
+
+
+def _unreadable(checkpoint: Path, error: Exception) -> UserError:
+    return UserError(
+        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)}); name an older one, "
+        f"{checkpoint.parent}/STEP, or move this one away"
+    )
 
 
 def explained(error: Exception, folder: Path) -> Exception:

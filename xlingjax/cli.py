@@ -173,7 +173,10 @@ def gin_value(text: str) -> str:
 def parse_file(path: Path) -> None:
     """Read one gin file. Includes are followed here, because gin looks for them among Python's packages, and a folder
     of the same name there, which it takes for one, stops it."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8") from None
     done = 0
     for number, line in enumerate(lines):
         if included := re.match(r"""include\s+["'](.+)["']""", line):
@@ -225,6 +228,9 @@ def _comment(macro: str, files: Sequence[str]) -> str:
 # --- verbs ------------------------------------------------------------------------------------------------------------
 
 
+_NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
+
+
 def parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog="xlingjax", description="Cross-lingual pretraining in JAX.", epilog="xlingjax VERB --help explains a verb."
@@ -241,7 +247,7 @@ def parser() -> argparse.ArgumentParser:
             )
             sub.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
             sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
-            sub.add_argument("--devices", type=int, default=0, metavar="N", help="make the CPU look like N devices")
+            sub.add_argument("--devices", type=_positive, metavar="N", help="make the CPU look like N devices")
         return sub
 
     for name, text in (
@@ -261,15 +267,15 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
     _files(sub)
     sub.add_argument("--output", required=True, metavar="DIR", help="folder for vocab.model and vocab.json")
-    sub.add_argument("--size", type=int, default=32_000, help="pieces, special ones included (default %(default)s)")
+    sub.add_argument("--size", type=_positive, default=32_000, help="pieces, special too (default %(default)s)")
     sub.add_argument(
         "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
     )
-    sub.add_argument("--sentences", type=int, default=1_000_000, help="size of the sample (default %(default)s)")
+    sub.add_argument("--sentences", type=_positive, default=1_000_000, help="size of the sample (default %(default)s)")
     sub.add_argument("--character_coverage", type=float, default=0.9995)
     sub.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
     sub.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
-    sub.add_argument("--normalization", default="nmt_nfkc", help="nmt_nfkc, nmt_nfkc_cf (folds case) or identity")
+    sub.add_argument("--normalization", default="nmt_nfkc", choices=_NORMALIZATIONS, help="nmt_nfkc_cf folds case")
     sub.add_argument("--seed", type=int, default=0)
 
     sub = verb("data", "look at a corpus before a run")
@@ -280,9 +286,9 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--vocabulary", metavar="PATH", help="adds tokens, epochs per language, unknown pieces, cache size"
     )
-    check.add_argument("--length", type=int, default=256, help="tokens in a row (default %(default)s)")
-    check.add_argument("--batch", type=int, default=64, help="rows in a batch (default %(default)s)")
-    check.add_argument("--steps", type=int, help="steps of the run, for its epochs (default: epochs in 1000 steps)")
+    check.add_argument("--length", type=_positive, default=256, help="tokens in a row (default %(default)s)")
+    check.add_argument("--batch", type=_positive, default=64, help="rows in a batch (default %(default)s)")
+    check.add_argument("--steps", type=_positive, help="steps of the run, for its epochs (default: 1000)")
     check.add_argument(
         "--alpha", type=float, default=0.7, help="languages are drawn by share ** alpha (default %(default)s)"
     )
@@ -292,7 +298,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--size", default="demo", help="demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)")
     sub.add_argument("--languages", default="", help="codes separated by commas (default: all)")
-    sub.add_argument("--workers", type=int, default=2, metavar="N", help="processes (default %(default)s)")
+    sub.add_argument("--workers", type=_positive, default=2, metavar="N", help="processes (default %(default)s)")
 
     sub = verb(
         "inspect",
@@ -303,7 +309,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
 
     sub = verb("freeze", "write a recipe's batches to files that train without TensorFlow", recipe=True)
-    sub.add_argument("--batches", type=int, required=True, metavar="N", help="batches per objective")
+    sub.add_argument("--batches", type=_positive, required=True, metavar="N", help="batches per objective")
     sub.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
 
     sub = verb("evaluate", "run evaluators (default: those of the run) on the newest checkpoint of a run", recipe=True)
@@ -326,6 +332,12 @@ def parser() -> argparse.ArgumentParser:
 
     verb("doctor", "check this installation; every finding carries the command that repairs it")
     return top
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,7 +17,8 @@ from xlingjax.perf import flops_of_batch
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns, not what its
 # parameters are.
 FREE_MODEL_FIELDS = (
-    "name", "dropout", "attention_dropout", "init_std", "dtype", "unroll", "remat", "attention_backend",
+    "name", "dropout", "attention_dropout", "classifier_dropout", "init_std", "dtype", "unroll", "remat",
+    "attention_backend",
 )  # fmt: skip
 
 
@@ -52,6 +53,8 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
 def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
     """Raise UserError naming each field that differs with both values."""
     found = list(differences(saved, ours))
+    if any(".vocabulary" in path for path, *_ in found):  # then texts and tables differ because of it
+        found = [(path, *values) for path, *values in found if ".vocabulary" in path or not path.startswith("data.")]
     if found:
         fields = "; ".join(f"{path}: checkpoint has {_short(a)}, this run has {_short(b)}" for path, a, b in found[:4])
         more = f" (and {len(found) - 4} more)" if len(found) > 4 else ""
@@ -67,8 +70,8 @@ def _short(value: Any) -> str:
 
 
 def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
-    """The languages of the run, index = language id. Raises UserError when sources number them differently, when the
-    model has too few language embeddings, and when rows are longer than its position table."""
+    """The languages of the run, index = language id. Raises UserError when sources number them differently and when the
+    model has too few language embeddings."""
     (first, source), *others = sources.items()
     for name, other in others:
         if other.languages != source.languages:
@@ -80,16 +83,17 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
         raise UserError(
             f"the run has {len(source.languages)} languages, model.num_languages is {model.num_languages}; raise it"
         )
-    room = model.max_positions - model.position_offset
-    for name, source in sources.items():
-        length = source.shapes["input_ids"][1]
-        if length > room:
-            raise UserError(
-                f"objective {name}: rows of {length} tokens do not fit the {room} positions of model {model.name}; "
-                f"lower LENGTH or TLM_LENGTH, or for a new model set "
-                f"model.max_positions={length + model.position_offset}"
-            )
     return tuple(source.languages)
+
+
+def check_length(name: str, length: int, model: ModelConfig) -> None:
+    """Raise UserError when an objective's rows are longer than the model's position table."""
+    room = model.max_positions - model.position_offset
+    if length > room:
+        raise UserError(
+            f"objective {name}: rows of {length} tokens do not fit the {room} positions of model {model.name}; "
+            f"lower LENGTH or TLM_LENGTH, or for a new model set model.max_positions={length + model.position_offset}"
+        )
 
 
 def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:

@@ -106,11 +106,21 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec(ROW_AXES))
 
 
+def check_counts(microbatches: int, **every: int) -> None:
+    """Raise UserError unless there is a microbatch and every `SOMETHING_every` is 0 or more."""
+    if microbatches < 1:
+        raise UserError(f"MICROBATCHES={microbatches}: a batch is at least one microbatch")
+    for name, steps in every.items():
+        if steps < 0:
+            raise UserError(f"{name.upper()}={steps}: give a number of steps, or 0 for only at the end")
+
+
 def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
     """Raise UserError unless every device gets the same number of rows in each of the microbatches."""
     devices = mesh.shape["data"] * mesh.shape["fsdp"]
     if rows % (devices * microbatches):
         raise UserError(
             f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x {devices} devices "
-            f"(mesh data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); use a multiple of {devices * microbatches}"
+            f"(mesh data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); set its BATCH (tlm: TLM_BATCH) to a "
+            f"multiple of {devices * microbatches}"
         )

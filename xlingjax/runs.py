@@ -106,17 +106,20 @@ def model(
     labels: Files = None,
     vocab_size: int | None = None,
     language_embedding: bool | None = None,
+    classifier: str | None = None,
     **overrides: Any,
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
 
     labels: gives the model a classification head. vocab_size: rows of the embedding; default: the size of the corpus's
     vocabulary. language_embedding: whether there is one, with a row for each language of the corpus; default: as in the
-    preset.
+    preset. classifier: default: the preset's or the run's.
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
     if labels:
         base = base.replace(num_labels=len(words(labels)))
+    if classifier:
+        base = base.replace(classifier=classifier)
     if run:
         return base.replace(**overrides)
     sizes: dict[str, int] = {}
@@ -319,14 +322,14 @@ def classification(
     batch: int = 32,
     length: int = 128,
     reset_positions: bool = False,
-    layers: int = 0,
+    classifier: str | None = None,
     seed: int = 0,
 ) -> ObjectiveRun:
     """Classification of labelled pairs, in the rows of `pair_row`.
 
-    files: a path with {language}. languages: those trained on. layers: the model's classifier_layers.
+    files: a path with {language}. languages: those trained on. classifier: the model's, where it is set for this.
     """
-    classes, objective = words(labels), Classification(len(words(labels)), layers)
+    classes, objective = words(labels), Classification(len(words(labels)), classifier == "difference")
 
     def opened() -> BatchSource:
         from xlingjax.preprocessors.finetuning import classification_source

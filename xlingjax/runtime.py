@@ -87,14 +87,22 @@ def set_compile_cache(folder: str) -> None:
         jax.config.update("jax_compilation_cache_dir", folder or os.path.expanduser("~/.cache/xlingjax/jax"))
 
 
+def number_in(variable: str, default: int) -> int:
+    value = os.environ.get(variable, "")
+    try:
+        return int(value) if value else default
+    except ValueError:
+        raise UserError(f"{variable}={value!r} is not a whole number") from None
+
+
 def join_processes(config: RuntimeConfig) -> None:
     """Join the processes of one run: by the configuration, by XLINGJAX_* variables, or as SLURM and TPU pods announce
     them."""
     if jax.distributed.is_initialized():
         return
     coordinator = config.coordinator or os.environ.get("XLINGJAX_COORDINATOR", "")
-    count = config.num_processes or int(os.environ.get("XLINGJAX_NUM_PROCESSES", 0))
-    index = config.process_id if config.process_id >= 0 else int(os.environ.get("XLINGJAX_PROCESS_ID", -1))
+    count = config.num_processes or number_in("XLINGJAX_NUM_PROCESSES", 0)
+    index = config.process_id if config.process_id >= 0 else number_in("XLINGJAX_PROCESS_ID", -1)
     slurm = int(os.environ.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in os.environ
     pod = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
     if not (coordinator or count > 1 or slurm or pod):

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,13 +15,21 @@ from xlingjax.data.features import batch_hash
 from xlingjax.data.loader import BatchSource, to_global
 from xlingjax.divergence import Guard
 from xlingjax.errors import UserError
-from xlingjax.identity import required_fields, run_identity, run_languages, vocabulary_of, write_json, write_run
+from xlingjax.identity import (
+    check_length,
+    required_fields,
+    run_identity,
+    run_languages,
+    vocabulary_of,
+    write_json,
+    write_run,
+)
 from xlingjax.metrics import Interval
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Objective
 from xlingjax.optim import OptimizerConfig, make_optimizer
-from xlingjax.partition import MeshConfig, batch_sharding, check_rows, make_mesh
+from xlingjax.partition import MeshConfig, batch_sharding, check_counts, check_rows, make_mesh
 from xlingjax.perf import Stopwatch, peak_memory_bytes
 from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, out_of_memory_explained, start
 from xlingjax.schedule import Weight, pick
@@ -95,7 +104,8 @@ def train(
     is one.
 
     init_from: a workdir or checkpoint folder whose parameters a new run starts from; parameters whose path matches a
-    regular expression of init_new may be missing there. eval_every: steps between evaluations (0: only at the end).
+    regular expression of init_new may be missing there. eval_every, log_every: steps between evaluations and log lines
+    (0: only at the end).
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a hash of the batches
     into metrics.jsonl. extra_config: kept in run.json. files: {name: content}, kept in workdir, written like run.json
     when nothing is left to refuse.
@@ -106,6 +116,7 @@ def train(
     """
     # ---- the machine -------------------------------------------------------------------------------------------------
     workdir = Path(workdir).absolute()
+    check_counts(microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every)
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
     to_come = checkpoint.keep_last + checkpoint.keep_best + 1 - len(checkpoint_steps(workdir / "checkpoints"))
@@ -117,21 +128,6 @@ def train(
         guard = Guard(workdir, max_bad_steps, tracker.say)
         tracker.say(f"xlingjax on {machine}; mesh {' x '.join(f'{k} {v}' for k, v in device_mesh.shape.items())}")
 
-        # ---- the data ------------------------------------------------------------------------------------------------
-        runs = {run.objective.name: run for run in objectives}
-        if len(runs) != len(objectives) or not runs:
-            raise UserError(f"a run needs objectives of different names, got {[r.objective.name for r in objectives]}")
-        names = list(runs)
-        check_schedule([run.weight for run in objectives], schedule, steps)
-        sources = {name: run.source() for name, run in runs.items()}
-        for source in sources.values():
-            stack.callback(source.close)
-        languages = run_languages(sources, model)
-        shapes = {name: required_fields(name, runs[name].objective.reads, sources[name].shapes) for name in names}
-        for name in names:
-            check_rows(device_mesh, shapes[name]["input_ids"][0], microbatches, f"objective {name}")
-        rows_sharding = batch_sharding(device_mesh)
-
         # ---- the state, abstract: shapes and where they lie ----------------------------------------------------------
         if model.dtype == "float16" and not optimizer.loss_scale:
             remedy = "set optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the device has it"
@@ -140,6 +136,32 @@ def train(
         update_rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)
         on_mesh = jax.tree.map(lambda x: x.sharding, abstract)
+
+        # ---- the data ------------------------------------------------------------------------------------------------
+        runs = {run.objective.name: run for run in objectives}
+        if len(runs) != len(objectives) or not runs:
+            raise UserError(f"a run needs objectives of different names, got {[r.objective.name for r in objectives]}")
+        names = list(runs)
+        check_schedule([run.weight for run in objectives], schedule, steps)
+
+        def check_shapes(name, shapes):
+            check_length(name, shapes["input_ids"][1], model)
+            check_rows(device_mesh, shapes["input_ids"][0], microbatches, f"objective {name}")
+            fields = {field: jax.ShapeDtypeStruct(shape, jax.numpy.int32) for field, shape in shapes.items()}
+            encode = partial(encoder.encode, spec=runs[name].objective.attention())
+            jax.eval_shape(encode, encoder.abstract(), fields)  # the attention backend may refuse
+
+        for name, run in runs.items():
+            if known := getattr(run.source, "shapes", None):  # before any text is read
+                check_shapes(name, known)
+        sources = {name: run.source() for name, run in runs.items()}
+        for source in sources.values():
+            stack.callback(source.close)
+        languages = run_languages(sources, model)
+        shapes = {name: required_fields(name, runs[name].objective.reads, sources[name].shapes) for name in names}
+        for name in names:
+            check_shapes(name, shapes[name])
+        rows_sharding = batch_sharding(device_mesh)
 
         # ---- the weights: own checkpoint, else init_from, else random ------------------------------------------------
         identity = run_identity(model, sources, seed, optimizer)
@@ -158,12 +180,12 @@ def train(
                 params, new = load_params(init_from, state.params, init_new, vocabulary_of(identity))
                 state = dataclasses.replace(state, params=params)
                 weights_from = f"{init_from}" + (f", new and random: {', '.join(new)}" if new else "")
-        tracker.say(f"weights: {weights_from}; {count_parameters(model):,} parameters; steps {step} to {steps}")
-        if is_primary():
+        left = f"steps {step} to {steps}" if step < steps else f"nothing left to do: it has {step} steps of {steps}"
+        tracker.say(f"weights: {weights_from}; {count_parameters(model):,} parameters; {left}")
+        if is_primary() and (step < steps or not (workdir / "run.json").exists()):
             for name, content in (files or {}).items():
                 (workdir / name).write_bytes(content)
-            if step < steps:  # an earlier start's result: the report would take this run for ended
-                (workdir / "result.json").unlink(missing_ok=True)
+            (workdir / "result.json").unlink(missing_ok=True)  # an earlier start's: this run has not ended
             write_run(
                 workdir, identity, model, optimizer, shapes, languages, extra_config,
                 settings={"steps": steps, "schedule": schedule, "microbatches": microbatches,
@@ -233,7 +255,7 @@ def train(
             step += 1
             stopping, last = preemption.reached(step), step == steps
             evaluate_now = evaluators and (last or (eval_every and step % eval_every == 0 and not stopping))
-            if step % log_every == 0 or last:
+            if last or (log_every and step % log_every == 0):
                 log()
             if evaluate_now:
                 try:

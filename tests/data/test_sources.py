@@ -55,6 +55,7 @@ def test_patterns_folders_and_repeats(tmp_path):
     assert [str(t.path.relative_to(tmp_path)) for t in found] == [
         "mono/de/a.txt", "mono/de/b.txt", "mono/en/a.txt", "mono/en/b.txt",
     ]  # fmt: skip
+    assert find_text(str(tmp_path / "*/*")) == find_text(str(tmp_path / "mo*/*/*")) == found  # matched folders, files
     with pytest.raises(UserError, match="missing file: no monolingual file matches '.*fr/\\*.txt'"):
         find_text([str(tmp_path / "mono"), str(tmp_path / "mono/fr/*.txt")])
 

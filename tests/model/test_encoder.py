@@ -126,17 +126,17 @@ def test_dropout_needs_a_key_and_is_a_function_of_it():
 def test_classifier_reads_the_first_state(kind):
     config = XLM.replace(num_labels=3, classifier=kind, dropout=0.5)
     model, params = Encoder(config), random_params(config)
-    h_BLD = jax.random.normal(jax.random.key(0), (2, 5, 16))
-    logits_BC = model.classify(params, h_BLD)
+    h_BLD, batch = jax.random.normal(jax.random.key(0), (2, 5, 16)), tiny.batch("mlm", rows=2, length=5)
+    logits_BC = model.classify(params, h_BLD, batch)
     x = np.asarray(h_BLD[:, 0])
     if kind == "xlmr":
         x = np.tanh(x @ params["classifier"]["dense"]["kernel"] + params["classifier"]["dense"]["bias"])
     want = x @ params["classifier"]["out"]["kernel"] + params["classifier"]["out"]["bias"]
     np.testing.assert_allclose(logits_BC, want, atol=1e-5)
     assert logits_BC.dtype == jnp.float32
-    assert np.abs(model.classify(params, h_BLD, rng=jax.random.key(0)) - logits_BC).max() > 1e-3
+    assert np.abs(model.classify(params, h_BLD, batch, rng=jax.random.key(0)) - logits_BC).max() > 1e-3
     with pytest.raises(UserError, match="no classification head; set num_labels"):
-        Encoder(XLM).classify(params, h_BLD)
+        Encoder(XLM).classify(params, h_BLD, batch)
 
 
 def test_rows_over_the_position_table_are_refused():

@@ -1,3 +1,5 @@
+import math
+
 import jax
 import numpy as np
 import pytest
@@ -61,10 +63,27 @@ def test_dropout_only_with_a_key(batch):
     assert loss() == loss() != loss(jax.random.key(0))
 
 
-def test_with_layers_of_its_own_the_classifier_alone_sees_both_texts(batch):
+def test_difference_against_numpy(batch):
+    encoder, params = toy.model(num_labels=3, classifier="difference", classifier_dropout=0.5)
+    objective = Classification(3, apart=True)
+    logits = np.asarray(jax.jit(lambda b: objective.logits(encoder, params, b))(batch))[:9]
+    h_BLD = np.asarray(jax.jit(lambda b: encoder.encode(params, b, objective.attention()))(batch), np.float64)[:9]
+    dense, out = (jax.tree.map(np.asarray, params["classifier"][name]) for name in ("dense", "out"))
+    for row in range(9):
+        valid, second = batch["pack_ids"][row] > 0, batch["sides"][row] == 1
+        u, v = (h_BLD[row][valid & side].mean(0) for side in (~second, second))
+        d = u / np.sqrt(np.mean(u**2)) - v / np.sqrt(np.mean(v**2))
+        x = np.concatenate([d, np.abs(d)]) @ dense["kernel"] + dense["bias"]
+        x = x * 0.5 * (1 + np.vectorize(math.erf)(x / 2**0.5))
+        np.testing.assert_allclose(logits[row], x @ out["kernel"] + out["bias"], atol=2e-4)
+    drawn = jax.jit(lambda key: objective.logits(encoder, params, batch, key))
+    assert np.abs(drawn(jax.random.key(0)) - drawn(jax.random.key(1))).max() > 1e-2  # in the head, not in the encoder
+
+
+def test_apart_the_classifier_alone_sees_both_texts(batch):
     """No token of one text moves a state of the other in the encoder; every one moves the logits. Parts == whole."""
-    encoder, params = toy.model(num_labels=3, classifier_layers=2)
-    objective = Classification(3, layers=2)
+    encoder, params = toy.model(num_labels=3, classifier="difference")
+    objective = Classification(3, apart=True)
     row = {name: values[:1] for name, values in batch.items()}
     sides, length = row["sides"][0], int(row["pack_ids"].sum())
     encode = jax.jit(lambda b: encoder.encode(params, b, objective.attention()))
@@ -82,7 +101,7 @@ def test_with_layers_of_its_own_the_classifier_alone_sees_both_texts(batch):
         for i in range(0, 12, 4)
     ]
     assert float(whole) == pytest.approx(sum(float(part.terms["classification"]) for part in parts), rel=1e-5)
-    with pytest.raises(UserError, match="classifier_layers=2 and the objective 0: set CLASSIFIER_LAYERS"):
+    with pytest.raises(UserError, match="classifier='difference' and the objective apart=False: set CLASSIFIER"):
         Classification(3).loss(encoder, params, batch, None, 3)
 
 

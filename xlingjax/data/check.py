@@ -55,7 +55,9 @@ class Findings:
         return sum(item.severity == "error" for item in self.items)
 
     def add(self, severity: str, file: Path, line: int | None, message: str) -> None:
-        self.items.append(Finding(severity, str(file), line, message))
+        finding = Finding(severity, str(file), line, message)
+        if finding not in self.items:  # a file may be text and one side of a pair
+            self.items.append(finding)
 
     def text(self) -> str:
         """For the terminal: findings, worst first, then tokens and epochs per language, unknown pieces, cache size."""

@@ -254,7 +254,8 @@ def language_from_path(path: Path) -> str:
 
 
 def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path, str | None]]:
-    """(file, language written before its pattern), sorted, without repeats. A folder stands for all files in it.
+    """(file, language written before its pattern), sorted, without repeats. A folder, named or matched, stands for all
+    files in it.
 
     Raises UserError for a pattern that matches nothing.
     """
@@ -263,9 +264,10 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
         pattern = os.path.expanduser(os.fspath(pattern))
         explicit = re.fullmatch(rf"({_CODE}(?:-[A-Za-z]+)*)=(.+)", pattern)
         code, pattern = explicit.groups() if explicit else (None, pattern)
-        if os.path.isdir(pattern):
-            pattern = os.path.join(glob.escape(pattern), "**", "*")
-        paths = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(name)]
+        matches = [pattern] if os.path.isdir(pattern) else glob.glob(pattern, recursive=True)
+        folders = [glob.escape(match) for match in matches if os.path.isdir(match)]
+        within = (glob.glob(f"{folder}/**/*", recursive=True) for folder in folders)
+        paths = [Path(name) for name in sorted({*matches}.union(*within)) if os.path.isfile(name)]
         if not paths:
             raise UserError(f"missing file: no {what} file matches {pattern!r}")
         found |= {path: code for path in paths}

@@ -100,7 +100,7 @@ class Vocabulary:
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         except RuntimeError:
-            raise UserError(f"{path} is not a SentencePiece model") from None
+            raise UserError(f"{path} is not a SentencePiece model: `xlingjax vocab` makes one") from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without begin or end."""

@@ -129,7 +129,9 @@ def train_vocabulary(
         (out / "vocab.model").write_bytes(vocabulary.model_bytes)
         (out / "vocab.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write the vocabulary to {out}: {error.strerror or error}") from None
+        raise UserError(
+            f"cannot write the vocabulary to {out}: {error.strerror or error}; choose another --output"
+        ) from None
     return vocabulary
 
 

@@ -27,7 +27,7 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
     """int[N]: the most likely label of every row (see `classification_rows`); the last batch is filled up with empty
     rows.
     """
-    run = _label_logits(model, Classification(model.config.num_labels, model.config.classifier_layers), mesh)
+    run = _label_logits(model, Classification(model.config.num_labels, model.config.classifier == "difference"), mesh)
     fields = {name: values for name, values in rows.items() if name not in ("labels", "example_weights")}
     total = len(rows["input_ids"])
     multiple = row_multiple(mesh)

@@ -14,7 +14,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform"),
-    "classifier": ("xlm", "xlmr"),
+    "classifier": ("xlm", "xlmr", "difference"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
     "attention_backend": ("xla", "cudnn", "splash"),
@@ -49,11 +49,12 @@ class ModelConfig:
     head: str = "tied"
     """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias (XLM-R)."""
     classifier: str = "xlm"
-    """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear."""
+    """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "difference": compares
+    the mean states of the two texts of a pair, of which the encoder sees each alone."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
-    classifier_layers: int = 0
-    """Blocks of the classification head: they see both texts of a pair, of which the encoder then sees each alone."""
+    classifier_dropout: float | None = None
+    """Dropout of the classification head; None = `dropout`."""
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float | None = None
@@ -78,11 +79,11 @@ class ModelConfig:
         for field in ("layers", "dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
-        for field in ("position_offset", "num_languages", "num_labels", "classifier_layers", "unroll"):
+        for field in ("position_offset", "num_languages", "num_labels", "unroll"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
-        for field in ("dropout", "attention_dropout"):
-            if not 0.0 <= getattr(self, field) < 1.0:
+        for field in ("dropout", "attention_dropout", "classifier_dropout"):
+            if not 0.0 <= (getattr(self, field) or 0.0) < 1.0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)")
         if self.dim % self.heads:
             raise UserError(f"model {self.name}: heads={self.heads} does not divide dim={self.dim}; change either")
@@ -187,10 +188,6 @@ def count_parameters(config: ModelConfig) -> int:
     if c.head == "transform":
         total += c.dim * c.dim + c.dim + norm
     if c.num_labels:
-        if c.classifier_layers:
-            total += c.classifier_layers * (block - (attention + norm) * c.cross_attention) + 2 * c.dim
-            total += norm * (1 + (c.norm_order == "pre"))
-        total += c.dim * c.num_labels + c.num_labels
-        if c.classifier == "xlmr":
-            total += c.dim * c.dim + c.dim
+        inputs, outputs = {"xlm": (0, c.dim), "xlmr": (c.dim, c.dim), "difference": (2 * c.dim, c.ffn)}[c.classifier]
+        total += (inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * c.num_labels
     return total

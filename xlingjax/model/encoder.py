@@ -58,7 +58,7 @@ class _Modules(nn.Module):
         self.encoder = Stack(self.config, self.mesh)
         self.head = VocabularyHead(self.config)
         if self.config.num_labels:
-            self.classifier = Classifier(self.config, self.mesh)
+            self.classifier = Classifier(self.config)
 
     def encode(self, batch: Batch, spec: AttentionSpec, key: Array | None, all_layers: bool):
         c = self.config
@@ -71,13 +71,8 @@ class _Modules(nn.Module):
     def vocabulary_head(self, h):
         return self.head(h)
 
-    def classify(self, h_BLD, batch: Batch | None, key: Array | None):
-        c = self.config
-        if not c.classifier_layers:
-            return self.classifier(h_BLD, key, None, None)
-        fields = Fields.from_batch(batch)
-        attention = bind(AttentionSpec(bidirectional), fields, fields, "xla", c.attention_dropout)
-        return self.classifier(h_BLD, key, fields.side, attention)
+    def classify(self, h_BLD, batch: Batch, key: Array | None):
+        return self.classifier(h_BLD, key, Fields.from_batch(batch))
 
     def everything(self):
         batch = {k: jnp.ones((1, 1), jnp.int32) for k in ("input_ids", "pack_ids")}
@@ -88,7 +83,7 @@ class _Modules(nn.Module):
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
         self.head(h_BLD)
         if self.config.num_labels:
-            self.classifier(h_BLD, None, batch["language_ids"], attention)
+            self.classifier(h_BLD, None, fields)
 
 
 class Encoder:
@@ -138,11 +133,9 @@ class Encoder:
         g, bias_V = self._modules.apply({"params": params}, h, method="vocabulary_head")
         return g, params["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
 
-    def classify(
-        self, params: Params, h_BLD: Array, batch: Batch | None = None, *, rng: Array | None = None
-    ) -> Array:
-        """float32 logits_BC from each row's first state. With `classifier_layers` it reads pack_ids and sides of the
-        batch. Raises `UserError` for a model without a classifier."""
+    def classify(self, params: Params, h_BLD: Array, batch: Batch, *, rng: Array | None = None) -> Array:
+        """float32 logits_BC. Reads input_ids, pack_ids and, for "difference", sides of the batch. Raises `UserError`
+        for a model without a classifier."""
         if not self.config.num_labels:
             raise UserError(f"model {self.config.name} has no classification head; set num_labels")
         return self._modules.apply({"params": params}, h_BLD, batch, rng, method="classify")

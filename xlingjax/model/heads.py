@@ -3,12 +3,10 @@
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 
-from xlingjax.model.attention import Attention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, Embed, LayerNorm, dropout, gelu
-from xlingjax.model.stack import Stack
+from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu
+from xlingjax.model.masks import Fields
 
 Array = jax.Array
 
@@ -29,26 +27,37 @@ class VocabularyHead(nn.Module):
 
 
 class Classifier(nn.Module):
-    """First token's state -> float32 logits_BC (XLM §5.1 fine-tuning; XLM-R adds a dense-tanh layer).
+    """States -> float32 logits_BC, by the model's `classifier`.
 
-    With `classifier_layers` blocks of its own first, over the states of both texts and an embedding of the side.
+    "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between. "difference" reads u - v and
+    |u - v| of the mean states u, v of a pair's texts, each scaled to length sqrt(D): the sentence classifier of XNLI's
+    baselines (Conneau et al. 2018, §4.1) without u, v and u * v themselves, since only in a difference of two sentences
+    of one language everything cancels that all its sentences have in common.
     """
 
     config: ModelConfig
-    mesh: Mesh | None = None
 
     @nn.compact
-    def __call__(self, h_BLD: Array, key: Array | None, sides_BL: Array | None, attention: Attention | None) -> Array:
+    def __call__(self, h_BLD: Array, key: Array | None, fields: Fields) -> Array:
         c = self.config
-        keys = (None, None, None, None) if key is None else jax.random.split(key, 4)
-        if c.classifier_layers:
-            sides_BLD = Embed(c, 2, (None, None), name="sides")(sides_BL).astype(h_BLD.dtype)
-            # The encoder's states may be of any size: without the norm they would drown what the blocks add.
-            x_BLD = dropout(LayerNorm(c, name="norm")(h_BLD) + sides_BLD, c.dropout, keys[2])
-            blocks = Stack(c.replace(layers=c.classifier_layers, cross_attention=False), self.mesh, name="blocks")
-            h_BLD = blocks(x_BLD, keys[3], attention)
-        h_BD = dropout(h_BLD[:, 0], c.dropout, keys[0])
+        rate = c.dropout if c.classifier_dropout is None else c.classifier_dropout
+        keys = (None, None) if key is None else jax.random.split(key)
+        if c.classifier == "difference":
+            d_BD = mean_state(h_BLD, fields.valid & (fields.side == 0)) - mean_state(
+                h_BLD, fields.valid & (fields.side == 1)
+            )
+            h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(jnp.concatenate([d_BD, jnp.abs(d_BD)], -1))
+            x = dropout(gelu(c, h_BF), rate, keys[0])
+        else:
+            x = dropout(h_BLD[:, 0], rate, keys[0])
         if c.classifier == "xlmr":
-            h_BD = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BD))
-            h_BD = dropout(h_BD, c.dropout, keys[1])
-        return Dense(c, (c.num_labels,), ("embed",), (None,), name="out")(h_BD).astype(jnp.float32)
+            x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
+            x = dropout(x, rate, keys[1])
+        inputs = "mlp" if c.classifier == "difference" else "embed"
+        return Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x).astype(jnp.float32)
+
+
+def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:
+    """float32 mean_BD of the chosen states, scaled to length sqrt(D); 0 where none is chosen."""
+    mean_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32))
+    return mean_BD * jax.lax.rsqrt(jnp.square(mean_BD).mean(-1, keepdims=True) + 1e-12)

@@ -14,16 +14,15 @@ from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_lang
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """Mean cross-entropy per example of a softmax on the first state (XLM §5.1; XLM-R's head with `classifier="xlmr"`).
+    """Mean cross-entropy per example of the model's classifier (see `Classifier`).
 
-    num_labels and layers (its `classifier_layers`) must be the model's. Raises UserError where they differ. With layers
-    the encoder sees each text of a pair alone, as it did when it learned that translations are alike, and the
-    classifier's own blocks compare the two. Rows of `example_weights` 0 count for nothing. An example's language is
-    that of its first token.
+    apart: the encoder sees each text of a pair alone, as it did when it learned that translations are alike; for the
+    classifier "difference" and no other. num_labels must be the model's. Raises UserError where either is not so. Rows
+    of `example_weights` 0 count for nothing. An example's language is that of its first token.
     """
 
     num_labels: int
-    layers: int = 0
+    apart: bool = False
     name: str = "classification"
     reads: tuple[str, ...] = (
         "input_ids",
@@ -37,7 +36,7 @@ class Classification:
     coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"classification": 1.0}, hash=False)
 
     def attention(self) -> AttentionSpec:
-        return AttentionSpec(bidirectional & same_side if self.layers else bidirectional, packed=bool(self.layers))
+        return AttentionSpec(bidirectional & same_side if self.apart else bidirectional, packed=self.apart)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"classification": batch["example_weights"].sum()}
@@ -59,10 +58,10 @@ class Classification:
                 f"model {model.config.name} has num_labels={model.config.num_labels} and the task has "
                 f"{self.num_labels} labels: set the model's num_labels to the task's"
             )
-        if model.config.classifier_layers != self.layers:
+        if self.apart != (model.config.classifier == "difference"):
             raise UserError(
-                f"model {model.config.name} has classifier_layers={model.config.classifier_layers} and the objective "
-                f"{self.layers}: set CLASSIFIER_LAYERS, which sets both"
+                f"model {model.config.name} has classifier={model.config.classifier!r} and the objective "
+                f"apart={self.apart}: set CLASSIFIER, which sets both"
             )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
