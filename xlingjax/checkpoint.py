@@ -20,6 +20,7 @@ import orbax.checkpoint as ocp
 from xlingjax.errors import UserError
 from xlingjax.identity import require_same, vocabulary_of
 from xlingjax.optim import path_name
+from xlingjax.quiet import forget_abandoned_reads
 from xlingjax.runtime import all_agree, barrier, first_line, is_primary
 from xlingjax.step import TrainState
 
@@ -162,6 +163,7 @@ class Checkpoints:
                 raise
             except Exception as error:
                 problem = f"{type(error).__name__}: {first_line(error)}"
+                forget_abandoned_reads()
             if all_agree(found is not None):
                 for bad, why in unreadable:
                     self._say(f"checkpoint {bad} cannot be read ({why}); set aside as {bad}.unreadable")
@@ -273,6 +275,7 @@ def load_params(
 
 
 def _unreadable(checkpoint: Path, error: Exception) -> UserError:
+    forget_abandoned_reads()
     return UserError(
         f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)}); name an older one, "
         f"{checkpoint.parent}/STEP, or move this one away"

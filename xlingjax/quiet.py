@@ -1,6 +1,7 @@
 """Keeping the terminal for what the user asked to see."""
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
@@ -30,3 +31,16 @@ def quiet_stderr() -> Iterator[None]:
         finally:
             os.dup2(kept, 2)
             os.close(kept)
+
+
+def forget_abandoned_reads() -> None:
+    """Print nothing of the reads that Orbax had under way when one of them failed: they end later, each with a
+    traceback of its own."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    shown = sys.unraisablehook
+
+    def hook(unraisable) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            shown(unraisable)
+
+    sys.unraisablehook = hook
