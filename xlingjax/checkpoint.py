@@ -153,6 +153,7 @@ class Checkpoints:
         An unreadable one is named, set aside as `STEP.unreadable`, and the one before is taken. Raises UserError when
         none can be read, and when the checkpoint belongs to another run (field and both values).
         """
+        forget_abandoned_reads()
         steps = checkpoint_steps(self.folder)
         unreadable: list[tuple[int, str]] = []
         for step in reversed(steps):
@@ -163,7 +164,6 @@ class Checkpoints:
                 raise
             except Exception as error:
                 problem = f"{type(error).__name__}: {first_line(error)}"
-                forget_abandoned_reads()
             if all_agree(found is not None):
                 for bad, why in unreadable:
                     self._say(f"checkpoint {bad} cannot be read ({why}); set aside as {bad}.unreadable")
@@ -224,6 +224,7 @@ def load_params(
     returned as the second value. `vocabulary`: the hash of the one they are to be used with. Raises UserError naming
     every other missing parameter, every mismatched shape, another vocabulary, and an unreadable checkpoint.
     """
+    forget_abandoned_reads()
     folder = find_checkpoint(path) / "params"
     ours, tree = jax.tree_util.tree_flatten_with_path(params)
     handler = ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
@@ -275,7 +276,6 @@ def load_params(
 
 
 def _unreadable(checkpoint: Path, error: Exception) -> UserError:
-    forget_abandoned_reads()
     return UserError(
         f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)}); name an older one, "
         f"{checkpoint.parent}/STEP, or move this one away"

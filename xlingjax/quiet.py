@@ -1,6 +1,7 @@
 """Keeping the terminal for what the user asked to see."""
 
 import contextlib
+import functools
 import logging
 import os
 import sys
@@ -33,14 +34,12 @@ def quiet_stderr() -> Iterator[None]:
             os.close(kept)
 
 
+@functools.cache
 def forget_abandoned_reads() -> None:
-    """Print nothing of the reads that Orbax had under way when one of them failed: they end later, each with a
-    traceback of its own."""
+    """From now on print nothing of the reads that Orbax has under way when one of them fails: they end later, each with
+    a traceback of its own. To be called before the reading."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    shown = sys.unraisablehook
-
-    def hook(unraisable) -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
-            shown(unraisable)
-
-    sys.unraisablehook = hook
+    unraisable, uncaught = sys.unraisablehook, sys.excepthook
+    late = "Event loop is closed"
+    sys.unraisablehook = lambda one: None if str(one.exc_value) == late else unraisable(one)
+    sys.excepthook = lambda kind, value, trace: None if str(value) == late else uncaught(kind, value, trace)
