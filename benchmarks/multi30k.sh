@@ -17,7 +17,8 @@ mono="$train/de-en.de $train/de-en.en $train/en-fr.fr"
 run() { # NAME, then what sets it apart
   local name=$1
   shift
-  "$xlingjax" pretrain --gin_file gin/recipes/xlm_text.gin --gin_file gin/models/mini.gin --gin_file gin/optim/muon_linear.gin "$@" --workdir "$out/$name" \
+  "$xlingjax" pretrain --gin_file gin/recipes/xlm_text.gin --gin_file gin/models/mini.gin \
+    --gin_file gin/optim/muon_linear.gin "$@" --workdir "$out/$name" \
     --gin.MONO="$mono" --gin.PARALLEL="$train" --gin.VOCABULARY="$out/vocab" \
     --gin.HELDOUT_TEXT="$test.*" --gin.HELDOUT_PAIRS="$test" \
     --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 8))" --gin.CHECKPOINT_EVERY="$((steps / 8))" \

@@ -202,11 +202,19 @@ def test_bad_recipes(refused, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     "line",
-    ["", "pretrian", "pretrain", "report", "doctor --gin.SEED=1", "vocab", "vocab --mono x --output y --sentences 0",
-     "freeze --gin_file xlm_tiny --output y --batches 0", "pretrain --gin_file xlm_tiny --workdir y --devices -1"],
-)  # fmt: skip
+    ["", "pretrian", "pretrain", "report", "doctor --gin.SEED=1", "vocab"],
+)
 def test_wrong_usage_is_one_line(line, refused):
     refused(cli.main(line.split()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["vocab --mono x --output y --sentences 0", "freeze --gin_file xlm_tiny --output y --batches 0",
+     "pretrain --gin_file xlm_tiny --workdir y --devices -1"],
+)  # fmt: skip
+def test_counts_are_above_zero(line, refused):
+    refused(cli.main(line.split()), line.split()[-2], "is not a whole number above 0")
 
 
 # --- from text to a report -------------------------------------------------------------------------------------------

@@ -160,7 +160,8 @@ def train(
         languages = run_languages(sources, model)
         shapes = {name: required_fields(name, runs[name].objective.reads, sources[name].shapes) for name in names}
         for name in names:
-            check_shapes(name, shapes[name])
+            if not getattr(runs[name].source, "shapes", None):
+                check_shapes(name, shapes[name])
         rows_sharding = batch_sharding(device_mesh)
 
         # ---- the weights: own checkpoint, else init_from, else random ------------------------------------------------

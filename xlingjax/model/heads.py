@@ -43,9 +43,8 @@ class Classifier(nn.Module):
         rate = c.dropout if c.classifier_dropout is None else c.classifier_dropout
         keys = (None, None) if key is None else jax.random.split(key)
         if c.classifier == "difference":
-            d_BD = mean_state(h_BLD, fields.valid & (fields.side == 0)) - mean_state(
-                h_BLD, fields.valid & (fields.side == 1)
-            )
+            u_BD, v_BD = (mean_state(h_BLD, fields.valid & (fields.side == side)) for side in (0, 1))
+            d_BD = u_BD - v_BD
             h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(jnp.concatenate([d_BD, jnp.abs(d_BD)], -1))
             x = dropout(gelu(c, h_BF), rate, keys[0])
         else:
@@ -59,5 +58,5 @@ class Classifier(nn.Module):
 
 def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:
     """float32 mean_BD of the chosen states, scaled to length sqrt(D); 0 where none is chosen."""
-    mean_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32))
-    return mean_BD * jax.lax.rsqrt(jnp.square(mean_BD).mean(-1, keepdims=True) + 1e-12)
+    sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32))
+    return sum_BD * jax.lax.rsqrt(jnp.square(sum_BD).mean(-1, keepdims=True) + 1e-12)  # the same for sum and mean
