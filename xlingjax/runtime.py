@@ -75,8 +75,10 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
-    m_trim_threshold, m_top_pad, m_mmap_max = -1, -2, -4  # <malloc.h>
-    return all([mallopt(m_mmap_max, 0), mallopt(m_trim_threshold, -1), mallopt(m_top_pad, 64 << 20)])
+    m_trim_threshold, m_top_pad, m_mmap_max, m_arena_max = -1, -2, -4, -8  # <malloc.h>
+    # One arena: the others, one per thread, cannot hold large buffers and map them whatever m_mmap_max says.
+    settings = {m_arena_max: 1, m_mmap_max: 0, m_trim_threshold: -1, m_top_pad: 64 << 20}
+    return all([mallopt(option, value) for option, value in settings.items()])
 
 
 def set_compile_cache(folder: str) -> None:
