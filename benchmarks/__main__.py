@@ -1,7 +1,7 @@
 """`python -m benchmarks`: MLM training speed of our step beside Hugging Face transformers on PyTorch, on this machine.
 
-Each contestant runs in its own process; they take turns within one run, so a machine whose speed drifts slows all of
-them. Medians over the rounds are printed, and the ratio is the median of the ratios within rounds.
+Each contestant runs in its own process; ours takes turns with each of the others within one run, so a machine whose
+speed drifts slows both. Medians over the rounds are printed, and the ratio is the median of the ratios within rounds.
 """
 
 import argparse
@@ -21,39 +21,40 @@ from benchmarks.worker import CONTESTANTS, Worker
 
 
 def measure(shape: shapes.Shape, platform: str, names: list[str], rounds: int, seconds: float) -> dict:
-    """Rounds of about `seconds` for each contestant, in turn."""
-    workers = [Worker(name, shape, platform) for name in names]
-    steps = {}
-    for worker in workers:
-        if not worker.failed:
-            answer = worker.run(2)
-            steps[worker.name] = max(1, round(seconds / (answer["seconds"] / 2))) if "seconds" in answer else 1
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    peaks: dict[str, int] = {}
-    for _ in range(rounds):
-        for worker in workers:
-            if worker.failed:
-                continue
-            answer = worker.run(steps[worker.name])
-            if "seconds" in answer:
-                rates[worker.name].append(shape.tokens * steps[worker.name] / answer["seconds"])
-                peaks[worker.name] = answer["peak_bytes"]
-    results = {}
-    for worker in workers:
-        worker.close()
-        if worker.failed:
-            results[worker.name] = {"failed": worker.failed}
-            continue
-        mine = rates[worker.name]
-        results[worker.name] = {
-            "tokens_per_second": statistics.median(mine), "rounds": mine,
-            "compile_seconds": worker.compile_seconds, "peak_bytes": peaks[worker.name],
-        }  # fmt: skip
-    for name in names[1:]:
-        if rates[name] and rates["xlingjax"]:
-            ratios = [a / b for a, b in zip(rates["xlingjax"], rates[name], strict=True)]
-            results[name]["ratio"] = statistics.median(ratios)
-    return results
+    """Rounds of about `seconds` of ours and of each other contestant in turn: one pair after the other, since three
+    large models at once do not fit the memory of a small machine."""
+    ours = Worker(names[0], shape, platform)
+    results, rates, peak = {}, [], 0
+    for name in names[1:] or [None]:
+        theirs = Worker(name, shape, platform) if name else None
+        pair = [ours, theirs] if theirs else [ours]
+        answers = [worker.run(2) for worker in pair]
+        steps = [max(1, round(seconds / (answer.get("seconds", seconds) / 2))) for answer in answers]
+        turns = [
+            [worker.run(count) for worker, count in zip(pair, steps, strict=True)]
+            for _ in range(rounds)
+            if not any(worker.failed for worker in pair)
+        ]
+        done = [turn for turn in turns if all("seconds" in answer for answer in turn)]
+        pace = [[shape.tokens * n / a["seconds"] for n, a in zip(steps, turn, strict=True)] for turn in done]
+        rates += [speed[0] for speed in pace]
+        peak = max([peak, *(turn[0]["peak_bytes"] for turn in done)])
+        if theirs:
+            results[name] = _result(theirs, [s[1] for s in pace], max([0, *(turn[1]["peak_bytes"] for turn in done)]))
+            if done:
+                results[name]["ratio"] = statistics.median(mine / other for mine, other in pace)
+            theirs.close()
+    ours.close()
+    return {names[0]: _result(ours, rates, peak), **results}
+
+
+def _result(worker: Worker, rates: list[float], peak: int) -> dict:
+    if worker.failed or not rates:
+        return {"failed": worker.failed or "the other one of its pair failed"}
+    return {
+        "tokens_per_second": statistics.median(rates), "rounds": rates,
+        "compile_seconds": worker.compile_seconds, "peak_bytes": peak,
+    }  # fmt: skip
 
 
 def useful_flops(shape: shapes.Shape) -> float:

@@ -24,7 +24,7 @@ LEVELS = [
     {"model"},
     {"data", "preprocessors", "tasks"},
     {"partition", "runtime", "quiet"},
-    {"errors", ""},
+    {"errors", "memory", ""},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 FORBIDDEN = [("data", "model"), ("preprocessors", "model"), ("model", "objectives"), ("data", "tasks")]

@@ -54,28 +54,3 @@ def test_compile_cache(tmp_path):
     finally:
         jax.config.update("jax_compilation_cache_dir", before[0])
         jax.config.update("jax_enable_compilation_cache", before[1])
-
-
-def test_freed_memory_is_kept():
-    """Pages that the system had taken back would fault again when they are written: 10000 a time and more. XLA takes
-    its buffers in a thread of its own, which has an arena of its own where it is let."""
-    program = """if True:
-        import resource, threading
-        from xlingjax.runtime import keep_freed_memory
-
-        def fill(size):
-            b"x" * size
-
-        kept = keep_freed_memory()
-        for _ in range(3):
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            fill(40 << 20)
-            thread = threading.Thread(target=fill, args=(100 << 20,))
-            thread.start()
-            thread.join()
-        print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    """
-    kept, faults = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.split()
-    if kept == "False":
-        pytest.skip("this C library has no mallopt")
-    assert int(faults) < 100

@@ -1,7 +1,6 @@
 """The machine a run stands on: platform, processes, compile cache, a folder that can be written."""
 
 import contextlib
-import ctypes
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
+from xlingjax.memory import keep_freed_memory
 
 BACKENDS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
 INSTALL = {
@@ -62,23 +62,6 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:  # noqa: B008
         f"{jax.device_count()} x {device.device_kind} ({device.platform}), "
         f"{jax.process_count()} process{'es' if jax.process_count() > 1 else ''} x {jax.local_device_count()} devices"
     )
-
-
-def keep_freed_memory() -> bool:
-    """Have the C library keep freed memory for the next step, where it can be told to (glibc). Returns whether it was.
-
-    XLA takes a step's buffers from malloc and frees them after it. By default glibc returns large ones to the system
-    each time and gets them back page by page, zeroed: a third of a small model's step on CPU. The process then holds
-    its peak memory until it ends.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
-    m_trim_threshold, m_top_pad, m_mmap_max, m_arena_max = -1, -2, -4, -8  # <malloc.h>
-    # One arena: the others, one per thread, cannot hold large buffers and map them whatever m_mmap_max says.
-    settings = {m_arena_max: 1, m_mmap_max: 0, m_trim_threshold: -1, m_top_pad: 64 << 20}
-    return all([mallopt(option, value) for option, value in settings.items()])
 
 
 def set_compile_cache(folder: str) -> None:
