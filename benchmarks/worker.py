@@ -6,7 +6,6 @@ import os
 import traceback
 
 from benchmarks.shapes import Shape
-from xlingjax.memory import huge_pages
 
 CONTESTANTS = ("xlingjax", "pytorch-eager", "pytorch-compile")
 
@@ -43,13 +42,7 @@ class Worker:
         self.name, self.failed = name, ""
         self._pipe, child = context.Pipe()
         self._process = context.Process(target=serve, args=(child, name, shape, platform), daemon=True)
-        # Each as its users start it: the command `xlingjax` starts itself so.
-        before, more = dict(os.environ), huge_pages() if name == "xlingjax" else {}
-        os.environ.update(more)
         self._process.start()
-        for variable in more:
-            os.environ.pop(variable)
-        os.environ.update(before)
         child.close()
         self.compile_seconds = self._ask().get("compile_seconds", 0.0)
 

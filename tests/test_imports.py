@@ -23,8 +23,8 @@ LEVELS = [
     {"losses", "optim"},
     {"model"},
     {"data", "preprocessors", "tasks"},
-    {"partition", "runtime", "quiet"},
-    {"errors", "memory", ""},
+    {"partition", "runtime", "quiet", "memory"},
+    {"errors", ""},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 FORBIDDEN = [("data", "model"), ("preprocessors", "model"), ("model", "objectives"), ("data", "tasks")]

@@ -17,7 +17,6 @@ from typing import Any
 
 import xlingjax
 from xlingjax.errors import UserError
-from xlingjax.memory import restart_with_huge_pages
 
 GIN_PREFIX = "--gin."
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
@@ -402,11 +401,5 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 141
 
 
-def program() -> int:
-    """The command `xlingjax`."""
-    restart_with_huge_pages()
-    return main()
-
-
 if __name__ == "__main__":
-    sys.exit(program())
+    sys.exit(main())
