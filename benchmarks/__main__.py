@@ -23,37 +23,29 @@ from benchmarks.worker import CONTESTANTS, Worker
 def measure(shape: shapes.Shape, platform: str, names: list[str], rounds: int, seconds: float) -> dict:
     """Rounds of about `seconds` of ours and of each other contestant in turn: one pair after the other, since three
     large models at once do not fit the memory of a small machine."""
-    ours = Worker(names[0], shape, platform)
-    results, rates, peak = {}, [], 0
-    for name in names[1:] or [None]:
-        theirs = Worker(name, shape, platform) if name else None
-        pair = [ours, theirs] if theirs else [ours]
-        answers = [worker.run(2) for worker in pair]
-        steps = [max(1, round(seconds / (answer.get("seconds", seconds) / 2))) for answer in answers]
-        turns = [
-            [worker.run(count) for worker, count in zip(pair, steps, strict=True)]
-            for _ in range(rounds)
-            if not any(worker.failed for worker in pair)
-        ]
-        done = [turn for turn in turns if all("seconds" in answer for answer in turn)]
-        pace = [[shape.tokens * n / a["seconds"] for n, a in zip(steps, turn, strict=True)] for turn in done]
-        rates += [speed[0] for speed in pace]
-        peak = max([peak, *(turn[0]["peak_bytes"] for turn in done)])
-        if theirs:
-            results[name] = _result(theirs, [s[1] for s in pace], max([0, *(turn[1]["peak_bytes"] for turn in done)]))
-            if done:
-                results[name]["ratio"] = statistics.median(mine / other for mine, other in pace)
-            theirs.close()
+    ours, mine, results = Worker(names[0], shape, platform), [], {}
+    for name in names[1:] or [""]:
+        pair = [ours, Worker(name, shape, platform)] if name else [ours]
+        steps = [max(1, round(2 * seconds / worker.run(2).get("seconds", seconds))) for worker in pair]
+        answers = [[worker.run(count) for worker, count in zip(pair, steps, strict=True)] for _ in range(rounds)]
+        taken = [[a for a in turn if "seconds" in a] for turn in zip(*answers, strict=True)]
+        rates = [[shape.tokens * n / a["seconds"] for a in turns] for n, turns in zip(steps, taken, strict=True)]
+        mine += zip(rates[0], taken[0], strict=True)
+        for worker, speed, turns in zip(pair[1:], rates[1:], taken[1:], strict=True):
+            results[name] = _result(worker, speed, turns)
+            if speed and rates[0]:
+                results[name]["ratio"] = statistics.median(a / b for a, b in zip(*rates, strict=False))
+            worker.close()
     ours.close()
-    return {names[0]: _result(ours, rates, peak), **results}
+    return {names[0]: _result(ours, [speed for speed, _ in mine], [turn for _, turn in mine]), **results}
 
 
-def _result(worker: Worker, rates: list[float], peak: int) -> dict:
-    if worker.failed or not rates:
-        return {"failed": worker.failed or "the other one of its pair failed"}
+def _result(worker: Worker, rates: list[float], turns: list[dict]) -> dict:
+    if worker.failed:
+        return {"failed": worker.failed}
     return {
         "tokens_per_second": statistics.median(rates), "rounds": rates,
-        "compile_seconds": worker.compile_seconds, "peak_bytes": peak,
+        "compile_seconds": worker.compile_seconds, "peak_bytes": max(turn["peak_bytes"] for turn in turns),
     }  # fmt: skip
 
 

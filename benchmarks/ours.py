@@ -6,13 +6,13 @@ import jax
 
 from benchmarks.shapes import Shape, batch
 from xlingjax.data.loader import to_global
-from xlingjax.memory import keep_freed_memory
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig, make_optimizer
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.perf import peak_memory_bytes
+from xlingjax.runtime import keep_freed_memory
 from xlingjax.step import abstract_state, make_train_step, random_state
 
 

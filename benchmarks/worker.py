@@ -55,6 +55,8 @@ class Worker:
         return answer
 
     def run(self, steps: int) -> dict:
+        if self.failed:
+            return {"error": self.failed}
         with contextlib.suppress(BrokenPipeError):  # the answer says so
             self._pipe.send(steps)
         return self._ask()

@@ -1,6 +1,7 @@
 """The machine a run stands on: platform, processes, compile cache, a folder that can be written."""
 
 import contextlib
+import ctypes
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,7 +13,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from xlingjax.errors import UserError
-from xlingjax.memory import keep_freed_memory
 
 BACKENDS = {"cpu": "cpu", "gpu": "cuda", "tpu": "tpu"}
 INSTALL = {
@@ -62,6 +62,24 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:  # noqa: B008
         f"{jax.device_count()} x {device.device_kind} ({device.platform}), "
         f"{jax.process_count()} process{'es' if jax.process_count() > 1 else ''} x {jax.local_device_count()} devices"
     )
+
+
+def keep_freed_memory() -> bool:
+    """Have the C library keep freed memory for the next step, where it can be told to (glibc). Returns whether it was.
+
+    XLA takes a step's buffers from malloc and frees them after it. By default glibc returns large ones to the system
+    each time and gets them back page by page, zeroed: a third of a step on CPU. It can be told to keep them, but only
+    the main thread's, so a step on CPU runs in the thread that calls it. The process then holds its peak memory until
+    it ends.
+    """
+    with contextlib.suppress(AttributeError):  # a JAX without the option: large steps give their memory back
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return False
+    m_trim_threshold, m_top_pad, m_mmap_max = -1, -2, -4  # <malloc.h>
+    return all([mallopt(m_mmap_max, 0), mallopt(m_trim_threshold, -1), mallopt(m_top_pad, 64 << 20)])
 
 
 def set_compile_cache(folder: str) -> None:
