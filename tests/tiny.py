@@ -6,37 +6,89 @@ import numpy as np
 ROWS, LENGTH, SLOTS, VOCAB, LANGUAGES = 8, 16, 3, 96, ("de", "en", "zh")
 BOS, EOS, PAD, MASK = 0, 0, 2, 5
 FIRST_PIECE = 14
+OBJECTIVES = ("clm", "mlm", "tlm", "veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm")
+PAIRS = ("tlm", "veco", "camlm", "clwr", "clpc")
+SIDE_BY_SIDE = ("veco", "camlm")
+"""Objectives whose prediction slots are those of side 0, then as many of side 1."""
 
 
 def batch(
     objective: str, seed: int = 0, rows: int = ROWS, length: int = LENGTH, slots: int = SLOTS, vocab: int = VOCAB
 ):
-    """One batch of `objective` ("clm", "mlm", "tlm"): rows end in padding of unequal width, slots are unequally
-    used."""
-    rng = np.random.default_rng([seed, {"clm": 0, "mlm": 1, "tlm": 2}[objective]])
+    """One batch of `objective`: rows end in padding of unequal width, slots are unequally used."""
+    rng = np.random.default_rng([seed, OBJECTIVES.index(objective)])
     fields = {
         name: np.zeros((rows, length), np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")
     }
-    input_ids = np.full((rows, length), PAD, np.int32)
-    positions, targets = np.zeros((rows, slots), np.int32), np.zeros((rows, slots), np.int32)
-    weights = np.zeros((rows, slots), np.float32)
+    fields["input_ids"] = np.full((rows, length), PAD, np.int32)
+    if objective in ("camlm", "btmlm"):
+        fields["is_mask"] = np.zeros((rows, length), np.int32)
+    groups = 2 if objective in SIDE_BY_SIDE else 1
+    if objective not in ("clm", "clwr", "clpc"):
+        fields["masked_positions"] = np.zeros((rows, groups * slots), np.int32)
+        fields["masked_targets"] = np.zeros((rows, groups * slots), np.int32)
+        fields["masked_weights"] = np.zeros((rows, groups * slots), np.float32)
+    if objective == "btmlm":
+        fields["pseudo_positions"] = np.zeros((rows, slots), np.int32)
+        fields["pseudo_weights"] = np.zeros((rows, slots), np.float32)
     for row in range(rows):
         used = int(rng.integers(length // 2, length + 1)) if row else length
-        second = used // 2 if objective == "tlm" else used  # where the second sentence starts
+        second = used // 2 if objective in PAIRS else used  # where the second sentence starts
+        if objective == "btmlm":
+            second = used - int(rng.integers(1, slots + 1))  # where the placeholders start
         language, other = rng.choice(len(LANGUAGES), 2, replace=False)
-        input_ids[row, :used] = rng.integers(FIRST_PIECE, vocab, used)
-        input_ids[row, [0, used - 1]] = EOS
+        fields["input_ids"][row, :used] = rng.integers(FIRST_PIECE, vocab, used)
+        fields["input_ids"][row, [0, used - 1]] = EOS
         fields["position_ids"][row, :used] = np.r_[:second, 0 : used - second]
+        if objective == "camlm":
+            fields["position_ids"][row, :used] = np.arange(used)
         fields["language_ids"][row, :used] = np.where(np.arange(used) < second, language, other)
+        if objective == "cl_mlm":  # three sentences, the middle one translated
+            fields["language_ids"][row, used // 3 : 2 * used // 3] = other
         fields["sides"][row, second:used] = 1
         fields["pack_ids"][row, :used] = 1
-        if objective != "clm":
-            count = int(rng.integers(1, slots + 1))
-            positions[row, :count] = np.sort(rng.choice(np.arange(1, used), count, replace=False))
-            targets[row, :count] = input_ids[row, positions[row, :count]]
-            weights[row, :count] = 1
-            input_ids[row, positions[row, :count]] = MASK
-    slot_fields = {} if objective == "clm" else {
-        "masked_positions": positions, "masked_targets": targets, "masked_weights": weights
-    }  # fmt: skip
-    return {"input_ids": input_ids, **fields, **slot_fields}
+        if objective == "btmlm":
+            columns = np.arange(second, used)
+            fields["input_ids"][row, columns] = MASK
+            fields["is_mask"][row, columns] = 1
+            fields["pseudo_positions"][row, : columns.size] = columns
+            fields["pseudo_weights"][row, : columns.size] = 1
+    if objective == "btmlm":
+        fields["original_ids"] = fields["input_ids"].copy()
+    for row in range(rows if "masked_positions" in fields else 0):
+        ids, sides, real = (fields[name][row] for name in ("input_ids", "sides", "pack_ids"))
+        for group in range(groups):
+            free = np.flatnonzero(real * (sides == group) if groups == 2 or objective == "btmlm" else real)[1:]
+            count = int(rng.integers(1, min(slots, len(free)) + 1))
+            into = slice(group * slots, group * slots + count)
+            columns = np.sort(rng.choice(free, count, replace=False))
+            fields["masked_positions"][row, into] = columns
+            fields["masked_targets"][row, into] = ids[columns]
+            fields["masked_weights"][row, into] = 1
+            ids[columns] = MASK
+            if objective == "camlm":
+                fields["is_mask"][row, columns] = 1
+    if objective == "clwr":
+        ordinary = fields["input_ids"] >= FIRST_PIECE
+        fields["target_weights"] = (ordinary & (fields["pack_ids"] > 0)).astype(np.float32)
+    if objective == "clpc":
+        fields["labels"] = (np.arange(rows) % 2).astype(np.int32)
+        fields["example_weights"] = np.r_[np.ones(rows - 1), 0].astype(np.float32)
+    return fields
+
+
+def objective(name: str):
+    """The objective of that name, as the tests use it."""
+    from xlingjax.objectives import ernie_m, unicoder, veco, xlm
+
+    return {
+        "clm": xlm.CLM(),
+        "mlm": xlm.MLM(),
+        "tlm": xlm.TLM(),
+        "veco": veco.VECO(separator=EOS),
+        "camlm": ernie_m.CAMLM(),
+        "btmlm": ernie_m.BTMLM(banned=tuple(range(FIRST_PIECE))),
+        "clwr": unicoder.CLWR(),
+        "clpc": unicoder.CLPC(),
+        "cl_mlm": unicoder.CLMLM(),
+    }[name]

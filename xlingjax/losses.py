@@ -1,5 +1,6 @@
 """Masked-position gather and cross-entropy over a large vocabulary, in float32, without holding every logit."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -57,6 +58,39 @@ def cross_entropy(
 
     loss, nll_IC, correct_IC = _chunked(split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T))
     return CrossEntropy(loss, join(nll_IC), join(correct_IC))
+
+
+def best_ids(
+    h_TD: Array,
+    table_VD: Array,
+    bias_V: Array,
+    *,
+    vocab_size: int,
+    banned: Sequence[int] = (),
+    chunk: int = 0,
+    key: Array | None = None,
+) -> Array:
+    """int32 ids_T: the likeliest id at each state, or with a `key` one drawn from the softmax; never one of `banned`.
+
+    `chunk` as in `cross_entropy`. Nothing here is differentiable.
+    """
+    tokens, columns = h_TD.shape[0], table_VD.shape[0]
+    lowest = jnp.finfo(jnp.float32).min
+    bias_V = jnp.where(jnp.arange(columns) >= vocab_size, lowest, bias_V.astype(jnp.float32))
+    bias_V = bias_V.at[jnp.array(list(banned), jnp.int32)].set(lowest)
+    count = -(-tokens // chunk) if chunk else 1
+    h_TD = jnp.pad(h_TD, ((0, -tokens % count), (0, 0)))
+
+    def best(inputs):
+        h_CD, number = inputs
+        logits_CV = _product(h_CD, table_VD, 1, 1) + bias_V
+        if key is not None:
+            logits_CV += jax.random.gumbel(jax.random.fold_in(key, number), logits_CV.shape)
+        return logits_CV.argmax(-1).astype(jnp.int32)
+
+    h_ICD = jnp.swapaxes(h_TD.reshape(-1, count, h_TD.shape[-1]), 0, 1)
+    ids_IC = jax.lax.map(best, (h_ICD, jnp.arange(count)))
+    return jax.lax.stop_gradient(jnp.swapaxes(ids_IC, 0, 1).reshape(-1)[:tokens])
 
 
 def _chunk(h_CD, table_VD, bias_V, targets_C, weights_C):

@@ -18,15 +18,21 @@ from xlingjax.checkpoint import CheckpointConfig
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.frozen import frozen_source, read_header
 from xlingjax.data.loader import BatchSource
-from xlingjax.data.mixture import mixture_source
+from xlingjax.data.mixture import mixture_source, shapes_of
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, preset
+from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.unicoder import CLMLM, CLWR
+from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.partition import MeshConfig
+from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClwrFeatures
+from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
 from xlingjax.probes import Files, labelled_files, words
 from xlingjax.quiet import quiet_stderr
@@ -223,6 +229,154 @@ def tlm(
     return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
 
 
+def veco(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(rate=0.25),  # noqa: B008 - frozen
+    max_pieces: int = 100,
+    packing: bool = True,
+    plug_out: bool = True,
+    tlm: bool = True,
+    stop_gradient: bool = True,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """VECO (§3.2) on the corpus's pairs. plug_out False: the first phase, without the terms that have no gradient there;
+    tlm: with TLM as a fifth term. reading: see `text_source`."""
+    separator = corpus.vocabulary.eos_id if tlm and plug_out else None
+    objective = VECO(plug_out=plug_out, stop_gradient=stop_gradient, separator=separator, chunk=chunk)
+    features = VecoFeatures(masking, max_pieces, packing)
+    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def veco_text(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    packing: bool = True,
+    plug_out: bool = True,
+    stop_gradient: bool = True,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """VECO (§3.2) on adjacent segments of the corpus's monolingual text. reading: see `text_source`."""
+    objective = VECO("veco_text", plug_out=plug_out, stop_gradient=stop_gradient, chunk=chunk)
+    features = VecoTextFeatures(masking, packing)
+    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def camlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = ALL_MASK,
+    layout: str = "in_place",
+    own_masks: str = "all",
+    max_pieces: int = 100,
+    reset_positions: bool = False,
+    packing: bool = True,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """CAMLM (ERNIE-M §3.2) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`; own_masks: `CAMLM`.
+    reading: see `text_source`."""
+    objective = CAMLM(own_masks=own_masks, chunk=chunk)
+    features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
+    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def btmlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    proportion: float = 0.15,
+    reset_positions: bool = False,
+    decode: str = "argmax",
+    target_languages: str = "share",
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """BTMLM (ERNIE-M §3.2) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
+    corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. reading: see `text_source`."""
+    objective = BTMLM(decode=decode, banned=tuple(sorted(corpus.vocabulary.special_ids)), chunk=chunk)
+    features = BtmlmFeatures(masking, proportion, reset_positions)
+
+    def complete(features: BtmlmFeatures) -> BtmlmFeatures:
+        shares = pair_shares(corpus, sampling if target_languages == "share" else Sampling(alpha=0.0))
+        return dataclasses.replace(features, targets=tuple(shares.items()))
+
+    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
+    return ObjectiveRun(objective, source, weight)
+
+
+def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
+    """{language id: share} of the languages that the corpus has pairs of, by their number of pairs.
+
+    Raises UserError where a language of monolingual text has none.
+    """
+    from xlingjax.data.corpus import tokens
+    from xlingjax.data.sources import find_pairs, find_text
+
+    counts: dict[str, float] = {}
+    for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
+        for language in pair.languages:
+            counts[language] = counts.get(language, 0) + tokens(pair.first, corpus.vocabulary).sentences
+    if lacking := sorted({text.language for text in find_text(corpus.mono)} - set(counts)):
+        raise UserError(
+            f"btmlm: no parallel data for {', '.join(lacking)}, so nothing teaches the model to translate from there; "
+            "add pairs to PARALLEL, or leave the language's text out of MONO"
+        )
+    return {corpus.languages.index(language): share for language, share in sampling.shares(counts).items()}
+
+
+def clwr(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    max_pieces: int = 100,
+    packing: bool = True,
+    raw: bool = False,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """Cross-lingual word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see `text_source`."""
+    features = ClwrFeatures(max_pieces, packing)
+    source = text_source(corpus, features, batch, length, sampling, **reading)
+    return ObjectiveRun(CLWR(raw=raw, chunk=chunk), source, weight)
+
+
+def cl_mlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    parity: str = "coin",
+    packing: bool = True,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files have blank lines
+    between documents. parity: see `documents.switched_rows`. reading: see `text_source`."""
+    features = ClMlmFeatures(masking, parity, packing)
+    source = text_source(corpus, features, batch, length, sampling, **reading)
+    return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
+
+
 def text_source(
     corpus: Corpus,
     features: Any,
@@ -237,10 +391,11 @@ def text_source(
     data_shards: int = 1,
     threads: int = 1,
     prefetch: int = 2,
+    complete: Callable[[Any], Any] | None = None,
 ) -> Batches:
     """The batches of one objective; opening them prints what is sampled.
 
-    From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python modules `tasks` register,
+    complete: what only the text can tell of the features, filled in when it is opened. From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python modules `tasks` register,
     else from the corpus's files. holdout: share of the lines left out of training. The others: see `mixture_source`.
     """
 
@@ -250,6 +405,9 @@ def text_source(
         check_frozen(path, features.name, asked)
         return frozen_source(path)
 
+    def completed() -> Any:
+        return complete(features) if complete else features
+
     def registered() -> BatchSource:
         for module in words(tasks):
             try:
@@ -258,7 +416,7 @@ def text_source(
                 raise UserError(f"TASKS: {error}; name a module that Python can import from here") from None
         return mixture_source(
             mixture,
-            features,
+            completed(),
             batch=batch,
             length=length,
             seed=seed,
@@ -272,7 +430,7 @@ def text_source(
 
     def files() -> BatchSource:
         return TextSource(
-            features,
+            completed(),
             corpus.vocabulary,
             batch,
             length,
@@ -295,8 +453,7 @@ def text_source(
             print(f"{features.name}: what is sampled\n{format_table(table)}", flush=True)
         return source
 
-    shapes = batch_shapes(features.fields, batch=batch, length=length, slots=features.slots(length))
-    return Batches(shapes, opened)
+    return Batches(shapes_of(features, batch, length), opened)
 
 
 def check_frozen(path: Path, name: str, asked: dict[str, Any]) -> None:
@@ -376,6 +533,12 @@ def bindable() -> dict[str, Callable]:
         "clm": clm,
         "mlm": mlm,
         "tlm": tlm,
+        "veco": veco,
+        "veco_text": veco_text,
+        "camlm": camlm,
+        "btmlm": btmlm,
+        "clwr": clwr,
+        "cl_mlm": cl_mlm,
         "classification": classification,
         "retrieval": probes.retrieval,
         "floors": probes.floors,

@@ -19,14 +19,15 @@ def gelu(x, kind):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
 
 
-def attention(x, p, allowed):
-    """One row: x [L, D], allowed(l, s) -> bool."""
+def attention(x, p, allowed, memory=None):
+    """One row: x [L, D], allowed(l, s) -> bool. Keys and values come from memory [L, D], by default x."""
     heads = p["query"]["kernel"].shape[1]
     out = p["out"]["bias"].copy() * np.ones_like(x)
+    sources = {"query": x, "key": x if memory is None else memory, "value": x if memory is None else memory}
     for head in range(heads):
-        q, k, v = (x @ p[name]["kernel"][:, head] + p[name]["bias"][head] for name in ("query", "key", "value"))
+        q, k, v = (y @ p[name]["kernel"][:, head] + p[name]["bias"][head] for name, y in sources.items())
         for i in range(len(x)):
-            keys = [s for s in range(len(x)) if allowed(i, s)]
+            keys = [s for s in range(len(k)) if allowed(i, s)]
             if not keys:
                 continue
             score = np.array([q[i] @ k[s] / math.sqrt(len(q[i])) for s in keys])
@@ -36,22 +37,40 @@ def attention(x, p, allowed):
     return out
 
 
-def encode(config, params, batch, causal=False):
-    """h [B, L, D]; the states of padding tokens are 0."""
+def encode(config, params, batch, causal=False, sees=None, memory=None, words=None):
+    """h [B, L, D]; the states of padding tokens are 0.
+
+    sees(row's fields, query column, key column): who sees whom in a pack; default: everybody, or `causal` what is left.
+    memory: (states [B, L, D], sees) of the cross-attention. words [B, L, D]: instead of the word embeddings.
+    """
     params = _float64(params)
     embeddings, states = params["embeddings"], []
     for row in range(len(batch["input_ids"])):
         pack = batch["pack_ids"][row]
         used = np.flatnonzero(pack)
         positions = batch["position_ids"][row][used] + config.position_offset
-        x = embeddings["tokens"]["embedding"][batch["input_ids"][row][used]]
+        x = embeddings["tokens"]["embedding"][batch["input_ids"][row][used]] if words is None else words[row][used]
         x = x + embeddings["positions"]["embedding"][positions]
         if "languages" in embeddings:
             x = x + embeddings["languages"]["embedding"][batch["language_ids"][row][used]]
         x = layer_norm(x, embeddings["norm"], config.norm_eps)
 
-        def allowed(i, s, pack=pack[used]):
-            return pack[i] == pack[s] and (not causal or s <= i)
+        fields = {name: values[row] for name, values in batch.items()}
+
+        def allowed(i, s, fields=fields, used=used, sees=sees):
+            same = fields["pack_ids"][used[i]] == fields["pack_ids"][used[s]]
+            return same and (not causal or s <= i) and (sees is None or sees(fields, used[i], used[s]))
+
+        def across(i, s, allowed=allowed):
+            return allowed(i, s, sees=memory[1])
+
+        def cross(x, p, used=used, row=row, across=across):
+            if memory is None:
+                return x
+            p = p["cross_attention"]
+            return layer_norm(
+                x + attention(x, p["attention"], across, np.float64(memory[0])[row][used]), p["norm"], config.norm_eps
+            )
 
         for layer in range(config.layers):
             p = _layer(params["encoder"]["layers"], layer)
@@ -62,6 +81,7 @@ def encode(config, params, batch, causal=False):
 
             if config.norm_order == "post":
                 x = layer_norm(x + attention(x, p["attention"], allowed), p["attention_norm"], config.norm_eps)
+                x = cross(x, p)
                 x = layer_norm(x + feed_forward(x), p["ffn_norm"], config.norm_eps)
             else:
                 y = layer_norm(x, p["attention_norm"], config.norm_eps)

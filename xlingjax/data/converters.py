@@ -18,13 +18,17 @@ from xlingjax.data.corpus import Records
 OPEN_ROWS = 256
 """Rows that packing keeps open for a shorter example to come."""
 
+SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
+"""What `Rows` says of each slice besides where it starts."""
+
 
 @dataclass(frozen=True)
 class Rows:
     """A plan of R rows made of S slices: row r has slices splits[r] .. splits[r+1]-1, left to right.
 
     Per slice [S]: `starts` and `lengths` in the array of ids, `positions` (position id of its first token), `packs`
-    (number of its example in the row, from 1), `sides`, `languages` (index in the languages of its records).
+    (number of its example in the row, from 1), `sides`, `languages` (index in the languages of its records), `opens`
+    (its first token becomes the one that opens a text).
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times.
     """
 
@@ -34,6 +38,7 @@ class Rows:
     packs: np.ndarray
     sides: np.ndarray
     languages: np.ndarray
+    opens: np.ndarray
     splits: np.ndarray
     sentences: int
     passes: int = 1
@@ -112,6 +117,7 @@ def stream_rows(
         positions=np.zeros(1),
         sides=np.zeros(1),
         languages=np.zeros(1),
+        opens=np.full(1, bos),
     )
 
 
@@ -126,13 +132,15 @@ def pair_rows(
     packing: bool = True,
     partner_visible: bool = True,
     shuffled: bool = False,
+    each_opens: bool = False,
 ) -> Rows:
     """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
 
     Pairs with an empty side, a side of more than `max_pieces`, or more than `length` tokens in all are left out.
     `reset_positions` restarts position ids at y. `both_orders` gives each pair twice, x first and y first. Without
     `partner_visible` the sides are numbered as two examples, so neither sees the other. `shuffled` pairs each x with
-    the y of another pair (a control: the same text, no translations).
+    the y of another pair (a control: the same text, no translations). `each_opens`: where a text opens with `<s>`, y
+    does too (`<s> x </s> <s> y </s>`).
     """
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     starts = np.stack(
@@ -171,6 +179,7 @@ def pair_rows(
         positions=positions,
         sides=np.arange(2),
         languages=languages,
+        opens=np.array([True, each_opens]),
     )
 
 
@@ -180,7 +189,7 @@ def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Ro
         replace(plan, languages=np.asarray(table, np.int32)[plan.languages])
         for plan, table in zip(plans, languages, strict=True)
     ]
-    names = ("starts", "lengths", "positions", "packs", "sides", "languages")
+    names = ("starts", *SLICES)
     fields = {name: np.concatenate([getattr(plan, name) for plan in mapped]) for name in names}
     slices = np.cumsum([0, *(plan.starts.size for plan in plans)])
     splits = np.concatenate([[0], *(plan.splits[1:] + offset for plan, offset in zip(plans, slices, strict=False))])
@@ -191,16 +200,15 @@ def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Ro
 class RowReader:
     """Looks rows up in TensorFlow: row numbers [B] -> token fields [B, L]. A negative row number gives a padded row."""
 
-    def __init__(self, ids: np.ndarray, rows: Rows, length: int, *, pad_id: int, bos_id: int, eos_id: int):
+    def __init__(self, ids: np.ndarray, rows: Rows, length: int, *, pad_id: int, bos_id: int):
         import tensorflow as tf
 
         self._ids = tf.constant(ids)
         self._splits = tf.constant(rows.splits)
         self._starts = tf.constant(rows.starts)
-        names = ("lengths", "positions", "packs", "sides", "languages")
-        self._slices = tf.constant(np.stack([getattr(rows, name) for name in names], axis=1))
+        self._slices = tf.constant(np.stack([getattr(rows, name) for name in SLICES], axis=1))
         self._length, self._pad_id = length, pad_id
-        self._bos_id = None if bos_id == eos_id else bos_id
+        self._bos_id = bos_id
 
     def __call__(self, row: Any) -> Mapping[str, Any]:
         import tensorflow as tf
@@ -209,21 +217,20 @@ class RowReader:
         first = tf.gather(self._splits, real)
         last = tf.where(row >= 0, tf.gather(self._splits, real + 1), first)
         of_row = tf.ragged.range(first, last)  # [B, slices]
-        lengths, positions, packs, sides, languages = tf.unstack(tf.gather(self._slices, of_row.flat_values), axis=1)
+        slices = dict(zip(SLICES, tf.unstack(tf.gather(self._slices, of_row.flat_values), axis=1), strict=True))
         starts = tf.gather(self._starts, of_row.flat_values)
-        where = tf.ragged.range(starts, starts + tf.cast(lengths, tf.int64))  # [slices, tokens]
+        where = tf.ragged.range(starts, starts + tf.cast(slices["lengths"], tf.int64))  # [slices, tokens]
         slice_of_token = where.value_rowids()
         within = tf.cast(where.flat_values - tf.gather(starts, slice_of_token), tf.int32)
         ids = tf.cast(tf.gather(self._ids, where.flat_values), tf.int32)
-        sides = tf.gather(sides, slice_of_token)
-        if self._bos_id is not None:
-            ids = tf.where((within == 0) & (sides == 0), self._bos_id, ids)
+        of_token = {name: tf.gather(slices[name], slice_of_token) for name in SLICES[1:]}
+        ids = tf.where((within == 0) & (of_token["opens"] > 0), self._bos_id, ids)
         tokens = {
             "input_ids": (ids, self._pad_id),
-            "position_ids": (tf.gather(positions, slice_of_token) + within, 0),
-            "language_ids": (tf.gather(languages, slice_of_token), 0),
-            "pack_ids": (tf.gather(packs, slice_of_token), 0),
-            "sides": (sides, 0),
+            "position_ids": (of_token["positions"] + within, 0),
+            "language_ids": (of_token["languages"], 0),
+            "pack_ids": (of_token["packs"], 0),
+            "sides": (of_token["sides"], 0),
         }
         splits = tf.gather(where.row_splits, of_row.row_splits)
 

@@ -1,6 +1,7 @@
 """The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
 
-A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, M prediction slots.
+A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, M prediction slots,
+P placeholders for pseudo tokens.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ FIELDS: dict[str, Field] = _fields(
     ("language_ids", "BL", np.int32, "index in the sorted run languages; 0 at pads", "converters", "model, metrics"),
     ("pack_ids", "BL", np.int32, "0 = padding, 1.. = number of the example inside the row", "converters", "masks"),
     ("sides", "BL", np.int32, "0, or 1 in the second sentence of a pair", "converters", "masks"),
+    ("is_mask", "BL", np.int32, "1 at a MASK that masks treat apart", "preprocessors", "masks"),
+    ("original_ids", "BL", np.int32, "the text before masking", "preprocessors", "btmlm"),
+    ("target_weights", "BL", np.float32, "1 = this token itself is predicted", "preprocessors", "clwr"),
+    ("pseudo_positions", "BP", np.int32, "column of each placeholder; 0 in unused slots", "preprocessors", "btmlm"),
+    ("pseudo_weights", "BP", np.float32, "1 = a placeholder, 0 = an unused slot", "preprocessors", "btmlm"),
     ("masked_positions", "BM", np.int32, "column of each prediction; 0 in unused slots", "preprocessors", "mlm, tlm"),
     ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "preprocessors", "mlm, tlm"),
     ("masked_weights", "BM", np.float32, "1 = a prediction, 0 = an unused slot", "preprocessors", "mlm, tlm"),
@@ -49,15 +55,15 @@ TOKEN_FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids", "sides"
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
-def field_shape(name: str, *, batch: int, length: int = 0, slots: int = 0) -> tuple[int, ...]:
-    """The shape of field `name` for B=batch, L=length, M=slots."""
-    sizes = {"B": batch, "L": length, "M": slots}
+def field_shape(name: str, *, batch: int, length: int = 0, slots: int = 0, placeholders: int = 0) -> tuple[int, ...]:
+    """The shape of field `name` for B=batch, L=length, M=slots, P=placeholders."""
+    sizes = {"B": batch, "L": length, "M": slots, "P": placeholders}
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 
-def batch_shapes(names: Iterable[str], *, batch: int, length: int = 0, slots: int = 0) -> dict[str, tuple[int, ...]]:
+def batch_shapes(names: Iterable[str], **sizes: int) -> dict[str, tuple[int, ...]]:
     """`field_shape` of several fields; what a `BatchSource` publishes as `shapes`."""
-    return {name: field_shape(name, batch=batch, length=length, slots=slots) for name in names}
+    return {name: field_shape(name, **sizes) for name in names}
 
 
 def batch_hash(batch: Mapping[str, np.ndarray]) -> str:

@@ -41,6 +41,18 @@ class Preprocessor(Protocol):
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token frequencies."""
 
 
+def shapes_of(preprocessor: Preprocessor, batch: int, length: int) -> dict[str, tuple[int, ...]]:
+    """The global shapes of its batches."""
+    placeholders = getattr(preprocessor, "placeholders", None)
+    return batch_shapes(
+        preprocessor.fields,
+        batch=batch,
+        length=length,
+        slots=preprocessor.slots(length),
+        placeholders=placeholders(length) if placeholders else 0,
+    )
+
+
 def mixture_source(
     mixture: str,
     preprocessor: Preprocessor,
@@ -118,9 +130,7 @@ def mixture_source(
 
     return PlannedSource(
         BatchPlan(
-            reader=RowReader(
-                ids, rows, length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id, eos_id=vocabulary.eos_id
-            ),
+            reader=RowReader(ids, rows, length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id),
             map=preprocessor.map(vocabulary, counts, length),
             fields=preprocessor.fields,
             shares=np.array(list(shares.values())),
@@ -136,7 +146,7 @@ def mixture_source(
         ),
         data_shards=data_shards,
         shards=_shards(data_shards) if shards is None else tuple(shards),
-        shapes=batch_shapes(preprocessor.fields, batch=batch, length=length, slots=preprocessor.slots(length)),
+        shapes=shapes_of(preprocessor, batch, length),
         languages=run_languages,
         identity={
             "preprocessor": preprocessor.name,

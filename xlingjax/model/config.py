@@ -69,6 +69,10 @@ class ModelConfig:
     attention_backend: str = "xla"
     cross_attention: bool = False
     """Give each block its cross-attention slot (parameters `cross_attention/*` and nothing else)."""
+    word_recovery: bool = False
+    """Give the model the attention of Unicoder's word recovery (`word_recovery/kernel`)."""
+    paraphrase: bool = False
+    """Give the model the binary head of Unicoder's paraphrase classification (`paraphrase/*`)."""
 
     def __post_init__(self):
         for field, allowed in CHOICES.items():
@@ -187,6 +191,7 @@ def count_parameters(config: ModelConfig) -> int:
     total += c.vocab_size
     if c.head == "transform":
         total += c.dim * c.dim + c.dim + norm
+    total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
     if c.num_labels:
         inputs, outputs = {"xlm": (0, c.dim), "xlmr": (c.dim, c.dim), "difference": (2 * c.dim, c.ffn)}[c.classifier]
         total += (inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * c.num_labels

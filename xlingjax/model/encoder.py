@@ -2,7 +2,8 @@
 
 Parameter paths (also the names on disk): `embeddings/{tokens,positions,languages}/embedding`,
 `embeddings/norm/{scale,bias}`, `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
-`head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`.
+`head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
+`paraphrase/out/{kernel,bias}`.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ from jax.sharding import Mesh
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec, bind
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.heads import Classifier, VocabularyHead
+from xlingjax.model.heads import Classifier, FirstState, VocabularyHead, WordRecovery
 from xlingjax.model.layers import Embed, LayerNorm, dropout
-from xlingjax.model.masks import Fields, bidirectional
+from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.stack import Stack
 
 Array = jax.Array
@@ -32,9 +33,10 @@ class _Embeddings(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, batch: Batch, key: Array | None) -> Array:
+    def __call__(self, batch: Batch, key: Array | None, words_BLD: Array | None = None) -> Array:
         c = self.config
-        x_BLD = Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")(batch["input_ids"])
+        tokens = Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")
+        x_BLD = tokens(batch["input_ids"]) if words_BLD is None else words_BLD
         # Padding keeps the row just below the first position (XLM-R's row 1).
         positions_BL = jnp.where(
             batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, max(c.position_offset - 1, 0)
@@ -59,14 +61,38 @@ class _Modules(nn.Module):
         self.head = VocabularyHead(self.config)
         if self.config.num_labels:
             self.classifier = Classifier(self.config)
+        if self.config.word_recovery:
+            self.word_recovery = WordRecovery(self.config)
+        if self.config.paraphrase:
+            self.paraphrase = FirstState(self.config, 1)
 
-    def encode(self, batch: Batch, spec: AttentionSpec, key: Array | None, all_layers: bool):
+    def encode(
+        self,
+        batch: Batch,
+        spec: AttentionSpec,
+        key: Array | None,
+        all_layers: bool,
+        memory: tuple[Array, AttentionSpec] | None,
+        words_BLD: Array | None,
+        states_BLD: Array | None,
+    ):
         c = self.config
         keys = (None, None) if key is None else jax.random.split(key)
         fields = Fields.from_batch(batch)
-        attention = bind(spec, fields, fields, c.attention_backend, c.attention_dropout)
-        x_BLD = self.embeddings(batch, keys[0])
-        return self.encoder(x_BLD, keys[1], attention, None, all_layers)
+
+        def bound(spec):
+            return bind(spec, fields, fields, c.attention_backend, c.attention_dropout)
+
+        x_BLD = self.embeddings(batch, keys[0], words_BLD) if states_BLD is None else states_BLD.astype(c.dtype)
+        memory = None if memory is None else (memory[0], bound(memory[1]))
+        return self.encoder(x_BLD, keys[1], bound(spec), memory, all_layers)
+
+    def recover_words(self, e_BLD, batch: Batch, mask: Mask):
+        fields = Fields.from_batch(batch)
+        return self.word_recovery(e_BLD, mask(fields, fields))
+
+    def classify_paraphrase(self, h_BLD, key: Array | None):
+        return self.paraphrase(h_BLD, key)[:, 0]
 
     def vocabulary_head(self, h):
         return self.head(h)
@@ -84,6 +110,10 @@ class _Modules(nn.Module):
         self.head(h_BLD)
         if self.config.num_labels:
             self.classifier(h_BLD, None, fields)
+        if self.config.word_recovery:
+            self.word_recovery(x_BLD, bidirectional(fields, fields))
+        if self.config.paraphrase:
+            self.paraphrase(h_BLD, None)
 
 
 class Encoder:
@@ -118,15 +148,24 @@ class Encoder:
         *,
         rng: Array | None = None,
         all_layers: bool = False,
+        memory: tuple[Array, AttentionSpec] | None = None,
+        words_BLD: Array | None = None,
+        states_BLD: Array | None = None,
     ) -> Array:
         """h_BLD in the compute type; with `all_layers` h_[N+1]BLD, the embedding output first.
 
-        Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids. `rng` None = no dropout.
-        Raises `UserError` when the rows are longer than the position table, `Refused` when the attention backend cannot
-        honour `spec`.
+        Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids; what `spec` looks at
+        besides (sides, is_mask) too. `rng` None = no dropout. memory: states_BLD of the same rows for the
+        cross-attention slot, and who sees whom there. words_BLD: take these for the word embeddings of the rows; states_BLD:
+        for all that the embeddings give. Raises `UserError` when the rows are longer than the position table or the model lacks the slot for `memory`,
+        `Refused` when the attention backend cannot honour `spec`.
         """
         self._check(batch)
-        return self._modules.apply({"params": params}, batch, spec, rng, all_layers, method="encode")
+        if memory is not None and not self.config.cross_attention:
+            raise UserError(f"model {self.config.name} has no cross-attention; set cross_attention=True")
+        return self._modules.apply(
+            {"params": params}, batch, spec, rng, all_layers, memory, words_BLD, states_BLD, method="encode"
+        )
 
     def vocab_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded vocabulary."""
@@ -139,6 +178,24 @@ class Encoder:
         if not self.config.num_labels:
             raise UserError(f"model {self.config.name} has no classification head; set num_labels")
         return self._modules.apply({"params": params}, h_BLD, batch, rng, method="classify")
+
+    def word_embeddings(self, params: Params, ids_BL: Array) -> Array:
+        """e_BLD, float32: rows of the token table, without position, language or LayerNorm."""
+        return jnp.take(params["embeddings"]["tokens"]["embedding"], ids_BL, axis=0)
+
+    def recover_words(self, params: Params, e_BLD: Array, batch: Batch, mask: Mask) -> tuple[Array, Array]:
+        """(x_BLD, attention_BLS): every token as a mixture of the word embeddings e_BLD of those whom `mask` lets it
+        see (Unicoder §3.2). Raises `UserError` for a model without word_recovery."""
+        if not self.config.word_recovery:
+            raise UserError(f"model {self.config.name} has no word recovery; set word_recovery=True")
+        return self._modules.apply({"params": params}, e_BLD, batch, mask, method="recover_words")
+
+    def classify_paraphrase(self, params: Params, h_BLD: Array, *, rng: Array | None = None) -> Array:
+        """float32 logit_B that the two texts of a row translate each other, from the row's first state (Unicoder §3.2).
+        Raises `UserError` for a model without a paraphrase head."""
+        if not self.config.paraphrase:
+            raise UserError(f"model {self.config.name} has no paraphrase head; set paraphrase=True")
+        return self._modules.apply({"params": params}, h_BLD, rng, method="classify_paraphrase")
 
     def _boxed(self, rng):
         return self._modules.init({"params": rng}, method="everything")["params"]

@@ -1,11 +1,11 @@
-"""What stands on the encoder: the vocabulary head's transform and the classifier."""
+"""What stands on the encoder: the vocabulary head's transform, classifiers, and word recovery beneath it."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu
+from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, kernel_init
 from xlingjax.model.masks import Fields
 
 Array = jax.Array
@@ -60,3 +60,37 @@ def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:
     """float32 mean_BD of the chosen states, scaled to length sqrt(D); 0 where none is chosen."""
     sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32))
     return sum_BD * jax.lax.rsqrt(jnp.square(sum_BD).mean(-1, keepdims=True) + 1e-12)  # the same for sum and mean
+
+
+class FirstState(nn.Module):
+    """Dropout and a linear layer on the first state: float32 logits_BC."""
+
+    config: ModelConfig
+    outputs: int
+
+    @nn.compact
+    def __call__(self, h_BLD: Array, key: Array | None) -> Array:
+        x_BD = dropout(h_BLD[:, 0], self.config.dropout, key)
+        return Dense(self.config, (self.outputs,), ("embed",), (None,), name="out")(x_BD).astype(jnp.float32)
+
+
+class WordRecovery(nn.Module):
+    """Word embeddings of one text as mixtures of those of its translation (Unicoder §3.2, cross-lingual word recovery).
+
+    Scores A_ij = w [e_i; e_j; e_i * e_j], in float32; e_i itself enters no mixture. The first third of w shifts all
+    scores of a row alike and so has no effect; it is kept as the paper writes it.
+    """
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, e_BLD: Array, allowed_BLS: Array) -> tuple[Array, Array]:
+        """(x_BLD, attention_BLS)."""
+        dim = e_BLD.shape[-1]
+        names = nn.with_logical_partitioning(kernel_init(self.config, 3 * dim), (None,))
+        w = self.param("kernel", names, (3 * dim,), jnp.float32)
+        e_BLD = e_BLD.astype(jnp.float32)
+        own_BL, other_BS, product_BLD = e_BLD @ w[:dim], e_BLD @ w[dim : 2 * dim], e_BLD * w[2 * dim :]
+        a_BLS = own_BL[:, :, None] + other_BS[:, None, :] + jnp.einsum("bld,bsd->bls", product_BLD, e_BLD)
+        p_BLS = jax.nn.softmax(jnp.where(allowed_BLS, a_BLS, jnp.finfo(jnp.float32).min), axis=-1)
+        return jnp.einsum("bls,bsd->bld", p_BLS, e_BLD), p_BLS

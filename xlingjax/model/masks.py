@@ -24,7 +24,7 @@ class Fields:
     side: Array
     """0, or 1 for the second text of a pair."""
     is_mask: Array
-    """bool: the input shows MASK here."""
+    """bool: a MASK that masks treat apart (CAMLM's, and BTMLM's placeholders); the batch's field `is_mask`."""
     position: Array
     """Column in the row (never restarts, unlike the position ids)."""
     language: Array
@@ -32,14 +32,14 @@ class Fields:
     """Number of the example inside the row from 1; 0 = padding."""
 
     @classmethod
-    def from_batch(cls, batch: Mapping[str, Array], mask_id: int = -1) -> "Fields":
+    def from_batch(cls, batch: Mapping[str, Array]) -> "Fields":
         """The fields of a batch (`xlingjax/data/features.py`). Fields that the objective does not read are 0."""
         ids, pack = batch["input_ids"], batch["pack_ids"]
         zeros = ids * 0
         return cls(
             valid=pack > 0,
             side=batch.get("sides", zeros),
-            is_mask=ids == mask_id,
+            is_mask=batch.get("is_mask", zeros) > 0,
             position=jnp.broadcast_to(jnp.arange(ids.shape[-1], dtype=jnp.int32), ids.shape),
             language=batch.get("language_ids", zeros),
             pack=pack,
@@ -76,9 +76,42 @@ class Mask:
         return Mask(f"~{self.name}", lambda q, k: ~self.allow(q, k))
 
 
+    def named(self, name: str) -> "Mask":
+        """The same predicate under a shorter name."""
+        return Mask(name, self.allow)
+
+
 full = Mask("full", lambda q, k: k.valid | True)
 causal = Mask("causal", lambda q, k: q.position >= k.position)
 same_side = Mask("same_side", lambda q, k: q.side == k.side)
 same_pack = Mask("same_pack", lambda q, k: q.pack == k.pack)
 valid_keys = Mask("valid_keys", lambda q, k: k.valid)
+itself = Mask("itself", lambda q, k: q.position == k.position)
+mask_queries = Mask("mask_queries", lambda q, k: q.is_mask | (k.is_mask & False))
+mask_keys = Mask("mask_keys", lambda q, k: k.is_mask | (q.is_mask & False))
 bidirectional = same_pack & valid_keys
+
+_context = same_pack & valid_keys & ~mask_keys
+
+camlm = (
+    (_context & same_side & ~mask_queries)
+    | (_context & ~same_side & mask_queries)
+    | (bidirectional & same_side & mask_queries & mask_keys)
+).named("camlm")
+"""Cross-attention masked language modelling (ERNIE-M §3.2): what is not masked sees what is not masked on its own side;
+a MASK sees what is not masked on the other side, and the MASKs of its own. Were a side's context to see the other side
+or a MASK, a MASK would have its own side back after two layers."""
+
+camlm_alone = (
+    (_context & same_side & ~mask_queries) | (_context & ~same_side & mask_queries) | (bidirectional & itself)
+).named("camlm_alone")
+"""As `camlm`, and of its own side's MASKs each sees itself alone."""
+
+pseudo_tokens = (_context | (bidirectional & itself)).named("pseudo_tokens")
+"""BTMLM's first stage (ERNIE-M §3.2): the text sees the text; a placeholder sees the text and itself."""
+
+partner = (bidirectional & ~same_side).named("partner")
+"""Across a pair: each side sees the other one (VECO's cross-attention, Unicoder's word recovery)."""
+
+own_side = (bidirectional & same_side).named("own_side")
+"""Each side of a pair alone."""

@@ -52,3 +52,11 @@ def metrics_by_language(name: str, values: dict[str, Array], weights_T: Array, l
         metrics[f"{name}/{key}"] = ((value_T * weights_T).sum(), weights_T.sum())
         metrics[f"{name}/{key}_by_language"] = ((weights_GT * value_T).sum(-1), weights_GT.sum(-1))
     return metrics
+
+
+def together(*losses: Loss) -> Loss:
+    """The terms and metrics of several losses, of different names, as one."""
+    return Loss(
+        {name: term for loss in losses for name, term in loss.terms.items()},
+        {name: metric for loss in losses for name, metric in loss.metrics.items()},
+    )

@@ -15,6 +15,7 @@ from xlingjax.model.masks import bidirectional, causal
 from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
 
 INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
+SLOTS = ("masked_positions", "masked_targets", "masked_weights")
 
 # Most tokens whose logits exist at once: at a vocabulary of 250 000, 2 GB for the logits.
 CHUNK = 2048
@@ -47,6 +48,37 @@ def token_loss(
     return Loss({name: loss}, metrics_by_language(name, values, weights_T, languages_T, languages))
 
 
+def masked_loss(
+    name: str,
+    model: Encoder,
+    params: Params,
+    h_BLD: Array,
+    batch: Batch,
+    languages: int,
+    chunk: int,
+    slots: slice = slice(None),  # noqa: B008 - frozen
+) -> Loss:
+    """`token_loss` at the prediction slots of a batch, or at some of them."""
+    positions_BM = batch["masked_positions"][:, slots]
+    return token_loss(
+        name,
+        model,
+        params,
+        gather_positions(h_BLD, positions_BM),
+        batch["masked_targets"][:, slots],
+        batch["masked_weights"][:, slots],
+        jnp.take_along_axis(batch["language_ids"], positions_BM, axis=1),
+        languages,
+        chunk,
+    )
+
+
+def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
+    """[(first term, slots of side 0), (second term, slots of side 1)] where the slots are masked side by side."""
+    half = batch["masked_positions"].shape[1] // 2
+    return [(terms[0], slice(0, half)), (terms[1], slice(half, None))]
+
+
 @dataclasses.dataclass(frozen=True)
 class MLM:
     """Masked language modelling: mean cross-entropy over the chosen positions, whatever the input shows there.
@@ -57,7 +89,7 @@ class MLM:
     name: str = "mlm"
     packed: bool = True
     chunk: int = CHUNK
-    reads = INPUTS + ("masked_positions", "masked_targets", "masked_weights")
+    reads = INPUTS + SLOTS
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -71,18 +103,7 @@ class MLM:
 
     def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
         h_BLD = model.encode(params, batch, self.attention(), rng=rng)
-        positions_BM = batch["masked_positions"]
-        return token_loss(
-            self.name,
-            model,
-            params,
-            gather_positions(h_BLD, positions_BM),
-            batch["masked_targets"],
-            batch["masked_weights"],
-            jnp.take_along_axis(batch["language_ids"], positions_BM, axis=1),
-            languages,
-            self.chunk,
-        )
+        return masked_loss(self.name, model, params, h_BLD, batch, languages, self.chunk)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -74,11 +74,14 @@ class Masking:
         return math.ceil(length * self.rate - 1e-6)
 
 
-def masker(masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: int) -> Callable[[Batch, Any], Batch]:
+def masker(
+    masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: int, side_by_side: bool = False
+) -> Callable[[Batch, Any], Batch]:
     """The map that masks a batch of token fields [B, L] and adds its prediction slots [B, M].
 
     `counts` [V] are token frequencies for subsampling. The first token of every example and pads are never chosen.
-    When more positions are drawn than there are `slots`, a random choice of them is kept.
+    When more positions are drawn than there are `slots`, a random choice of them is kept. side_by_side: choose on each
+    side of a pair for itself, never its first token; M is then 2 * `slots`, those of side 0 first.
     """
     import tensorflow as tf
 
@@ -93,16 +96,8 @@ def masker(masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: 
     replacement = tf.constant(ordinary, tf.int32)
     exact = masking.count == "exact" and not masking.validation
 
-    def mask(batch: Batch, draws: Any) -> Batch:
-        ids, packs = batch["input_ids"], batch["pack_ids"]
-        rows, length = ids.shape
-        real = packs > 0
-        starts = packs != tf.concat([tf.zeros_like(packs[:, :1]), packs[:, :-1]], axis=1)
-        log_weight = tf.gather(log_weight_V, ids)
-        eligible = real & ~starts & (log_weight > -np.inf)
-        # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in proportion to w.
-        uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
-        score = tf.where(eligible, log_weight - tf.math.log(-tf.math.log(uniform)), -np.inf)
+    def choose(real: Any, eligible: Any, score: Any, uniform: Any) -> tuple[Any, Any]:
+        """(positions [B, slots] in order, which of them are used)."""
         if exact:
             wanted = tf.math.ceil(masking.rate * tf.reduce_sum(tf.cast(real, tf.float32), axis=1) - 1e-4)
             count = tf.cast(wanted, tf.int32)
@@ -111,20 +106,36 @@ def masker(masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: 
             count = tf.maximum(count, 1) if masking.validation else count
         count = tf.minimum(count, tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1))
         used = tf.range(slots)[None, :] < count[:, None]
-        chosen = tf.math.top_k(score, slots).indices
+        chosen = tf.math.top_k(tf.where(eligible, score, -np.inf), slots).indices
         # In order of position, unused slots last and on column 0, which is never masked.
-        chosen = tf.sort(tf.where(used, chosen, length), axis=1)
-        positions = tf.where(used, chosen, 0)
+        chosen = tf.sort(tf.where(used, chosen, real.shape[1]), axis=1)
+        return tf.where(used, chosen, 0), used
+
+    def mask(batch: Batch, draws: Any) -> Batch:
+        ids, packs = batch["input_ids"], batch["pack_ids"]
+        rows, length = ids.shape
+        example = packs * 2 + batch["sides"] if side_by_side else packs
+        starts = example != tf.concat([tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1)
+        log_weight = tf.gather(log_weight_V, ids)
+        real = packs > 0
+        eligible = real & ~starts & (log_weight > -np.inf)
+        # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in proportion to w.
+        uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
+        score = log_weight - tf.math.log(-tf.math.log(uniform))
+        groups = [real & (batch["sides"] == side) for side in (0, 1)] if side_by_side else [real]
+        chosen = [choose(group, eligible & group, score, uniform) for group in groups]
+        positions, used = (tf.concat(parts, axis=1) for parts in zip(*chosen, strict=True))
+        width = positions.shape[1]
         original = tf.gather(ids, positions, batch_dims=1)
         if masking.validation:
-            shown = tf.fill([rows, slots], vocabulary.mask_id)
+            shown = tf.fill([rows, width], vocabulary.mask_id)
         else:
-            kind = draws.uniform(random.REPLACE, slots)
-            other = tf.gather(replacement, draws.uniform(random.TOKENS, slots, maxval=len(ordinary)))
+            kind = draws.uniform(random.REPLACE, width)
+            other = tf.gather(replacement, draws.uniform(random.TOKENS, width, maxval=len(ordinary)))
             shown = tf.where(kind < masking.mask + masking.random, other, original)
             shown = tf.where(kind < masking.mask, vocabulary.mask_id, shown)
         shown = tf.where(used, shown, original)
-        where = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], [rows, slots]), positions], axis=-1)
+        where = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], [rows, width]), positions], axis=-1)
         return {
             **batch,
             "input_ids": tf.tensor_scatter_nd_update(ids, where, shown),
@@ -134,6 +145,12 @@ def masker(masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: 
         }
 
     return mask
+
+
+def slots_of_a_side(masking: Masking, length: int) -> int:
+    """Prediction slots for one side of the pairs in a row of `length` tokens, which may fill two thirds of it; of what
+    is drawn beyond that a random choice is kept."""
+    return masking.slots(math.ceil(length * 2 / 3))
 
 
 def _masked_map(

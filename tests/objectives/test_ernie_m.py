@@ -1,0 +1,196 @@
+import jax
+import numpy as np
+import pytest
+import tiny
+from model import numpy_transformer as transformer
+from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
+
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.masks import pseudo_tokens
+from xlingjax.objectives.ernie_m import BTMLM, CAMLM
+from xlingjax.objectives.xlm import TLM
+
+BANNED = tuple(range(tiny.FIRST_PIECE))
+
+
+@pytest.fixture(scope="module")
+def model_and_params():
+    return random_model()
+
+
+# --- CAMLM -----------------------------------------------------------------------------------------------------------
+
+
+def sees(own_masks):
+    """ERNIE-M §3.2 in words, one query and one key at a time."""
+
+    def one(fields, q, k):
+        same = fields["sides"][q] == fields["sides"][k]
+        if not fields["is_mask"][q]:
+            return same and not fields["is_mask"][k]
+        if fields["is_mask"][k]:
+            return same and (own_masks == "all" or q == k)
+        return not same
+
+    return one
+
+
+@pytest.mark.parametrize("own_masks", ["all", "self"])
+def test_camlm_equals_numpy(model_and_params, own_masks):
+    model, params = model_and_params
+    batch, objective = make_batch("camlm"), CAMLM(own_masks=own_masks)
+    loss = jax.jit(lambda p, b: objective.loss(model, p, b, None, LANGUAGES))(params, batch)
+    h = transformer.encode(CONFIG, params, batch, sees=sees(own_masks))
+    half = batch["masked_weights"].shape[1] // 2
+    for term, slots in zip(("camlm_x", "camlm_y"), (slice(0, half), slice(half, None)), strict=True):
+        total, count = masked_nll(params, h, batch, slots)
+        np.testing.assert_allclose(loss.terms[term], total, rtol=2e-5)
+        assert float(objective.weights(batch)[term]) == count > 1
+    assert set(loss.terms) == {"camlm_x", "camlm_y"} == set(objective.weights(batch)) == set(objective.coefficients)
+
+
+def input_gradient(model, params, batch, objective, row, column):
+    """[L, D]: how the state of one column of a row depends on the word embeddings, as activations."""
+    words = np.asarray(model.word_embeddings(params, batch["input_ids"]))
+    weights = np.random.default_rng(1).normal(size=words.shape[-1]).astype(np.float32)  # LayerNorm's sum has no gradient
+
+    def state(words):
+        return (model.encode(params, batch, objective.attention(), words_BLD=words)[row, column] * weights).sum()
+
+    return np.asarray(jax.jit(jax.grad(state))(words))[row]
+
+
+@pytest.mark.parametrize("objective", [CAMLM(), CAMLM(own_masks="self"), TLM()], ids=["all", "self", "tlm"])
+def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
+    """At depth 2, in activations; TLM on the same batch fails the same test."""
+    model, params = model_and_params
+    batch = make_batch("camlm")
+    failures = 0
+    for row, slot in list(zip(*np.nonzero(batch["masked_weights"]), strict=True))[:5]:
+        column = batch["masked_positions"][row, slot]
+        size = np.abs(input_gradient(model, params, batch, objective, row, column)).max(-1)
+        pair = batch["pack_ids"][row] == batch["pack_ids"][row, column]
+        own = pair & (batch["sides"][row] == batch["sides"][row, column])
+        context = batch["is_mask"][row] == 0
+        failures += bool((size[own & context] != 0).any() or (size[~pair] != 0).any())
+        failures += bool((size[pair & ~own & ~context] != 0).any())  # the other side's MASKs neither
+        assert (size[pair & ~own & context] > 1e-6).all()
+        assert size[column] > 1e-6
+    assert (failures > 0) == (objective.name == "tlm")
+
+
+def test_noise_on_the_own_side_changes_no_prediction(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("camlm", packed=False)
+    noise = np.random.default_rng(0).integers(tiny.FIRST_PIECE, 90, batch["input_ids"].shape)
+    source = (batch["sides"] == 0) & (batch["is_mask"] == 0) & (batch["pack_ids"] > 0)
+    other = dict(batch, input_ids=np.where(source, noise, batch["input_ids"]).astype(np.int32))
+    before, after = (CAMLM().loss(model, params, b, None, LANGUAGES).terms for b in (batch, other))
+    assert before["camlm_x"] == after["camlm_x"]
+    assert abs(before["camlm_y"] - after["camlm_y"]) > 1e-3
+
+
+def test_swapping_the_sides_swaps_the_terms(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("camlm")
+    half = batch["masked_weights"].shape[1] // 2
+    swapped = dict(batch, sides=1 - batch["sides"])
+    swapped |= {name: np.roll(batch[name], half, axis=1) for name in batch if name.startswith("masked_")}
+    a, b = (CAMLM().loss(model, params, x, None, LANGUAGES).terms for x in (batch, swapped))
+    np.testing.assert_allclose([a["camlm_x"], a["camlm_y"]], [b["camlm_y"], b["camlm_x"]], rtol=1e-6)
+    assert abs(a["camlm_x"] - a["camlm_y"]) > 1e-2
+
+
+# --- BTMLM -----------------------------------------------------------------------------------------------------------
+
+OBJECTIVE = BTMLM(banned=BANNED)
+
+
+def generated(params, batch):
+    """[B, P] by the definition: X sees X, a placeholder sees X and itself, the likeliest piece that is not banned."""
+
+    def sees(fields, q, k):
+        return not fields["is_mask"][k] or q == k
+
+    h = transformer.encode(CONFIG, params, {**batch, "input_ids": batch["original_ids"]}, sees=sees)
+    ids = np.zeros(batch["pseudo_positions"].shape, np.int32)
+    for row, slot in zip(*np.nonzero(batch["pseudo_weights"]), strict=True):
+        log_p = transformer.log_probabilities(CONFIG, params, h[row, batch["pseudo_positions"][row, slot]])
+        log_p[list(BANNED)] = -np.inf
+        ids[row, slot] = log_p.argmax()
+    return ids
+
+
+def test_btmlm_equals_numpy(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("btmlm")
+    ids = generated(params, batch)
+    used = batch["pseudo_weights"] > 0
+    found = np.asarray(OBJECTIVE.pseudo_ids(model, params, batch))
+    np.testing.assert_array_equal(found[used], ids[used])
+    filled = dict(batch, input_ids=batch["input_ids"].copy())
+    for row, slot in zip(*np.nonzero(used), strict=True):
+        filled["input_ids"][row, batch["pseudo_positions"][row, slot]] = ids[row, slot]
+    np.testing.assert_array_equal(OBJECTIVE.with_pseudo(batch, found)["input_ids"], filled["input_ids"])
+    total, count = masked_nll(params, transformer.encode(CONFIG, params, filled), batch)
+    loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
+    np.testing.assert_allclose(loss.terms["btmlm"], total, rtol=2e-5)
+    assert float(OBJECTIVE.weights(batch)["btmlm"]) == count  # nothing is predicted at a placeholder
+    assert not np.isin(batch["masked_positions"][batch["masked_weights"] > 0], batch["pseudo_positions"][used]).all()
+
+
+def test_chunks_generate_the_same(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("btmlm")
+    for chunk in (0, 2, 5):
+        ids = BTMLM(banned=BANNED, chunk=chunk).pseudo_ids(model, params, batch)
+        np.testing.assert_array_equal(ids, OBJECTIVE.pseudo_ids(model, params, batch))
+
+
+def test_no_gradient_through_the_pseudo_tokens(model_and_params):
+    """Gradients are those with the pseudo tokens fed as data."""
+    model, params = model_and_params
+    batch = make_batch("btmlm")
+    filled = {**batch, **OBJECTIVE.with_pseudo(batch, OBJECTIVE.pseudo_ids(model, params, batch))}
+
+    class Fixed(BTMLM):
+        def pseudo_ids(self, model, params, batch, key=None):
+            return np.take_along_axis(np.asarray(filled["input_ids"]), batch["pseudo_positions"], axis=1)
+
+    def gradient(objective):
+        return jax.jit(jax.grad(lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms["btmlm"]))(params)
+
+    for a, b in zip(*map(jax.tree.leaves, (gradient(OBJECTIVE), gradient(Fixed(banned=BANNED)))), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_a_placeholder_is_independent_of_the_others(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("btmlm", packed=False)
+    row = int(batch["pseudo_weights"].sum(1).argmax())
+    first, second = batch["pseudo_positions"][row][:2]
+    whole = {**batch, "input_ids": batch["original_ids"]}
+    encode = jax.jit(lambda b: model.encode(params, b, AttentionSpec(pseudo_tokens)))
+    moved = dict(whole, position_ids=batch["position_ids"].copy())
+    moved["position_ids"][row, second] += 3
+    before, after = encode(whole)[row], encode(moved)[row]
+    np.testing.assert_array_equal(np.delete(before, second, 0), np.delete(after, second, 0))
+    assert np.abs(before - after)[second].max() > 1e-3
+    text = int(np.flatnonzero(batch["is_mask"][row] == 0)[2])
+    whole["input_ids"] = whole["input_ids"].copy()
+    whole["input_ids"][row, text] += 1
+    assert np.abs(encode(whole)[row] - before)[first].max() > 1e-5
+
+
+def test_banned_ids_are_never_generated_and_draws_differ(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("btmlm")
+    likeliest = OBJECTIVE.pseudo_ids(model, params, batch)
+    narrow = BTMLM(banned=tuple(i for i in range(90) if i != 40)).pseudo_ids(model, params, batch)
+    assert (np.asarray(narrow) == 40).all()
+    sampled = BTMLM(banned=BANNED, decode="sample")
+    draws = [np.asarray(sampled.pseudo_ids(model, params, batch, jax.random.key(i))) for i in range(4)]
+    assert min(draw.min() for draw in draws) >= tiny.FIRST_PIECE
+    assert any((draws[0] != draw).any() for draw in draws[1:])
+    np.testing.assert_array_equal(sampled.pseudo_ids(model, params, batch), likeliest)  # evaluation
+    np.testing.assert_array_equal(OBJECTIVE.pseudo_ids(model, params, batch, jax.random.key(0)), likeliest)

@@ -1,0 +1,135 @@
+import jax
+import numpy as np
+import pytest
+from model import numpy_transformer as transformer
+from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
+
+from xlingjax.errors import UserError
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
+
+
+@pytest.fixture(scope="module")
+def model_and_params():
+    return random_model()
+
+
+def own(fields, q, k):
+    return fields["sides"][q] == fields["sides"][k]
+
+
+def recovered(params, batch):
+    """x [B, L, D] by the definition: A_ij = w [e_i; e_j; e_i * e_j], x_i = sum over j of softmax(A_i)_j e_j."""
+    table = np.asarray(params["embeddings"]["tokens"]["embedding"], np.float64)
+    w = np.asarray(params["word_recovery"]["kernel"], np.float64)
+    e = table[batch["input_ids"]]
+    x = np.zeros_like(e)
+    packs, sides = batch["pack_ids"], batch["sides"]
+    for row, i in zip(*np.nonzero(packs), strict=True):
+        js = np.flatnonzero((packs[row] == packs[row, i]) & (sides[row] != sides[row, i]))
+        scores = np.array([w @ np.concatenate([e[row, i], e[row, j], e[row, i] * e[row, j]]) for j in js])
+        weights = np.exp(scores - scores.max())
+        x[row, i] = weights @ e[row, js] / weights.sum()
+    return x
+
+
+def test_clwr_equals_numpy(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("clwr")
+    x, attention = CLWR().mixtures(model, params, batch)
+    real = batch["pack_ids"] > 0
+    np.testing.assert_allclose(np.asarray(x)[real], recovered(params, batch)[real], atol=1e-5)
+    np.testing.assert_allclose(np.asarray(attention).sum(-1), 1, rtol=1e-5)
+    h = transformer.encode(CONFIG, params, batch, sees=own, words=recovered(params, batch))
+    total, count = 0.0, 0
+    for row, column in zip(*np.nonzero(batch["target_weights"]), strict=True):
+        total -= transformer.log_probabilities(CONFIG, params, h[row, column])[batch["input_ids"][row, column]]
+        count += 1
+    loss = jax.jit(lambda p, b: CLWR().loss(model, p, b, None, LANGUAGES))(params, batch)
+    np.testing.assert_allclose(loss.terms["clwr"], total, rtol=2e-5)
+    ordinary = (batch["input_ids"] >= 14) & real
+    assert float(CLWR().weights(batch)["clwr"]) == count == ordinary.sum()  # all words, not 15 % of them
+
+
+def test_word_recovery_mixes_the_partner_alone(model_and_params):
+    """Where all words of the partner are alike, x is that word whatever the text says; a permutation changes nothing."""
+    model, params = model_and_params
+    batch = make_batch("clwr", packed=False)
+    y = (batch["sides"] == 1) & (batch["pack_ids"] > 0)
+    x_side = (batch["sides"] == 0) & (batch["pack_ids"] > 0)
+    alike = dict(batch, input_ids=np.where(y, 33, batch["input_ids"]).astype(np.int32))
+    x, _ = CLWR().mixtures(model, params, alike)
+    word = np.asarray(params["embeddings"]["tokens"]["embedding"][33])
+    np.testing.assert_allclose(np.asarray(x)[x_side], np.broadcast_to(word, (x_side.sum(), word.size)), atol=1e-5)
+
+    turned = dict(batch, input_ids=batch["input_ids"].copy())
+    for row in range(3):
+        columns = np.flatnonzero(y[row])
+        turned["input_ids"][row, columns] = batch["input_ids"][row, columns[::-1]]
+    a, b = (np.asarray(CLWR().mixtures(model, params, one)[0])[x_side] for one in (batch, turned))
+    np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_a_word_enters_its_own_recovery_through_the_attention_alone(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("clwr", packed=False)
+    e = np.asarray(model.word_embeddings(params, batch["input_ids"]))
+    weights = np.random.default_rng(0).normal(size=e.shape).astype(np.float32)
+    side_x = ((batch["sides"] == 0) & (batch["pack_ids"] > 0))[..., None]
+
+    def total(e, p):
+        from xlingjax.model.masks import partner
+
+        return (model.recover_words(p, e, batch, partner)[0] * weights * side_x).sum()
+
+    to_e, to_params = jax.jit(jax.grad(total, argnums=(0, 1)))(e, params)
+    to_w = np.asarray(to_params["word_recovery"]["kernel"])
+    assert np.abs(to_w).max() > 1e-3
+    assert np.abs(np.asarray(to_e) * side_x).max() > 1e-4  # through A
+    flat = {**params, "word_recovery": {"kernel": params["word_recovery"]["kernel"] * 0}}
+    to_e = np.asarray(jax.grad(total)(e, flat))
+    assert np.abs(to_e * side_x).max() == 0  # A without weights: no other way
+
+
+def test_raw_mixtures_go_in_without_position_or_norm(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("clwr", packed=False)
+    moved = dict(batch, position_ids=batch["position_ids"] + 1)
+    raw = [CLWR(raw=True).loss(model, params, b, None, LANGUAGES).terms["clwr"] for b in (batch, moved)]
+    embedded = [CLWR().loss(model, params, b, None, LANGUAGES).terms["clwr"] for b in (batch, moved)]
+    assert raw[0] == raw[1] and abs(embedded[0] - embedded[1]) > 1e-3 and abs(raw[0] - embedded[0]) > 1e-3
+
+
+def test_clpc_equals_numpy(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("clpc")
+    h = transformer.encode(CONFIG, params, batch)[:, 0]
+    out = jax.tree.map(np.float64, params["paraphrase"]["out"])
+    p = 1 / (1 + np.exp(-(h @ out["kernel"] + out["bias"])[:, 0]))
+    nll = -np.log(np.where(batch["labels"] == 1, p, 1 - p))
+    used = batch["example_weights"] > 0
+    loss = jax.jit(lambda p, b: CLPC().loss(model, p, b, None, LANGUAGES))(params, batch)
+    np.testing.assert_allclose(loss.terms["clpc"], nll[used].sum(), rtol=1e-5)
+    assert float(CLPC().weights(batch)["clpc"]) == used.sum() == 2
+    hits = ((p > 0.5) == (batch["labels"] == 1))[used].sum()
+    np.testing.assert_allclose(loss.metrics["clpc/accuracy"], (hits, 2))
+    second = [batch["language_ids"][row][batch["sides"][row] == 1][0] for row in range(3)]
+    counts = np.bincount(np.array(second)[used], minlength=LANGUAGES)
+    np.testing.assert_array_equal(loss.metrics["clpc/loss_by_language"][1], counts)
+
+
+def test_cl_mlm_equals_numpy(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("cl_mlm")
+    total, count = masked_nll(params, transformer.encode(CONFIG, params, batch), batch)
+    loss = CLMLM().loss(model, params, batch, None, LANGUAGES)
+    np.testing.assert_allclose(loss.terms["cl_mlm"], total, rtol=2e-5)
+    assert float(CLMLM().weights(batch)["cl_mlm"]) == count
+
+
+@pytest.mark.parametrize("objective, remedy", [(CLWR(), "word_recovery=True"), (CLPC(), "paraphrase=True")], ids=str)
+def test_a_model_without_the_parameters_is_refused(objective, remedy):
+    model = Encoder(CONFIG.replace(word_recovery=False, paraphrase=False))
+    params = jax.jit(model.init)(jax.random.key(0))
+    with pytest.raises(UserError, match=remedy):
+        objective.loss(model, params, make_batch(objective.name), None, LANGUAGES)

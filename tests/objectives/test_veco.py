@@ -1,0 +1,174 @@
+import jax
+import numpy as np
+import pytest
+import tiny
+from model import numpy_transformer as transformer
+from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
+from xlingjax.model.masks import own_side
+from xlingjax.objectives.veco import VECO, as_one_text
+
+OBJECTIVE = VECO(separator=tiny.EOS)
+
+
+@pytest.fixture(scope="module")
+def model_and_params():
+    return random_model()
+
+
+def own(fields, q, k):
+    return fields["sides"][q] == fields["sides"][k]
+
+
+def other(fields, q, k):
+    return not own(fields, q, k)
+
+
+def side_of(batch, row, column):
+    """Columns of the same example and side as this one."""
+    return (batch["pack_ids"][row] == batch["pack_ids"][row, column]) & (batch["sides"][row] == batch["sides"][row, column])
+
+
+def test_the_terms_equal_numpy(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("veco")
+    loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
+    h = transformer.encode(CONFIG, params, batch, sees=own)
+    s = transformer.encode(CONFIG, params, batch, sees=own, memory=(h, other))
+    one = dict(batch, input_ids=batch["input_ids"].copy(), position_ids=batch["position_ids"].copy())
+    for row in range(3):
+        for number in (1, 2):
+            columns = np.flatnonzero(batch["pack_ids"][row] == number)
+            one["position_ids"][row, columns] = np.arange(len(columns))
+            one["input_ids"][row, columns[batch["sides"][row, columns] == 1][:1]] = tiny.EOS
+    t = transformer.encode(CONFIG, params, one)
+    half = batch["masked_weights"].shape[1] // 2
+    x, y = slice(0, half), slice(half, None)
+    want = {
+        "veco_plug_out_x": masked_nll(params, h, batch, x), "veco_plug_out_y": masked_nll(params, h, batch, y),
+        "veco_plug_in_x": masked_nll(params, s, batch, x), "veco_plug_in_y": masked_nll(params, s, batch, y),
+        "veco_tlm": masked_nll(params, t, one),
+    }  # fmt: skip
+    assert set(loss.terms) == set(OBJECTIVE.weights(batch)) == set(OBJECTIVE.coefficients) == set(want)
+    for name, (total, count) in want.items():
+        np.testing.assert_allclose(loss.terms[name], total, rtol=2e-5, err_msg=name)
+        assert float(OBJECTIVE.weights(batch)[name]) == count > 1
+        np.testing.assert_allclose(loss.metrics[f"{name}/loss"], (total, count), rtol=2e-5)
+    assert len({round(float(term), 3) for term in loss.terms.values()}) == 5
+
+
+def test_one_text_opens_the_second_side_with_the_separator_and_runs_on():
+    batch = make_batch("veco")
+    one = {name: np.asarray(value) for name, value in as_one_text(batch, 77).items()}
+    for row in range(3):
+        for number in (1, 2):
+            columns = np.flatnonzero(batch["pack_ids"][row] == number)
+            np.testing.assert_array_equal(one["position_ids"][row, columns], np.arange(len(columns)))
+            opens = columns[batch["sides"][row, columns] == 1][:1]
+            assert (one["input_ids"][row, opens] == 77).all()
+            rest = np.setdiff1d(columns, opens)
+            np.testing.assert_array_equal(one["input_ids"][row, rest], batch["input_ids"][row, rest])
+
+
+def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("veco")
+    states = jax.jit(lambda p, b: OBJECTIVE.states(model, p, b))
+    h, s = states(params, batch)
+    moved = jax.tree_util.tree_map_with_path(
+        lambda path, leaf: leaf + 1.0 if "cross_attention" in jax.tree_util.keystr(path) else leaf, params
+    )
+    h_moved, s_moved = states(moved, batch)
+    np.testing.assert_array_equal(h_moved, h)
+    assert np.abs(s_moved - s).max() > 1e-2
+
+    column = int(np.flatnonzero(batch["sides"][0] == 1)[0])
+    changed = dict(batch, input_ids=batch["input_ids"].copy())
+    changed["input_ids"][0, column] = (changed["input_ids"][0, column] + 1) % 90
+    h_changed, s_changed = states(params, changed)
+    same = side_of(batch, 0, column)
+    np.testing.assert_array_equal(h_changed[0][~same], h[0][~same])
+    partner = (batch["pack_ids"][0] == batch["pack_ids"][0, column]) & ~same
+    assert (np.abs(s_changed[0] - s[0]).max(-1)[partner] > 1e-6).all()  # S does change with the other side
+    elsewhere = batch["pack_ids"][0] != batch["pack_ids"][0, column]
+    np.testing.assert_array_equal(s_changed[0][elsewhere], s[0][elsewhere])  # but not with another pair's
+
+
+def gradient_at_inputs(model, params, batch, objective, terms):
+    """d(sum of those terms) / d(word embeddings), [B, L, D]: activations, not the table that the head shares."""
+    e = np.asarray(model.word_embeddings(params, batch["input_ids"]))
+
+    class Fed:
+        config = model.config
+        vocab_head = staticmethod(model.vocab_head)
+
+        def __init__(self, words):
+            self.words = words
+
+        def encode(self, params, batch, spec, **options):
+            return model.encode(params, batch, spec, words_BLD=self.words, **options)
+
+    def total(words):
+        return sum(objective.loss(Fed(words), params, batch, None, LANGUAGES).terms[term] for term in terms)
+
+    return np.asarray(jax.jit(jax.grad(total))(e))
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_no_gradient_reaches_the_other_side(model_and_params, stop):
+    model, params = model_and_params
+    batch = make_batch("veco", packed=False)
+    objective = VECO(stop_gradient=stop)
+    gradient = gradient_at_inputs(model, params, batch, objective, ["veco_plug_in_x"])
+    y = (batch["sides"] == 1) & (batch["pack_ids"] > 0)
+    x = (batch["sides"] == 0) & (batch["pack_ids"] > 0)
+    assert np.abs(gradient[x]).max() > 1e-3
+    assert (np.abs(gradient[y]).max() == 0) == stop
+
+
+def test_the_stop_changes_gradients_and_not_the_loss(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("veco")
+
+    def value_and_grad(objective):
+        def total(p):
+            return sum(objective.loss(model, p, batch, None, LANGUAGES).terms.values())
+
+        return jax.jit(jax.value_and_grad(total))(params)
+
+    (a, grad_a), (b, grad_b) = (value_and_grad(VECO(stop_gradient=stop)) for stop in (True, False))
+    assert a == b
+    differ = [np.abs(x - y).max() for x, y in zip(*map(jax.tree.leaves, (grad_a, grad_b)), strict=True)]
+    assert max(differ) > 1e-3
+
+
+def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("veco")
+    whole, first = (
+        o.loss(model, params, batch, None, LANGUAGES) for o in (VECO(), VECO(plug_out=False))
+    )
+    assert set(first.terms) == {"veco_plug_in_x", "veco_plug_in_y"} == set(VECO(plug_out=False).coefficients)
+    for name, term in first.terms.items():
+        np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
+
+
+def test_a_model_without_the_slot_is_refused(model_and_params):
+    model = Encoder(CONFIG.replace(cross_attention=False))
+    params = jax.jit(model.init)(jax.random.key(0))
+    with pytest.raises(UserError, match="cross_attention=True"):
+        OBJECTIVE.loss(model, params, make_batch("veco"), None, LANGUAGES)
+
+
+def test_plugging_out_leaves_the_states(model_and_params):
+    """Without its cross-attention leaves the model is an encoder whose states are H, bit for bit."""
+    model, params = model_and_params
+    batch = make_batch("veco")
+    layers = {k: v for k, v in params["encoder"]["layers"].items() if k != "cross_attention"}
+    out = {**params, "encoder": {**params["encoder"], "layers": layers}}
+    plain = Encoder(CONFIG.replace(cross_attention=False))
+    h, _ = OBJECTIVE.states(model, params, batch)
+    np.testing.assert_array_equal(plain.encode(out, batch, AttentionSpec(own_side)), h)

@@ -1,0 +1,190 @@
+"""ERNIE-M's features (ERNIE-M §3.2): pairs for cross-attention masked LM, texts with placeholders for back-translation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.converters import Rows, pair_rows, stream_rows
+from xlingjax.data.corpus import Records
+from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
+
+LAYOUTS = ("in_place", "slots")
+# Every chosen word is MASK: one that is kept or replaced would be evidence on its own side.
+ALL_MASK = Masking(mask=1.0, random=0.0)
+
+
+@dataclass(frozen=True)
+class CamlmFeatures:
+    """Masked pairs for CAMLM, positions running on over the pair (or restarting, `reset_positions`).
+
+    layout "in_place": MASK stands where the word stood, so the other side does not see it either (the paper's loss).
+    "slots": both sentences stay whole, and the MASKs stand behind them with the positions of the words they hide (the
+    paper's examples). masking must show every chosen word as MASK.
+    """
+
+    masking: Masking = ALL_MASK
+    layout: str = "in_place"
+    max_pieces: int = 100
+    reset_positions: bool = False
+    packing: bool = True
+    name = "camlm"
+    sides = 2
+    fields = (*TOKEN_FIELDS, "is_mask", *SLOT_FIELDS)
+
+    def __post_init__(self):
+        if self.layout not in LAYOUTS:
+            raise UserError(f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
+        if self.masking.mask < 1:
+            raise UserError(f"CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0 (mask={self.masking.mask})")
+
+    def text_length(self, length: int) -> int:
+        """Tokens of a row of `length` that hold text."""
+        if self.layout == "in_place":
+            return length
+        return max(n for n in range(1, length) if n + 2 * slots_of_a_side(self.masking, n) <= length)
+
+    def slots(self, length: int) -> int:
+        return 2 * slots_of_a_side(self.masking, self.text_length(length))
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return pair_rows(
+            records,
+            bases,
+            self.text_length(length),
+            max_pieces=self.max_pieces,
+            reset_positions=self.reset_positions,
+            both_orders=False,
+            packing=self.packing,
+        )
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        import tensorflow as tf
+
+        mask = masker(self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True)
+
+        def in_place(batch: Batch, draws: Any) -> Batch:
+            batch = mask(batch, draws)
+            return {**batch, "is_mask": tf.cast(batch["input_ids"] == vocabulary.mask_id, tf.int32)}
+
+        def in_slots(batch: Batch, draws: Any) -> Batch:
+            masked = mask(batch, draws)
+            positions, weights = masked["masked_positions"], masked["masked_weights"]
+            used = weights > 0
+            behind = {
+                name: tf.where(used, tf.gather(batch[name], positions, batch_dims=1), 0) for name in TOKEN_FIELDS[1:]
+            }
+            behind["input_ids"] = tf.where(used, vocabulary.mask_id, vocabulary.pad_id)
+            row = append(batch, behind, self.text_length(length), length, vocabulary.pad_id)
+            row["is_mask"] = tf.cast(row["input_ids"] == vocabulary.mask_id, tf.int32)
+            columns = self.text_length(length) + tf.range(positions.shape[1])[None, :]
+            slots = {name: masked[name] for name in SLOT_FIELDS}
+            return {**row, **slots, "masked_positions": tf.where(used, columns, 0)}
+
+        return in_place if self.layout == "in_place" else in_slots
+
+
+@dataclass(frozen=True)
+class BtmlmFeatures:
+    """Masked text with placeholders behind it for pseudo tokens of another language.
+
+    proportion: placeholders per token of the text. targets: (language id, share) of the languages they are in; a row
+    draws one that is not its own. reset_positions: their positions lie where a second sentence's would, restarting at
+    it or running on.
+    """
+
+    masking: Masking = field(default_factory=Masking)
+    proportion: float = 0.15
+    reset_positions: bool = False
+    targets: tuple[tuple[int, float], ...] | None = None
+    name = "btmlm"
+    sides = 1
+    fields = (*TOKEN_FIELDS, "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", *SLOT_FIELDS)
+
+    def __post_init__(self):
+        if not 0 < self.proportion < 1:
+            raise UserError(f"BTMLM's proportion of pseudo tokens must be between 0 and 1, got {self.proportion}")
+
+    def placeholders(self, length: int) -> int:
+        """P for rows of `length` tokens."""
+        return int(np.ceil(self.proportion * self.text_length(length) - 1e-6))
+
+    def text_length(self, length: int) -> int:
+        return max(n for n in range(1, length) if n + int(np.ceil(self.proportion * n - 1e-6)) <= length)
+
+    def slots(self, length: int) -> int:
+        return self.masking.slots(self.text_length(length))
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return stream_rows(
+            records, bases[0], self.text_length(length), bos=vocabulary.bos_id != vocabulary.eos_id
+        )
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        import tensorflow as tf
+
+        from xlingjax.data import draws as random
+
+        if not self.targets or len(self.targets) < 2:
+            raise UserError("BTMLM needs pairs in at least two languages to write pseudo tokens in; set PARALLEL")
+        mask = masker(self.masking, vocabulary, counts, self.slots(length))
+        text, places = self.text_length(length), self.placeholders(length)
+        target_T = tf.constant([language for language, _ in self.targets], tf.int32)
+        log_share_T = tf.math.log(tf.constant([share for _, share in self.targets], tf.float32))
+
+        def gumbel(purpose: int, width: int, draws: Any) -> Any:
+            uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
+            return -tf.math.log(-tf.math.log(uniform))
+
+        def extended(batch: Batch, draws: Any) -> Batch:
+            masked = mask(batch, draws)
+            real = batch["pack_ids"][:, :text] > 0
+            tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
+            own = batch["language_ids"][:, :1]
+            drawn = log_share_T + gumbel(random.LANGUAGE, len(self.targets), draws)
+            language = tf.gather(target_T, tf.argmax(tf.where(own == target_T, -np.inf, drawn), axis=1))[:, None]
+            wanted = tf.cast(tf.math.ceil(self.proportion * tf.cast(tokens, tf.float32) - 1e-4), tf.int32)
+            used = tf.range(places)[None, :] < wanted
+            # Distinct places of the text, in order: where its words would stand in a translation.
+            score = tf.where(real, gumbel(random.PLACES, text, draws), -np.inf)
+            offsets = tf.sort(tf.where(used, tf.math.top_k(score, places).indices, text), axis=1)
+            base = 0 if self.reset_positions else tokens
+            one = tf.ones_like(offsets)
+            behind = {
+                "input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id),
+                "position_ids": tf.where(used, base + offsets, 0),
+                "language_ids": tf.where(used, language * one, 0),
+                "pack_ids": tf.cast(used, tf.int32),
+                "sides": tf.cast(used, tf.int32),
+            }
+            row = append(masked, behind, text, length, vocabulary.pad_id)
+            whole = append(batch, behind, text, length, vocabulary.pad_id)
+            is_mask = tf.concat([tf.zeros_like(batch["pack_ids"][:, :text]), behind["pack_ids"]], axis=1)
+            columns = text + tf.range(places)[None, :] * one
+            return {
+                **row,
+                **{name: masked[name] for name in SLOT_FIELDS},
+                "original_ids": whole["input_ids"],
+                "is_mask": tf.pad(is_mask, [[0, 0], [0, length - text - places]]),
+                "pseudo_positions": tf.where(used, columns, 0),
+                "pseudo_weights": tf.cast(used, tf.float32),
+            }
+
+        return extended
+
+
+def append(batch: Batch, behind: Batch, text: int, length: int, pad_id: int) -> Batch:
+    """The first `text` columns of the token fields of a batch, then those of `behind`, padded to `length`."""
+    import tensorflow as tf
+
+    fields = {name: tf.concat([batch[name][:, :text], behind[name]], axis=1) for name in TOKEN_FIELDS}
+    return {
+        name: tf.pad(x, [[0, 0], [0, length - x.shape[1]]], constant_values=pad_id if name == "input_ids" else 0)
+        for name, x in fields.items()
+    }

@@ -1,0 +1,76 @@
+"""Unicoder's features (Unicoder §3.2): pairs for word recovery, pairs with wrong partners for paraphrase classification,
+documents that change language between sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.converters import Rows, pair_rows
+from xlingjax.data.corpus import Records
+from xlingjax.data.documents import switched_rows
+from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.xlm import Batch, Masking, masker
+
+PARITIES = ("even", "odd", "coin")
+
+
+@dataclass(frozen=True)
+class ClwrFeatures:
+    """Pairs for word recovery: positions restart at y, every ordinary piece of both sides is to be recovered."""
+
+    max_pieces: int = 100
+    packing: bool = True
+    name = "clwr"
+    sides = 2
+    fields = (*TOKEN_FIELDS, "target_weights")
+
+    def slots(self, length: int) -> int:
+        return 0
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return pair_rows(
+            records, bases, length, max_pieces=self.max_pieces, both_orders=False, packing=self.packing, each_opens=True
+        )
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        import tensorflow as tf
+
+        special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
+        weight_V = tf.constant(~special, tf.float32)
+
+        def weighted(batch: Batch, draws: Any) -> Batch:
+            weights = tf.gather(weight_V, batch["input_ids"]) * tf.cast(batch["pack_ids"] > 0, tf.float32)
+            return {**batch, "target_weights": weights}
+
+        return weighted
+
+
+@dataclass(frozen=True)
+class ClMlmFeatures:
+    """Masked documents in which every other sentence is the translation (`documents.switched_rows`)."""
+
+    masking: Masking = field(default_factory=Masking)
+    parity: str = "coin"
+    packing: bool = True
+    name = "cl_mlm"
+    sides = 2
+    fields = TOKEN_FIELDS + SLOT_FIELDS
+
+    def __post_init__(self):
+        if self.parity not in PARITIES:
+            raise UserError(f"parity {self.parity!r} is not one of {', '.join(PARITIES)}")
+
+    def slots(self, length: int) -> int:
+        return self.masking.slots(length)
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return switched_rows(records, bases, length, parity=self.parity, packing=self.packing)
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        return masker(self.masking, vocabulary, counts, self.slots(length))

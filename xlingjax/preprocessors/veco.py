@@ -1,0 +1,62 @@
+"""VECO's features (VECO §3.2, §4.1): pairs, and adjacent segments of one document, both sides masked for themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.converters import Rows, pair_rows
+from xlingjax.data.corpus import Records
+from xlingjax.data.documents import segment_rows
+from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
+
+
+@dataclass(frozen=True)
+class VecoFeatures:
+    """Masked pairs `<s> x </s> <s> y </s>`, positions restarting at y; the first token of a side is never masked."""
+
+    masking: Masking = field(default_factory=lambda: Masking(rate=0.25))
+    max_pieces: int = 100
+    packing: bool = True
+    name = "veco"
+    sides = 2
+    fields = TOKEN_FIELDS + SLOT_FIELDS
+
+    def slots(self, length: int) -> int:
+        return 2 * slots_of_a_side(self.masking, length)
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return pair_rows(
+            records,
+            bases,
+            length,
+            max_pieces=self.max_pieces,
+            both_orders=False,
+            packing=self.packing,
+            each_opens=True,
+        )
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        return masker(self.masking, vocabulary, counts, slots_of_a_side(self.masking, length), side_by_side=True)
+
+
+@dataclass(frozen=True)
+class VecoTextFeatures:
+    """Masked adjacent segments of monolingual documents, in the rows of pairs (`documents.segment_rows`)."""
+
+    masking: Masking = field(default_factory=Masking)
+    packing: bool = True
+    name = "veco_text"
+    sides = 1
+    fields = TOKEN_FIELDS + SLOT_FIELDS
+
+    slots = VecoFeatures.slots
+    map = VecoFeatures.map
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return segment_rows(records, bases[0], length, packing=self.packing)
