@@ -11,7 +11,7 @@ from typing import Any
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import Preprocessor, mixture_source
 from xlingjax.data.sampling import Sampling
-from xlingjax.data.sources import Pair, Text, find_pairs, find_text
+from xlingjax.data.sources import Pair, Text, Triple, find_negatives, find_pairs, find_text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
@@ -25,16 +25,22 @@ def register_text(
     parallel: Patterns = (),
     heldout_mono: Patterns = (),
     heldout_parallel: Patterns = (),
+    negatives: Patterns = (),
     holdout: float = 0.0,
     name: str | None = None,
 ) -> str:
-    """Registers a task per language and per pair, and the mixtures `<name>.text` and `<name>.pairs`; returns the name.
+    """Registers a task per language and per pair, and the mixtures `<name>.text`, `<name>.pairs` and, for tables of
+    negatives, `<name>.triples`; returns the name.
 
     Files are found, not read. Held-out files are the split "validation"; without them, `holdout` takes that share of
     the lines. The default name stands for these arguments, so calling again registers nothing. Raises UserError: no
     file, an unknown language, a name that is taken by other files.
     """
-    train = [*(find_text(mono) if mono else ()), *(find_pairs(parallel) if parallel else ())]
+    train = [
+        *(find_text(mono) if mono else ()),
+        *(find_pairs(parallel) if parallel else ()),
+        *(find_negatives(negatives) if negatives else ()),
+    ]
     held = [
         *(find_text(heldout_mono) if heldout_mono else ()),
         *(find_pairs(heldout_parallel) if heldout_parallel else ()),
@@ -50,11 +56,11 @@ def register_text(
 
     from xlingjax.data.seqio_adapters import TextFiles
 
-    for kind, mixture in ((Text, "text"), (Pair, "pairs")):
+    for kind, mixture in MIXTURES.items():
         tasks = []
-        for languages in sorted({_languages(file) for file in train if isinstance(file, kind)}):
-            splits = {"train": [f for f in train if isinstance(f, kind) and _languages(f) == languages]}
-            if validation := [f for f in held if isinstance(f, kind) and _languages(f) == languages]:
+        for languages in sorted({_languages(file) for file in train if type(file) is kind}):
+            splits = {"train": [f for f in train if type(f) is kind and _languages(f) == languages]}
+            if validation := [f for f in held if type(f) is kind and _languages(f) == languages]:
                 splits["validation"] = validation
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
             register_source(task, TextFiles(splits, 0.0 if validation else holdout), languages, vocabulary)
@@ -66,6 +72,9 @@ def register_text(
 
 
 _REGISTERED: dict[str, str] = {}
+MIXTURES: dict[type, str] = {Text: "text", Pair: "pairs", Triple: "triples"}
+READS = {1: ("text", "monolingual text"), 2: ("pairs", "parallel text"), 3: ("triples", "tables of negatives")}
+"""Sides that features read -> (mixture, what it is made of)."""
 
 
 def register_source(
@@ -77,17 +86,18 @@ def register_source(
     keys: Mapping[str, str] | None = None,
     preprocessors: Sequence[Callable] = (),
 ) -> None:
-    """Registers any SeqIO data source (TFDS, TFRecords ...) as a task of text (one language) or pairs (two).
+    """Registers any SeqIO data source (TFDS, TFRecords ...) as a task of text (one language), pairs (two) or pairs with
+    negatives (three).
 
-    `preprocessors` run first; `keys` then says which of their string features are `text`, or `first` and `second`.
+    `preprocessors` run first; `keys` then says which of their string features are `text`, or `first`, `second`, `third`.
     The task can be cached with SeqIO's tools and read with `use_cached`.
     """
     import seqio
 
-    from xlingjax.data.seqio_adapters import LanguageFeature
+    from xlingjax.data.seqio_adapters import SIDES, LanguageFeature
     from xlingjax.data.seqio_vocabulary import SeqioVocabulary
 
-    names = ("text",) if len(languages) == 1 else ("first", "second")
+    names = ("text",) if len(languages) == 1 else SIDES[: len(languages)]
     adapter = SeqioVocabulary(vocabulary)
     rekey = [functools.partial(seqio.preprocessors.rekey, key_map=dict(keys))] if keys else []
     seqio.TaskRegistry.add(
@@ -127,7 +137,7 @@ def _sentences(vocabulary: Vocabulary, task: Any) -> float:
 class TextSource:
     """Batches of one objective from text files; calling it opens the source. What recipes bind.
 
-    features: `ClmFeatures`, `MlmFeatures` or `TlmFeatures`. vocabulary: a `Vocabulary` or the path of one. Give the
+    features: those of the objective (`preprocessors/`). vocabulary: a `Vocabulary` or the path of one. Give the
     objectives of a run the same files, so that they number languages alike (or `languages`). The other fields are those
     of `register_text` and `mixture_source`.
     """
@@ -140,6 +150,7 @@ class TextSource:
     parallel: Patterns = ()
     heldout_mono: Patterns = ()
     heldout_parallel: Patterns = ()
+    negatives: Patterns = ()
     holdout: float = 0.0
     split: str = "train"
     seed: int = 0
@@ -153,11 +164,9 @@ class TextSource:
 
     def __call__(self) -> BatchSource:
         """Opens the source; tokenises what is not yet in the cache. Raises UserError on bad input."""
-        paired = self.features.sides == 2
-        if not (self.parallel if paired else self.mono):
-            raise UserError(
-                f"'{self.features.name}' reads {'parallel' if paired else 'monolingual'} text; none is given"
-            )
+        mixture, kind = READS[self.features.sides]
+        if not {"text": self.mono, "pairs": self.parallel, "triples": self.negatives}[mixture]:
+            raise UserError(f"'{self.features.name}' reads {kind}; none is given")
         vocabulary = self.vocabulary if isinstance(self.vocabulary, Vocabulary) else Vocabulary.load(self.vocabulary)
         name = register_text(
             vocabulary=vocabulary,
@@ -165,10 +174,11 @@ class TextSource:
             parallel=self.parallel,
             heldout_mono=self.heldout_mono,
             heldout_parallel=self.heldout_parallel,
+            negatives=self.negatives,
             holdout=self.holdout,
         )
         return mixture_source(
-            f"{name}.{'pairs' if paired else 'text'}",
+            f"{name}.{mixture}",
             self.features,
             batch=self.batch,
             length=self.length,
@@ -184,5 +194,9 @@ class TextSource:
         )
 
     def _found_languages(self) -> list[str]:
-        files = [*(find_text(self.mono) if self.mono else ()), *(find_pairs(self.parallel) if self.parallel else ())]
+        files = [
+            *(find_text(self.mono) if self.mono else ()),
+            *(find_pairs(self.parallel) if self.parallel else ()),
+            *(find_negatives(self.negatives) if self.negatives else ()),
+        ]
         return sorted({code for file in files for code in _languages(file)})

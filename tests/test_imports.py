@@ -14,7 +14,7 @@ PACKAGE = ROOT / "xlingjax"
 LEVELS = [
     {"cli", "verbs"},
     {"trained"},
-    {"runs", "doctor", "report"},
+    {"runs", "doctor", "report", "verify"},
     {"train"},
     {"probes"},
     {"evaluation"},

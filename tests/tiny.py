@@ -55,6 +55,7 @@ def batch(
             fields["pseudo_weights"][row, : columns.size] = 1
     if objective == "btmlm":
         fields["original_ids"] = fields["input_ids"].copy()
+        fields["special_ids"] = np.resize(np.arange(FIRST_PIECE), (rows, 16)).astype(np.int32)
     for row in range(rows if "masked_positions" in fields else 0):
         ids, sides, real = (fields[name][row] for name in ("input_ids", "sides", "pack_ids"))
         for group in range(groups):
@@ -85,9 +86,9 @@ def objective(name: str):
         "clm": xlm.CLM(),
         "mlm": xlm.MLM(),
         "tlm": xlm.TLM(),
-        "veco": veco.VECO(separator=EOS),
+        "veco": veco.VECO(tlm=True),
         "camlm": ernie_m.CAMLM(),
-        "btmlm": ernie_m.BTMLM(banned=tuple(range(FIRST_PIECE))),
+        "btmlm": ernie_m.BTMLM(),
         "clwr": unicoder.CLWR(),
         "clpc": unicoder.CLPC(),
         "cl_mlm": unicoder.CLMLM(),

@@ -308,6 +308,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--rows", type=int, default=2, help="rows shown per objective (default %(default)s)")
     sub.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
 
+    text = "test on this machine that every prediction of a recipe depends on what its objective promises and nothing else"
+    sub = verb("verify", text, recipe=True)
+    sub.add_argument("--rows", type=_positive, default=4, help="rows tested per objective (default %(default)s)")
+
     sub = verb("freeze", "write a recipe's batches to files that train without TensorFlow", recipe=True)
     sub.add_argument("--batches", type=_positive, required=True, metavar="N", help="batches per objective")
     sub.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")

@@ -1,6 +1,5 @@
 """Masked-position gather and cross-entropy over a large vocabulary, in float32, without holding every logit."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -66,18 +65,19 @@ def best_ids(
     bias_V: Array,
     *,
     vocab_size: int,
-    banned: Sequence[int] = (),
+    banned: Array | None = None,
     chunk: int = 0,
     key: Array | None = None,
 ) -> Array:
-    """int32 ids_T: the likeliest id at each state, or with a `key` one drawn from the softmax; never one of `banned`.
+    """int32 ids_T: the likeliest id at each state, or with a `key` one drawn from the softmax; never one of the
+    ids in the array `banned`.
 
     `chunk` as in `cross_entropy`. Nothing here is differentiable.
     """
     tokens, columns = h_TD.shape[0], table_VD.shape[0]
     lowest = jnp.finfo(jnp.float32).min
     bias_V = jnp.where(jnp.arange(columns) >= vocab_size, lowest, bias_V.astype(jnp.float32))
-    bias_V = bias_V.at[jnp.array(list(banned), jnp.int32)].set(lowest)
+    bias_V = bias_V if banned is None else bias_V.at[banned].set(lowest)
     count = -(-tokens // chunk) if chunk else 1
     h_TD = jnp.pad(h_TD, ((0, -tokens % count), (0, 0)))
 

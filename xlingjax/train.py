@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import jax
 
 from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, load_params
-from xlingjax.data.features import batch_hash
+from xlingjax.data.features import FIELDS, batch_hash
 from xlingjax.data.loader import BatchSource, to_global
 from xlingjax.divergence import Guard
 from xlingjax.errors import UserError
@@ -145,11 +145,13 @@ def train(
         check_schedule([run.weight for run in objectives], schedule, steps)
 
         def check_shapes(name, shapes):
+            objective = runs[name].objective
+            required = required_fields(name, objective.reads, shapes)
             check_length(name, shapes["input_ids"][1], model)
             check_rows(device_mesh, shapes["input_ids"][0], microbatches, f"objective {name}")
-            fields = {field: jax.ShapeDtypeStruct(shape, jax.numpy.int32) for field, shape in shapes.items()}
-            encode = partial(encoder.encode, spec=runs[name].objective.attention())
-            jax.eval_shape(encode, encoder.abstract(), fields)  # the attention backend may refuse
+            batch = {field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype) for field, shape in required.items()}
+            loss = partial(objective.loss, encoder, rng=jax.random.key(0), languages=1)
+            jax.eval_shape(loss, encoder.abstract(), batch)  # the model or the attention backend may refuse
 
         for name, run in runs.items():
             if known := getattr(run.source, "shapes", None):  # before any text is read

@@ -12,7 +12,7 @@ from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
-from xlingjax.runs import read_run_record
+from xlingjax.runs.corpus import read_run_record
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def vocabulary_files(vocabulary: Any) -> dict[str, bytes]:
 
 def train(args: Namespace, recipe: Recipe) -> int:
     """Both `pretrain` and `finetune`: what differs stands in the recipe."""
-    from xlingjax.runs import check_vocabulary
+    from xlingjax.runs.model import check_vocabulary
 
     corpus = recipe.corpus
     check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
@@ -129,6 +129,25 @@ def inspect(args: Namespace, recipe: Recipe) -> int:
         for _, source in objectives:
             source.close()
     return 0
+
+
+def verify(args: Namespace, recipe: Recipe) -> int:
+    from rich.console import Console
+
+    from xlingjax.model.encoder import Encoder
+    from xlingjax.runtime import start
+    from xlingjax.verify import table
+    from xlingjax.verify import verify as examine
+
+    machine, config = start(runtime(args)), recipe.bound["model"]
+    objectives = [(run.objective, run.source()) for run in recipe.bound["objectives"]]
+    try:
+        findings = list(examine(objectives, Encoder(config), args.rows))
+    finally:
+        for _, source in objectives:
+            source.close()
+    Console().print(table(findings, f"{config.attention_backend} attention, {config.dtype}, {machine}"))
+    return 0 if all(found.verdict == "ok" for found in findings) else 1
 
 
 def freeze(args: Namespace, recipe: Recipe) -> int:
@@ -246,6 +265,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "finetune": train,
     "evaluate": evaluate,
     "inspect": inspect,
+    "verify": verify,
     "freeze": freeze,
     "tinyworld": tinyworld,
     "vocab": vocab,

@@ -51,13 +51,13 @@ def test_camlm_equals_numpy(model_and_params, own_masks):
 
 def input_gradient(model, params, batch, objective, row, column):
     """[L, D]: how the state of one column of a row depends on the word embeddings, as activations."""
-    words = np.asarray(model.word_embeddings(params, batch["input_ids"]))
-    weights = np.random.default_rng(1).normal(size=words.shape[-1]).astype(np.float32)  # LayerNorm's sum has no gradient
+    shift = np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
+    weights = np.random.default_rng(1).normal(size=CONFIG.dim).astype(np.float32)  # LayerNorm's sum has no gradient
 
-    def state(words):
-        return (model.encode(params, batch, objective.attention(), words_BLD=words)[row, column] * weights).sum()
+    def state(shift):
+        return (model.encode(params, batch, objective.attention(), shift_BLD=shift)[row, column] * weights).sum()
 
-    return np.asarray(jax.jit(jax.grad(state))(words))[row]
+    return np.asarray(jax.jit(jax.grad(state))(shift))[row]
 
 
 @pytest.mark.parametrize("objective", [CAMLM(), CAMLM(own_masks="self"), TLM()], ids=["all", "self", "tlm"])
@@ -103,7 +103,11 @@ def test_swapping_the_sides_swaps_the_terms(model_and_params):
 
 # --- BTMLM -----------------------------------------------------------------------------------------------------------
 
-OBJECTIVE = BTMLM(banned=BANNED)
+OBJECTIVE = BTMLM()
+
+
+def pseudo_ids(objective, model, params, batch, key=None):
+    return np.asarray(objective.placeholders(model, params, batch, key).targets)
 
 
 def generated(params, batch):
@@ -126,12 +130,12 @@ def test_btmlm_equals_numpy(model_and_params):
     batch = make_batch("btmlm")
     ids = generated(params, batch)
     used = batch["pseudo_weights"] > 0
-    found = np.asarray(OBJECTIVE.pseudo_ids(model, params, batch))
+    found = np.asarray(pseudo_ids(OBJECTIVE, model, params, batch))
     np.testing.assert_array_equal(found[used], ids[used])
     filled = dict(batch, input_ids=batch["input_ids"].copy())
     for row, slot in zip(*np.nonzero(used), strict=True):
         filled["input_ids"][row, batch["pseudo_positions"][row, slot]] = ids[row, slot]
-    np.testing.assert_array_equal(OBJECTIVE.with_pseudo(batch, found)["input_ids"], filled["input_ids"])
+    np.testing.assert_array_equal(OBJECTIVE.filled(batch, found)["input_ids"], filled["input_ids"])
     total, count = masked_nll(params, transformer.encode(CONFIG, params, filled), batch)
     loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
     np.testing.assert_allclose(loss.terms["btmlm"], total, rtol=2e-5)
@@ -143,24 +147,25 @@ def test_chunks_generate_the_same(model_and_params):
     model, params = model_and_params
     batch = make_batch("btmlm")
     for chunk in (0, 2, 5):
-        ids = BTMLM(banned=BANNED, chunk=chunk).pseudo_ids(model, params, batch)
-        np.testing.assert_array_equal(ids, OBJECTIVE.pseudo_ids(model, params, batch))
+        ids = pseudo_ids(BTMLM(chunk=chunk), model, params, batch)
+        np.testing.assert_array_equal(ids, pseudo_ids(OBJECTIVE, model, params, batch))
 
 
 def test_no_gradient_through_the_pseudo_tokens(model_and_params):
     """Gradients are those with the pseudo tokens fed as data."""
     model, params = model_and_params
     batch = make_batch("btmlm")
-    filled = {**batch, **OBJECTIVE.with_pseudo(batch, OBJECTIVE.pseudo_ids(model, params, batch))}
+    filled = {**batch, **OBJECTIVE.filled(batch, pseudo_ids(OBJECTIVE, model, params, batch))}
 
     class Fixed(BTMLM):
-        def pseudo_ids(self, model, params, batch, key=None):
-            return np.take_along_axis(np.asarray(filled["input_ids"]), batch["pseudo_positions"], axis=1)
+        @staticmethod
+        def filled(batch, ids_BP):
+            return filled
 
     def gradient(objective):
         return jax.jit(jax.grad(lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms["btmlm"]))(params)
 
-    for a, b in zip(*map(jax.tree.leaves, (gradient(OBJECTIVE), gradient(Fixed(banned=BANNED)))), strict=True):
+    for a, b in zip(*map(jax.tree.leaves, (gradient(OBJECTIVE), gradient(Fixed()))), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
 
 
@@ -182,15 +187,23 @@ def test_a_placeholder_is_independent_of_the_others(model_and_params):
     assert np.abs(encode(whole)[row] - before)[first].max() > 1e-5
 
 
-def test_banned_ids_are_never_generated_and_draws_differ(model_and_params):
+def test_special_tokens_are_not_generated_unless_asked_for(model_and_params):
     model, params = model_and_params
     batch = make_batch("btmlm")
-    likeliest = OBJECTIVE.pseudo_ids(model, params, batch)
-    narrow = BTMLM(banned=tuple(i for i in range(90) if i != 40)).pseudo_ids(model, params, batch)
-    assert (np.asarray(narrow) == 40).all()
-    sampled = BTMLM(banned=BANNED, decode="sample")
-    draws = [np.asarray(sampled.pseudo_ids(model, params, batch, jax.random.key(i))) for i in range(4)]
+    likeliest = pseudo_ids(OBJECTIVE, model, params, batch)
+    assert likeliest.min() >= tiny.FIRST_PIECE
+    head = {**params["head"], "bias": params["head"]["bias"].at[3].set(1e4)}
+    pulled = {**params, "head": head}
+    assert (pseudo_ids(BTMLM(special=True), model, pulled, batch) == 3).all()
+    np.testing.assert_array_equal(pseudo_ids(OBJECTIVE, model, pulled, batch), likeliest)
+
+
+def test_draws_differ_and_evaluation_draws_nothing(model_and_params):
+    model, params = model_and_params
+    batch, sampled = make_batch("btmlm"), BTMLM(decode="sample")
+    likeliest = pseudo_ids(OBJECTIVE, model, params, batch)
+    draws = [pseudo_ids(sampled, model, params, batch, jax.random.key(i)) for i in range(4)]
     assert min(draw.min() for draw in draws) >= tiny.FIRST_PIECE
     assert any((draws[0] != draw).any() for draw in draws[1:])
-    np.testing.assert_array_equal(sampled.pseudo_ids(model, params, batch), likeliest)  # evaluation
-    np.testing.assert_array_equal(OBJECTIVE.pseudo_ids(model, params, batch, jax.random.key(0)), likeliest)
+    np.testing.assert_array_equal(pseudo_ids(sampled, model, params, batch), likeliest)
+    np.testing.assert_array_equal(pseudo_ids(OBJECTIVE, model, params, batch, jax.random.key(0)), likeliest)

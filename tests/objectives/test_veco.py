@@ -1,7 +1,6 @@
 import jax
 import numpy as np
 import pytest
-import tiny
 from model import numpy_transformer as transformer
 from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
 
@@ -9,9 +8,10 @@ from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import own_side
-from xlingjax.objectives.veco import VECO, as_one_text
+from xlingjax.objectives.base import token_loss
+from xlingjax.objectives.veco import VECO, as_one_text, as_two_texts
 
-OBJECTIVE = VECO(separator=tiny.EOS)
+OBJECTIVE = VECO(tlm=True)
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +36,15 @@ def test_the_terms_equal_numpy(model_and_params):
     model, params = model_and_params
     batch = make_batch("veco")
     loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
-    h = transformer.encode(CONFIG, params, batch, sees=own)
-    s = transformer.encode(CONFIG, params, batch, sees=own, memory=(h, other))
-    one = dict(batch, input_ids=batch["input_ids"].copy(), position_ids=batch["position_ids"].copy())
+    one = dict(batch, position_ids=batch["position_ids"].copy())
+    two = dict(batch, input_ids=batch["input_ids"].copy())
     for row in range(3):
         for number in (1, 2):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             one["position_ids"][row, columns] = np.arange(len(columns))
-            one["input_ids"][row, columns[batch["sides"][row, columns] == 1][:1]] = tiny.EOS
+            two["input_ids"][row, columns[batch["sides"][row, columns] == 1][:1]] = batch["input_ids"][row, columns[:1]]
+    h = transformer.encode(CONFIG, params, two, sees=own)
+    s = transformer.encode(CONFIG, params, two, sees=own, memory=(h, other))
     t = transformer.encode(CONFIG, params, one)
     half = batch["masked_weights"].shape[1] // 2
     x, y = slice(0, half), slice(half, None)
@@ -60,17 +61,19 @@ def test_the_terms_equal_numpy(model_and_params):
     assert len({round(float(term), 3) for term in loss.terms.values()}) == 5
 
 
-def test_one_text_opens_the_second_side_with_the_separator_and_runs_on():
+def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
     batch = make_batch("veco")
-    one = {name: np.asarray(value) for name, value in as_one_text(batch, 77).items()}
+    one, two = ({name: np.asarray(value) for name, value in read(batch).items()} for read in (as_one_text, as_two_texts))
+    np.testing.assert_array_equal(one["input_ids"], batch["input_ids"])
+    np.testing.assert_array_equal(two["position_ids"], batch["position_ids"])
     for row in range(3):
-        for number in (1, 2):
+        for number in range(1, batch["pack_ids"][row].max() + 1):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             np.testing.assert_array_equal(one["position_ids"][row, columns], np.arange(len(columns)))
-            opens = columns[batch["sides"][row, columns] == 1][:1]
-            assert (one["input_ids"][row, opens] == 77).all()
+            opens = columns[batch["sides"][row, columns] == 1][0]
+            assert two["input_ids"][row, opens] == batch["input_ids"][row, columns[0]] != batch["input_ids"][row, opens]
             rest = np.setdiff1d(columns, opens)
-            np.testing.assert_array_equal(one["input_ids"][row, rest], batch["input_ids"][row, rest])
+            np.testing.assert_array_equal(two["input_ids"][row, rest], batch["input_ids"][row, rest])
 
 
 def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(model_and_params):
@@ -97,24 +100,14 @@ def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(
     np.testing.assert_array_equal(s_changed[0][elsewhere], s[0][elsewhere])  # but not with another pair's
 
 
-def gradient_at_inputs(model, params, batch, objective, terms):
-    """d(sum of those terms) / d(word embeddings), [B, L, D]: activations, not the table that the head shares."""
-    e = np.asarray(model.word_embeddings(params, batch["input_ids"]))
+def gradient_at_inputs(model, params, batch, objective, term):
+    """d(the term) / d(word embeddings), [B, L, D]: activations, not the table that the head shares."""
 
-    class Fed:
-        config = model.config
-        vocab_head = staticmethod(model.vocab_head)
+    def total(shift):
+        found = objective.predictions(model, params, batch, None, shift)[term]
+        return token_loss(term, model, params, found, LANGUAGES, 0)[0]
 
-        def __init__(self, words):
-            self.words = words
-
-        def encode(self, params, batch, spec, **options):
-            return model.encode(params, batch, spec, words_BLD=self.words, **options)
-
-    def total(words):
-        return sum(objective.loss(Fed(words), params, batch, None, LANGUAGES).terms[term] for term in terms)
-
-    return np.asarray(jax.jit(jax.grad(total))(e))
+    return np.asarray(jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)))
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -122,7 +115,7 @@ def test_no_gradient_reaches_the_other_side(model_and_params, stop):
     model, params = model_and_params
     batch = make_batch("veco", packed=False)
     objective = VECO(stop_gradient=stop)
-    gradient = gradient_at_inputs(model, params, batch, objective, ["veco_plug_in_x"])
+    gradient = gradient_at_inputs(model, params, batch, objective, "veco_plug_in_x")
     y = (batch["sides"] == 1) & (batch["pack_ids"] > 0)
     x = (batch["sides"] == 0) & (batch["pack_ids"] > 0)
     assert np.abs(gradient[x]).max() > 1e-3

@@ -3,21 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from preprocessors.made import Xlm, Xlmr
 
 from xlingjax.data.draws import Draws
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures, masker
-
-
-class Xlm:
-    """The ids of a vocabulary of layout `xlm` with 100 pieces."""
-
-    layout, size, mask_id, bos_id, eos_id, pad_id = "xlm", 100, 5, 1, 1, 2
-    special_ids = frozenset(range(14))
-
-
-class Xlmr(Xlm):
-    layout, mask_id, bos_id, eos_id, pad_id, special_ids = "xlmr", 99, 0, 2, 1, frozenset((0, 1, 2, 3, 99))
 
 
 B, L = 512, 40

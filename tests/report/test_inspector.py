@@ -44,14 +44,14 @@ def test_tokens_of_a_masked_row():
 
 def test_the_grid_is_the_objectives_mask():
     block = np.kron(np.eye(2), np.ones((4, 4))).astype(bool)
-    grid = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES).grid_LL
+    grid = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES).grids_LL["attention"]
     assert (grid == block).all()  # packed examples do not see each other
     causal = inspector.read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
-    assert (causal.grid_LL == (block & np.tri(8, dtype=bool))).all()
+    assert (causal.grids_LL["attention"] == (block & np.tri(8, dtype=bool))).all()
     assert [t.target for t in causal.tokens] == ["a", "<5>", "<1>", "", "j", "e", "<1>", ""]  # none across examples
     padded = inspector.read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
-    assert padded.grid_LL.shape == (4, 4) and padded.grid_LL.all()
-    assert inspector.grid_text(causal, limit=3) == "   0 ■ · ·\n   1 ■ ■ ·\n   2 ■ ■ ■"
+    assert padded.grids_LL["attention"].shape == (4, 4) and padded.grids_LL["attention"].all()
+    assert inspector.grid_text(causal, causal.grids_LL["attention"], 3) == "   0 ■··\n   1 ■■·\n   2 ■■■"
 
 
 def test_realised_mask_rates():
@@ -75,7 +75,7 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     statistics = inspector.inspect(objectives, VOCABULARY, rows=1, batches=3, console=console, output=tmp_path)
     assert statistics["mlm"]["all"]["tokens"] == 36 and statistics["clm"] == {} == statistics["classification"]
     text = out.getvalue()
-    for expected in ("mlm, row 0", "clm, row 0", "label 1", "masked_positions 2×3", "tlm: realised masking", "■ · ·"):
+    for expected in ("mlm, row 0", "clm, row 0", "label 1", "masked_positions 2×3", "tlm: realised masking", "■··"):
         assert expected in text
     page = (tmp_path / "inspect.html").read_text("utf-8")
     assert "http" not in page and page.count("<svg") == 4 and "Realised masking" in page

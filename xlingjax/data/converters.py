@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.corpus import Records
+from xlingjax.data.corpus import Records, Tokens
 
 OPEN_ROWS = 256
 """Rows that packing keeps open for a shorter example to come."""
@@ -29,6 +29,7 @@ class Rows:
     Per slice [S]: `starts` and `lengths` in the array of ids, `positions` (position id of its first token), `packs`
     (number of its example in the row, from 1), `sides`, `languages` (index in the languages of its records), `opens`
     (its first token becomes the one that opens a text).
+    Per row [R], for classification: `labels`.
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times.
     """
 
@@ -42,6 +43,7 @@ class Rows:
     splits: np.ndarray
     sentences: int
     passes: int = 1
+    labels: np.ndarray | None = None
 
     @property
     def count(self) -> int:
@@ -183,6 +185,72 @@ def pair_rows(
     )
 
 
+def paraphrase_rows(
+    records: Records,
+    bases: Sequence[int],
+    length: int,
+    *,
+    max_pieces: int = 100,
+    reset_positions: bool = True,
+    negatives: int = 1,
+) -> Rows:
+    """Rows of one pair each, half of them translations (label 1) and half not (label 0): `</s> x </s> </s> y </s>`.
+
+    Of records with three sides the third is what does not translate the first. Of pairs, each x is set beside the y of
+    `negatives` other pairs at random, and as often beside its own. Pairs with an empty side, a side of more than
+    `max_pieces`, or more than `length` tokens in all are left out with their partner row, and so are negatives that say
+    what the translation says.
+    """
+    lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
+    starts = np.stack([base + np.cumsum(s.lengths) - s.lengths for base, s in zip(bases, records.sides, strict=True)], 1)
+    keep = np.flatnonzero(((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1))
+    if len(records.sides) == 3:
+        wrong = [(keep, np.full(keep.size, 2))]
+    else:
+        rng = np.random.default_rng(0)
+        shifts = rng.permutation(np.arange(1, keep.size))[:negatives]
+        order = rng.permutation(keep.size)
+        wrong = [(keep[order[(np.argsort(order) + shift) % keep.size]], np.ones(keep.size, int)) for shift in shifts]
+    text = _equal_lines(records.sides[1:])
+    examples = [(np.zeros((0, 2, 2), np.int64), np.zeros((0, 2, 2), np.int64))]
+    for lines, side in wrong:
+        differs = text[side - 1, lines] != text[0, keep]  # the same sentence may stand in several pairs
+        x = np.repeat(keep[differs, None], 2, axis=1)  # [n, (wrong, right)]
+        second = np.stack([lines[differs], keep[differs]], axis=1)
+        of = np.stack([side[differs], np.ones(len(x), int)], axis=1)
+        size = np.stack([lengths[x, 0], lengths[second, of]], axis=2) + 1
+        fits = (size.sum(axis=2) <= length).all(axis=1)
+        examples.append(((np.stack([starts[x, 0], starts[second, of]], axis=2) - 1)[fits], size[fits]))
+    at, size = (np.concatenate(parts).reshape(-1, 2) for parts in zip(*examples, strict=True))
+    positions = np.zeros_like(size)
+    if not reset_positions:
+        positions[:, 1] = size[:, 0]
+    rows = _rows(
+        np.arange(len(at)),
+        1,
+        keep.size,
+        2 * len(wrong),
+        starts=at,
+        lengths=size,
+        positions=positions,
+        sides=np.arange(2),
+        languages=np.arange(2),
+        opens=np.array([True, False]),
+    )
+    return replace(rows, labels=np.tile([0, 1], len(at) // 2))
+
+
+def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
+    """int [sides, lines]: equal numbers for equal lines."""
+    number: dict[bytes, int] = {}
+    found = []
+    for side in sides:
+        ids, ends = np.asarray(side.ids), np.cumsum(side.lengths)
+        lines = (ids[end - n : end].tobytes() for end, n in zip(ends.tolist(), side.lengths.tolist(), strict=True))
+        found.append([number.setdefault(line, len(number)) for line in lines])
+    return np.array(found)
+
+
 def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Rows, np.ndarray]:
     """One plan of all rows, and the first row of each [plans + 1]; `languages[i]` maps plan i's indices to ids."""
     mapped = [
@@ -194,11 +262,14 @@ def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Ro
     slices = np.cumsum([0, *(plan.starts.size for plan in plans)])
     splits = np.concatenate([[0], *(plan.splits[1:] + offset for plan, offset in zip(plans, slices, strict=False))])
     rows = np.cumsum([0, *(plan.count for plan in plans)])
-    return Rows(**fields, splits=splits.astype(np.int64), sentences=sum(p.sentences for p in plans)), rows
+    labels = None if plans[0].labels is None else np.concatenate([plan.labels for plan in plans])
+    sentences = sum(plan.sentences for plan in plans)
+    return Rows(**fields, splits=splits.astype(np.int64), sentences=sentences, labels=labels), rows
 
 
 class RowReader:
-    """Looks rows up in TensorFlow: row numbers [B] -> token fields [B, L]. A negative row number gives a padded row."""
+    """Looks rows up in TensorFlow: row numbers [B] -> token fields [B, L], and labels and example_weights [B] where the
+    plan has labels. A negative row number gives a padded row."""
 
     def __init__(self, ids: np.ndarray, rows: Rows, length: int, *, pad_id: int, bos_id: int):
         import tensorflow as tf
@@ -209,6 +280,7 @@ class RowReader:
         self._slices = tf.constant(np.stack([getattr(rows, name) for name in SLICES], axis=1))
         self._length, self._pad_id = length, pad_id
         self._bos_id = bos_id
+        self._labels = None if rows.labels is None else tf.constant(rows.labels, tf.int32)
 
     def __call__(self, row: Any) -> Mapping[str, Any]:
         import tensorflow as tf
@@ -238,4 +310,8 @@ class RowReader:
             ragged = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
             return ragged.to_tensor(default_value=pad, shape=[row.shape[0], self._length])
 
-        return {name: padded(*values) for name, values in tokens.items()}
+        fields = {name: padded(*values) for name, values in tokens.items()}
+        if self._labels is not None:
+            fields["example_weights"] = tf.cast(row >= 0, tf.float32)
+            fields["labels"] = tf.where(row >= 0, tf.gather(self._labels, real), 0)
+        return fields

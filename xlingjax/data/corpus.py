@@ -58,14 +58,15 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
 
 @dataclass(frozen=True)
 class Records:
-    """All text of one language (`sides` of length 1) or of one pair (2 aligned sides, in the order of `languages`)."""
+    """All text of one language (`sides` of length 1), of one pair (2 aligned sides, in the order of `languages`), or of a
+    pair with negatives (3)."""
 
     languages: tuple[str, ...]
     sides: tuple[Tokens, ...]
 
     @property
     def name(self) -> str:
-        return "-".join(sorted(self.languages))
+        return "-".join(sorted({*self.languages}))
 
     def content_hash(self) -> str:
         digest = hashlib.sha256()
@@ -176,15 +177,14 @@ def text_records(texts: Sequence[Text], vocabulary: Vocabulary, holdout: float =
 
 def pair_records(pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False) -> Records:
     """All aligned lines of one pair of languages, as `text_records`. Raises UserError: unequal lengths, none left."""
-    sides: tuple[list, list] = ([], [])
+    parts = []
     for pair in pairs:
-        first, second = tokens(pair.first, vocabulary), tokens(pair.second, vocabulary)
-        if first.lengths.size != second.lengths.size:
-            raise pair.mismatch(first.lengths.size, second.lengths.size)
-        keep = held_out(first.lengths.size, holdout) == held
-        sides[0].append(first.keep(keep))
-        sides[1].append(second.keep(keep))
-    records = Records(pairs[0].languages, (concatenate(sides[0]), concatenate(sides[1])))
+        sides = [tokens(side, vocabulary) for side in pair.sides]
+        if sides[0].lengths.size != sides[1].lengths.size:
+            raise pair.mismatch(sides[0].lengths.size, sides[1].lengths.size)
+        keep = held_out(sides[0].lengths.size, holdout) == held
+        parts.append([side.keep(keep) for side in sides])
+    records = Records(pairs[0].languages, tuple(concatenate(side) for side in zip(*parts, strict=True)))
     return _not_empty(records, [pair.first.path for pair in pairs], held)
 
 

@@ -41,11 +41,11 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     middle = before - before[first][of_line] + lengths / 2
     count = 2 * np.maximum(1, np.ceil((total + 2) / length).astype(np.int64))
     segment = np.minimum((middle * count[of_line] / total[of_line]).astype(np.int64), count[of_line] - 1)
-    key = (np.cumsum(count) - count)[of_line] + segment  # even keys: first segments, odd: second
-    begins = np.flatnonzero(np.diff(key, prepend=key[0] - 1))
+    begins = np.flatnonzero((np.diff(of_line, prepend=-1) != 0) | (np.diff(segment, prepend=-1) != 0))
     size = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
-    key, at = key[begins], starts[begins] - 1
-    pairs = np.flatnonzero((key[:-1] % 2 == 0) & (key[1:] == key[:-1] + 1))
+    at, document = starts[begins] - 1, of_line[begins]
+    number = np.arange(begins.size) - np.searchsorted(document, document)  # of the segment in its document
+    pairs = np.flatnonzero((number[:-1] % 2 == 0) & (document[1:] == document[:-1]))
     chosen = np.stack([pairs, pairs + 1], axis=1)
     order = np.random.default_rng(0).permutation(len(chosen))  # neighbours in a file should not share a row
     chosen = chosen[order]

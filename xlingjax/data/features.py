@@ -1,7 +1,7 @@
 """The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
 
 A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, M prediction slots,
-P placeholders for pseudo tokens.
+P placeholders for pseudo tokens, Z special tokens.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ FIELDS: dict[str, Field] = _fields(
     ("original_ids", "BL", np.int32, "the text before masking", "preprocessors", "btmlm"),
     ("target_weights", "BL", np.float32, "1 = this token itself is predicted", "preprocessors", "clwr"),
     ("pseudo_positions", "BP", np.int32, "column of each placeholder; 0 in unused slots", "preprocessors", "btmlm"),
+    ("special_ids", "BZ", np.int32, "ids of the special tokens, again and again", "preprocessors", "btmlm"),
     ("pseudo_weights", "BP", np.float32, "1 = a placeholder, 0 = an unused slot", "preprocessors", "btmlm"),
     ("masked_positions", "BM", np.int32, "column of each prediction; 0 in unused slots", "preprocessors", "mlm, tlm"),
     ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "preprocessors", "mlm, tlm"),
@@ -52,12 +53,14 @@ FIELDS: dict[str, Field] = _fields(
 # fmt: on
 
 TOKEN_FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids", "sides")
+SPECIAL_IDS = 16
+"""Z: room for the special tokens of any vocabulary."""
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
 def field_shape(name: str, *, batch: int, length: int = 0, slots: int = 0, placeholders: int = 0) -> tuple[int, ...]:
     """The shape of field `name` for B=batch, L=length, M=slots, P=placeholders."""
-    sizes = {"B": batch, "L": length, "M": slots, "P": placeholders}
+    sizes = {"B": batch, "L": length, "M": slots, "P": placeholders, "Z": SPECIAL_IDS}
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 

@@ -28,7 +28,7 @@ class Preprocessor(Protocol):
 
     name: str
     sides: int
-    """1: reads text of one language; 2: reads pairs."""
+    """1: reads text of one language; 2: pairs; 3: pairs with negatives."""
     fields: tuple[str, ...]
 
     def slots(self, length: int) -> int:
@@ -101,7 +101,7 @@ def mixture_source(
     records = [task_records(task, split, vocabulary, use_cached) for task in tasks]
     for task, record in zip(tasks, records, strict=True):
         if len(record.sides) != preprocessor.sides:
-            kind = "pairs" if preprocessor.sides == 2 else "text of one language"
+            kind = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}[preprocessor.sides]
             raise UserError(f"task {task.name} cannot feed '{preprocessor.name}', which reads {kind}")
     run_languages = tuple(sorted(set(languages or [code for record in records for code in record.languages])))
     names = [record.name for record in records]

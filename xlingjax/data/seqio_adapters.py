@@ -17,6 +17,10 @@ from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
 
+SIDES = ("first", "second", "third")
+"""Features of aligned text."""
+
+
 @dataclasses.dataclass(frozen=True)
 class LanguageFeature(seqio.Feature):
     """A `seqio.Feature` of text in one known language; `mixture_source` reads the language here."""
@@ -60,7 +64,7 @@ class TextFiles(seqio.DataSource):
             lines = list(file.lines())
             for keep, line in zip(held_out(len(lines), self.holdout) == held, lines, strict=True):
                 if keep:
-                    yield {"text": line} if isinstance(line, str) else {"first": line[0], "second": line[1]}
+                    yield {"text": line} if isinstance(line, str) else dict(zip(SIDES, line, strict=False))
 
     def get_dataset(
         self,
@@ -70,7 +74,8 @@ class TextFiles(seqio.DataSource):
         shard_info: seqio.ShardInfo | None = None,
         **unused,
     ) -> tf.data.Dataset:
-        names = ("first", "second") if isinstance(self.files["train"][0], Pair) else ("text",)
+        first = self.files["train"][0]
+        names = SIDES[: len(first.sides)] if isinstance(first, Pair) else ("text",)
         signature = {name: tf.TensorSpec((), tf.string) for name in names}
         return tf.data.Dataset.from_generator(lambda: self._lines(split), output_signature=signature)
 

@@ -86,8 +86,12 @@ class Pair:
     second: Text
 
     @property
-    def languages(self) -> tuple[str, str]:
-        return self.first.language, self.second.language
+    def sides(self) -> tuple[Text, ...]:
+        return self.first, self.second
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(side.language for side in self.sides)
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Aligned lines. Raises UserError naming both counts if one side has more."""
@@ -105,6 +109,21 @@ class Pair:
             f"parallel files differ in length: {self.first.path} has {first} lines, {self.second.path} has {second}; "
             "line i of one must translate line i of the other"
         )
+
+
+@dataclass(frozen=True)
+class Triple(Pair):
+    """A sentence, its translation, and a sentence of the translation's language that does not translate it, in the
+    columns of one table."""
+
+    third: Text
+
+    @property
+    def sides(self) -> tuple[Text, ...]:
+        return self.first, self.second, self.third
+
+    def lines(self) -> Iterator[tuple[str, ...]]:
+        return zip(*(side.lines() for side in self.sides), strict=True)
 
 
 def content_hash(path: str | os.PathLike) -> str:
@@ -314,6 +333,26 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             sides = [Text(_partner(path, stem, code), code) for code in codes]
         pairs[path.parent / stem, match["end"] if match["end"] in ("tsv", "jsonl") else ""] = Pair(*sides)
     return list(pairs.values())
+
+
+NEGATIVE = "negative"
+
+
+def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
+    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, and "negative", in the language tgt.
+
+    Raises UserError: no match, another kind of file, a column that is missing.
+    """
+    triples = []
+    for path, _ in expand(patterns, "negatives"):
+        match = _PAIR_STEM.match(plain_name(path))
+        columns = [match["src"], match["tgt"], NEGATIVE] if match else []
+        if not match or match["end"] != "tsv" or not {*columns} <= {*(_header(path) or ())}:
+            wanted = f"a line of column names with {', '.join(columns)}" if match else "a name like en-de.tsv"
+            raise UserError(f"{path}: no table of negatives, it lacks {wanted}; write one with `xlingjax mine --negatives`")
+        codes = match["src"], match["tgt"], match["tgt"]
+        triples.append(Triple(*(Text(path, code, column) for code, column in zip(codes, columns, strict=True))))
+    return triples
 
 
 def _partner(path: Path, stem: str, code: str) -> Path:

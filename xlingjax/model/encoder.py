@@ -33,10 +33,13 @@ class _Embeddings(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, batch: Batch, key: Array | None, words_BLD: Array | None = None) -> Array:
+    def __call__(
+        self, batch: Batch, key: Array | None, words_BLD: Array | None = None, shift_BLD: Array | None = None
+    ) -> Array:
         c = self.config
         tokens = Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")
         x_BLD = tokens(batch["input_ids"]) if words_BLD is None else words_BLD
+        x_BLD = x_BLD if shift_BLD is None else x_BLD + shift_BLD
         # Padding keeps the row just below the first position (XLM-R's row 1).
         positions_BL = jnp.where(
             batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, max(c.position_offset - 1, 0)
@@ -74,6 +77,7 @@ class _Modules(nn.Module):
         all_layers: bool,
         memory: tuple[Array, AttentionSpec] | None,
         words_BLD: Array | None,
+        shift_BLD: Array | None,
         states_BLD: Array | None,
     ):
         c = self.config
@@ -83,13 +87,16 @@ class _Modules(nn.Module):
         def bound(spec):
             return bind(spec, fields, fields, c.attention_backend, c.attention_dropout)
 
-        x_BLD = self.embeddings(batch, keys[0], words_BLD) if states_BLD is None else states_BLD.astype(c.dtype)
+        if states_BLD is None:
+            x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
+        else:
+            x_BLD = states_BLD.astype(c.dtype)
         memory = None if memory is None else (memory[0], bound(memory[1]))
         return self.encoder(x_BLD, keys[1], bound(spec), memory, all_layers)
 
-    def recover_words(self, e_BLD, batch: Batch, mask: Mask):
+    def recover_words(self, e_BLD, values_BLD, batch: Batch, mask: Mask):
         fields = Fields.from_batch(batch)
-        return self.word_recovery(e_BLD, mask(fields, fields))
+        return self.word_recovery(e_BLD, values_BLD, mask(fields, fields))
 
     def classify_paraphrase(self, h_BLD, key: Array | None):
         return self.paraphrase(h_BLD, key)[:, 0]
@@ -111,7 +118,7 @@ class _Modules(nn.Module):
         if self.config.num_labels:
             self.classifier(h_BLD, None, fields)
         if self.config.word_recovery:
-            self.word_recovery(x_BLD, bidirectional(fields, fields))
+            self.word_recovery(x_BLD, x_BLD, bidirectional(fields, fields))
         if self.config.paraphrase:
             self.paraphrase(h_BLD, None)
 
@@ -150,21 +157,23 @@ class Encoder:
         all_layers: bool = False,
         memory: tuple[Array, AttentionSpec] | None = None,
         words_BLD: Array | None = None,
+        shift_BLD: Array | None = None,
         states_BLD: Array | None = None,
     ) -> Array:
         """h_BLD in the compute type; with `all_layers` h_[N+1]BLD, the embedding output first.
 
         Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids; what `spec` looks at
-        besides (sides, is_mask) too. `rng` None = no dropout. memory: states_BLD of the same rows for the
-        cross-attention slot, and who sees whom there. words_BLD: take these for the word embeddings of the rows; states_BLD:
-        for all that the embeddings give. Raises `UserError` when the rows are longer than the position table or the model lacks the slot for `memory`,
-        `Refused` when the attention backend cannot honour `spec`.
+        besides (sides, is_mask) too. `rng` None = no dropout. memory: h_BLD of the same rows for the cross-attention
+        slot, and who sees whom there. words_BLD: the word embeddings, instead of the rows' own; shift_BLD: what to add
+        to them; states_BLD: instead of all that the embeddings give. Raises `UserError` when the rows are longer than
+        the position table or the model lacks the slot for `memory`, `Refused` when the attention backend cannot honour
+        `spec`.
         """
         self._check(batch)
         if memory is not None and not self.config.cross_attention:
             raise UserError(f"model {self.config.name} has no cross-attention; set cross_attention=True")
         return self._modules.apply(
-            {"params": params}, batch, spec, rng, all_layers, memory, words_BLD, states_BLD, method="encode"
+            {"params": params}, batch, spec, rng, all_layers, memory, words_BLD, shift_BLD, states_BLD, method="encode"
         )
 
     def vocab_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
@@ -179,16 +188,17 @@ class Encoder:
             raise UserError(f"model {self.config.name} has no classification head; set num_labels")
         return self._modules.apply({"params": params}, h_BLD, batch, rng, method="classify")
 
-    def word_embeddings(self, params: Params, ids_BL: Array) -> Array:
-        """e_BLD, float32: rows of the token table, without position, language or LayerNorm."""
-        return jnp.take(params["embeddings"]["tokens"]["embedding"], ids_BL, axis=0)
-
-    def recover_words(self, params: Params, e_BLD: Array, batch: Batch, mask: Mask) -> tuple[Array, Array]:
-        """(x_BLD, attention_BLS): every token as a mixture of the word embeddings e_BLD of those whom `mask` lets it
-        see (Unicoder §3.2). Raises `UserError` for a model without word_recovery."""
+    def recover_words(
+        self, params: Params, batch: Batch, mask: Mask, *, shift_BLD: Array | None = None
+    ) -> tuple[Array, Array]:
+        """(x_BLD, attention_BLS): every token as a mixture of the word embeddings of those whom `mask` lets it see
+        (Unicoder §3.2). shift_BLD is added to the embeddings as they are mixed, not as they are compared. Raises
+        `UserError` for a model without word_recovery."""
         if not self.config.word_recovery:
             raise UserError(f"model {self.config.name} has no word recovery; set word_recovery=True")
-        return self._modules.apply({"params": params}, e_BLD, batch, mask, method="recover_words")
+        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
+        values_BLD = e_BLD if shift_BLD is None else e_BLD + shift_BLD
+        return self._modules.apply({"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words")
 
     def classify_paraphrase(self, params: Params, h_BLD: Array, *, rng: Array | None = None) -> Array:
         """float32 logit_B that the two texts of a row translate each other, from the row's first state (Unicoder §3.2).

@@ -84,8 +84,9 @@ class WordRecovery(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, e_BLD: Array, allowed_BLS: Array) -> tuple[Array, Array]:
-        """(x_BLD, attention_BLS)."""
+    def __call__(self, e_BLD: Array, values_BSD: Array, allowed_BLS: Array) -> tuple[Array, Array]:
+        """(x_BLD, attention_BLS) from the embeddings e that are compared and those that are mixed, the same but in a
+        leak test."""
         dim = e_BLD.shape[-1]
         names = nn.with_logical_partitioning(kernel_init(self.config, 3 * dim), (None,))
         w = self.param("kernel", names, (3 * dim,), jnp.float32)
@@ -93,4 +94,4 @@ class WordRecovery(nn.Module):
         own_BL, other_BS, product_BLD = e_BLD @ w[:dim], e_BLD @ w[dim : 2 * dim], e_BLD * w[2 * dim :]
         a_BLS = own_BL[:, :, None] + other_BS[:, None, :] + jnp.einsum("bld,bsd->bls", product_BLD, e_BLD)
         p_BLS = jax.nn.softmax(jnp.where(allowed_BLS, a_BLS, jnp.finfo(jnp.float32).min), axis=-1)
-        return jnp.einsum("bls,bsd->bld", p_BLS, e_BLD), p_BLS
+        return jnp.einsum("bls,bsd->bld", p_BLS, values_BSD.astype(jnp.float32)), p_BLS

@@ -7,12 +7,20 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
+from xlingjax.losses import cross_entropy, gather_positions
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.masks import Mask
 
 Array = jax.Array
 Batch = Mapping[str, Array]
 Params = dict[str, Any]
+
+INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
+SLOTS = ("masked_positions", "masked_targets", "masked_weights")
+
+# Most tokens whose logits exist at once: at a vocabulary of 250 000, 2 GB for the logits.
+CHUNK = 2048
 
 
 @jax.tree_util.register_dataclass
@@ -26,6 +34,23 @@ class Loss:
     """name -> (sum, weight), of equal shape: a scalar, or [G] for one value per language."""
 
 
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """M predictions per row and what they are made from."""
+
+    states: Array
+    """h_BMD."""
+    columns: Array
+    """[B, M]: the column of the row whose state it is."""
+    targets: Array
+    """[B, M]: the id, or class, to predict."""
+    weights: Array
+    """[B, M]: 1, or 0 where nothing is predicted."""
+    languages: Array
+    """[B, M]: whose metric it counts for."""
+
+
 class Objective(Protocol):
     """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the global batch."""
 
@@ -33,7 +58,25 @@ class Objective(Protocol):
     reads: tuple[str, ...]
     coefficients: dict[str, float]
 
-    def attention(self) -> AttentionSpec: ...
+    def attention(self) -> AttentionSpec:
+        """Who sees whom in the encoder's self-attention."""
+        ...
+
+    def masks(self) -> dict[str, Mask]:
+        """Every mask that the objective uses, by what it is for; the first is that of `attention`."""
+        ...
+
+    def evidence(self) -> dict[str, Mask]:
+        """What the objective promises, per entry of `predictions`: whose word the prediction at a column may depend on,
+        after any number of layers. `leak.py` holds the model to it."""
+        ...
+
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        """By term, in the order of `coefficients`, then those that no loss is taken of. `shift_BLD` is added to the
+        word embeddings that the model reads."""
+        ...
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Per term the number of predictions, a float32 scalar; a function of the batch alone."""
@@ -44,6 +87,71 @@ class Objective(Protocol):
         ...
 
 
+class TokenObjective:
+    """The loss of objectives that predict tokens: cross-entropy of every term's predictions, `chunk` at a time."""
+
+    name: str
+    chunk: int
+
+    def masks(self) -> dict[str, Mask]:
+        return {"attention": self.attention().mask}
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        return {self.name: 1.0}
+
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+        terms, metrics = {}, {}
+        for name, of_term in self.predictions(model, params, batch, rng).items():
+            if name in self.coefficients:
+                terms[name], more = token_loss(name, model, params, of_term, languages, self.chunk)
+                metrics |= more
+        return Loss(terms, metrics)
+
+
+def token_loss(
+    name: str, model: Encoder, params: Params, predictions: Predictions, languages: int, chunk: int
+) -> tuple[Array, dict[str, tuple[Array, Array]]]:
+    """(summed cross-entropy, metrics) of predicted tokens."""
+    p = predictions
+    g_BMD, table_VD, bias_V = model.vocab_head(params, p.states)
+    weights_T, languages_T = jnp.float32(p.weights).reshape(-1), p.languages.reshape(-1)
+    loss, nll_T, correct_T = cross_entropy(
+        g_BMD.reshape(-1, g_BMD.shape[-1]),
+        table_VD,
+        bias_V,
+        p.targets.reshape(-1),
+        weights_T,
+        vocab_size=model.config.vocab_size,
+        chunk=chunk,
+    )
+    return loss, metrics_by_language(name, {"loss": nll_T, "accuracy": correct_T}, weights_T, languages_T, languages)
+
+
+def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predictions:  # noqa: B008 - frozen
+    """The predictions at the slots of a batch, or at some of them."""
+    columns_BM = batch["masked_positions"][:, slots]
+    return Predictions(
+        gather_positions(h_BLD, columns_BM),
+        columns_BM,
+        batch["masked_targets"][:, slots],
+        batch["masked_weights"][:, slots],
+        jnp.take_along_axis(batch["language_ids"], columns_BM, axis=1),
+    )
+
+
+def at_all(h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array) -> Predictions:
+    """A prediction at every column."""
+    columns_BL = jnp.broadcast_to(jnp.arange(h_BLD.shape[1]), h_BLD.shape[:2])
+    return Predictions(h_BLD, columns_BL, targets_BL, weights_BL, languages_BL)
+
+
+def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
+    """[(first term, slots of side 0), (second term, slots of side 1)] where the slots are masked side by side."""
+    half = batch["masked_positions"].shape[1] // 2
+    return [(terms[0], slice(0, half)), (terms[1], slice(half, None))]
+
+
 def metrics_by_language(name: str, values: dict[str, Array], weights_T: Array, languages_T: Array, languages: int):
     """`name/KEY` and `name/KEY_by_language` for every per-token `values[KEY]`, as (sum, weight) pairs."""
     weights_GT = weights_T * (languages_T == jnp.arange(languages)[:, None])
@@ -52,11 +160,3 @@ def metrics_by_language(name: str, values: dict[str, Array], weights_T: Array, l
         metrics[f"{name}/{key}"] = ((value_T * weights_T).sum(), weights_T.sum())
         metrics[f"{name}/{key}_by_language"] = ((weights_GT * value_T).sum(-1), weights_GT.sum(-1))
     return metrics
-
-
-def together(*losses: Loss) -> Loss:
-    """The terms and metrics of several losses, of different names, as one."""
-    return Loss(
-        {name: term for loss in losses for name, term in loss.terms.items()},
-        {name: metric for loss in losses for name, metric in loss.metrics.items()},
-    )

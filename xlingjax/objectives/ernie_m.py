@@ -8,13 +8,33 @@ import jax.numpy as jnp
 from xlingjax.losses import best_ids, gather_positions
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import bidirectional, camlm, camlm_alone, pseudo_tokens
-from xlingjax.objectives.base import Array, Batch, Loss, Params, together
-from xlingjax.objectives.xlm import CHUNK, INPUTS, SLOTS, halves, masked_loss
+from xlingjax.model.masks import (
+    Mask,
+    bidirectional,
+    camlm,
+    camlm_alone,
+    itself,
+    mask_keys,
+    own_side,
+    partner,
+    pseudo_tokens,
+)
+from xlingjax.objectives.base import (
+    CHUNK,
+    INPUTS,
+    SLOTS,
+    Array,
+    Batch,
+    Params,
+    Predictions,
+    TokenObjective,
+    at_slots,
+    halves,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class CAMLM:
+class CAMLM(TokenObjective):
     """Cross-attention masked LM (ERNIE-M §3.2, eq. 1-3): each MASK is predicted from the other sentence and the MASKs
     of its own; mean cross-entropy of each side, summed.
 
@@ -38,72 +58,93 @@ class CAMLM:
     def attention(self) -> AttentionSpec:
         return AttentionSpec(camlm if self.own_masks == "all" else camlm_alone)
 
+    def evidence(self) -> dict[str, Mask]:
+        own = own_side & mask_keys if self.own_masks == "all" else bidirectional & itself
+        return dict.fromkeys(self.terms, (partner & ~mask_keys) | own)
+
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {term: batch["masked_weights"][:, half].sum() for term, half in halves(self.terms, batch)}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng)
-        return together(
-            *(
-                masked_loss(term, model, params, h_BLD, batch, languages, self.chunk, half)
-                for term, half in halves(self.terms, batch)
-            )
-        )
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        return {term: at_slots(h_BLD, batch, half) for term, half in halves(self.terms, batch)}
 
 
 @dataclasses.dataclass(frozen=True)
-class BTMLM:
+class BTMLM(TokenObjective):
     """Back-translation masked LM (ERNIE-M §3.2, eq. 4-6), both stages in one step.
 
     First the model itself fills P placeholders behind the whole text, in a language of the features' choice, without
     gradient or dropout. Then the masked words of the text are predicted from the rest of it and the pseudo tokens.
-    decode: the likeliest id (`argmax`) or a draw (`sample`; argmax in evaluation). banned: ids never generated.
+    decode: the likeliest id (`argmax`) or a draw (`sample`; argmax in evaluation). special: whether special tokens may be
+    generated.
     """
 
     name: str = "btmlm"
     decode: str = "argmax"
-    banned: tuple[int, ...] = ()
+    special: bool = False
     chunk: int = CHUNK
-    reads = (*INPUTS, "sides", "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", *SLOTS)
-
-    @property
-    def coefficients(self) -> dict[str, float]:
-        return {self.name: 1.0}
+    reads = (*INPUTS, "sides", "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", "special_ids", *SLOTS)
 
     def attention(self) -> AttentionSpec:
-        """Of the second stage; the first has the mask `pseudo_tokens`."""
+        """Of the second stage."""
         return AttentionSpec(bidirectional)
+
+    def masks(self) -> dict[str, Mask]:
+        return {"second stage": bidirectional, "first stage": pseudo_tokens}
+
+    def evidence(self) -> dict[str, Mask]:
+        text = bidirectional & ~mask_keys
+        return {self.name: bidirectional, f"{self.name}_pseudo": text | (bidirectional & itself)}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["masked_weights"].sum()}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
-        ids_BP = self.pseudo_ids(model, params, batch, None if rng is None else jax.random.fold_in(rng, 1))
-        h_BLD = model.encode(params, self.with_pseudo(batch, ids_BP), self.attention(), rng=rng)
-        return masked_loss(self.name, model, params, h_BLD, batch, languages, self.chunk)
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        key = None if rng is None else jax.random.fold_in(rng, 1)
+        first = self.placeholders(model, params, batch, key, shift_BLD)
+        filled = self.filled(batch, first.targets)
+        h_BLD = model.encode(params, filled, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        return {self.name: at_slots(h_BLD, batch), f"{self.name}_pseudo": first}
 
-    def pseudo_ids(self, model: Encoder, params: Params, batch: Batch, key: Array | None = None) -> Array:
-        """int32 ids_BP for the placeholders, from the text as it is (first stage)."""
+    def placeholders(
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        key: Array | None = None,
+        shift_BLD: Array | None = None,
+    ) -> Predictions:
+        """First stage: the placeholders' states, read from the text as it is, and the pseudo tokens as `targets`."""
         params = jax.lax.stop_gradient(params)
         whole = {**batch, "input_ids": batch["original_ids"]}
-        h_BLD = model.encode(params, whole, AttentionSpec(pseudo_tokens))
-        g_BPD, table_VD, bias_V = model.vocab_head(params, gather_positions(h_BLD, batch["pseudo_positions"]))
+        h_BLD = model.encode(params, whole, AttentionSpec(pseudo_tokens), shift_BLD=shift_BLD)
+        columns_BP = batch["pseudo_positions"]
+        states_BPD = gather_positions(h_BLD, columns_BP)
+        g_BPD, table_VD, bias_V = model.vocab_head(params, states_BPD)
         ids_T = best_ids(
             g_BPD.reshape(-1, g_BPD.shape[-1]),
             table_VD,
             bias_V,
             vocab_size=model.config.vocab_size,
-            banned=self.banned,
+            banned=None if self.special else batch["special_ids"][0],
             chunk=self.chunk,
             key=key if self.decode == "sample" else None,
         )
-        return ids_T.reshape(g_BPD.shape[:2])
+        languages_BP = jnp.take_along_axis(batch["language_ids"], columns_BP, axis=1)
+        return Predictions(
+            states_BPD, columns_BP, ids_T.reshape(columns_BP.shape), batch["pseudo_weights"], languages_BP
+        )
 
     @staticmethod
-    def with_pseudo(batch: Batch, ids_BP: Array) -> dict[str, Array]:
-        """The batch with these ids in place of the placeholders (second stage's input)."""
-        positions_BP = batch["pseudo_positions"]
-        there_BP = jnp.take_along_axis(batch["input_ids"], positions_BP, axis=1)
-        ids_BP = jnp.where(batch["pseudo_weights"] > 0, ids_BP, there_BP)
-        rows_B1 = jnp.arange(positions_BP.shape[0])[:, None]
-        return {**batch, "input_ids": batch["input_ids"].at[rows_B1, positions_BP].set(ids_BP)}
+    def filled(batch: Batch, ids_BP: Array) -> dict[str, Array]:
+        """The batch with these ids in place of the placeholders: what the second stage reads."""
+        columns_BP = batch["pseudo_positions"]
+        there_BP = jnp.take_along_axis(batch["input_ids"], columns_BP, axis=1)
+        added_BP = jnp.where(batch["pseudo_weights"] > 0, ids_BP - there_BP, 0)  # unused slots all name column 0
+        rows_B1 = jnp.arange(columns_BP.shape[0])[:, None]
+        return {**batch, "input_ids": batch["input_ids"].at[rows_B1, columns_BP].add(added_BP)}

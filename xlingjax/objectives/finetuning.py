@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import bidirectional, same_side
+from xlingjax.model.masks import Mask, bidirectional, same_side
 from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
 
 
@@ -37,6 +37,9 @@ class Classification:
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional & same_side if self.apart else bidirectional, packed=self.apart)
+
+    def masks(self) -> dict[str, Mask]:
+        return {"attention": self.attention().mask}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"classification": batch["example_weights"].sum()}

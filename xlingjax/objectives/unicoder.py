@@ -8,13 +8,24 @@ import jax.numpy as jnp
 
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import bidirectional, own_side, partner
-from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
-from xlingjax.objectives.xlm import CHUNK, INPUTS, MLM, token_loss
+from xlingjax.model.masks import Mask, bidirectional, own_side, partner
+from xlingjax.objectives.base import (
+    CHUNK,
+    INPUTS,
+    Array,
+    Batch,
+    Loss,
+    Params,
+    Predictions,
+    TokenObjective,
+    at_all,
+    metrics_by_language,
+)
+from xlingjax.objectives.xlm import MLM
 
 
 @dataclasses.dataclass(frozen=True)
-class CLWR:
+class CLWR(TokenObjective):
     """Cross-lingual word recovery: each text read as mixtures of its translation's word embeddings, every word predicted.
 
     The mean over all words of both texts of a pair, each recovered from the other. raw: feed the mixtures to the first
@@ -26,36 +37,32 @@ class CLWR:
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", "target_weights")
 
-    @property
-    def coefficients(self) -> dict[str, float]:
-        return {self.name: 1.0}
-
     def attention(self) -> AttentionSpec:
-        """Of the layers; a word is mixed from those that the mask `partner` allows."""
         return AttentionSpec(own_side)
+
+    def masks(self) -> dict[str, Mask]:
+        return {"self-attention": own_side, "word recovery": partner}
+
+    def evidence(self) -> dict[str, Mask]:
+        """Of the words that are mixed; those to be recovered say how much of which, and are not shifted."""
+        return {self.name: partner}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["target_weights"].sum()}
 
-    def mixtures(self, model: Encoder, params: Params, batch: Batch) -> tuple[Array, Array]:
+    def mixtures(
+        self, model: Encoder, params: Params, batch: Batch, shift_BLD: Array | None = None
+    ) -> tuple[Array, Array]:
         """(x_BLD, attention_BLS): the input of the layers, and how much of which word is in it."""
-        e_BLD = model.word_embeddings(params, batch["input_ids"])
-        return model.recover_words(params, e_BLD, batch, partner)
+        return model.recover_words(params, batch, partner, shift_BLD=shift_BLD)
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
-        x_BLD, _ = self.mixtures(model, params, batch)
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, **{"states_BLD" if self.raw else "words_BLD": x_BLD})
-        return token_loss(
-            self.name,
-            model,
-            params,
-            h_BLD,
-            batch["input_ids"],
-            batch["target_weights"],
-            batch["language_ids"],
-            languages,
-            self.chunk,
-        )
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        x_BLD, _ = self.mixtures(model, params, batch, shift_BLD)
+        fed = {"states_BLD" if self.raw else "words_BLD": x_BLD}
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, **fed)
+        return {self.name: at_all(h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"])}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,17 +82,36 @@ class CLPC:
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, packed=False)
 
+    def masks(self) -> dict[str, Mask]:
+        return {"attention": bidirectional}
+
+    def evidence(self) -> dict[str, Mask]:
+        return {self.name: bidirectional}
+
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["example_weights"].sum()}
 
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        h_B1D = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)[:, :1]
+        second_B = jnp.where(batch["sides"] > 0, batch["language_ids"], -1).max(axis=1)
+        columns_B1 = jnp.zeros((h_B1D.shape[0], 1), jnp.int32)
+        return {
+            self.name: Predictions(
+                h_B1D, columns_B1, batch["labels"][:, None], batch["example_weights"][:, None], second_B[:, None]
+            )
+        }
+
     def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
-        h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
-        logit_B = model.classify_paraphrase(params, h_BLD, rng=head_rng)
+        first = self.predictions(model, params, batch, encode_rng)[self.name]
+        logit_B = model.classify_paraphrase(params, first.states, rng=head_rng)
         sign_B = 2.0 * batch["labels"] - 1.0
         values = {"loss": jax.nn.softplus(-sign_B * logit_B), "accuracy": jnp.float32(sign_B * logit_B > 0)}
-        second_B = jnp.where(batch["sides"] > 0, batch["language_ids"], -1).max(axis=1)
-        metrics = metrics_by_language(self.name, values, batch["example_weights"], second_B, languages)
+        metrics = metrics_by_language(
+            self.name, values, batch["example_weights"], first.languages[:, 0], languages
+        )
         return Loss({self.name: (values["loss"] * batch["example_weights"]).sum()}, metrics)
 
 

@@ -7,25 +7,37 @@ import jax.numpy as jnp
 
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import bidirectional, own_side, partner
-from xlingjax.objectives.base import Array, Batch, Loss, Params, together
-from xlingjax.objectives.xlm import CHUNK, INPUTS, SLOTS, halves, masked_loss
+from xlingjax.model.masks import Mask, bidirectional, own_side, partner
+from xlingjax.objectives.base import (
+    CHUNK,
+    INPUTS,
+    SLOTS,
+    Array,
+    Batch,
+    Params,
+    Predictions,
+    TokenObjective,
+    at_slots,
+    halves,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class VECO:
+class VECO(TokenObjective):
     """Four terms, each a mean of its own (VECO §3.2, eq. 3-9): the masked words of x and of y from the side alone (H,
     plugged out), and from both (S, plugged in: every layer attends to the final H of the other side).
 
     plug_out False leaves the two terms of H out, as in the first phase, where only the cross-attention is trained and
-    they have no gradient. stop_gradient: no gradient reaches the other side through its states. separator: the id that
-    opens y where a fifth term, TLM, reads both sides as one text with positions running on; None leaves it out.
+    they have no gradient. stop_gradient: no gradient reaches the other side through its states. tlm: a fifth term, TLM,
+    reads both sides as one text with positions running on.
+
+    The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x does.
     """
 
     name: str = "veco"
     plug_out: bool = True
     stop_gradient: bool = True
-    separator: int | None = None
+    tlm: bool = False
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", *SLOTS)
 
@@ -33,14 +45,25 @@ class VECO:
         return f"{self.name}_{kind}_x", f"{self.name}_{kind}_y"
 
     @property
+    def _promises(self) -> dict[str, Mask]:
+        kinds = {"plug_out": own_side, "plug_in": bidirectional} if self.plug_out else {"plug_in": bidirectional}
+        promises = {term: mask for kind, mask in kinds.items() for term in self._sides(kind)}
+        return {**promises, f"{self.name}_tlm": bidirectional} if self.tlm else promises
+
+    @property
     def coefficients(self) -> dict[str, float]:
-        kinds = ("plug_out", "plug_in") if self.plug_out else ("plug_in",)
-        names = [name for kind in kinds for name in self._sides(kind)]
-        return dict.fromkeys([*names, *([f"{self.name}_tlm"] if self.separator is not None else [])], 1.0)
+        return dict.fromkeys(self._promises, 1.0)
 
     def attention(self) -> AttentionSpec:
-        """Self-attention of H and of S; the cross-attention has the mask `partner`, TLM `bidirectional`."""
+        """Self-attention of H and of S."""
         return AttentionSpec(own_side)
+
+    def masks(self) -> dict[str, Mask]:
+        masks = {"self-attention": own_side, "cross-attention": partner}
+        return {**masks, "TLM": bidirectional} if self.tlm else masks
+
+    def evidence(self) -> dict[str, Mask]:
+        return self._promises
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         counts = {
@@ -51,43 +74,57 @@ class VECO:
         counts[f"{self.name}_tlm"] = batch["masked_weights"].sum()
         return {term: counts[term] for term in self.coefficients}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
         keys = [None] * 3 if rng is None else jax.random.split(rng, 3)
-
-        def terms(kind, h_BLD):
-            return [
-                masked_loss(term, model, params, h_BLD, batch, languages, self.chunk, half)
-                for term, half in halves(self._sides(kind), batch)
-            ]
-
-        h_BLD, s_BLD = self.states(model, params, batch, keys[0], keys[1])
-        losses = [*(terms("plug_out", h_BLD) if self.plug_out else ()), *terms("plug_in", s_BLD)]
-        if self.separator is not None:
-            one_text = as_one_text(batch, self.separator)
-            t_BLD = model.encode(params, one_text, AttentionSpec(bidirectional), rng=keys[2])
-            losses.append(masked_loss(f"{self.name}_tlm", model, params, t_BLD, batch, languages, self.chunk))
-        return together(*losses)
+        h_BLD, s_BLD = self.states(model, params, batch, keys[0], keys[1], shift_BLD)
+        found = {
+            term: at_slots(states_BLD, batch, half)
+            for kind, states_BLD in (("plug_out", h_BLD), ("plug_in", s_BLD))
+            for term, half in halves(self._sides(kind), batch)
+        }
+        if self.tlm:
+            one_text, whole = as_one_text(batch), AttentionSpec(bidirectional)
+            t_BLD = model.encode(params, one_text, whole, rng=keys[2], shift_BLD=shift_BLD)
+            found[f"{self.name}_tlm"] = at_slots(t_BLD, batch)
+        return {term: found[term] for term in self.coefficients}
 
     def states(
-        self, model: Encoder, params: Params, batch: Batch, h_rng: Array | None = None, s_rng: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        h_rng: Array | None = None,
+        s_rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> tuple[Array, Array]:
         """(H_BLD, S_BLD) of both sides."""
-        h_BLD = model.encode(params, batch, self.attention(), rng=h_rng)
-        memory_BLD = jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD
+        batch = as_two_texts(batch)
+        h_BLD = model.encode(params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD)
+        memory = jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD, AttentionSpec(partner)
         return h_BLD, model.encode(
-            params, batch, self.attention(), rng=s_rng, memory=(memory_BLD, AttentionSpec(partner))
+            params, batch, self.attention(), rng=s_rng, memory=memory, shift_BLD=shift_BLD
         )
 
 
-def as_one_text(batch: Batch, separator: int) -> dict[str, Array]:
-    """The batch with each pair as one text: y opens with `separator`, positions run on (XLM-R's pairs)."""
-    packs_BL, sides_BL = batch["pack_ids"], batch["sides"]
-    before_BL = jnp.pad(packs_BL[:, :-1], ((0, 0), (1, 0)))
-    columns_L = jnp.arange(packs_BL.shape[1])
-    first_BL = jax.lax.cummax(jnp.where(packs_BL != before_BL, columns_L, 0), axis=1)
+def as_one_text(batch: Batch) -> dict[str, Array]:
+    """The batch with the positions of each pair running on from x to y."""
+    first_BL = _first_columns(batch)
+    columns_L = jnp.arange(first_BL.shape[1])
+    return {**batch, "position_ids": jnp.where(batch["pack_ids"] > 0, columns_L - first_BL, 0)}
+
+
+def as_two_texts(batch: Batch) -> dict[str, Array]:
+    """The batch with y opening as x does (the first token of neither is ever masked)."""
+    sides_BL = batch["sides"]
     opens_BL = (sides_BL == 1) & (jnp.pad(sides_BL[:, :-1], ((0, 0), (1, 0))) == 0)
-    return {
-        **batch,
-        "input_ids": jnp.where(opens_BL, separator, batch["input_ids"]),
-        "position_ids": jnp.where(packs_BL > 0, columns_L - first_BL, 0),
-    }
+    opening_BL = jnp.take_along_axis(batch["input_ids"], _first_columns(batch), axis=1)
+    return {**batch, "input_ids": jnp.where(opens_BL, opening_BL, batch["input_ids"])}
+
+
+def _first_columns(batch: Batch) -> Array:
+    """[B, L]: the first column of each token's example."""
+    packs_BL = batch["pack_ids"]
+    before_BL = jnp.pad(packs_BL[:, :-1], ((0, 0), (1, 0)))
+    return jax.lax.cummax(jnp.where(packs_BL != before_BL, jnp.arange(packs_BL.shape[1]), 0), axis=1)

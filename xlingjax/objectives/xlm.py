@@ -8,79 +8,25 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from xlingjax.losses import cross_entropy, gather_positions
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import bidirectional, causal
-from xlingjax.objectives.base import Array, Batch, Loss, Params, metrics_by_language
-
-INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
-SLOTS = ("masked_positions", "masked_targets", "masked_weights")
-
-# Most tokens whose logits exist at once: at a vocabulary of 250 000, 2 GB for the logits.
-CHUNK = 2048
-
-
-def token_loss(
-    name: str,
-    model: Encoder,
-    params: Params,
-    h: Array,
-    targets: Array,
-    weights: Array,
-    language_ids: Array,
-    languages: int,
-    chunk: int,
-) -> Loss:
-    """Cross-entropy at the states h_...D against ids, weights and languages of shape [...]."""
-    g, table_VD, bias_V = model.vocab_head(params, h)
-    weights_T, languages_T = jnp.float32(weights).reshape(-1), language_ids.reshape(-1)
-    loss, nll_T, correct_T = cross_entropy(
-        g.reshape(-1, g.shape[-1]),
-        table_VD,
-        bias_V,
-        targets.reshape(-1),
-        weights_T,
-        vocab_size=model.config.vocab_size,
-        chunk=chunk,
-    )
-    values = {"loss": nll_T, "accuracy": correct_T}
-    return Loss({name: loss}, metrics_by_language(name, values, weights_T, languages_T, languages))
-
-
-def masked_loss(
-    name: str,
-    model: Encoder,
-    params: Params,
-    h_BLD: Array,
-    batch: Batch,
-    languages: int,
-    chunk: int,
-    slots: slice = slice(None),  # noqa: B008 - frozen
-) -> Loss:
-    """`token_loss` at the prediction slots of a batch, or at some of them."""
-    positions_BM = batch["masked_positions"][:, slots]
-    return token_loss(
-        name,
-        model,
-        params,
-        gather_positions(h_BLD, positions_BM),
-        batch["masked_targets"][:, slots],
-        batch["masked_weights"][:, slots],
-        jnp.take_along_axis(batch["language_ids"], positions_BM, axis=1),
-        languages,
-        chunk,
-    )
-
-
-def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
-    """[(first term, slots of side 0), (second term, slots of side 1)] where the slots are masked side by side."""
-    half = batch["masked_positions"].shape[1] // 2
-    return [(terms[0], slice(0, half)), (terms[1], slice(half, None))]
+from xlingjax.model.masks import Mask, bidirectional, causal
+from xlingjax.objectives.base import (
+    CHUNK,
+    INPUTS,
+    SLOTS,
+    Array,
+    Batch,
+    Params,
+    Predictions,
+    TokenObjective,
+    at_all,
+    at_slots,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class MLM:
+class MLM(TokenObjective):
     """Masked language modelling: mean cross-entropy over the chosen positions, whatever the input shows there.
 
     `packed` False promises rows of one example each (see `AttentionSpec`). `chunk`: tokens per cross-entropy step.
@@ -91,19 +37,20 @@ class MLM:
     chunk: int = CHUNK
     reads = INPUTS + SLOTS
 
-    @property
-    def coefficients(self) -> dict[str, float]:
-        return {self.name: 1.0}
-
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, causal=False, packed=self.packed)
+
+    def evidence(self) -> dict[str, Mask]:
+        return {self.name: bidirectional}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: jnp.sum(batch["masked_weights"], dtype=jnp.float32)}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng)
-        return masked_loss(self.name, model, params, h_BLD, batch, languages, self.chunk)
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        return {self.name: at_slots(h_BLD, batch)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +61,7 @@ class TLM(MLM):
 
 
 @dataclasses.dataclass(frozen=True)
-class CLM:
+class CLM(TokenObjective):
     """Causal language modelling: each token predicts the next one of the same example.
 
     `context_size` k > 0 drops the predictions made from an example's first k positions, which have little context.
@@ -126,12 +73,11 @@ class CLM:
     chunk: int = CHUNK
     reads = INPUTS
 
-    @property
-    def coefficients(self) -> dict[str, float]:
-        return {self.name: 1.0}
-
     def attention(self) -> AttentionSpec:
         return AttentionSpec(causal & bidirectional, causal=True, packed=self.packed)
+
+    def evidence(self) -> dict[str, Mask]:
+        return {self.name: causal & bidirectional}
 
     def _weights_BL(self, batch: Batch) -> Array:
         """1 where a column's token predicts its right neighbour; the last column has none."""
@@ -143,19 +89,12 @@ class CLM:
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: self._weights_BL(batch).sum()}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng)
-        return token_loss(
-            self.name,
-            model,
-            params,
-            h_BLD,
-            _next(batch["input_ids"]),
-            self._weights_BL(batch),
-            _next(batch["language_ids"]),
-            languages,
-            self.chunk,
-        )
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        after = _next(batch["input_ids"]), self._weights_BL(batch), _next(batch["language_ids"])
+        return {self.name: at_all(h_BLD, *after)}
 
 
 def _next(ids_BL: Array) -> Array:

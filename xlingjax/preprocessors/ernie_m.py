@@ -10,7 +10,7 @@ import numpy as np
 
 from xlingjax.data.converters import Rows, pair_rows, stream_rows
 from xlingjax.data.corpus import Records
-from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.features import SLOT_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
@@ -105,7 +105,7 @@ class BtmlmFeatures:
     targets: tuple[tuple[int, float], ...] | None = None
     name = "btmlm"
     sides = 1
-    fields = (*TOKEN_FIELDS, "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", *SLOT_FIELDS)
+    fields = (*TOKEN_FIELDS, "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", "special_ids", *SLOT_FIELDS)
 
     def __post_init__(self):
         if not 0 < self.proportion < 1:
@@ -135,6 +135,7 @@ class BtmlmFeatures:
             raise UserError("BTMLM needs pairs in at least two languages to write pseudo tokens in; set PARALLEL")
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text, places = self.text_length(length), self.placeholders(length)
+        special_Z = tf.constant(np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32)
         target_T = tf.constant([language for language, _ in self.targets], tf.int32)
         log_share_T = tf.math.log(tf.constant([share for _, share in self.targets], tf.float32))
 
@@ -172,6 +173,7 @@ class BtmlmFeatures:
                 **{name: masked[name] for name in SLOT_FIELDS},
                 "original_ids": whole["input_ids"],
                 "is_mask": tf.pad(is_mask, [[0, 0], [0, length - text - places]]),
+                "special_ids": special_Z[None, :] * one[:, :1],
                 "pseudo_positions": tf.where(used, columns, 0),
                 "pseudo_weights": tf.cast(used, tf.float32),
             }

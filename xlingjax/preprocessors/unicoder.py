@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.converters import Rows, pair_rows
+from xlingjax.data.converters import Rows, pair_rows, paraphrase_rows
 from xlingjax.data.corpus import Records
 from xlingjax.data.documents import switched_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
@@ -74,3 +74,39 @@ class ClMlmFeatures:
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
         return masker(self.masking, vocabulary, counts, self.slots(length))
+
+
+@dataclass(frozen=True)
+class ClpcFeatures:
+    """One pair per row, half of them translations (`converters.paraphrase_rows`).
+
+    mined: wrong partners come from the tables of `xlingjax mine --negatives`; else from other pairs, `negatives` for
+    each, at random.
+    """
+
+    mined: bool = False
+    negatives: int = 1
+    max_pieces: int = 100
+    reset_positions: bool = True
+    name = "clpc"
+    fields = (*TOKEN_FIELDS, "labels", "example_weights")
+
+    @property
+    def sides(self) -> int:
+        return 3 if self.mined else 2
+
+    def slots(self, length: int) -> int:
+        return 0
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return paraphrase_rows(
+            records,
+            bases,
+            length,
+            max_pieces=self.max_pieces,
+            reset_positions=self.reset_positions,
+            negatives=self.negatives,
+        )
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        return lambda batch, draws: batch

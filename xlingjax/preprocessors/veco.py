@@ -18,7 +18,7 @@ from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
 
 @dataclass(frozen=True)
 class VecoFeatures:
-    """Masked pairs `<s> x </s> <s> y </s>`, positions restarting at y; the first token of a side is never masked."""
+    """Masked pairs, positions restarting at y; the first token of a side is never masked."""
 
     masking: Masking = field(default_factory=lambda: Masking(rate=0.25))
     max_pieces: int = 100
@@ -38,7 +38,6 @@ class VecoFeatures:
             max_pieces=self.max_pieces,
             both_orders=False,
             packing=self.packing,
-            each_opens=True,
         )
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:

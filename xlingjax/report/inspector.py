@@ -1,6 +1,6 @@
 """What an objective really feeds the model: real batches, token by token, who may see whom, and the realised mask rate.
 
-The attention grid comes from the objective's own mask predicate, the one the attention backends use.
+The attention grids come from the objective's own mask predicates, the ones the attention backends use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ Batch = Mapping[str, np.ndarray]
 @dataclass(frozen=True)
 class Token:
     """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask", "random", "kept" (the
-    three fates of a chosen token), "next" (CLM) or ""."""
+    three fates of a chosen token), "next" (CLM), "recover" (word recovery), "pseudo" (a placeholder of BTMLM) or ""."""
 
     column: int
     piece: str
@@ -37,10 +37,10 @@ class Token:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a batch without its padding; `grid_LL`[q, k]: token q sees token k."""
+    """One row of a batch without its padding; `grids_LL`[use][q, k]: token q sees token k in that use of attention."""
 
     tokens: list[Token]
-    grid_LL: np.ndarray
+    grids_LL: dict[str, np.ndarray]
     label: int | None
 
 
@@ -65,23 +65,26 @@ def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages
         for column, piece in zip(used.tolist(), pieces, strict=True)
     ]
     label = int(one["labels"][0]) if "labels" in one else None
-    return Row(tokens, attention_grid(objective, one, vocabulary.mask_id)[0][np.ix_(used, used)], label)
-
-
-def attention_grid(objective: Objective, batch: Batch, mask_id: int = -1) -> np.ndarray:
-    """bool [B, L, L]: whether query l sees key s, by the objective's mask."""
-    fields = Fields.from_batch({name: np.asarray(values) for name, values in batch.items()}, mask_id)
-    return np.asarray(objective.attention().mask(fields, fields))
+    fields = Fields.from_batch(one)
+    grids = {
+        name: np.asarray(mask(fields, fields))[0][np.ix_(used, used)] for name, mask in objective.masks().items()
+    }
+    return Row(tokens, grids, label)
 
 
 def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
     ids, packs = one["input_ids"][0], one["pack_ids"][0]
+    if "target_weights" in objective.reads:
+        columns = np.flatnonzero(one["target_weights"][0]).tolist()
+        return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "recover")
     if "masked_positions" in objective.reads:
         slots = np.flatnonzero(one["masked_weights"][0])
         targets = {int(one["masked_positions"][0, s]): int(one["masked_targets"][0, s]) for s in slots}
         fate = {True: "kept", False: "random"}
         how = {c: "mask" if ids[c] == vocabulary.mask_id else fate[ids[c] == t] for c, t in targets.items()}
+        if "pseudo_positions" in objective.reads:
+            how |= dict.fromkeys(one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist(), "pseudo")
         return targets, how
     if objective.attention().causal:
         columns = np.flatnonzero((packs[:-1] > 0) & (packs[:-1] == packs[1:])).tolist()
@@ -147,7 +150,8 @@ def inspect(
         statistics[objective.name] = mask_statistics(drawn, vocabulary, source.languages) if masked else {}
         _print(console, objective, source, views, statistics[objective.name])
         for i, view in enumerate(views):
-            pictures[f"{objective.name}-{i}"] = (view, objective.attention().mask.name)
+            names = {f"{objective.name}-{i}-{use.replace(' ', '-')}": use for use in view.grids_LL}
+            pictures |= {name: (view, use) for name, use in names.items()}
         if output:
             parts.append(_section(objective, source, views, statistics[objective.name]))
     if output:
@@ -159,7 +163,8 @@ def inspect(
 def _facts(objective: Objective, source: BatchSource, view: Row) -> str:
     shapes = ", ".join(f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads)
     label = f"; label {view.label}" if view.label is not None else ""
-    return f"attention {objective.attention().mask.name}; {shapes}{label}"
+    masks = ", ".join(f"{use} {mask.name}" for use, mask in objective.masks().items())
+    return f"{masks}; {shapes}{label}"
 
 
 def _print(console, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> None:
@@ -178,7 +183,9 @@ def _print(console, objective, source, views: Sequence[Row], statistics: Mapping
             cells = (t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side)
             table.add_row(*(Text(str(cell)) for cell in cells), style=style)
         console.print(table)
-        console.print(Text(grid_text(view)))
+        for use, grid_LL in view.grids_LL.items():
+            console.print(Text(f"{use}: who sees whom", style="dim"))
+            console.print(Text(grid_text(view, grid_LL)))
         if len(view.tokens) > len(shown):
             console.print(Text(f"the first {len(shown)} of {len(view.tokens)} tokens", style="dim"))
     if statistics:
@@ -190,11 +197,11 @@ def _print(console, objective, source, views: Sequence[Row], statistics: Mapping
         console.print(table)
 
 
-def grid_text(view: Row, limit: int = SHOWN_ON_TERMINAL) -> str:
-    """The attention grid in characters, a line per query: ■ sees, · does not."""
+def grid_text(view: Row, grid_LL: np.ndarray, limit: int = SHOWN_ON_TERMINAL) -> str:
+    """An attention grid in characters, a line per query: ■ sees, · does not."""
     return "\n".join(
-        f"{token.column:4d} " + " ".join("■" if seen else "·" for seen in row[:limit])
-        for token, row in zip(view.tokens[:limit], view.grid_LL, strict=False)
+        f"{token.column:4d} " + "".join("■" if seen else "·" for seen in row[:limit])
+        for token, row in zip(view.tokens[:limit], grid_LL, strict=False)
     )
 
 
@@ -213,26 +220,26 @@ def _section(objective, source, views: Sequence[Row], statistics: Mapping[str, A
     for i, view in enumerate(views):
         cells = [[t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side] for t in view.tokens]
         head = ["column", "piece", "target", "how", "position", "language", "pack", "side"]
-        picture = html.figure(plots.svg(attention_picture(view, objective.attention().mask.name)), "attention grid")
-        parts += [f"<h3>row {i}</h3>", html.note(_facts(objective, source, view)), picture, html.table(head, cells)]
+        figures = [html.figure(plots.svg(attention_picture(view, use)), f"{use}: grid") for use in view.grids_LL]
+        parts += [f"<h3>row {i}</h3>", html.note(_facts(objective, source, view)), *figures, html.table(head, cells)]
     if statistics:
         parts += ["<h3>Realised masking</h3>", html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1)]
     return html.section(objective.name, objective.name.upper(), *parts)
 
 
 @plots.styled
-def attention_picture(view: Row, name: str) -> Any:
-    """The grid as a figure; pieces along both sides where there is room to read them."""
+def attention_picture(view: Row, use: str) -> Any:
+    """A grid as a figure; pieces along both sides where there is room to read them."""
     count = len(view.tokens)
     side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
     figure, (axis,) = plots.panels(1, size=(side, side))
     axis.grid(False)
-    axis.imshow(~view.grid_LL, cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest")
+    axis.imshow(~view.grids_LL[use], cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest")
     if count <= 48:
         labels = [token.piece for token in view.tokens]
         axis.set_xticks(range(count), labels, rotation=90, fontsize=7)
         axis.set_yticks(range(count), labels, fontsize=7)
-    axis.set(title=f"{name}: dark = the row's token sees the column's")
+    axis.set(title=f"{use}: dark = the row's token sees the column's")
     return figure
 
 
@@ -243,7 +250,7 @@ def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, tuple[Row,
         (folder / "inspect.html").write_text(
             html.page("inspect · xlingjax", "\n".join([head, *parts])), encoding="utf-8"
         )
-        for name, (view, mask) in pictures.items():
-            attention_picture(view, mask).savefig(folder / f"{name}-attention.png", dpi=130)
+        for name, (view, use) in pictures.items():
+            attention_picture(view, use).savefig(folder / f"{name}.png", dpi=130)
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}: choose another --output") from None

@@ -1,0 +1,128 @@
+"""Rows of documents against rows written out by hand."""
+
+import numpy as np
+import pytest
+from data.plans import BOS, EOS, PAD, read, side
+
+from xlingjax.data.corpus import Records
+from xlingjax.data.documents import documents, segment_rows, switched_rows
+
+
+@pytest.fixture
+def aligned():
+    """Two documents of three and two sentences; the line between them is blank. Source ids below 50, target above."""
+    source = side([10, 11], [12], [13, 14], [], [20], [21, 22])
+    target = side([60], [61, 62, 63], [64], [], [70, 71], [72])
+    return Records(("de", "en"), (source, target))
+
+
+def examples(got):
+    """{(input ids), ...} of the examples in rows, with their languages and positions."""
+    found = []
+    for row in range(len(got["pack_ids"])):
+        packs = np.array(got["pack_ids"][row])
+        for pack in range(1, packs.max() + 1):
+            found.append(tuple(tuple(np.array(got[name][row])[packs == pack].tolist()) for name in FIELDS))
+    return found
+
+
+FIELDS = ("input_ids", "language_ids", "position_ids", "sides")
+
+
+def test_documents_end_at_lines_blank_on_all_sides():
+    one = side([10], [], [11], [12], [])
+    assert [a.tolist() for a in documents([one])] == [[0, 2, 3], [0, 1, 1]]
+    other = side([60], [61], [62], [], [])  # blank on one side only: left out, and no end of a document
+    assert [a.tolist() for a in documents([one, other])] == [[0, 2], [0, 0]]
+
+
+def test_every_other_sentence_is_the_translation(aligned):
+    even = switched_rows(aligned, (1, 16), 16, parity="even", packing=False)
+    got = examples(read(aligned, even, 16, range(even.count), bos=BOS))
+    want = [
+        ([BOS, 60, EOS, 12, EOS, 64, EOS], [1, 1, 1, 0, 0, 1, 1]),
+        ([BOS, 70, 71, EOS, 21, 22, EOS], [1, 1, 1, 1, 0, 0, 0]),
+    ]
+    assert sorted(got) == sorted(
+        (tuple(ids), tuple(codes), tuple(range(len(ids))), (0,) * len(ids)) for ids, codes in want
+    )
+    odd = switched_rows(aligned, (1, 16), 16, parity="odd", packing=False)
+    assert {ids for ids, *_ in examples(read(aligned, odd, 16, range(odd.count), bos=BOS))} == {
+        (BOS, 10, 11, EOS, 61, 62, 63, EOS, 13, 14, EOS),
+        (BOS, 20, EOS, 72, EOS),
+    }
+    coin = switched_rows(aligned, (1, 16), 16, parity="coin")
+    both = examples(read(aligned, coin, 16, range(coin.count), bos=BOS))
+    halves = [examples(read(aligned, rows, 16, range(rows.count), bos=BOS)) for rows in (even, odd)]
+    assert sorted(both) == sorted(halves[0] + halves[1])
+    assert coin.passes == 2 and coin.sizes["sentences"] == 5 and coin.sizes["tokens"] == coin.lengths.sum() / 2
+
+
+@pytest.mark.parametrize("length", range(8, 17))
+def test_truncation_never_parts_languages_from_tokens(aligned, length):
+    """Ids below 50 are the source's, whatever was cut where; sentences alternate inside an example."""
+    rows = switched_rows(aligned, (1, 16), length, parity="coin")
+    got = read(aligned, rows, length, range(rows.count), bos=BOS)
+    words = set()
+    for ids, codes, positions, _ in examples(got):
+        assert list(positions) == list(range(len(ids))) and ids[0] == BOS and len(ids) <= length
+        assert all((i >= 50) == code for i, code in zip(ids, codes, strict=True) if i >= 10)
+        assert codes[0] == codes[1]
+        ends = [i for i, piece in enumerate(ids) if piece == EOS]
+        sentences = [codes[end] for end in ends]
+        assert all(a != b for a, b in zip(sentences, sentences[1:], strict=False))
+        words |= {i for i in ids if i >= 10}
+    assert words == {10, 11, 12, 13, 14, 20, 21, 22, 60, 61, 62, 63, 64, 70, 71, 72}  # nothing is lost
+
+
+def test_a_sentence_longer_than_a_row_is_cut():
+    long = Records(("de", "en"), (side(list(range(10, 30))), side(list(range(60, 80)))))
+    rows = switched_rows(long, (1, 22), 8, parity="odd")
+    got = examples(read(long, rows, 8, [0], bos=BOS))
+    assert got == [((BOS, *range(10, 17)), (0,) * 8, tuple(range(8)), (0,) * 8)]
+
+
+def test_text_without_documents_of_both_sides_gives_no_rows():
+    empty = Records(("de", "en"), (side([10], []), side([], [60])))
+    assert switched_rows(empty, (1, 3), 8).count == 0
+    assert segment_rows(Records(("de",), (side([], []),)), 1, 8).count == 0
+
+
+def test_segments_are_the_halves_of_documents():
+    text = Records(("de",), (side([10, 11], [12], [13, 14, 15], [], [20], [], [30], [31]),))
+    rows = segment_rows(text, 1, 16, packing=False)
+    got = read(text, rows, 16, range(rows.count), bos=BOS)
+    assert sorted(examples(got)) == [
+        (
+            (BOS, 10, 11, EOS, 12, EOS, BOS, 13, 14, 15, EOS),
+            (0,) * 11,
+            (0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4),
+            (0,) * 6 + (1,) * 5,
+        ),
+        ((BOS, 30, EOS, BOS, 31, EOS), (0,) * 6, (0, 1, 2, 0, 1, 2), (0,) * 3 + (1,) * 3),
+    ]  # the document of one sentence has no second segment
+
+
+def test_long_documents_give_several_pairs_of_segments_and_short_ones_share_a_row():
+    sentences = [[10 + i] * 3 for i in range(12)]
+    text = Records(("de",), (side(*sentences),))
+    rows = segment_rows(text, 1, 16)
+    got = examples(read(text, rows, 16, range(rows.count), bos=BOS))
+    assert len(got) == 4
+    for ids, _, positions, sides in got:
+        first, second = (tuple(i for i, s in zip(ids, sides, strict=True) if s == side) for side in (0, 1))
+        assert len(first) <= 8 and len(second) <= 8 and first[0] == second[0] == BOS
+        assert positions.count(0) == 2
+        assert max(first[1:]) + 1 == min(i for i in second if i >= 10)  # neighbours
+    short = Records(("de",), (side([10], [11], [], [12], [13], [], [14], [15]),))
+    packed = segment_rows(short, 1, 16)
+    got = read(short, packed, 16, range(packed.count), bos=BOS)
+    assert packed.count == 2 and max(got["pack_ids"][0]) == 2 and got["input_ids"][0][12:] == [PAD] * 4
+
+
+def test_overlong_sentences_are_cut_and_keep_their_neighbours():
+    text = Records(("de",), (side(list(range(10, 40)), list(range(50, 60))),))
+    rows = segment_rows(text, 1, 16)
+    assert [ids for ids, *_ in examples(read(text, rows, 16, range(rows.count), bos=BOS))] == [
+        (BOS, *range(10, 17), BOS, *range(50, 57))
+    ]

@@ -1,0 +1,174 @@
+"""Who moves when a token changes: exactly those whom the mask lets see it, on two layers and more."""
+
+import jax
+import numpy as np
+import pytest
+import tiny
+from objectives.reference import CONFIG, make_batch, random_model
+
+from xlingjax.model.attention import AttentionSpec, Refused
+from xlingjax.model.config import preset
+from xlingjax.model.encoder import Encoder
+from xlingjax.model.masks import (
+    Mask,
+    bidirectional,
+    camlm,
+    camlm_alone,
+    causal,
+    full,
+    mask_keys,
+    mask_queries,
+    own_side,
+    valid_keys,
+)
+from xlingjax.objectives.ernie_m import CAMLM
+from xlingjax.objectives.leak import prediction_visibility, reachable, visibility
+from xlingjax.objectives.xlm import TLM
+
+PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
+UNPACKED = [[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]]
+SPECS = {"bidirectional": AttentionSpec(bidirectional), "causal": AttentionSpec(causal & bidirectional, causal=True)}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return Encoder(
+        preset("tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=40, max_positions=8, dropout=0.0, unroll=1)
+    )
+
+
+@pytest.fixture(scope="module")
+def params(model):
+    return jax.jit(model.init)(jax.random.key(0))
+
+
+def batch_of(packs):
+    packs = np.array(packs, np.int32)
+    ids = np.random.default_rng(0).integers(0, 40, packs.shape).astype(np.int32)
+    positions = np.broadcast_to(np.arange(packs.shape[1], dtype=np.int32), packs.shape)
+    return {"input_ids": ids, "position_ids": positions, "pack_ids": packs}
+
+
+@pytest.mark.parametrize("packs", [PACKED, UNPACKED], ids=["packed", "unpacked"])
+@pytest.mark.parametrize("name", SPECS)
+def test_states_move_with_the_tokens_they_see_and_no_other(model, params, name, packs):
+    seen = visibility(model, params, batch_of(packs), SPECS[name])
+    assert seen.leaks.tolist() == []
+    assert seen.blocked.tolist() == []
+    real = np.array(packs) > 0
+    want = (np.array(packs)[:, :, None] == np.array(packs)[:, None, :]) & real[:, :, None]
+    if name == "causal":
+        want &= np.tri(8, dtype=bool)
+    want |= np.eye(8, dtype=bool)
+    np.testing.assert_array_equal(seen.moved, want)
+
+
+def test_a_mask_that_forgets_packs_is_caught(model, params):
+    """The instrument itself: an attention that ignores packs moves states that the declared mask forbids."""
+    batch = batch_of(PACKED)
+    seen = visibility(model, params, batch, AttentionSpec(valid_keys))
+    forbidden = ~reachable(SPECS["bidirectional"], batch, 2)
+    assert (seen.moved & forbidden)[0].any()
+    assert [0, 0, 3] in np.argwhere(seen.moved & forbidden).tolist()
+
+
+def test_layers_relay_what_one_mask_alone_hides(model, params):
+    """Each token sees its left neighbour: after two layers the state depends on two to the left, not three."""
+    neighbour = Mask("neighbour", lambda q, k: (q.position - k.position) * (q.position - k.position - 1) == 0)
+    seen = visibility(model, params, batch_of([[1] * 8]), AttentionSpec(neighbour & full))
+    np.testing.assert_array_equal(seen.moved[0], np.tri(8, dtype=bool) & ~np.tri(8, k=-3, dtype=bool))
+    np.testing.assert_array_equal(seen.moved, seen.allowed)
+
+
+def test_values_that_are_not_finite_stop_the_test(model, params):
+    broken = jax.tree.map(lambda x: x * np.nan, params)
+    with pytest.raises(FloatingPointError, match="same_pack & valid_keys"):
+        visibility(model, broken, batch_of(UNPACKED), SPECS["bidirectional"])
+
+
+# --- what objectives promise of their predictions ---------------------------------------------------------------------
+
+NUMPY_EVIDENCE = {
+    "mlm": lambda f, q, k: True,
+    "tlm": lambda f, q, k: True,
+    "cl_mlm": lambda f, q, k: True,
+    "clpc": lambda f, q, k: True,
+    "clm": lambda f, q, k: k <= q,
+    "clwr": lambda f, q, k: f["sides"][q] != f["sides"][k],
+    "camlm_x": lambda f, q, k: f["is_mask"][k] == (f["sides"][q] == f["sides"][k]),
+    "camlm_y": lambda f, q, k: f["is_mask"][k] == (f["sides"][q] == f["sides"][k]),
+    "veco_plug_out_x": lambda f, q, k: f["sides"][k] == 0,
+    "veco_plug_out_y": lambda f, q, k: f["sides"][k] == 1,
+    "veco_plug_in_x": lambda f, q, k: True,
+    "veco_plug_in_y": lambda f, q, k: True,
+    "veco_tlm": lambda f, q, k: True,
+    "btmlm": lambda f, q, k: True,
+    "btmlm_pseudo": lambda f, q, k: not f["is_mask"][k] or q == k,
+}
+"""Entry of `predictions` -> (row's fields, query, key) -> may it, in words of the papers; inside a pack."""
+
+
+@pytest.fixture(scope="module")
+def random_parameters():
+    return random_model()
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "unpacked"])
+@pytest.mark.parametrize("name", tiny.OBJECTIVES)
+def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(random_parameters, name, packed):
+    batch, objective = make_batch(name, packed), tiny.objective(name)
+    found = prediction_visibility(objective, *random_parameters, batch)
+    predictions = objective.predictions(*random_parameters, batch)
+    assert set(found) == set(predictions) >= set(objective.coefficients)
+    for term, seen in found.items():
+        assert seen.leaks.tolist() == [] and seen.blocked.tolist() == [], term
+        columns, weights = (np.asarray(getattr(predictions[term], field)) for field in ("columns", "weights"))
+        want = np.zeros_like(seen.allowed)
+        for row, slot in zip(*np.nonzero(weights), strict=True):
+            fields = {field: values[row] for field, values in batch.items()}
+            q = columns[row, slot]
+            for k in np.flatnonzero(fields["pack_ids"] == fields["pack_ids"][q]):
+                want[row, slot, k] = NUMPY_EVIDENCE[term](fields, q, k)
+        np.testing.assert_array_equal(seen.allowed, want, err_msg=term)
+        assert weights.sum() > 1 and (~want[weights > 0]).any()
+
+
+@pytest.mark.parametrize("backend", ["cudnn", "splash"])
+@pytest.mark.parametrize("name", tiny.OBJECTIVES)
+def test_a_backend_that_cannot_honour_an_objective_refuses(name, backend):
+    model, params = random_model(CONFIG.replace(attention_backend=backend, dtype="bfloat16"))
+    with pytest.raises(Refused):
+        prediction_visibility(tiny.objective(name), model, params, make_batch(name))
+
+
+class TLMThatPromisesCAMLM(TLM):
+    """Attention of TLM, on batches of CAMLM, with CAMLM's promise."""
+
+    def evidence(self):
+        return {self.name: CAMLM().evidence()["camlm_x"]}
+
+
+class CAMLMWhoseContextSeesMasks(CAMLM):
+    def attention(self):
+        return AttentionSpec((own_side & ~mask_queries) | camlm)
+
+
+class CAMLMWhoseContextSeesTheOtherSide(CAMLM):
+    def attention(self):
+        return AttentionSpec((bidirectional & ~mask_queries & ~mask_keys) | camlm)
+
+
+class BlindCAMLM(CAMLM):
+    def attention(self):
+        return AttentionSpec(camlm_alone)
+
+
+@pytest.mark.parametrize("objective", [TLMThatPromisesCAMLM(), CAMLMWhoseContextSeesMasks(), CAMLMWhoseContextSeesTheOtherSide()], ids=lambda o: type(o).__name__)  # fmt: skip
+def test_a_mask_that_lets_a_side_see_itself_again_is_caught(random_parameters, objective):
+    found = prediction_visibility(objective, *random_parameters, make_batch("camlm"))
+    assert any(seen.leaks.size for seen in found.values())
+
+
+def test_a_mask_that_hides_too_much_is_caught(random_parameters):
+    found = prediction_visibility(BlindCAMLM(), *random_parameters, make_batch("camlm"))
+    assert any(seen.blocked.size for seen in found.values()) and not any(seen.leaks.size for seen in found.values())

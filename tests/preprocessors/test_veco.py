@@ -1,0 +1,44 @@
+import math
+
+import numpy as np
+import pytest
+from preprocessors import made
+
+from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
+from xlingjax.preprocessors.xlm import Masking
+
+
+@pytest.mark.parametrize("features", [VecoFeatures(), VecoTextFeatures(), VecoFeatures(packing=False)], ids=lambda f: f.name)
+def test_each_side_is_a_masked_row_of_its_own(features):
+    before, after = made.batch(features)
+    rate, checked = features.masking.rate, 0
+    for row in range(len(after["pack_ids"])):
+        packs, sides, ids = (before[name][row] for name in ("pack_ids", "sides", "input_ids"))
+        assert features.packing or packs.max() == 1
+        for pack in range(1, packs.max() + 1):
+            for side in (0, 1):
+                columns = np.flatnonzero((packs == pack) & (sides == side))
+                assert ids[columns[0]] == made.Xlmr.bos_id and ids[columns[-1]] == made.Xlmr.eos_id
+                assert before["position_ids"][row, columns].tolist() == list(range(len(columns)))
+        for side in (0, 1):
+            real = np.flatnonzero((packs > 0) & (sides == side))
+            chosen = made.slots(after, row, side)
+            assert len(chosen) == math.ceil(rate * len(real) - 1e-4)
+            assert all(sides[c] == side and packs[c] > 0 and ids[c] == target for c, target in chosen)
+            assert all(ids[c] != made.Xlmr.bos_id for c, _ in chosen)
+            checked += len(chosen)
+        untouched = np.setdiff1d(np.arange(len(ids)), [c for c, _ in made.slots(after, row)])
+        np.testing.assert_array_equal(after["input_ids"][row, untouched], ids[untouched])
+    assert checked > 20
+
+
+def test_rates_of_the_paper():
+    assert VecoFeatures().masking == Masking(rate=0.25) and VecoTextFeatures().masking == Masking(rate=0.15)
+
+
+def test_sides_are_languages_of_pairs_and_one_language_of_text():
+    before, _ = made.batch(VecoFeatures())
+    real = before["pack_ids"] > 0
+    np.testing.assert_array_equal(before["language_ids"][real], before["sides"][real])
+    before, _ = made.batch(VecoTextFeatures())
+    assert not before["language_ids"].any() and before["sides"].any()

@@ -1,0 +1,53 @@
+"""From files and numbers to the parts of a run: what recipes bind. No gin here.
+
+`bindable()` lists every name that a recipe may use; a module of this folder adds its own in `BINDABLE`. Objectives come
+as `ObjectiveRun`s whose source opens when training starts, evaluators as functions still to be called, so that a recipe
+is built where none of its files exist.
+"""
+
+import functools
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from xlingjax import probes
+from xlingjax.checkpoint import CheckpointConfig
+from xlingjax.data.sampling import Sampling
+from xlingjax.optim import OptimizerConfig
+from xlingjax.partition import MeshConfig
+from xlingjax.preprocessors.xlm import Masking
+from xlingjax.train import train
+
+
+def planned(function: Callable) -> Callable:
+    """`function` with its arguments bound and not yet called; what recipes bind, they see its signature."""
+
+    def plan(**arguments: Any) -> functools.partial:
+        return functools.partial(function, **arguments)
+
+    plan.__signature__ = inspect.signature(function)
+    plan.__name__, plan.__doc__ = function.__name__, function.__doc__
+    return plan
+
+
+def bindable() -> dict[str, Callable]:
+    """Every name that a recipe may use."""
+    names = {
+        "train": planned(train),
+        "optimizer": OptimizerConfig,
+        "mesh": MeshConfig,
+        "checkpoint": CheckpointConfig,
+        "sampling": Sampling,
+        "masking": Masking,
+        "retrieval": probes.retrieval,
+        "floors": probes.floors,
+        "perplexity": probes.perplexity,
+        "translation_perplexity": probes.translation_perplexity,
+        "samples": probes.samples,
+        "accuracy": probes.accuracy,
+    }
+    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+        names |= getattr(importlib.import_module(module.name), "BINDABLE", {})
+    return names

@@ -1,0 +1,46 @@
+"""Fine-tuning on labelled texts."""
+
+from xlingjax.data.features import batch_shapes
+from xlingjax.data.loader import BatchSource
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.probes import Files, labelled_files, words
+from xlingjax.runs.corpus import Corpus
+from xlingjax.runs.text import Batches
+from xlingjax.train import ObjectiveRun
+
+
+def classification(
+    corpus: Corpus,
+    files: str = "",
+    languages: Files = "en",
+    labels: Files = None,
+    batch: int = 32,
+    length: int = 128,
+    reset_positions: bool = False,
+    classifier: str | None = None,
+    seed: int = 0,
+) -> ObjectiveRun:
+    """Classification of labelled pairs, in the rows of `pair_row`.
+
+    files: a path with {language}. languages: those trained on. classifier: the model's, where it is set for this.
+    """
+    classes, objective = words(labels), Classification(len(words(labels)), classifier == "difference")
+
+    def opened() -> BatchSource:
+        from xlingjax.preprocessors.finetuning import classification_source
+
+        return classification_source(
+            labelled_files(files, words(languages)),
+            corpus.vocabulary,
+            corpus.languages,
+            labels=classes,
+            length=length,
+            batch_size=batch,
+            reset_positions=reset_positions,
+            seed=seed,
+        )
+
+    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
+
+
+BINDABLE = {"classification": classification}

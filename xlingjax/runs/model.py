@@ -1,0 +1,55 @@
+"""A run's model: a preset or that of an earlier run, with fields changed."""
+
+from typing import Any
+
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig, preset
+from xlingjax.probes import Files, words
+from xlingjax.runs.corpus import Corpus, read_run_record
+
+
+def model(
+    name: str = "tiny",
+    corpus: Corpus | None = None,
+    run: str | None = None,
+    labels: Files = None,
+    vocab_size: int | None = None,
+    language_embedding: bool | None = None,
+    classifier: str | None = None,
+    **overrides: Any,
+) -> ModelConfig:
+    """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
+
+    labels: gives the model a classification head. vocab_size: rows of the embedding; default: the size of the corpus's
+    vocabulary. language_embedding: whether there is one, with a row for each language of the corpus; default: as in the
+    preset. classifier: default: the preset's or the run's.
+    """
+    base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
+    if labels:
+        base = base.replace(num_labels=len(words(labels)))
+    if classifier:
+        base = base.replace(classifier=classifier)
+    if run:
+        return base.replace(**overrides)
+    sizes: dict[str, int] = {}
+    if vocab_size is not None or corpus is not None:
+        sizes["vocab_size"] = corpus.vocabulary.size if vocab_size is None else vocab_size
+    if language_embedding is False:
+        sizes["num_languages"] = 0
+    elif (language_embedding or base.num_languages) and corpus is not None:
+        sizes["num_languages"] = len(corpus.languages)
+    return base.replace(**sizes, **overrides)
+
+
+def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
+    """Raises UserError unless the model has a row for each piece and no more."""
+    if vocabulary.size != config.vocab_size:
+        than = "fewer" if vocabulary.size < config.vocab_size else "more"
+        raise UserError(
+            f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {config.vocab_size} rows of model "
+            f"{config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own vocabulary"
+        )
+
+
+BINDABLE = {"model": model}

@@ -1,0 +1,123 @@
+"""The batches of an objective, from text, a SeqIO mixture or a file of frozen batches."""
+
+import dataclasses
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.frozen import frozen_source, read_header
+from xlingjax.data.loader import BatchSource
+from xlingjax.data.mixture import mixture_source, shapes_of
+from xlingjax.data.sampling import Sampling, format_table
+from xlingjax.errors import UserError
+from xlingjax.probes import Files, words
+from xlingjax.quiet import quiet_stderr
+from xlingjax.runs.corpus import Corpus
+from xlingjax.runtime import is_primary
+from xlingjax.tasks.xlm import TextSource
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """What opens an objective's batches when called; their global shapes are known before."""
+
+    shapes: dict[str, tuple[int, ...]]
+    opener: Callable[[], BatchSource]
+
+    def __call__(self) -> BatchSource:
+        return self.opener()
+
+
+def text_source(
+    corpus: Corpus,
+    features: Any,
+    batch: int,
+    length: int,
+    sampling: Sampling,
+    seed: int = 0,
+    mixture: str | None = None,
+    tasks: Files = None,
+    use_cached: bool = False,
+    holdout: float = 0.0,
+    data_shards: int = 1,
+    threads: int = 1,
+    prefetch: int = 2,
+    complete: Callable[[Any], Any] | None = None,
+) -> Batches:
+    """The batches of one objective; opening them prints what is sampled.
+
+    From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python modules `tasks` register,
+    else from the corpus's files. holdout: share of the lines left out of training. complete: fills in what only the
+    text can tell of the features, when it is opened. The others: see `mixture_source`.
+    """
+
+    def frozen() -> BatchSource:
+        path = Path(corpus.frozen) / f"{features.name}.frozen"
+        asked = {"batch": batch, "length": length, **json.loads(json.dumps(dataclasses.asdict(features)))}
+        check_frozen(path, features.name, asked)
+        return frozen_source(path)
+
+    def completed() -> Any:
+        return complete(features) if complete else features
+
+    def registered() -> BatchSource:
+        for module in words(tasks):
+            try:
+                importlib.import_module(module)
+            except ModuleNotFoundError as error:
+                raise UserError(f"TASKS: {error}; name a module that Python can import from here") from None
+        return mixture_source(
+            mixture,
+            completed(),
+            batch=batch,
+            length=length,
+            seed=seed,
+            sampling=sampling,
+            languages=corpus.languages,
+            data_shards=data_shards,
+            use_cached=use_cached,
+            threads=threads,
+            prefetch=prefetch,
+        )
+
+    def files() -> BatchSource:
+        return TextSource(
+            completed(),
+            corpus.vocabulary,
+            batch,
+            length,
+            mono=corpus.mono,
+            parallel=corpus.parallel,
+            negatives=corpus.negatives,
+            holdout=holdout,
+            seed=seed,
+            sampling=sampling,
+            languages=corpus.languages,
+            data_shards=data_shards,
+            threads=threads,
+            prefetch=prefetch,
+        )()
+
+    def opened() -> BatchSource:
+        with quiet_stderr():
+            source = (frozen if corpus.frozen else registered if mixture else files)()
+        table = source.identity.get("sampling_table")
+        if table and is_primary():
+            print(f"{features.name}: what is sampled\n{format_table(table)}", flush=True)
+        return source
+
+    return Batches(shapes_of(features, batch, length), opened)
+
+
+def check_frozen(path: Path, name: str, asked: dict[str, Any]) -> None:
+    """Raises UserError where frozen batches are not what the recipe asks for: they cannot be changed any more."""
+    identity = read_header(path)["identity"]
+    has = {"batch": identity.get("batch"), "length": identity.get("length"), **identity.get("options", {})}
+    for option, value in asked.items():
+        if option in has and has[option] != value:
+            raise UserError(
+                f"{path}: {name} was frozen with {option}={has[option]} and this run asks for {value}; give the "
+                f"options that it was frozen with, or freeze again"
+            )

@@ -1,0 +1,69 @@
+"""Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of two languages."""
+
+from typing import Any
+
+from xlingjax.data.sampling import Sampling
+from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
+from xlingjax.preprocessors.xlm import Masking
+from xlingjax.runs.corpus import Corpus
+from xlingjax.runs.text import text_source
+from xlingjax.schedule import Weight
+from xlingjax.train import ObjectiveRun
+
+
+def clwr(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    max_pieces: int = 100,
+    packing: bool = True,
+    raw: bool = False,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """Cross-lingual word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see `text_source`."""
+    features = ClwrFeatures(max_pieces, packing)
+    source = text_source(corpus, features, batch, length, sampling, **reading)
+    return ObjectiveRun(CLWR(raw=raw, chunk=chunk), source, weight)
+
+
+def clpc(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    negatives: int = 1,
+    max_pieces: int = 100,
+    reset_positions: bool = True,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives where it has some,
+    else on its pairs and `negatives` wrong partners of each at random. reading: see `text_source`."""
+    features = ClpcFeatures(bool(corpus.negatives), negatives, max_pieces, reset_positions)
+    return ObjectiveRun(CLPC(), text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def cl_mlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    parity: str = "coin",
+    packing: bool = True,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Any,
+) -> ObjectiveRun:
+    """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files have blank lines
+    between documents. parity: see `documents.switched_rows`. reading: see `text_source`."""
+    features = ClMlmFeatures(masking, parity, packing)
+    source = text_source(corpus, features, batch, length, sampling, **reading)
+    return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
+
+
+BINDABLE = {"clwr": clwr, "clpc": clpc, "cl_mlm": cl_mlm}

@@ -1,0 +1,96 @@
+"""`xlingjax verify`: on this machine's devices, does every prediction depend on what its objective promises, and on nothing
+else?"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlingjax.data.loader import BatchSource
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.base import Objective
+from xlingjax.objectives.leak import Visibility, prediction_visibility
+
+LEAST_MOVED = 0.5
+"""In less than float32 a shift of one word among hundreds may round to nothing; of those seen this share must move."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One entry of an objective's `predictions`: pairs (prediction, word) of real words."""
+
+    objective: str
+    predictions: str
+    hidden: int
+    leaks: int
+    seen: int
+    moved: int
+    exact: bool
+    """Whether every word that is seen must move the prediction (float32)."""
+
+    @property
+    def verdict(self) -> str:
+        if self.leaks:
+            return "leaks"
+        if not self.seen or self.moved < self.seen * (1.0 if self.exact else LEAST_MOVED):
+            return "blind"
+        return "ok"
+
+
+def verify(objectives: Sequence[tuple[Objective, BatchSource]], model: Encoder, rows: int) -> Iterator[Finding]:
+    """The leak test of every objective on the first rows of a batch of its own, with random parameters."""
+    params = random_parameters(model)
+    for objective, source in objectives:
+        batch = {name: np.asarray(source.next()[name][:rows]) for name in objective.reads}
+        for name, seen in prediction_visibility(objective, model, params, batch).items():
+            yield finding(objective.name, name, seen, batch, exact=model.config.dtype == "float32")
+
+
+def finding(objective: str, predictions: str, found: Visibility, batch: dict[str, np.ndarray], exact: bool) -> Finding:
+    made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(-1, keepdims=True)
+    words_BMS = made_BM1 & (batch["pack_ids"] > 0)[:, None, :]
+    return Finding(
+        objective,
+        predictions,
+        hidden=int((words_BMS & ~found.allowed).sum()),
+        leaks=len(found.leaks),
+        seen=int(found.allowed.sum()),
+        moved=int((found.allowed & found.moved).sum()),
+        exact=exact,
+    )
+
+
+def random_parameters(model: Encoder) -> Any:
+    """Initial parameters with noise, so that none is 0 and none hides what it should pass on."""
+
+    def noisy(leaf, key):
+        scale = jax.numpy.maximum(jax.numpy.std(leaf), 0.02)
+        return leaf + 0.5 * scale * jax.random.normal(key, leaf.shape)
+
+    @jax.jit
+    def make(key):
+        params = model.init(key)
+        leaves, tree = jax.tree.flatten(params)
+        keys = jax.random.split(jax.random.fold_in(key, 1), len(leaves))
+        return tree.unflatten([noisy(leaf, key) for leaf, key in zip(leaves, keys, strict=True)])
+
+    return make(jax.random.key(0))
+
+
+def table(findings: Sequence[Finding], title: str) -> Any:
+    """A rich table, a line per finding."""
+    from rich.table import Table
+
+    result = Table(title=title, title_justify="left", box=None, header_style="dim")
+    for name in ("objective", "predictions"):
+        result.add_column(name)
+    for name in ("hidden pairs", "leaks", "seen pairs", "moved"):
+        result.add_column(name, justify="right")
+    result.add_column("verdict")
+    style = {"ok": "green", "leaks": "red", "blind": "red"}
+    for f in findings:
+        counts = (f"{f.hidden:,}", f"{f.leaks:,}", f"{f.seen:,}", f"{f.moved:,}")
+        result.add_row(f.objective, f.predictions, *counts, f"[{style[f.verdict]}]{f.verdict}[/]")
+    return result
