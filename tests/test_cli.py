@@ -147,9 +147,9 @@ def test_a_saved_configuration_is_a_recipe_with_the_same_meaning(corpus, tmp_pat
 
 def test_weights_are_any_number_or_stages(corpus, refused):
     """Also where the recipe writes a whole number, as xlm_tiny does."""
-    given = options(corpus, SCHEDULE="stages", MLM_WEIGHT="((1000, 1.0), (None, 0.5))", TLM_WEIGHT=0.5)
+    given = options(corpus, MLM_WEIGHT="{0: 1.0, 1000: 0.5}", TLM_WEIGHT=0.5)
     recipe = cli.read_recipe(["gin/recipes/xlm_tiny.gin"], [f"{k}={v}" for k, v in given.items()])
-    assert [run.weight for run in recipe.bound["objectives"]] == [((1000, 1.0), (None, 0.5)), 0.5]
+    assert [run.weight for run in recipe.bound["objectives"]] == [{0: 1.0, 1000: 0.5}, 0.5]
     refused(pretrain(corpus, corpus / "never", MLM_WEIGHT="many"), "--gin.MLM_WEIGHT=many: a number is needed")
     refused(pretrain(corpus, corpus / "never", BATCH="(8, 8)"), "--gin.BATCH=(8, 8): a number is needed")
 

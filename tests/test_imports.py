@@ -23,7 +23,7 @@ LEVELS = [
     {"losses", "optim"},
     {"model"},
     {"data", "preprocessors", "tasks"},
-    {"partition", "runtime", "quiet"},
+    {"partition", "runtime", "quiet", "stages"},
     {"errors", ""},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

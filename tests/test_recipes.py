@@ -21,6 +21,7 @@ from xlingjax.model.config import count_parameters, preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.optim import learning_rate_schedule
 from xlingjax.partition import check_rows, make_mesh
+from xlingjax.train import in_stages
 
 GOLDEN = Path(__file__).parent / "golden" / "configs"
 GIN = cli.gin_folder()
@@ -40,6 +41,16 @@ RECIPES = {
     "xlmr_base": (TEXT | {"LANGUAGES": XNLI}, 278.3),
     "xlmr_large": (TEXT | {"LANGUAGES": XNLI}, 560.1),
     "nli_tiny": ({"INIT_FROM": "run"}, 2.95),
+    "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents"}, 249.1),
+    "unicoder_lc": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
+    "unicoder_tiny": (TINY, 0.8),
+    "veco_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 660.9),
+    "veco_small": (TEXT | PAIRS | {"LANGUAGES": XNLI}, 250.0),
+    "veco_tiny": (TINY, 0.9),
+    "ernie_m_base": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
+    "ernie_m_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 560.1),
+    "ernie_m_15": (TEXT | PAIRS | {"INIT_FROM": "run"}, 278.3),
+    "ernie_m_tiny": (TINY, 0.8),
 }
 
 
@@ -70,7 +81,7 @@ def test_recipe_builds_and_fits_its_shapes(recipe):
     assert count_parameters(bound["model"]) / 1e6 == pytest.approx(RECIPES[name][1], abs=0.05)
     params = encoder.abstract()
     mesh = make_mesh(bound["mesh"])
-    for run in bound["objectives"]:
+    for run in [run for entry in bound["objectives"] for run in in_stages(entry).values()]:
         shapes = run.source.shapes
         check_rows(mesh, shapes["input_ids"][0], bound["microbatches"], name)
         batch = {field: jax.ShapeDtypeStruct(shapes[field], FIELDS[field].dtype) for field in run.objective.reads}
@@ -81,7 +92,7 @@ def test_recipe_builds_and_fits_its_shapes(recipe):
         made = jax.eval_shape(loss, params, batch, jax.eval_shape(lambda: jax.random.key(0)))
         assert set(made.terms) == set(run.objective.coefficients)
         assert all(term.shape == () and term.dtype == jnp.float32 for term in made.terms.values())
-        by_language, weight = made.metrics[f"{run.objective.name}/loss_by_language"]
+        by_language, weight = made.metrics[f"{next(iter(made.terms))}/loss_by_language"]
         assert by_language.shape == weight.shape == (languages,)
     rate = learning_rate_schedule(bound["optimizer"], bound["steps"])
     peak = bound["optimizer"].learning_rate

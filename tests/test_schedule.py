@@ -31,21 +31,24 @@ def test_weighted_follows_the_weights_and_only_step_and_seed():
 
 
 def test_stages():
-    """Two stages: 0 alone for 3 steps, then 0 and 1 in turn; 2 joins for the last ones with twice the weight."""
-    weights = [1, [(3, 0), (None, 1)], [(7, 0), (None, 2)]]
-    assert turns(weights, "stages", range(7)) == "0000101"
-    assert Counter(turns(weights, "stages", range(7, 15))) == {"0": 2, "1": 2, "2": 4}
+    """0 alone for 3 steps, then 0 and 1 in turn; 2 joins from step 7 on with twice the weight."""
+    weights = [1, {0: 0, 3: 1}, {0: 0, 7: 2}]
+    assert turns(weights, steps=range(7)) == "0000101"
+    assert Counter(turns(weights, steps=range(7, 15))) == {"0": 2, "1": 2, "2": 4}
+    drawn = turns(weights, "weighted", range(4000))
+    assert set(drawn[:3]) == {"0"} and set(drawn[3:7]) <= {"0", "1"}
+    assert abs(Counter(drawn[7:])["2"] / 3993 - 0.5) < 0.03
 
 
 def test_refusals():
-    with pytest.raises(UserError, match="'random' is not one of alternate, weighted, stages"):
-        pick(0, 0, [1], "random")
+    with pytest.raises(UserError, match="'stages' is not one of alternate, weighted"):
+        pick(0, 0, [1], "stages")
     with pytest.raises(UserError, match="one must be positive"):
         pick(0, 0, [0, 0])
-    with pytest.raises(UserError, match='set schedule="stages"'):
-        pick(0, 0, [1, [(None, 1)]])
     with pytest.raises(UserError, match="at step 5 must be >= 0, and one must be positive"):
-        pick(5, 0, [[(5, 1)]], "stages")
+        pick(5, 0, [{0: 1, 5: 0}])
+    with pytest.raises(UserError, match="must begin at step 0"):
+        pick(5, 0, [1, {3: 1}])
 
 
 def test_a_positive_weight_that_would_never_get_a_turn_is_refused():
@@ -53,15 +56,13 @@ def test_a_positive_weight_that_would_never_get_a_turn_is_refused():
         with pytest.raises(UserError, match="too small .*multiply them all"):
             pick(0, 0, weights)
     with pytest.raises(UserError, match="too small"):
-        pick(3, 0, [1, [(2, 0), (None, 1e-6)]], "stages")
+        pick(3, 0, [1, {0: 0, 2: 1e-6}])
     assert "1" in turns([1, 0.01], steps=range(101))
     assert "1" in turns([1, 0.004], "weighted", range(3000))
 
 
 def test_a_stage_without_objectives_is_found_before_the_run():
-    gap = [((100, 1.0), (None, 0.0)), ((50, 1.0), (None, 0.0))]
-    check(gap, "stages", 100)  # nobody would run at step 100, which is not reached
+    gap = [{0: 1.0, 100: 0.0}, {0: 1.0, 50: 0.0}]
+    check(gap, "alternate", 100)  # nobody would run at step 100, which is not reached
     with pytest.raises(UserError, match="at step 100 must be >= 0, and one must be positive"):
-        check(gap, "stages", 101)
-    with pytest.raises(UserError, match='set schedule="stages"'):
-        check(gap, "alternate", 10)
+        check(gap, "alternate", 101)

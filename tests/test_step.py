@@ -10,12 +10,13 @@ import tiny
 
 from xlingjax.data.loader import to_global
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.xlm import CLM, MLM, TLM
+from xlingjax.objectives.veco import VECO
+from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.step import LOSS_SCALE_GROWTH_STEPS, abstract_state, eval_step, initial_state, make_train_step
 
-OBJECTIVES = {"clm": CLM(), "mlm": MLM(), "tlm": TLM()}
+OBJECTIVES = {name: tiny.objective(name) for name in tiny.OBJECTIVES}
 # Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding it.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4, weight_decay=0.1)
 ONE = MeshConfig(1, 1, 1)
@@ -46,22 +47,29 @@ def assert_close(a, b, tolerance=1e-5):
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), atol=tolerance, rtol=tolerance, err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def whole(tiny_config):
+    """(encoder, parameters) with the parts that any objective needs."""
+    encoder = Encoder(tiny_config.replace(cross_attention=True, word_recovery=True, paraphrase=True))
+    return encoder, jax.jit(encoder.init)(jax.random.key(0))
+
+
 @pytest.fixture(scope="module", params=list(OBJECTIVES))
-def reference(request, tiny_encoder, tiny_params, tiny_batches):
+def reference(request, whole, tiny_batches):
     """(objective, rows, state and sums after one step on one device with one microbatch)."""
     objective, rows = OBJECTIVES[request.param], tiny_batches[request.param]
-    state, step = step_of(tiny_encoder, tiny_params, objective)
+    state, step = step_of(*whole, objective)
     return objective, rows, *step(state, rows)
 
 
 @pytest.mark.parametrize("mesh, microbatches", [(ONE, 4), (MeshConfig(2, 2, 2), 2)], ids=["k4", "8-devices-k2"])
-def test_microbatches_and_devices_change_nothing(reference, tiny_encoder, tiny_params, mesh, microbatches):
+def test_microbatches_and_devices_change_nothing(reference, whole, mesh, microbatches):
     objective, rows, expected, expected_sums = reference
-    state, step = step_of(tiny_encoder, tiny_params, objective, mesh, microbatches)
+    state, step = step_of(*whole, objective, mesh, microbatches)
     state, sums = step(state, rows)
     assert_close(state.params, expected.params)
     assert_close(sums, expected_sums)
-    table, before = (p["embeddings"]["tokens"]["embedding"] for p in (expected.params, tiny_params))
+    table, before = (p["embeddings"]["tokens"]["embedding"] for p in (expected.params, whole[1]))
     assert np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3  # the step did something that could differ
 
 
@@ -84,11 +92,13 @@ def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
     assert np.abs(np.asarray(other) - np.asarray(kernel)).max() > 1e-3  # as many steps of AdamW go elsewhere
 
 
-def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, tiny_encoder, tiny_params):
+def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, whole):
     objective, rows, _, sums = reference
-    evaluate = jax.jit(functools.partial(eval_step, model=tiny_encoder, objective=objective, languages=3))
-    total, weight = evaluate(tiny_params, {k: rows[k] for k in objective.reads})[f"{objective.name}/loss"]
-    np.testing.assert_allclose(float(sums["total"]), float(total) / float(weight), rtol=1e-5)
+    evaluate = jax.jit(functools.partial(eval_step, model=whole[0], objective=objective, languages=3))
+    metrics = evaluate(whole[1], {k: rows[k] for k in objective.reads})
+    terms = [metrics[f"{term}/loss"] for term in objective.coefficients]
+    means = [float(total) / float(weight) for total, weight in terms]
+    np.testing.assert_allclose(float(sums["total"]), sum(means), rtol=1e-5)
     assert float(sums["tokens"]) == (rows["pack_ids"] > 0).sum()
 
 
@@ -203,3 +213,31 @@ def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params
     state, step = step_of(encoder, tiny_params, MLM(), microbatches=2, optimizer=optimizer)
     state, both = step(state, twins)
     assert abs(float(first["total"]) - float(both["total"])) > 1e-3
+
+
+def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_batches):
+    """VECO's first phase: what is not cross-attention keeps its bits, and so do its moments."""
+    optimizer = dataclasses.replace(OPTIMIZER, frozen={0: ["^(?!.*cross_attention)"], 2: []})
+    objective, rows = VECO(plug_out=False), tiny_batches["veco"]
+    mesh, rule, shardings, state = setup(*whole, ONE, optimizer)
+    steps = [
+        make_train_step(
+            seed=0, rng_impl="threefry2x32", shardings=shardings, model=whole[0], objective=objective, languages=3,
+            optimizer=rule, config=optimizer, microbatches=1, stage=stage,
+        )
+        for stage in (0, 2)
+    ]  # fmt: skip
+    batch = {name: rows[name] for name in objective.reads}
+    before = jax.tree.map(np.array, state)
+    for _ in range(2):
+        state, _ = steps[0](state, batch)
+    for part in ("params", "opt_state"):
+        leaves = zip(path_names(state), *map(jax.tree.leaves, (before, state)), strict=True)
+        for name, old, new in leaves:
+            if name.startswith(part) and "count" not in name:
+                assert ("cross_attention" in name) != np.array_equal(old, new), name
+    halfway = jax.tree.map(np.array, state.params)
+    state, _ = steps[1](state, batch)
+    moved = np.abs(np.asarray(state.params["embeddings"]["tokens"]["embedding"]) - halfway["embeddings"]["tokens"]["embedding"])
+    # Adam's first update of a parameter is its learning rate in size, whenever it comes.
+    assert 0.8 * OPTIMIZER.learning_rate < moved.max() < 1.3 * OPTIMIZER.learning_rate

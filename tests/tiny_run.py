@@ -21,7 +21,6 @@ def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tl
     the first objective."""
     from xlingjax.data.loader import array_source
     from xlingjax.model.config import preset
-    from xlingjax.objectives.xlm import CLM, MLM, TLM
     from xlingjax.optim import OptimizerConfig
     from xlingjax.partition import MeshConfig
     from xlingjax.train import CheckpointConfig, ObjectiveRun, train
@@ -47,13 +46,13 @@ def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tl
 
     model = preset(
         "tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=32,
-        num_languages=len(tiny.LANGUAGES), dropout=0.2, attention_dropout=0.0,
+        num_languages=len(tiny.LANGUAGES), dropout=0.2, attention_dropout=0.0, cross_attention="veco" in objectives,
+        word_recovery="clwr" in objectives, paraphrase="clpc" in objectives,
     )  # fmt: skip
-    classes = {"clm": CLM, "mlm": MLM, "tlm": TLM}
     defaults = dict(
         workdir=workdir, model=model, steps=steps, mesh=MeshConfig(*mesh), seed=3, log_every=1, hash_batches=True,
         objectives=[
-            ObjectiveRun(classes[name](), source(name, i == 0), 1.0 + i) if isinstance(name, str) else name
+            ObjectiveRun(tiny.objective(name), source(name, i == 0), 1.0 + i) if isinstance(name, str) else name
             for i, name in enumerate(objectives)
         ],
         optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),

@@ -88,11 +88,9 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
 
 
 def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
-    """`value`, for a macro that was a number `before` only if it is one: 1e4 for a whole number is 10000. One that
-    `weighs` an objective may be any number, or the tuple of a weight that changes with the step."""
-    if isinstance(before, bool) or not isinstance(before, int | float) or value[:1] in "@%" or value == "None":
-        return value
-    if weighs and value[:1] == "(":
+    """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole number is
+    10000. One that `weighs` an objective may be any number."""
+    if isinstance(before, bool) or not isinstance(before, int | float) or value[:1] in "@%{" or value == "None":
         return value
     before = float(before) if weighs else before
     try:

@@ -17,7 +17,7 @@ from xlingjax.perf import flops_of_batch
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns, not what its
 # parameters are.
 FREE_MODEL_FIELDS = (
-    "name", "dropout", "attention_dropout", "classifier_dropout", "init_std", "dtype", "unroll", "remat",
+    "name", "dropout", "attention_dropout", "classifier_dropout", "init_std", "language_init", "dtype", "unroll", "remat",
     "attention_backend",
 )  # fmt: skip
 
@@ -29,7 +29,7 @@ def run_identity(model: Any, sources: Mapping[str, Any], seed: int, optimizer: A
     identity = {
         "seed": seed,
         "model": shape,
-        "optimizer": {"name": optimizer.name, "frozen": list(optimizer.frozen)},
+        "optimizer": {"name": optimizer.name, "frozen": optimizer.frozen},
         "objectives": sorted(sources),
         "data": {name: source.identity for name, source in sources.items()},
     }

@@ -5,7 +5,7 @@ Clipping and the finite check stand in step.py, because they need the gradient's
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import optax
 import optax.contrib
 
 from xlingjax.errors import UserError
+from xlingjax.stages import at, starts
 
 NAMES = ("adamw", "adam", "adafactor", "muon")
 SCHEDULES = ("linear", "inverse_sqrt", "constant")
@@ -45,8 +46,9 @@ class OptimizerConfig:
     layer_decay: float = 1.0
     """Layer-wise learning rates: block i of N (0-based) gets rate * layer_decay^(N - i), embeddings ^(N + 1), the
     heads ^0."""
-    frozen: tuple[str, ...] = ()
-    """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches never changes."""
+    frozen: Sequence[str] | Mapping[int, Sequence[str]] = ()
+    """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches does not change.
+    Or such expressions by the step from which they hold: {0: ["embeddings/"], 1000: []}."""
     loss_scale: float = 0.0
     """Initial dynamic loss scale, for a model of dtype float16 (65536 is usual); 0 = none."""
 
@@ -62,13 +64,15 @@ class OptimizerConfig:
 
 
 class Optimizer(NamedTuple):
-    """`trainable` is a tree of bools like the parameters. `init` and `update` see trees whose frozen leaves are None
-    (see `split`)."""
+    """`trainable` is a tree of bools like the parameters, True for those that are trained at some step. `init` and
+    `update` see trees whose other leaves are None (see `split`)."""
 
     trainable: Any
+    trainable_at: Callable[[int], Any]
+    """Tree of bools: what is trained at a step."""
     init: Callable[[Any], Any]
-    update: Callable[[Any, Any, Any, jax.Array], tuple[Any, Any]]
-    """(gradients, optimizer state, parameters, learning rate) -> (parameters, optimizer state)"""
+    update: Callable[..., tuple[Any, Any]]
+    """(gradients, optimizer state, parameters, learning rate, steps taken) -> (parameters, optimizer state)"""
     learning_rate: Callable[[jax.Array], jax.Array]
 
 
@@ -87,13 +91,42 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
             optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms(), decay
         )
 
-    def update(grads, opt_state, params, learning_rate):
+    masks = {start: trainable_mask(params, at(config.frozen, start)) for start in starts([config.frozen])}
+    ever = jax.tree.map(lambda *stages: any(stages), *masks.values())
+    began = jax.tree.map(lambda *on: next((s for s, o in zip(masks, on, strict=True) if o), 0), *masks.values())
+    rate = jax.jit(learning_rate_schedule(config, steps))
+
+    def update(grads, opt_state, params, learning_rate, step=0):
         steps_down, opt_state = chain.update(grads, opt_state, params)
         rates = layer_rates(params, config.layer_decay)
-        return jax.tree.map(lambda p, u, r: p - learning_rate * r * u, params, steps_down, rates), opt_state
+        late = jax.tree.map(lambda first: _late_start(config, step, first), split(began, ever)[0])
+        new = jax.tree.map(lambda p, u, r, f: p - learning_rate * r * f * u, params, steps_down, rates, late)
+        return new, opt_state
 
-    rate = jax.jit(learning_rate_schedule(config, steps))
-    return Optimizer(trainable_mask(params, config.frozen), chain.init, update, rate)
+    def trainable_at(step):
+        return masks[max(start for start in masks if start <= step)]
+
+    return Optimizer(ever, trainable_at, chain.init, update, rate)
+
+
+def _late_start(config: OptimizerConfig, step: jax.Array, began: int) -> Any:
+    """What an update of Adam is multiplied with where the parameter is trained from step `began` on: Adam's correction
+    for moments that begin at 0 counts all steps of the run, and this one's moments began later."""
+    if not began or config.name == "adafactor":
+        return 1.0
+    all_steps, own = jnp.float32(step + 1), jnp.float32(jnp.maximum(step + 1 - began, 1))
+    first = (1 - config.b1**all_steps) / (1 - config.b1**own)
+    return first * jnp.sqrt((1 - config.b2**own) / (1 - config.b2**all_steps))
+
+
+def moments_mask(opt_state: Any, trainable: Any) -> Any:
+    """Tree of bools like the optimizer state: False where a path ends in that of a parameter that is not `trainable`."""
+    known = {path: on for path, on in jax.tree_util.tree_flatten_with_path(trainable)[0]}
+
+    def one(path, _):
+        return next((known[path[i:]] for i in range(len(path)) if path[i:] in known), True)
+
+    return jax.tree_util.tree_map_with_path(one, opt_state)
 
 
 def _muon() -> optax.GradientTransformation:

@@ -1,59 +1,49 @@
 """Which objective runs at a step: a pure function of (step, seed), so that a resumed run takes the same turns."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
 
 from xlingjax.errors import UserError
+from xlingjax.stages import at, starts
 
-MODES = ("alternate", "weighted", "stages")
+MODES = ("alternate", "weighted")
 
-# A weight, or in mode "stages" ((until step, weight), ...): in force before that step; the last `until` may be None.
-Weight = float | Sequence[tuple[int | None, float]]
+# A weight, or weights by the step from which they hold (see `stages`).
+Weight = float | Mapping[int, float]
 
 
 def pick(step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate") -> int:
     """Index of the objective that runs at `step`.
 
     "alternate": a fixed cycle in which objective i has turns in proportion to its weight, spread evenly; equal weights
-    take turns in order. "weighted": drawn with probability proportional to the weights. "stages": alternate by the
-    weights in force at the step. Raises UserError when no weight is positive.
+    take turns in order; a new stage begins a new cycle. "weighted": drawn with probability proportional to the weights.
+    Raises UserError when no weight is positive.
     """
     if mode not in MODES:
         raise UserError(f"schedule {mode!r} is not one of {', '.join(MODES)}")
-    start = 0
-    if mode == "stages":
-        start = max((until for w in weights if not isinstance(w, int | float) for until, _ in w
-                     if until is not None and until <= step), default=0)  # fmt: skip
-        weights = [weight_at(step, weight) for weight in weights]
-    if any(not isinstance(weight, int | float) for weight in weights):
-        raise UserError(f'objective weights {weights} change with the step; set schedule="stages"')
-    if min(weights) < 0 or max(weights) <= 0:
-        raise UserError(f"objective weights {list(weights)} at step {step} must be >= 0, and one must be positive")
+    start = max(begin for begin in starts(weights) if begin <= step)
+    now = [at(weight, step) for weight in weights]
+    if min(now) < 0 or max(now) <= 0:
+        raise UserError(f"objective weights {now} at step {step} must be >= 0, and one must be positive")
     if mode == "weighted":
-        point = draw(step, seed) * sum(weights)
-        for index, weight in enumerate(weights):
+        point = draw(step, seed) * sum(now)
+        for index, weight in enumerate(now):
             point -= weight
             if point < 0:
                 return index
-        return max(index for index, weight in enumerate(weights) if weight)
-    turns = cycle(tuple(weights))
+        return max(index for index, weight in enumerate(now) if weight)
+    turns = cycle(tuple(now))
     return turns[(step - start) % len(turns)]
 
 
 def check(weights: Sequence[Weight], mode: str, steps: int) -> None:
     """Raises before the first step what `pick` would raise at any of `steps`."""
-    stages = [until for weight in weights if not isinstance(weight, int | float) for until, _ in weight]
-    for step in sorted({0, *(until for until in stages if until is not None and until < steps)}):
-        pick(step, 0, weights, mode)
-
-
-def weight_at(step: int, weight: Weight) -> float:
-    if isinstance(weight, int | float):
-        return weight
-    return next((value for until, value in weight if until is None or step < until), 0.0)
+    for step in starts(weights):
+        if step < max(steps, 1):
+            pick(step, 0, weights, mode)
 
 
 def draw(step: int, seed: int) -> float:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.optim import Optimizer, OptimizerConfig, merge, split
+from xlingjax.optim import Optimizer, OptimizerConfig, merge, moments_mask, split
 from xlingjax.partition import ROW_AXES, param_shardings, replicated, state_shardings
 
 LOSS_SCALE_GROWTH_STEPS = 2000
@@ -77,15 +77,18 @@ def train_step(
     microbatches: int,
     key: jax.Array,
     shardings: TrainState,
+    stage: int = 0,
 ) -> tuple[TrainState, dict[str, Any]]:
-    """(next state, sums). `batch` is global, rows sharded over the mesh; `key` is the run's random key.
+    """(next state, sums). `batch` is global, rows sharded over the mesh; `key` is the run's random key; `stage` is a step
+    at which the same parameters are trained as at this one.
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite steps), "tokens",
     "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but "tokens" and "steps". Skipped: a loss or
     gradient that is not "finite", or a norm over `skip_norm`; parameters and optimizer state then stay exactly as they
     were.
     """
-    trainable, frozen = split(state.params, optimizer.trainable)
+    now = optimizer.trainable_at(stage)
+    trainable, frozen = split(state.params, now)
     weights = {term: jnp.maximum(weight, 1.0) for term, weight in objective.weights(batch).items()}
     step_key = jax.random.fold_in(key, state.step)
 
@@ -98,7 +101,7 @@ def train_step(
     def one(rows, microbatch):
         grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(trainable, rows, microbatch)
         # Without this XLA may keep whole gradients on every device and only then slice them.
-        grads = jax.lax.with_sharding_constraint(grads, split(shardings.params, optimizer.trainable)[0])
+        grads = jax.lax.with_sharding_constraint(grads, split(shardings.params, now)[0])
         return grads, total, metrics
 
     if microbatches == 1:
@@ -114,14 +117,20 @@ def train_step(
     if config.clip_norm:
         clip = jnp.minimum(1.0, config.clip_norm / jnp.maximum(norm, 1e-12))
         grads = jax.tree.map(lambda g: g * clip, grads)
-    updated = optimizer.update(grads, state.opt_state, trainable, optimizer.learning_rate(state.step))
-    trainable, opt_state = jax.tree.map(
-        lambda new, old: jnp.where(good, new, old), updated, (trainable, state.opt_state)
+    # What other stages train gets gradient 0, and keeps its value and moments.
+    ever, never = split(state.params, optimizer.trainable)
+    grads = merge(grads, jax.tree.map(jnp.zeros_like, ever))
+    changed = split(now, optimizer.trainable)[0], moments_mask(state.opt_state, now)
+    ever, opt_state = jax.tree.map(
+        lambda new, old, on: jnp.where(good, new, old) if on else old,
+        optimizer.update(grads, state.opt_state, ever, optimizer.learning_rate(state.step), state.step),
+        (ever, state.opt_state),
+        changed,
     )
 
     bad_steps = jnp.where(good, 0, state.bad_steps + 1)
     state = TrainState(
-        step=state.step + 1, params=merge(trainable, frozen), opt_state=opt_state,
+        step=state.step + 1, params=merge(ever, never), opt_state=opt_state,
         **next_loss_scale(state, finite, config), bad_steps=bad_steps, skipped=state.skipped + ~good,
     )  # fmt: skip
     kept = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}

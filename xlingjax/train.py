@@ -35,9 +35,12 @@ from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, out_of_me
 from xlingjax.schedule import Weight, pick
 from xlingjax.schedule import check as check_schedule
 from xlingjax.signals import EXIT_CODE, Preemption
+from xlingjax.stages import stage_name, starts
 from xlingjax.step import abstract_state, make_train_step, random_state
 from xlingjax.tracker import Tracker, finite, flatten
 
+# What a pretrained model may lack.
+ADDED = ("classifier/", "cross_attention/", "word_recovery/", "paraphrase/", "embeddings/languages/")
 BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
 
 
@@ -48,6 +51,11 @@ class ObjectiveRun:
     objective: Objective
     source: Callable[[], BatchSource]
     weight: Weight = 1.0
+
+
+def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, ObjectiveRun]:
+    """{first step: what runs from there on}."""
+    return entry if isinstance(entry, Mapping) else {0: entry}
 
 
 class Evaluator(Protocol):
@@ -80,7 +88,7 @@ def train(
     *,
     workdir: str | Path,
     model: ModelConfig,
-    objectives: Sequence[ObjectiveRun],
+    objectives: Sequence[ObjectiveRun | Mapping[int, ObjectiveRun]],
     steps: int,
     seed: int = 0,
     microbatches: int = 1,
@@ -92,7 +100,7 @@ def train(
     log_every: int = 50,
     checkpoint: CheckpointConfig = CheckpointConfig(),  # noqa: B008 - frozen
     init_from: str | Path | None = None,
-    init_new: Sequence[str] = ("classifier/",),
+    init_new: Sequence[str] = ADDED,
     max_bad_steps: int = 20,
     rng_impl: str = "threefry2x32",
     hash_batches: bool = False,
@@ -101,7 +109,7 @@ def train(
     runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in `workdir` if there
-    is one.
+    is one. An objective that changes during the run comes in stages, by the step from which each holds.
 
     init_from: a workdir or checkpoint folder whose parameters a new run starts from; parameters whose path matches a
     regular expression of init_new may be missing there. eval_every, log_every: steps between evaluations and log lines
@@ -138,11 +146,13 @@ def train(
         on_mesh = jax.tree.map(lambda x: x.sharding, abstract)
 
         # ---- the data ------------------------------------------------------------------------------------------------
-        runs = {run.objective.name: run for run in objectives}
-        if len(runs) != len(objectives) or not runs:
-            raise UserError(f"a run needs objectives of different names, got {[r.objective.name for r in objectives]}")
-        names = list(runs)
-        check_schedule([run.weight for run in objectives], schedule, steps)
+        stages = [in_stages(entry) for entry in objectives]
+        names = [of[0].objective.name for of in stages]
+        if len({*names}) != len(names) or not names:
+            raise UserError(f"a run needs objectives of different names, got {names}")
+        weights = [of[0].weight for of in stages]
+        check_schedule(weights, schedule, steps)
+        runs = {stage_name(run.objective.name, begin): run for of in stages for begin, run in of.items()}
 
         def check_shapes(name, shapes):
             objective = runs[name].objective
@@ -160,9 +170,9 @@ def train(
         for source in sources.values():
             stack.callback(source.close)
         languages = run_languages(sources, model)
-        shapes = {name: required_fields(name, runs[name].objective.reads, sources[name].shapes) for name in names}
-        for name in names:
-            if not getattr(runs[name].source, "shapes", None):
+        shapes = {name: required_fields(name, run.objective.reads, sources[name].shapes) for name, run in runs.items()}
+        for name, run in runs.items():
+            if not getattr(run.source, "shapes", None):
                 check_shapes(name, shapes[name])
         rows_sharding = batch_sharding(device_mesh)
 
@@ -173,8 +183,8 @@ def train(
         step, tokens_seen = 0, 0
         if restored := checkpoints.restore(abstract):
             step, state, tokens_seen = restored.step, restored.state, restored.progress["tokens_seen"]
-            for name in names:
-                sources[name].restore(restored.positions[name])
+            for name, source in sources.items():
+                source.restore(restored.positions[name])
             weights_from = f"checkpoint {step} of {workdir}"
         else:
             state = random_state(encoder, update_rule, optimizer, on_mesh, seed)
@@ -192,7 +202,7 @@ def train(
             write_run(
                 workdir, identity, model, optimizer, shapes, languages, extra_config,
                 settings={"steps": steps, "schedule": schedule, "microbatches": microbatches,
-                          "weights": {name: run.weight for name, run in runs.items()}},
+                          "weights": dict(zip(names, weights, strict=True))},
                 session={"step": step, "machine": machine, "mesh": dict(device_mesh.shape), "weights": weights_from},
             )  # fmt: skip
         tracker.begin(step)
@@ -202,13 +212,14 @@ def train(
         compiled, compile_seconds, last_lines, last_values = {}, {}, {}, {}
         tokens_before = tokens_seen
 
-        def compile_step(name, batch):
+        def compile_step(name, stage, batch):
             guard.drain()
             started = time.perf_counter()
             with clock.paused():
-                compiled[name] = make_train_step(
+                compiled[name, stage] = make_train_step(
                     seed=seed, rng_impl=rng_impl, shardings=on_mesh, model=encoder, objective=runs[name].objective,
                     languages=len(languages), optimizer=update_rule, config=optimizer, microbatches=microbatches,
+                    stage=stage,
                 ).lower(state, batch).compile()  # fmt: skip
             compile_seconds[name] = time.perf_counter() - started
             tracker.say(f"compiled the {name} step in {compile_seconds[name]:.1f} s")
@@ -242,7 +253,9 @@ def train(
         # ---- the loop ------------------------------------------------------------------------------------------------
         stopping = False
         while step < steps and not stopping:
-            name = names[pick(step, seed, [run.weight for run in runs.values()], schedule)]
+            turn = pick(step, seed, weights, schedule)
+            name = stage_name(names[turn], max(begin for begin in stages[turn] if begin <= step))
+            stage = max(begin for begin in starts([optimizer.frozen]) if begin <= step)
             try:
                 rows = sources[name].next()
             except StopIteration:
@@ -250,11 +263,11 @@ def train(
             hashed = batch_hash(rows) if hash_batches else ""
             rows = {field: rows[field] for field in shapes[name]}
             batch = to_global(rows, rows_sharding, shapes[name])
-            if name not in compiled:
-                compile_step(name, batch)
-            state, step_sums = compiled[name](state, batch)
+            if (name, stage) not in compiled:
+                compile_step(name, stage, batch)
+            state, step_sums = compiled[name, stage](state, batch)
             guard.push(step, name, rows, step_sums.pop("bad_steps"), step_sums.pop("finite"))
-            intervals[name].add(step_sums, hashed)
+            intervals[names[turn]].add(step_sums, hashed)
             step += 1
             stopping, last = preemption.reached(step), step == steps
             evaluate_now = evaluators and (last or (eval_every and step % eval_every == 0 and not stopping))

@@ -117,12 +117,21 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
     return 0
 
 
+def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
+    """Every objective of a recipe at each of its stages, and what that is called."""
+    from xlingjax.stages import stage_name
+    from xlingjax.train import in_stages
+
+    entries = [in_stages(entry) for entry in recipe.bound["objectives"]]
+    return [(stage_name(run.objective.name, start), run) for entry in entries for start, run in entry.items()]
+
+
 def inspect(args: Namespace, recipe: Recipe) -> int:
     from xlingjax.report.inspector import inspect as show
     from xlingjax.runtime import start
 
     start(runtime(args))
-    objectives = [(run.objective, run.source()) for run in recipe.bound["objectives"]]
+    objectives = [(run.objective, run.source()) for _, run in stages_of(recipe)]
     try:
         show(objectives, recipe.corpus.vocabulary, rows=args.rows, output=args.output or None)
     finally:
@@ -140,7 +149,7 @@ def verify(args: Namespace, recipe: Recipe) -> int:
     from xlingjax.verify import verify as examine
 
     machine, config = start(runtime(args)), recipe.bound["model"]
-    objectives = [(run.objective, run.source()) for run in recipe.bound["objectives"]]
+    objectives = [(run.objective, run.source()) for _, run in stages_of(recipe)]
     try:
         findings = list(examine(objectives, Encoder(config), args.rows))
     finally:
@@ -157,10 +166,10 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
 
     start(runtime(args))
     folder = Path(args.output)
-    for run in recipe.bound["objectives"]:
+    for name, run in stages_of(recipe):
         source = run.source()
         try:
-            path = write_frozen(source, folder / f"{run.objective.name}.frozen", args.batches)
+            path = write_frozen(source, folder / f"{name}.frozen", args.batches)
         finally:
             source.close()
         print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")

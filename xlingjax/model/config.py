@@ -15,6 +15,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform"),
     "classifier": ("xlm", "xlmr", "difference"),
+    "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
     "attention_backend": ("xla", "cudnn", "splash"),
@@ -59,6 +60,8 @@ class ModelConfig:
     attention_dropout: float = 0.1
     init_std: float | None = None
     """Standard deviation of every weight; None = XLM's: embeddings N(0, 1/D), other kernels U(+-1/sqrt(fan in))."""
+    language_init: str = "random"
+    """"zero": the language embedding begins at 0, for one that is only used in training (ERNIE-M §3.2)."""
     dtype: str = "float32"
     vocab_multiple: int = 128
     """Embedding rows are padded to a multiple of this, for sharding; padding rows get probability 0."""

@@ -46,7 +46,8 @@ class _Embeddings(nn.Module):
         )
         x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
         if c.has_languages:
-            x_BLD += Embed(c, c.num_languages, (None, None), name="languages")(batch["language_ids"])
+            init = nn.initializers.zeros if c.language_init == "zero" else None
+            x_BLD += Embed(c, c.num_languages, (None, None), init, name="languages")(batch["language_ids"])
         if c.embedding_norm:
             x_BLD = LayerNorm(c, name="norm")(x_BLD)
         return dropout(x_BLD.astype(c.dtype), c.dropout, key)

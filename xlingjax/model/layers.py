@@ -76,10 +76,11 @@ class Embed(nn.Module):
     config: ModelConfig
     rows: int
     names: Names
+    init_value: Callable | None = None
 
     @nn.compact
     def __call__(self, ids_BL: Array) -> Array:
-        init = nn.with_logical_partitioning(embedding_init(self.config), self.names)
+        init = nn.with_logical_partitioning(self.init_value or embedding_init(self.config), self.names)
         table = self.param("embedding", init, (self.rows, self.config.dim), jnp.float32)
         return jnp.take(table, ids_BL, axis=0)
 

@@ -1,7 +1,7 @@
 """From files and numbers to the parts of a run: what recipes bind. No gin here.
 
-`bindable()` lists every name that a recipe may use; a module of this folder adds its own in `BINDABLE`. Objectives come
-as `ObjectiveRun`s whose source opens when training starts, evaluators as functions still to be called, so that a recipe
+`bindable()` lists every name that a recipe may use; a module of this folder adds its own in `BINDABLE` and `OBJECTIVES`,
+whose arguments may be stages. Objectives come as `ObjectiveRun`s whose source opens when training starts, evaluators as functions still to be called, so that a recipe
 is built where none of its files exist.
 """
 
@@ -18,6 +18,7 @@ from xlingjax.data.sampling import Sampling
 from xlingjax.optim import OptimizerConfig
 from xlingjax.partition import MeshConfig
 from xlingjax.preprocessors.xlm import Masking
+from xlingjax.stages import staged
 from xlingjax.train import train
 
 
@@ -39,8 +40,8 @@ def bindable() -> dict[str, Callable]:
         "optimizer": OptimizerConfig,
         "mesh": MeshConfig,
         "checkpoint": CheckpointConfig,
-        "sampling": Sampling,
-        "masking": Masking,
+        "sampling": staged(Sampling),
+        "masking": staged(Masking),
         "retrieval": probes.retrieval,
         "floors": probes.floors,
         "perplexity": probes.perplexity,
@@ -48,6 +49,9 @@ def bindable() -> dict[str, Callable]:
         "samples": probes.samples,
         "accuracy": probes.accuracy,
     }
-    for module in pkgutil.iter_modules(__path__, f"{__name__}."):
-        names |= getattr(importlib.import_module(module.name), "BINDABLE", {})
+    for found in pkgutil.iter_modules(__path__, f"{__name__}."):
+        module = importlib.import_module(found.name)
+        names |= getattr(module, "BINDABLE", {})
+        objectives = getattr(module, "OBJECTIVES", {})
+        names |= {name: staged(function, keep=("weight",), stage="stage") for name, function in objectives.items()}
     return names

@@ -84,4 +84,4 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
     return {corpus.languages.index(language): share for language, share in sampling.shares(counts).items()}
 
 
-BINDABLE = {"camlm": camlm, "btmlm": btmlm}
+OBJECTIVES = {"camlm": camlm, "btmlm": btmlm}

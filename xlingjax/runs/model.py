@@ -17,19 +17,19 @@ def model(
     vocab_size: int | None = None,
     language_embedding: bool | None = None,
     classifier: str | None = None,
+    layers: int | None = None,
     **overrides: Any,
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
 
     labels: gives the model a classification head. vocab_size: rows of the embedding; default: the size of the corpus's
     vocabulary. language_embedding: whether there is one, with a row for each language of the corpus; default: as in the
-    preset. classifier: default: the preset's or the run's.
+    preset. classifier, layers: default: the preset's or the run's.
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
     if labels:
         base = base.replace(num_labels=len(words(labels)))
-    if classifier:
-        base = base.replace(classifier=classifier)
+    base = base.replace(classifier=classifier or base.classifier, layers=layers or base.layers)
     if run:
         return base.replace(**overrides)
     sizes: dict[str, int] = {}

@@ -16,6 +16,7 @@ from xlingjax.probes import Files, words
 from xlingjax.quiet import quiet_stderr
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runtime import is_primary
+from xlingjax.stages import stage_name
 from xlingjax.tasks.xlm import TextSource
 
 
@@ -44,17 +45,19 @@ def text_source(
     data_shards: int = 1,
     threads: int = 1,
     prefetch: int = 2,
+    stage: int = 0,
     complete: Callable[[Any], Any] | None = None,
 ) -> Batches:
     """The batches of one objective; opening them prints what is sampled.
 
     From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python modules `tasks` register,
-    else from the corpus's files. holdout: share of the lines left out of training. complete: fills in what only the
-    text can tell of the features, when it is opened. The others: see `mixture_source`.
+    else from the corpus's files. holdout: share of the lines left out of training. stage: first step of its stage
+    of the run, where it has several; each draws anew. complete: fills in what only the text can tell of the features,
+    when it is opened. The others: see `mixture_source`.
     """
 
     def frozen() -> BatchSource:
-        path = Path(corpus.frozen) / f"{features.name}.frozen"
+        path = Path(corpus.frozen) / f"{stage_name(features.name, stage)}.frozen"
         asked = {"batch": batch, "length": length, **json.loads(json.dumps(dataclasses.asdict(features)))}
         check_frozen(path, features.name, asked)
         return frozen_source(path)
@@ -73,7 +76,7 @@ def text_source(
             completed(),
             batch=batch,
             length=length,
-            seed=seed,
+            seed=seed + stage,
             sampling=sampling,
             languages=corpus.languages,
             data_shards=data_shards,
@@ -92,7 +95,7 @@ def text_source(
             parallel=corpus.parallel,
             negatives=corpus.negatives,
             holdout=holdout,
-            seed=seed,
+            seed=seed + stage,
             sampling=sampling,
             languages=corpus.languages,
             data_shards=data_shards,

@@ -66,4 +66,4 @@ def cl_mlm(
     return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
 
 
-BINDABLE = {"clwr": clwr, "clpc": clpc, "cl_mlm": cl_mlm}
+OBJECTIVES = {"clwr": clwr, "clpc": clpc, "cl_mlm": cl_mlm}

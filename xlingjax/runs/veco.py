@@ -53,4 +53,4 @@ def veco_text(
     return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
 
 
-BINDABLE = {"veco": veco, "veco_text": veco_text}
+OBJECTIVES = {"veco": veco, "veco_text": veco_text}

@@ -78,4 +78,4 @@ def tlm(
     return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
 
 
-BINDABLE = {"clm": clm, "mlm": mlm, "tlm": tlm}
+OBJECTIVES = {"clm": clm, "mlm": mlm, "tlm": tlm}

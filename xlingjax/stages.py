@@ -1,0 +1,57 @@
+"""Values that change during a run, written `{0: 0.15, 10000: 0.3}`: 0.15 from step 0 on, 0.3 from step 10,000 on."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from xlingjax.errors import UserError
+
+
+def is_staged(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(type(key) is int for key in value)
+
+
+def starts(values: Iterable[Any]) -> list[int]:
+    """The steps at which some of the values change, 0 first. Raises UserError for stages that do not begin at 0."""
+    found = {0}
+    for value in values:
+        if not is_staged(value):
+            continue
+        if min(value) != 0:
+            raise UserError(f"stages {dict(value)} must begin at step 0, and no step is below it")
+        found |= {*value}
+    return sorted(found)
+
+
+def at(value: Any, step: int) -> Any:
+    """The value in force at a step."""
+    return value[max(start for start in value if start <= step)] if is_staged(value) else value
+
+
+def staged(function: Callable[..., Any], keep: Iterable[str] = (), stage: str = "") -> Callable[..., Any]:
+    """`function` for arguments that may be stages: its result, or {first step: result} where one is.
+
+    keep: arguments that the function takes as stages itself. stage: the one that is told the first step.
+    """
+
+    @functools.wraps(function)
+    def call(**arguments: Any) -> Any:
+        of_stages = {name: value for name, value in arguments.items() if name not in keep}
+        steps = starts(of_stages.values())
+        if len(steps) == 1:
+            return function(**arguments)
+        return {
+            step: function(
+                **arguments | {name: at(value, step) for name, value in of_stages.items()} | ({stage: step} if stage else {})
+            )
+            for step in steps
+        }
+
+    call.__signature__ = inspect.signature(function)
+    return call
+
+
+def stage_name(name: str, start: int) -> str:
+    """What the stage of `name` that begins at step `start` is called."""
+    return f"{name}@{start}" if start else name
