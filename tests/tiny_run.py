@@ -16,7 +16,7 @@ import numpy as np
 import tiny
 
 
-def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tlm"), batch=tiny.batch, **options):
+def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tlm"), batch=tiny.batch, weights=None, **options):
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal before batch n of
     the first objective."""
     from xlingjax.data.loader import array_source
@@ -52,7 +52,7 @@ def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tl
     defaults = dict(
         workdir=workdir, model=model, steps=steps, mesh=MeshConfig(*mesh), seed=3, log_every=1, hash_batches=True,
         objectives=[
-            ObjectiveRun(tiny.objective(name), source(name, i == 0), 1.0 + i) if isinstance(name, str) else name
+            ObjectiveRun(tiny.objective(name), source(name, i == 0), weights[i] if weights else 1.0 + i) if isinstance(name, str) else name
             for i, name in enumerate(objectives)
         ],
         optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),

@@ -226,6 +226,7 @@ def _comment(macro: str, files: Sequence[str]) -> str:
 # --- verbs ------------------------------------------------------------------------------------------------------------
 
 
+_POOLINGS = ("mean", "mean_no_special", "first")
 _NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
 
 
@@ -331,6 +332,33 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
     sub.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
+
+    def of_run(sub: argparse.ArgumentParser, languages: int) -> None:
+        sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
+        sub.add_argument("--output", required=True, metavar="PATH")
+        sub.add_argument("--layer", type=int, metavar="N", help="0: the embeddings (default: best of the run's retrieval)")
+        if languages > 1:
+            sub.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
+
+    sub = verb("encode", "write a vector of every line of a file, float32 in .npy")
+    of_run(sub, 1)
+    sub.add_argument("--input", required=True, metavar="FILE", help="one sentence per line")
+    sub.add_argument("--language", required=True, metavar="CODE")
+    sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
+
+    sub = verb("align", "align the words of translated sentences: Pharaoh lines, and a picture")
+    of_run(sub, 2)
+    sub.add_argument("--stem", required=True, metavar="STEM", help="files STEM.SRC and STEM.TGT, words with spaces between")
+    sub.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
+    sub.add_argument("--picture", type=int, default=0, metavar="N", help="draw pair N too")
+
+    sub = verb("mine", "find sentences of two texts that translate each other, by margin")
+    of_run(sub, 2)
+    sub.add_argument("--files", nargs=2, required=True, metavar=("SRC_FILE", "TGT_FILE"))
+    sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
+    sub.add_argument("--neighbours", type=_positive, default=4, metavar="K")
+    sub.add_argument("--margin", default="ratio", choices=("ratio", "distance", "absolute"))
+    sub.add_argument("--threshold", type=float, help="lowest score kept (default: all)")
 
     verb("doctor", "check this installation; every finding carries the command that repairs it")
     return top

@@ -257,6 +257,41 @@ def report(args: Namespace) -> int:
     return 0
 
 
+def encode(args: Namespace) -> int:
+    from xlingjax import applications
+
+    print(
+        applications.encode(
+            args.run, args.input, args.language, args.output, layer=args.layer, pooling=args.pooling
+        )
+    )
+    return 0
+
+
+def align(args: Namespace) -> int:
+    from xlingjax import applications
+
+    print(
+        applications.align(
+            args.run, args.stem, tuple(args.languages), args.output, layer=args.layer, method=args.method,
+            picture=args.picture,
+        )
+    )  # fmt: skip
+    return 0
+
+
+def mine(args: Namespace) -> int:
+    from xlingjax import applications
+
+    print(
+        applications.mine(
+            args.run, tuple(args.files), tuple(args.languages), args.output, layer=args.layer, pooling=args.pooling,
+            k=args.neighbours, margin=args.margin, threshold=args.threshold,
+        )
+    )  # fmt: skip
+    return 0
+
+
 def shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
@@ -280,5 +315,8 @@ VERBS: dict[str, Callable[..., int]] = {
     "vocab": vocab,
     "data": data,
     "report": report,
+    "encode": encode,
+    "align": align,
+    "mine": mine,
     "doctor": doctor,
 }

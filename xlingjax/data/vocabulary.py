@@ -106,6 +106,11 @@ class Vocabulary:
         """Ids of the pieces of `text`, without begin or end."""
         return self.to_model[self._processor.encode(text)].tolist() if text else []
 
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """(ids, the characters `begin:end` of `text` that each piece stands for)."""
+        pieces = self._processor.encode(text, out_type="immutable_proto").pieces if text else []
+        return [int(self.to_model[p.id]) for p in pieces], [(p.begin, p.end) for p in pieces]
+
     def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
         encoded = self._processor.encode(list(lines), num_threads=threads)

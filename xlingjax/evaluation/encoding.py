@@ -148,6 +148,49 @@ def embed(
     return out
 
 
+@functools.lru_cache(maxsize=32)
+def _states_of_layer(model, mesh, layer: int):
+    """jit of (params, batch) -> float32 [B, L, D]."""
+    model, spec = on_xla(model, mesh), AttentionSpec(bidirectional, packed=False)
+
+    def run(params, batch):
+        return model.encode(params, batch, spec, all_layers=True)[layer].astype(jnp.float32)
+
+    return jax.jit(run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None)
+
+
+def token_states(
+    model,
+    params,
+    sentences: Sequence[Sequence[int]],
+    language_id: int,
+    vocabulary,
+    *,
+    layer: int,
+    buckets: Sequence[int] = BUCKETS,
+    tokens_per_batch: int = 4096,
+    mesh=None,
+) -> list[np.ndarray]:
+    """float32 [tokens, D] per sentence: the states of one layer (0: the embedding output). Sentences, rows of ids in one
+    language, are cut at the last bucket or at the model's positions."""
+    longest = min(max(buckets), model.config.max_positions - model.config.position_offset)
+    buckets = sorted({min(length, longest) for length in buckets})
+    sentences = [list(ids[:longest]) for ids in sentences]
+    bucket_of = np.searchsorted(buckets, [len(ids) for ids in sentences])
+    run = _states_of_layer(model, mesh, layer)
+    found: list[np.ndarray] = [np.zeros(0)] * len(sentences)
+    for index, length in enumerate(buckets):
+        members, multiple = np.flatnonzero(bucket_of == index), row_multiple(mesh)
+        rows = max(1, tokens_per_batch // length // multiple) * multiple
+        for start in range(0, len(members), rows):
+            chosen = members[start : start + rows]
+            batch = rows_of([sentences[i] for i in chosen], language_id, vocabulary.pad_id, rows, length)
+            states_BLD = np.asarray(run(params, place(batch, mesh)))
+            for i, h_LD in zip(chosen.tolist(), states_BLD, strict=False):
+                found[i] = h_LD[: len(sentences[i])]
+    return found
+
+
 def rows_of(sentences, language_id: int, pad_id: int, rows: int, length: int) -> dict[str, np.ndarray]:
     """One sentence per row as the features an encoder reads; rows past the last sentence are padding."""
     lengths = np.zeros(rows, np.int32)

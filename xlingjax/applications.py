@@ -1,0 +1,135 @@
+"""What a trained encoder does with a user's files: sentence vectors, word alignments, mined pairs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from xlingjax.errors import UserError
+from xlingjax.evaluation import alignment, mining
+from xlingjax.evaluation.pairs import lines_of
+from xlingjax.trained import TrainedRun, open_run
+
+
+def encode(run: str, source: str, language: str, output: str, *, layer: int | None, pooling: str) -> str:
+    """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. Returns what was done."""
+    trained = open_run(run)
+    layer = chosen_layer(trained, run, layer)
+    vectors = sentence_vectors(trained, lines_of(source), language, layer, pooling)
+    path = Path(output).with_suffix(".npy")
+    write(path, lambda: np.save(path, vectors))
+    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, layer {layer}, {pooling} of the tokens"
+
+
+def align(run: str, stem: str, languages: tuple[str, str], output: str, *, layer: int | None, method: str, picture: int):
+    """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`, and a picture of pair number `picture`
+    (from 1; 0: none). Where `stem.txt` holds gold links, their error rate is told. Returns what was done."""
+    trained = open_run(run)
+    layer = middle_layer(trained) if layer is None else known_layer(trained, layer)
+    sides = [[line.split() for line in lines_of(f"{stem}.{language}")] for language in languages]
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{stem}.{languages[0]} has {len(sides[0])} lines and {stem}.{languages[1]} has {len(sides[1])}: the two must "
+            "be aligned line by line"
+        )
+    pairs = list(zip(*sides, strict=True))
+    found = alignment.align(
+        trained.model, trained.params, pairs, languages, trained.languages, trained.vocabulary, layer=layer
+    )
+    links = [one.links(method) for one in found]
+    path = Path(output)
+    write(path, lambda: path.write_text("".join(f"{alignment.pharaoh(one)}\n" for one in links), encoding="utf-8"))
+    told = [f"{path}: {len(links)} pairs, layer {layer}, {method}"]
+    gold = Path(f"{stem}.txt")
+    if gold.is_file():
+        lines = [alignment.read_pharaoh(line, f"{gold}, line {i}") for i, line in enumerate(lines_of(gold), 1)]
+        if len(lines) != len(links):
+            raise UserError(f"{gold} has {len(lines)} lines for {len(links)} pairs")
+        told.append(f"alignment error rate against {gold}: {alignment.error_rate(links, lines):.4f}")
+    if picture:
+        if not 1 <= picture <= len(pairs):
+            raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
+        from xlingjax.report.alignment import picture as draw
+
+        image = path.with_suffix(".png")
+        figure = draw(found[picture - 1], pairs[picture - 1], links[picture - 1])
+        write(image, lambda: figure.savefig(image, dpi=130))
+        told.append(f"{image}: pair {picture}")
+    return "\n".join(told)
+
+
+def mine(
+    run: str,
+    files: tuple[str, str],
+    languages: tuple[str, str],
+    output: str,
+    *,
+    layer: int | None,
+    pooling: str,
+    k: int,
+    margin: str,
+    threshold: float | None,
+) -> str:
+    """Writes the pairs found as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a file that PARALLEL
+    reads. Returns what was done."""
+    trained = open_run(run)
+    layer = chosen_layer(trained, run, layer)
+    lines = [[line for _, line in mining.unique(lines_of(path))] for path in files]
+    vectors = [
+        sentence_vectors(trained, side, language, layer, pooling)
+        for side, language in zip(lines, languages, strict=True)
+    ]
+    found = mining.mine(*vectors, k=k, margin=margin, threshold=threshold)
+    path = Path(f"{output}.{'-'.join(languages)}.tsv")
+    rows = ["\t".join((*languages, "score"))]
+    rows += [
+        f"{cell(lines[0][i])}\t{cell(lines[1][j])}\t{score:.4f}"
+        for i, j, score in zip(found.source, found.target, found.scores, strict=True)
+    ]
+    write(path, lambda: path.write_text("\n".join(rows) + "\n", encoding="utf-8"))
+    return f"{path}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different lines, layer {layer}"
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split())
+
+
+def sentence_vectors(trained: TrainedRun, lines: list[str], language: str, layer: int, pooling: str) -> np.ndarray:
+    full = [i for i, line in enumerate(lines) if line]
+    if not full:
+        raise UserError("no sentences: the file is empty")
+    vectors = trained.embed([lines[i] for i in full], language, pooling)[layer]
+    result = np.zeros((len(lines), vectors.shape[1]), np.float32)
+    result[full] = vectors
+    return result
+
+
+def known_layer(trained: TrainedRun, layer: int) -> int:
+    layers = trained.model.config.layers
+    if not -layers - 1 <= layer <= layers:
+        raise UserError(f"--layer {layer}: this model has layers 0 (the embeddings) to {layers}")
+    return layer % (layers + 1)
+
+
+def middle_layer(trained: TrainedRun) -> int:
+    """Two thirds of the way up: where SimAlign found words best aligned (8 of 12)."""
+    return max(1, round(trained.model.config.layers * 2 / 3))
+
+
+def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> int:
+    """The layer asked for, else the one at which the run's own retrieval was best, else the last."""
+    if layer is not None:
+        return known_layer(trained, layer)
+    try:
+        evaluations = json.loads((Path(run) / "result.json").read_text(encoding="utf-8"))["evaluations"]
+        return int(evaluations["retrieval"]["retrieval_best_layer"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return trained.model.config.layers
+
+
+def write(path: Path, do) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        do()
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}; choose another --output") from None

@@ -1,0 +1,126 @@
+"""Word alignment from the similarity of states (SimAlign: Jalili Sabet et al. 2020, §3), without attention or training.
+
+Words are aligned where any of their pieces are. A sentence is words with spaces between them; in scripts without spaces
+the model reads them joined.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from xlingjax.errors import UserError
+from xlingjax.evaluation.encoding import language_index, token_states
+from xlingjax.evaluation.retrieval import unit_rows
+
+UNSPACED = ("zh", "ja", "th", "lo", "km", "my")
+Links = set[tuple[int, int]]
+
+
+def pieces_of(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
+    """(ids, the word of each): the sentence's pieces; a piece that covers several words belongs to the first."""
+    joiner = "" if language.split("-")[0].split("_")[0] in UNSPACED else " "
+    text = joiner.join(words)
+    begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
+    ids, spans = vocabulary.encode_with_spans(text)
+    found, owners = [], []
+    for piece, (begin, end) in zip(ids, spans, strict=True):
+        inside = [i for i in range(begin, end) if not text[i].isspace()]
+        if inside:
+            found.append(piece)
+            owners.append(int(np.searchsorted(begins, inside[0], side="right")) - 1)
+    return found, owners
+
+
+def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
+    """bool [L, S]: pairs of which each is the other's most similar."""
+    forward = similarity_LS == similarity_LS.max(axis=1, keepdims=True)
+    return forward & (similarity_LS == similarity_LS.max(axis=0, keepdims=True))
+
+
+def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> np.ndarray:
+    """bool [L, S]: `argmax_intersection`, then again among what is left: similarities of which one side is aligned count
+    `alpha`, of which both are nothing (SimAlign's IterMax)."""
+    links = argmax_intersection(similarity_LS)
+    for _ in range(rounds - 1):
+        left, right = links.any(axis=1, keepdims=True), links.any(axis=0, keepdims=True)
+        if left.all() or right.all():
+            break
+        weight = np.where(left & right, 0.0, np.where(left | right, alpha, 1.0))
+        links = links | (argmax_intersection(np.maximum(similarity_LS, 0) * weight) & (weight > 0))
+    return links
+
+
+METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"intersection": argmax_intersection, "itermax": itermax}
+
+
+def word_links(links_LS: np.ndarray, left: Sequence[int], right: Sequence[int]) -> Links:
+    """{(word, word)} of links between pieces, whose words are `left` [L] and `right` [S]."""
+    return {(left[i], right[j]) for i, j in np.argwhere(links_LS).tolist()}
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """One pair of sentences, similarity of its pieces [L, S] and their words."""
+
+    similarity: np.ndarray
+    left: list[int]
+    right: list[int]
+
+    def links(self, method: str = "itermax") -> Links:
+        if method not in METHODS:
+            raise UserError(f"alignment method {method!r} is not one of {', '.join(METHODS)}")
+        return word_links(METHODS[method](self.similarity), self.left, self.right)
+
+
+def align(
+    model,
+    params,
+    pairs: Sequence[tuple[Sequence[str], Sequence[str]]],
+    languages: tuple[str, str],
+    run_languages: Sequence[str],
+    vocabulary,
+    *,
+    layer: int,
+    mesh=None,
+) -> list[Alignment]:
+    """The alignments of pairs of sentences in words, from the states of one layer (0: the embedding output)."""
+    sides = []
+    for side, language in enumerate(languages):
+        pieces = [pieces_of(pair[side], language, vocabulary) for pair in pairs]
+        states = token_states(
+            model,
+            params,
+            [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces],
+            language_index(language, run_languages, model),
+            vocabulary,
+            layer=layer,
+            mesh=mesh,
+        )
+        sides.append([(unit_rows(h_LD[1:-1]), owners) for h_LD, (_, owners) in zip(states, pieces, strict=True)])
+    return [
+        Alignment(left_LD @ right_SD.T, left[: len(left_LD)], right[: len(right_SD)])
+        for (left_LD, left), (right_SD, right) in zip(*sides, strict=True)
+    ]
+
+
+def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
+    """Alignment error rate where all gold links are sure: 1 - 2 |A and S| / (|A| + |S|) over all sentences (Och & Ney
+    2003)."""
+    both, total = 0, 0
+    for a, s in zip(found, gold, strict=True):
+        both, total = both + len(a & s), total + len(a) + len(s)
+    return 1 - 2 * both / total if total else 0.0
+
+
+def pharaoh(links: Links) -> str:
+    """"0-0 1-2": as fast_align and others write alignments."""
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def read_pharaoh(line: str, where: str) -> Links:
+    """The links of a line. Raises UserError naming `where` it stands."""
+    try:
+        return {(int(i), int(j)) for i, j in (link.split("-") for link in line.split())}
+    except ValueError:
+        raise UserError(f"{where}: {line!r} is no alignment like 0-0 1-2") from None
