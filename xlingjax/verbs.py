@@ -281,12 +281,28 @@ def align(args: Namespace) -> int:
 
 
 def mine(args: Namespace) -> int:
+    if args.negatives:
+        from xlingjax.data.vocabulary import Vocabulary
+        from xlingjax.negatives import NegativesConfig, write_negatives
+
+        if not args.parallel or not args.vocabulary:
+            raise UserError("mine --negatives reads --parallel pairs by a --vocabulary; give both")
+        config = NegativesConfig(
+            steps=args.steps, k=args.neighbours or 10, random_share=args.random_share, seed=args.seed
+        )
+        write_negatives(
+            args.parallel, Vocabulary.load(args.vocabulary), Path(args.output), config, runtime=runtime(args)
+        )
+        return 0
     from xlingjax import applications
+
+    if not args.run or not args.files or not args.languages:
+        raise UserError("mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)")
 
     print(
         applications.mine(
             args.run, tuple(args.files), tuple(args.languages), args.output, layer=args.layer, pooling=args.pooling,
-            k=args.neighbours, margin=args.margin, threshold=args.threshold,
+            k=args.neighbours or 4, margin=args.margin, threshold=args.threshold,
         )
     )  # fmt: skip
     return 0

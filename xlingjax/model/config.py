@@ -76,6 +76,8 @@ class ModelConfig:
     """Give the model the attention of Unicoder's word recovery (`word_recovery/kernel`)."""
     paraphrase: bool = False
     """Give the model the binary head of Unicoder's paraphrase classification (`paraphrase/*`)."""
+    dan: int = 0
+    """Width of a deep averaging network on the word embeddings (`dan/*`); 0 = none."""
 
     def __post_init__(self):
         for field, allowed in CHOICES.items():
@@ -83,10 +85,10 @@ class ModelConfig:
                 raise UserError(
                     f"model {self.name}: {field}={getattr(self, field)!r} is not one of {', '.join(allowed)}"
                 )
-        for field in ("layers", "dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
+        for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
-        for field in ("position_offset", "num_languages", "num_labels", "unroll"):
+        for field in ("layers", "position_offset", "num_languages", "num_labels", "unroll", "dan"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
@@ -195,6 +197,7 @@ def count_parameters(config: ModelConfig) -> int:
     if c.head == "transform":
         total += c.dim * c.dim + c.dim + norm
     total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
+    total += ((c.dim + 1) * c.dan + (c.dan + 1) * c.dan) * (c.dan > 0)
     if c.num_labels:
         inputs, outputs = {"xlm": (0, c.dim), "xlmr": (c.dim, c.dim), "difference": (2 * c.dim, c.ffn)}[c.classifier]
         total += (inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * c.num_labels

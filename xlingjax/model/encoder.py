@@ -3,7 +3,7 @@
 Parameter paths (also the names on disk): `embeddings/{tokens,positions,languages}/embedding`,
 `embeddings/norm/{scale,bias}`, `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
 `head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
-`paraphrase/out/{kernel,bias}`.
+`paraphrase/out/{kernel,bias}`, `dan/{in,out}/{kernel,bias}`.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from jax.sharding import Mesh
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec, bind
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.heads import Classifier, FirstState, VocabularyHead, WordRecovery
+from xlingjax.model.heads import Classifier, DeepAveraging, FirstState, VocabularyHead, WordRecovery
 from xlingjax.model.layers import Embed, LayerNorm, dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.stack import Stack
@@ -69,6 +69,8 @@ class _Modules(nn.Module):
             self.word_recovery = WordRecovery(self.config)
         if self.config.paraphrase:
             self.paraphrase = FirstState(self.config, 1)
+        if self.config.dan:
+            self.dan = DeepAveraging(self.config)
 
     def encode(
         self,
@@ -99,6 +101,10 @@ class _Modules(nn.Module):
         fields = Fields.from_batch(batch)
         return self.word_recovery(e_BLD, values_BLD, mask(fields, fields))
 
+    def averages(self, e_BLD, batch: Batch):
+        fields = Fields.from_batch(batch)
+        return tuple(self.dan(e_BLD, fields.valid & (fields.side == side)) for side in (0, 1))
+
     def classify_paraphrase(self, h_BLD, key: Array | None):
         return self.paraphrase(h_BLD, key)[:, 0]
 
@@ -122,6 +128,8 @@ class _Modules(nn.Module):
             self.word_recovery(x_BLD, x_BLD, bidirectional(fields, fields))
         if self.config.paraphrase:
             self.paraphrase(h_BLD, None)
+        if self.config.dan:
+            self.dan(x_BLD, fields.valid)
 
 
 class Encoder:
@@ -200,6 +208,14 @@ class Encoder:
         e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
         values_BLD = e_BLD if shift_BLD is None else e_BLD + shift_BLD
         return self._modules.apply({"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words")
+
+    def averages(self, params: Params, batch: Batch) -> tuple[Array, Array]:
+        """float32 (u_BF, v_BF): the deep averaging network's vectors of the texts of a row, one pair per row. Raises
+        `UserError` for a model without one."""
+        if not self.config.dan:
+            raise UserError(f"model {self.config.name} has no deep averaging network; set dan to its width")
+        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
+        return self._modules.apply({"params": params}, e_BLD, batch, method="averages")
 
     def classify_paraphrase(self, params: Params, h_BLD: Array, *, rng: Array | None = None) -> Array:
         """float32 logit_B that the two texts of a row translate each other, from the row's first state (Unicoder §3.2).

@@ -74,6 +74,21 @@ class FirstState(nn.Module):
         return Dense(self.config, (self.outputs,), ("embed",), (None,), name="out")(x_BD).astype(jnp.float32)
 
 
+class DeepAveraging(nn.Module):
+    """Deep averaging network (Iyyer et al. 2015): the mean of a text's word embeddings through two tanh layers, float32
+    [B, F]."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, e_BLD: Array, chosen_BL: Array) -> Array:
+        c = self.config
+        chosen_BL = chosen_BL.astype(jnp.float32)
+        mean_BD = jnp.einsum("bld,bl->bd", e_BLD, chosen_BL) / jnp.maximum(chosen_BL.sum(1, keepdims=True), 1)
+        h_BF = jnp.tanh(Dense(c, (c.dan,), ("embed",), ("mlp",), name="in")(mean_BD))
+        return jnp.tanh(Dense(c, (c.dan,), ("mlp",), (None,), name="out")(h_BF)).astype(jnp.float32)
+
+
 class WordRecovery(nn.Module):
     """Word embeddings of one text as mixtures of those of its translation (Unicoder §3.2, cross-lingual word recovery).
 

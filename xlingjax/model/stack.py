@@ -35,6 +35,8 @@ class Stack(nn.Module):
         all_layers: bool = False,
     ) -> Array:
         c = self.config
+        if not c.layers:
+            return x_BLD[None] if all_layers else x_BLD
 
         def rows(x_BLD):
             """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device every row."""

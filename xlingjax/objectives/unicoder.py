@@ -116,6 +116,47 @@ class CLPC:
 
 
 @dataclasses.dataclass(frozen=True)
+class DAN:
+    """The light model that finds wrong partners for `CLPC` (Unicoder §3.2; Guo et al. 2018): each text among all
+    translations of the batch, softmax over `scale` times the cosine of deep averages.
+
+    A batch is one question, so it is not to be cut into microbatches. One pair per row.
+    """
+
+    name: str = "dan"
+    scale: float = 20.0
+    reads = (*INPUTS, "sides")
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        return {self.name: 1.0}
+
+    def attention(self) -> AttentionSpec:
+        """There is none; who is averaged."""
+        return AttentionSpec(own_side, packed=False)
+
+    def masks(self) -> dict[str, Mask]:
+        return {"averages": own_side}
+
+    def weights(self, batch: Batch) -> dict[str, Array]:
+        return {self.name: self._weights_B(batch).sum()}
+
+    def _weights_B(self, batch: Batch) -> Array:
+        return (batch["pack_ids"] > 0).any(axis=1).astype(jnp.float32)
+
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+        u_BF, v_BF = (x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6) for x in model.averages(params, batch))
+        weights_B = self._weights_B(batch)
+        scores_BB = jnp.where(weights_B[None, :] > 0, self.scale * u_BF @ v_BF.T, jnp.finfo(jnp.float32).min)
+        values = {
+            "loss": -jnp.diagonal(jax.nn.log_softmax(scores_BB, axis=1)),
+            "accuracy": jnp.float32(scores_BB.argmax(axis=1) == jnp.arange(scores_BB.shape[0])),
+        }
+        metrics = metrics_by_language(self.name, values, weights_B, batch["language_ids"][:, 0], languages)
+        return Loss({self.name: (values["loss"] * weights_B).sum()}, metrics)
+
+
+@dataclasses.dataclass(frozen=True)
 class CLMLM(MLM):
     """Cross-lingual masked LM: MLM on documents some of whose sentences are replaced by their translation."""
 

@@ -110,3 +110,22 @@ class ClpcFeatures:
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch
+
+
+@dataclass(frozen=True)
+class DanFeatures:
+    """Pairs, one per row, as they are."""
+
+    max_pieces: int = 100
+    name = "dan"
+    sides = 2
+    fields = TOKEN_FIELDS
+
+    def slots(self, length: int) -> int:
+        return 0
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return pair_rows(records, bases, length, max_pieces=self.max_pieces, both_orders=False, packing=False)
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        return lambda batch, draws: batch

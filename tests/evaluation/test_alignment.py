@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from evaluation import toy
+
+from xlingjax.errors import UserError
+from xlingjax.evaluation import alignment
+
+
+class Characters(toy.ToyVocabulary):
+    """A piece per character, and one of two characters: "ab". Spaces are pieces of their own."""
+
+    def encode_with_spans(self, text):
+        spans, i = [], 0
+        while i < len(text):
+            step = 2 if text[i : i + 2] == "ab" else 1
+            spans.append((i, i + step))
+            i += step
+        return [14 + ord(text[begin]) % 26 for begin, _ in spans], spans
+
+
+def test_pieces_belong_to_the_word_they_begin_in():
+    ids, owners = alignment.pieces_of(["cab", "ab", "d"], "de", Characters())
+    assert owners == [0, 0, 1, 2] and len(ids) == 4  # c ab | ab | d, spaces left out
+    ids, owners = alignment.pieces_of(["ca", "b", "d"], "zh", Characters())  # read as "cabd"
+    assert owners == [0, 0, 2]  # "ab" covers words 0 and 1
+
+
+def simalign(similarity):
+    """SimAlign's published IterMax with two rounds, written out pair by pair."""
+    rows, columns = similarity.shape
+    first = [
+        (i, j)
+        for i in range(rows)
+        for j in range(columns)
+        if similarity[i].argmax() == j and similarity[:, j].argmax() == i
+    ]
+    left, right = {i for i, _ in first}, {j for _, j in first}
+    if len(left) == rows or len(right) == columns:
+        return set(first)
+    weighted = similarity.copy()
+    for i in range(rows):
+        for j in range(columns):
+            weighted[i, j] *= 0 if i in left and j in right else 0.9 if i in left or j in right else 1
+    second = [
+        (i, j)
+        for i in range(rows)
+        for j in range(columns)
+        if weighted[i].argmax() == j and weighted[:, j].argmax() == i and not (i in left and j in right)
+    ]
+    return set(first) | set(second)
+
+
+def test_itermax_is_simaligns():
+    more = 0
+    for seed in range(40):
+        similarity = np.random.default_rng(seed).uniform(0.05, 1, (5, 6))
+        found = {tuple(link) for link in np.argwhere(alignment.itermax(similarity)).tolist()}
+        once = {tuple(link) for link in np.argwhere(alignment.argmax_intersection(similarity)).tolist()}
+        assert found == simalign(similarity) and once <= found
+        more += found != once
+    assert more > 10
+
+
+def test_words_are_linked_where_a_piece_is():
+    similarity = np.array([[0.9, 0.1, 0.0], [0.2, 0.1, 0.8], [0.3, 0.7, 0.1]])
+    one = alignment.Alignment(similarity, [0, 0, 1], [0, 0, 1])
+    assert one.links("intersection") == {(0, 0), (0, 1), (1, 0)}
+    assert alignment.pharaoh(one.links("intersection")) == "0-0 0-1 1-0"
+    with pytest.raises(UserError, match="itermax"):
+        one.links("best")
+
+
+def test_error_rate():
+    found, gold = [{(0, 0), (1, 1)}, {(0, 1)}], [{(0, 0), (1, 2), (2, 2)}, {(0, 1)}]
+    assert alignment.error_rate(found, gold) == pytest.approx(1 - 2 * 2 / (3 + 4))
+    assert alignment.error_rate(gold, gold) == 0
+
+
+def test_pharaoh_lines_are_read_back():
+    links = {(0, 0), (2, 11)}
+    assert alignment.read_pharaoh(alignment.pharaoh(links), "x") == links
+    with pytest.raises(UserError, match="gold.txt, line 3"):
+        alignment.read_pharaoh("0-0 1:1", "gold.txt, line 3")
+
+
+def test_states_are_those_of_each_sentence_alone():
+    model, params = toy.model()
+    vocabulary = toy.ToyVocabulary()
+    rows = [[1, 20, 21, 22, 1], [1, 31, 1], list(range(14, 40))]
+    states = alignment.token_states(model, params, rows, 0, vocabulary, layer=1, buckets=(4, 8), tokens_per_batch=16)
+    alone = alignment.token_states(model, params, [rows[0]], 0, vocabulary, layer=1, buckets=(8,))[0]
+    np.testing.assert_allclose(states[0], alone, atol=1e-5)
+    assert [len(h) for h in states] == [5, 3, 8]  # cut at the last bucket
+    top = alignment.token_states(model, params, [rows[0]], 0, vocabulary, layer=model.config.layers, buckets=(8,))[0]
+    assert np.abs(top - alone).max() > 1e-3
+
+
+def test_a_sentence_aligns_with_itself():
+    model, params = toy.model()
+    words = "abc de fgh".split()
+    (found,) = alignment.align(
+        model, params, [(words, words)], ("de", "de"), toy.LANGUAGES, Characters(), layer=0
+    )
+    assert {(i, i) for i in range(3)} <= found.links("intersection")
+    np.testing.assert_allclose(np.diag(found.similarity), 1, atol=1e-5)

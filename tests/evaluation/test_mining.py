@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.evaluation import mining
+
+
+def test_neighbours_are_exact_in_chunks():
+    rng = np.random.default_rng(0)
+    queries, index = rng.normal(size=(23, 8)), rng.normal(size=(41, 8))
+    cosines, rows = mining.neighbours(queries, index, 5, chunk=7)
+    scores = queries @ index.T
+    np.testing.assert_array_equal(rows, np.argsort(-scores, axis=1)[:, :5])
+    np.testing.assert_allclose(cosines, -np.sort(-scores, axis=1)[:, :5])
+    assert mining.neighbours(queries, index[:3], 5)[1].shape == (23, 3)
+
+
+@pytest.mark.parametrize("margin", mining.MARGINS)
+def test_scores_by_hand(margin):
+    """One pair of each by the definition: cosine against the mean of both sides' mean neighbour cosines."""
+    rng = np.random.default_rng(1)
+    source, target = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in rng.normal(size=(2, 12, 6)))
+    found = mining.mine(source, target, k=3, margin=margin)
+    scores = source @ target.T
+    best = -np.inf
+    for i in range(12):
+        for j in range(12):
+            if j not in np.argsort(-scores[i])[:3] and i not in np.argsort(-scores[:, j])[:3]:
+                continue
+            around = (np.sort(scores[i])[-3:].mean() + np.sort(scores[:, j])[-3:].mean()) / 2
+            score = {"ratio": scores[i, j] / around, "distance": scores[i, j] - around, "absolute": scores[i, j]}[margin]
+            best = max(best, score)
+    assert found.scores[0] == pytest.approx(best)
+    assert (np.diff(found.scores) <= 1e-12).all()
+    assert len(set(found.source)) == len(found.source) and len(set(found.target)) == len(found.target)
+
+
+def test_translations_among_noise_come_first():
+    rng = np.random.default_rng(2)
+    meaning = rng.normal(size=(30, 16))
+    source = np.concatenate([meaning + 0.1 * rng.normal(size=meaning.shape), rng.normal(size=(20, 16))])
+    target = np.concatenate([rng.normal(size=(20, 16)), meaning])
+    found = mining.mine(source, target)
+    assert set(zip(found.source[:30], found.target[:30], strict=True)) == {(i, 20 + i) for i in range(30)}
+    kept = mining.mine(source, target, threshold=float(found.scores[29]))
+    assert len(kept.scores) == 30
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="ratio, distance, absolute"):
+        mining.mine(np.eye(3), np.eye(3), margin="mean")
+    with pytest.raises(UserError, match="one is empty"):
+        mining.mine(np.eye(3), np.zeros((0, 3)))
+
+
+def test_equal_lines_are_searched_once():
+    assert list(mining.unique(["a", "", "b", "a"])) == [(0, "a"), (2, "b")]

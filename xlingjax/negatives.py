@@ -1,0 +1,203 @@
+"""Wrong partners for paraphrase classification (Unicoder §3.2): a light model finds sentences that look like a
+translation and are none.
+
+Three stages per pair of languages, each kept in the output folder and taken up again: the deep averaging network
+(`dan/EN-DE/`), the vectors of all sentences (`dan/EN-DE/vectors.npz`), the table (`EN-DE.tsv`).
+"""
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from xlingjax.checkpoint import load_params
+from xlingjax.data.corpus import Tokens, pair_records
+from xlingjax.data.sampling import Sampling
+from xlingjax.data.sources import NEGATIVE, Pair, find_pairs
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.evaluation.mining import neighbours
+from xlingjax.evaluation.retrieval import unit_rows
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.unicoder import DAN
+from xlingjax.optim import OptimizerConfig
+from xlingjax.preprocessors.unicoder import DanFeatures
+from xlingjax.runtime import RuntimeConfig
+from xlingjax.tasks.xlm import TextSource
+from xlingjax.train import ObjectiveRun, train
+
+
+@dataclass(frozen=True)
+class NegativesConfig:
+    """How wrong partners are found. dim, width: of the word embeddings and of the two tanh layers. k: of the nearest so
+    many one is drawn. random_share: of the sentences that get any other one instead."""
+
+    steps: int = 2000
+    batch: int = 128
+    length: int = 128
+    dim: int = 128
+    width: int = 256
+    learning_rate: float = 2e-3
+    k: int = 10
+    random_share: float = 0.1
+    seed: int = 0
+
+
+def write_negatives(
+    parallel: Sequence[str],
+    vocabulary: Vocabulary,
+    output: Path,
+    config: NegativesConfig = NegativesConfig(),  # noqa: B008 - frozen
+    runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
+    say: Callable[[str], None] = print,
+) -> list[Path]:
+    """A table per pair of languages; finished ones of the same text and settings are left as they are."""
+    by_languages: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in find_pairs(parallel):
+        by_languages.setdefault(pair.languages, []).append(pair)
+    return [
+        _of_languages(languages, pairs, vocabulary, output, config, runtime, say)
+        for languages, pairs in sorted(by_languages.items())
+    ]
+
+
+def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) -> Path:
+    # English first, as the sentence that gets the wrong partner.
+    languages = tuple(sorted(languages, key=lambda code: (code != "en", code)))
+    name = "-".join(languages)
+    table, folder = output / f"{name}.tsv", output / "dan" / name
+    keys = [[side.key for side in pair.sides] for pair in pairs]
+    identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
+    mark = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    stamp = folder / f"finished-{mark}"
+    if table.is_file() and stamp.is_file():
+        say(f"{table}: finished before")
+        return table
+    sides = _sides(pairs, languages)
+    records = pair_records(pairs, vocabulary)
+    tokens = [records.sides[records.languages.index(code)] for code in languages]
+    if len(sides[0]) <= config.k:
+        raise UserError(f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at least")
+    vectors = _vectors(folder / f"run-{mark}", pairs, tokens, vocabulary, config, runtime, say)
+    negatives = choose(sides, vectors, config)
+    rows = ["\t".join((*languages, NEGATIVE, "similarity", "kind"))]
+    rows += [
+        "\t".join((sides[0][i], sides[1][i], sides[1][j], f"{similarity:.4f}", kind))
+        for i, (j, similarity, kind) in enumerate(negatives)
+        if j >= 0
+    ]
+    table.parent.mkdir(parents=True, exist_ok=True)
+    partial = table.with_suffix(".partial")
+    partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    partial.replace(table)
+    stamp.write_text(json.dumps(identity, indent=1) + "\n", encoding="utf-8")
+    hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
+    mean = f", mean similarity of the hard ones {np.mean(hard):.3f}" if hard else ""
+    say(f"{table}: {len(rows) - 1} of {len(sides[0])} pairs with a negative{mean}")
+    return table
+
+
+def _sides(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
+    """The text of all aligned lines, in the order of `languages`; the lines of several files one after the other."""
+    lines: list[list[str]] = [[], []]
+    for pair in pairs:
+        order = [pair.languages.index(code) for code in languages]
+        for both in pair.lines():
+            if all(both):
+                for side, which in zip(lines, order, strict=True):
+                    side.append(" ".join(both[which].split()))
+    return lines
+
+
+def _vectors(folder, pairs, tokens, vocabulary, config, runtime, say) -> list[np.ndarray]:
+    """float32 [lines, F] of both sides: from disk, or after training the network."""
+    path = folder / "vectors.npz"
+    if path.is_file():
+        with np.load(path) as kept:
+            return [kept["first"], kept["second"]]
+    model = ModelConfig(
+        name="dan", layers=0, dim=config.dim, heads=1, ffn=1, vocab_size=vocabulary.size, max_positions=config.length,
+        dan=config.width, dropout=0.0, attention_dropout=0.0,
+    )  # fmt: skip
+    files = [str(side.path) for pair in pairs for side in pair.sides]
+    source = TextSource(
+        DanFeatures(), vocabulary, config.batch, config.length, parallel=files, sampling=Sampling(), seed=config.seed
+    )
+    warmup = max(1, config.steps // 20)
+    train(
+        workdir=folder, model=model, objectives=[ObjectiveRun(DAN(), source)], steps=config.steps, seed=config.seed,
+        optimizer=OptimizerConfig(learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup),
+        runtime=runtime, log_every=max(1, config.steps // 10),
+    )  # fmt: skip
+    encoder = Encoder(model)
+    params, _ = load_params(folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
+    say(f"{folder}: vectors of {len(tokens[0].lengths)} pairs")
+    found = averages(encoder, params, tokens, vocabulary, config.length)
+    partial = folder / "vectors.partial.npz"
+    np.savez(partial, first=found[0], second=found[1])
+    partial.replace(path)
+    return found
+
+
+def averages(model: Encoder, params, sides: Sequence[Tokens], vocabulary, length: int, rows: int = 512) -> list[np.ndarray]:
+    """float32 [lines, F] of each side; lines that are blank on a side are left out on both. Long ones are cut."""
+    full = np.flatnonzero(np.logical_and.reduce([side.lengths > 0 for side in sides]))
+    ends = [np.cumsum(side.lengths) for side in sides]
+    run = jax.jit(model.averages)
+    found: list[list[np.ndarray]] = [[] for _ in sides]
+    for start in range(0, full.size, rows):
+        chosen = full[start : start + rows]
+        batch = {name: np.zeros((rows, 2 * length), np.int32) for name in ("input_ids", "pack_ids", "sides")}
+        for number, side in enumerate(sides):
+            for row, line in enumerate(chosen.tolist()):
+                size = int(side.lengths[line])
+                ids = side.ids[ends[number][line] - size : ends[number][line]][:length]
+                columns = slice(number * length, number * length + len(ids))
+                batch["input_ids"][row, columns], batch["pack_ids"][row, columns] = ids, 1
+                batch["sides"][row, columns] = number
+        for vectors, kept in zip(run(params, batch), found, strict=True):
+            kept.append(np.asarray(vectors)[: len(chosen)])
+    return [np.concatenate(kept) for kept in found]
+
+
+def choose(
+    sides: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], config: NegativesConfig
+) -> list[tuple[int, float, str]]:
+    """(line of the wrong partner, its cosine to the sentence, "hard" or "random") for every line; (-1, 0, "") where
+    there is none.
+
+    Never one that says the translation, or the translation of the same sentence elsewhere: compared without case,
+    punctuation and spaces.
+    """
+    said = [[normalised(text) for text in side] for side in sides]
+    of_source: dict[str, set[str]] = {}
+    for x, y in zip(*said, strict=True):
+        of_source.setdefault(x, set()).add(y)
+    first, second = (unit_rows(side) for side in vectors)
+    _, nearest = neighbours(first, second, min(config.k + 8, len(second)))
+    rng = np.random.default_rng(config.seed)
+    found = []
+    for i, x in enumerate(said[0]):
+        right = of_source[x]
+        kind = "random" if rng.random() < config.random_share else "hard"
+        candidates = nearest[i] if kind == "hard" else rng.integers(0, len(second), 20)
+        candidates = [j for j in candidates.tolist() if said[1][j] not in right]
+        candidates = candidates[: config.k] if kind == "hard" else candidates[:1]
+        if not candidates:
+            found.append((-1, 0.0, ""))
+            continue
+        j = candidates[int(rng.integers(len(candidates)))]
+        found.append((j, float(first[i] @ second[j]), kind))
+    return found
+
+
+def normalised(text: str) -> str:
+    """Letters and digits of a text, in one case: texts that differ in nothing else say the same."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(c for c in folded if unicodedata.category(c)[0] in "LMN")
