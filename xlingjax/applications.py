@@ -34,8 +34,8 @@ def align(run: str, stem: str, languages: tuple[str, str], output: str, *, layer
         )
     pairs = list(zip(*sides, strict=True))
     found = alignment.align(
-        trained.model, trained.params, pairs, languages, trained.languages, trained.vocabulary, layer=layer
-    )
+        trained.model, trained.params, pairs, languages, trained.languages, trained.vocabulary, layers=[layer]
+    )[0]
     links = [one.links(method) for one in found]
     path = Path(output)
     write(path, lambda: path.write_text("".join(f"{alignment.pharaoh(one)}\n" for one in links), encoding="utf-8"))

@@ -79,12 +79,13 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     if table.is_file() and stamp.is_file():
         say(f"{table}: finished before")
         return table
-    sides = _sides(pairs, languages)
     records = pair_records(pairs, vocabulary)
     tokens = [records.sides[records.languages.index(code)] for code in languages]
+    full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
+    sides = [[side[line] for line in full.tolist()] for side in _lines(pairs, languages)]
     if len(sides[0]) <= config.k:
         raise UserError(f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at least")
-    vectors = _vectors(folder / f"run-{mark}", pairs, tokens, vocabulary, config, runtime, say)
+    vectors = _vectors(folder / f"run-{mark}", pairs, tokens, full, vocabulary, config, runtime, say)
     negatives = choose(sides, vectors, config)
     rows = ["\t".join((*languages, NEGATIVE, "similarity", "kind"))]
     rows += [
@@ -103,19 +104,19 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     return table
 
 
-def _sides(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
-    """The text of all aligned lines, in the order of `languages`; the lines of several files one after the other."""
+def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
+    """The text of all lines of both sides, in the order of `languages`, as `pair_records` counts them: several files one
+    after the other, with a blank line behind each."""
     lines: list[list[str]] = [[], []]
     for pair in pairs:
         order = [pair.languages.index(code) for code in languages]
-        for both in pair.lines():
-            if all(both):
-                for side, which in zip(lines, order, strict=True):
-                    side.append(" ".join(both[which].split()))
+        for both in (*pair.lines(), ("", "")):
+            for side, which in zip(lines, order, strict=True):
+                side.append(" ".join(both[which].split()))
     return lines
 
 
-def _vectors(folder, pairs, tokens, vocabulary, config, runtime, say) -> list[np.ndarray]:
+def _vectors(folder, pairs, tokens, full, vocabulary, config, runtime, say) -> list[np.ndarray]:
     """float32 [lines, F] of both sides: from disk, or after training the network."""
     path = folder / "vectors.npz"
     if path.is_file():
@@ -137,22 +138,23 @@ def _vectors(folder, pairs, tokens, vocabulary, config, runtime, say) -> list[np
     )  # fmt: skip
     encoder = Encoder(model)
     params, _ = load_params(folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
-    say(f"{folder}: vectors of {len(tokens[0].lengths)} pairs")
-    found = averages(encoder, params, tokens, vocabulary, config.length)
+    say(f"{folder}: vectors of {full.size} pairs")
+    found = averages(encoder, params, tokens, full, config.length)
     partial = folder / "vectors.partial.npz"
     np.savez(partial, first=found[0], second=found[1])
     partial.replace(path)
     return found
 
 
-def averages(model: Encoder, params, sides: Sequence[Tokens], vocabulary, length: int, rows: int = 512) -> list[np.ndarray]:
-    """float32 [lines, F] of each side; lines that are blank on a side are left out on both. Long ones are cut."""
-    full = np.flatnonzero(np.logical_and.reduce([side.lengths > 0 for side in sides]))
+def averages(
+    model: Encoder, params, sides: Sequence[Tokens], lines: np.ndarray, length: int, rows: int = 512
+) -> list[np.ndarray]:
+    """float32 [lines, F] of each side; a line of more than `length` tokens is cut."""
     ends = [np.cumsum(side.lengths) for side in sides]
     run = jax.jit(model.averages)
     found: list[list[np.ndarray]] = [[] for _ in sides]
-    for start in range(0, full.size, rows):
-        chosen = full[start : start + rows]
+    for start in range(0, lines.size, rows):
+        chosen = lines[start : start + rows]
         batch = {name: np.zeros((rows, 2 * length), np.int32) for name in ("input_ids", "pack_ids", "sides")}
         for number, side in enumerate(sides):
             for row, line in enumerate(chosen.tolist()):

@@ -43,6 +43,18 @@ def retrieval(
     return _unless_missing(pairs, make)
 
 
+def alignment(corpus: Any, gold: str | None = None, limit: int = 0) -> Evaluators:
+    """Alignment error rate against the gold links in folder `gold` (None: not run): `XX-en.XX`, `XX-en.en`,
+    `XX-en.txt`. `limit` pairs per language; 0: all."""
+
+    def make():
+        from xlingjax.evaluation.alignment import AlignmentProbe, read_gold
+
+        return AlignmentProbe(read_gold(gold, corpus.languages, limit), corpus.vocabulary, corpus.languages)
+
+    return _unless_missing(gold, make)
+
+
 def floors(
     corpus: Any, pairs: str | None = None, limit: int = 0, run: bool = False, name: str = "retrieval_floors"
 ) -> Evaluators:

@@ -87,19 +87,36 @@ def test_states_are_those_of_each_sentence_alone():
     model, params = toy.model()
     vocabulary = toy.ToyVocabulary()
     rows = [[1, 20, 21, 22, 1], [1, 31, 1], list(range(14, 40))]
-    states = alignment.token_states(model, params, rows, 0, vocabulary, layer=1, buckets=(4, 8), tokens_per_batch=16)
-    alone = alignment.token_states(model, params, [rows[0]], 0, vocabulary, layer=1, buckets=(8,))[0]
+    states = alignment.token_states(model, params, rows, 0, vocabulary, layers=[1], buckets=(4, 8), tokens_per_batch=16)
+    alone = alignment.token_states(model, params, [rows[0]], 0, vocabulary, layers=[1], buckets=(8,))[0]
     np.testing.assert_allclose(states[0], alone, atol=1e-5)
-    assert [len(h) for h in states] == [5, 3, 8]  # cut at the last bucket
-    top = alignment.token_states(model, params, [rows[0]], 0, vocabulary, layer=model.config.layers, buckets=(8,))[0]
+    assert [h.shape[:2] for h in states] == [(1, 5), (1, 3), (1, 8)]  # cut at the last bucket
+    top = alignment.token_states(model, params, [rows[0]], 0, vocabulary, layers=[2], buckets=(8,))[0]
     assert np.abs(top - alone).max() > 1e-3
 
 
 def test_a_sentence_aligns_with_itself():
     model, params = toy.model()
     words = "abc de fgh".split()
-    (found,) = alignment.align(
-        model, params, [(words, words)], ("de", "de"), toy.LANGUAGES, Characters(), layer=0
+    ((found,),) = alignment.align(
+        model, params, [(words, words)], ("de", "de"), toy.LANGUAGES, Characters(), layers=[0]
     )
     assert {(i, i) for i in range(3)} <= found.links("intersection")
     np.testing.assert_allclose(np.diag(found.similarity), 1, atol=1e-5)
+
+
+def test_the_probe_measures_every_layer_and_names_the_best(tmp_path):
+    (tmp_path / "de-en.de").write_text("abc de fgh\nde ij\n")
+    (tmp_path / "de-en.en").write_text("abc de fgh\nde ij\n")
+    (tmp_path / "de-en.txt").write_text("0-0 1-1 2-2\n0-0 1-0\n")
+    gold = alignment.read_gold(tmp_path, toy.LANGUAGES)
+    values = alignment.AlignmentProbe(gold, Characters(), toy.LANGUAGES)(*toy.model(), 0)
+    assert set(values["by_layer"]) == {"0", "1", "2"} and set(values["by_language"]) == {"de"}
+    lowest = min(layer["itermax"] for layer in values["by_layer"].values())
+    assert values["alignment_error"] == lowest == values["by_layer"][str(values["alignment_best_layer"])]["itermax"]
+    assert 0 < values["alignment_error_intersection"] < 0.7
+    with pytest.raises(UserError, match="no gold alignments"):
+        alignment.read_gold(tmp_path, ["fr"])
+    (tmp_path / "de-en.txt").write_text("0-0\n")
+    with pytest.raises(UserError, match="1 lines of links for 2 and 2"):
+        alignment.read_gold(tmp_path, toy.LANGUAGES)

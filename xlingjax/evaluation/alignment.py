@@ -4,13 +4,16 @@ Words are aligned where any of their pieces are. A sentence is words with spaces
 the model reads them joined.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import language_index, token_states
+from xlingjax.evaluation.pairs import PIVOT, lines_of
 from xlingjax.evaluation.retrieval import unit_rows
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my")
@@ -81,10 +84,10 @@ def align(
     run_languages: Sequence[str],
     vocabulary,
     *,
-    layer: int,
+    layers: Sequence[int],
     mesh=None,
-) -> list[Alignment]:
-    """The alignments of pairs of sentences in words, from the states of one layer (0: the embedding output)."""
+) -> list[list[Alignment]]:
+    """The alignments of pairs of sentences in words, from the states of each layer (0: the embedding output)."""
     sides = []
     for side, language in enumerate(languages):
         pieces = [pieces_of(pair[side], language, vocabulary) for pair in pairs]
@@ -94,13 +97,16 @@ def align(
             [[vocabulary.bos_id, *ids, vocabulary.eos_id] for ids, _ in pieces],
             language_index(language, run_languages, model),
             vocabulary,
-            layer=layer,
+            layers=layers,
             mesh=mesh,
         )
-        sides.append([(unit_rows(h_LD[1:-1]), owners) for h_LD, (_, owners) in zip(states, pieces, strict=True)])
+        sides.append([(unit_rows(h_NLD[:, 1:-1]), owners) for h_NLD, (_, owners) in zip(states, pieces, strict=True)])
     return [
-        Alignment(left_LD @ right_SD.T, left[: len(left_LD)], right[: len(right_SD)])
-        for (left_LD, left), (right_SD, right) in zip(*sides, strict=True)
+        [
+            Alignment(left_NLD[n] @ right_NSD[n].T, left[: left_NLD.shape[1]], right[: right_NSD.shape[1]])
+            for (left_NLD, left), (right_NSD, right) in zip(*sides, strict=True)
+        ]
+        for n in range(len(layers))
     ]
 
 
@@ -124,3 +130,75 @@ def read_pharaoh(line: str, where: str) -> Links:
         return {(int(i), int(j)) for i, j in (link.split("-") for link in line.split())}
     except ValueError:
         raise UserError(f"{where}: {line!r} is no alignment like 0-0 1-2") from None
+
+
+@dataclass(frozen=True)
+class Gold:
+    """Pairs of sentences in words, (language, English), and their links."""
+
+    pairs: list[tuple[list[str], list[str]]]
+    links: list[Links]
+
+
+def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> dict[str, Gold]:
+    """{language: gold} of `XX-en.XX`, `XX-en.en` and `XX-en.txt` (Pharaoh) in a folder. Raises UserError: none there,
+    unequal lengths. limit: the first so many pairs of each; 0: all."""
+    found = {}
+    for path in sorted(Path(folder).glob(f"*-{PIVOT}.txt")):
+        language = path.name.removesuffix(f"-{PIVOT}.txt")
+        if language not in languages:
+            continue
+        foreign, english, gold = (lines_of(path.with_suffix(f".{end}")) for end in (language, PIVOT, "txt"))
+        if not len(foreign) == len(english) == len(gold):
+            raise UserError(f"{path}: {len(gold)} lines of links for {len(foreign)} and {len(english)} sentences")
+        links = [read_pharaoh(line, f"{path}, line {i}") for i, line in enumerate(gold, 1)]
+        pairs = [(a.split(), b.split()) for a, b in zip(foreign, english, strict=True)]
+        found[language] = Gold(pairs[: limit or None], links[: limit or None])
+    if not found:
+        raise UserError(f"{folder}: no gold alignments XX-{PIVOT}.txt of the run's languages {', '.join(languages)}")
+    return found
+
+
+@dataclass
+class AlignmentProbe:
+    """Alignment error rate against gold links, by layer and method, as an evaluator of the training loop.
+
+    Values: by_layer {layer: {method: mean over languages}}, by_language {language: {layer: {method: rate}}}, and
+    `alignment_error`, `alignment_error_intersection` at the layers where they are lowest, chosen on these pairs.
+    """
+
+    gold: Mapping[str, Gold]
+    vocabulary: Any
+    languages: Sequence[str]
+    name: str = "alignment"
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        layers = range(model.config.layers + 1)
+        by_language: dict[str, dict[str, dict[str, float]]] = {}
+        for language, gold in self.gold.items():
+            found = align(
+                model,
+                params,
+                gold.pairs,
+                (language, PIVOT),
+                self.languages,
+                self.vocabulary,
+                layers=layers,
+                mesh=mesh,
+            )
+            by_language[language] = {
+                str(layer): {m: error_rate([one.links(m) for one in found[layer]], gold.links) for m in METHODS}
+                for layer in layers
+            }
+        by_layer = {
+            str(n): {m: float(np.mean([of[str(n)][m] for of in by_language.values()])) for m in METHODS} for n in layers
+        }
+        best = {m: min(by_layer, key=lambda layer, m=m: by_layer[layer][m]) for m in METHODS}
+        return {
+            "kind": "alignment",
+            "alignment_error": by_layer[best["itermax"]]["itermax"],
+            "alignment_error_intersection": by_layer[best["intersection"]]["intersection"],
+            "alignment_best_layer": int(best["itermax"]),
+            "by_layer": by_layer,
+            "by_language": by_language,
+        }

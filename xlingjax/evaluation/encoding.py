@@ -149,12 +149,13 @@ def embed(
 
 
 @functools.lru_cache(maxsize=32)
-def _states_of_layer(model, mesh, layer: int):
-    """jit of (params, batch) -> float32 [B, L, D]."""
+def _states(model, mesh, layers: tuple[int, ...]):
+    """jit of (params, batch) -> float32 [B, layers, L, D]."""
     model, spec = on_xla(model, mesh), AttentionSpec(bidirectional, packed=False)
 
     def run(params, batch):
-        return model.encode(params, batch, spec, all_layers=True)[layer].astype(jnp.float32)
+        h_NBLD = model.encode(params, batch, spec, all_layers=True)
+        return jnp.swapaxes(h_NBLD[jnp.array(layers)], 0, 1).astype(jnp.float32)
 
     return jax.jit(run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None)
 
@@ -166,18 +167,18 @@ def token_states(
     language_id: int,
     vocabulary,
     *,
-    layer: int,
+    layers: Sequence[int],
     buckets: Sequence[int] = BUCKETS,
     tokens_per_batch: int = 4096,
     mesh=None,
 ) -> list[np.ndarray]:
-    """float32 [tokens, D] per sentence: the states of one layer (0: the embedding output). Sentences, rows of ids in one
-    language, are cut at the last bucket or at the model's positions."""
+    """float32 [layers, tokens, D] per sentence: the states of some layers (0: the embedding output). Sentences, rows of
+    ids in one language, are cut at the last bucket or at the model's positions."""
     longest = min(max(buckets), model.config.max_positions - model.config.position_offset)
     buckets = sorted({min(length, longest) for length in buckets})
     sentences = [list(ids[:longest]) for ids in sentences]
     bucket_of = np.searchsorted(buckets, [len(ids) for ids in sentences])
-    run = _states_of_layer(model, mesh, layer)
+    run = _states(model, mesh, tuple(layers))
     found: list[np.ndarray] = [np.zeros(0)] * len(sentences)
     for index, length in enumerate(buckets):
         members, multiple = np.flatnonzero(bucket_of == index), row_multiple(mesh)
@@ -185,9 +186,9 @@ def token_states(
         for start in range(0, len(members), rows):
             chosen = members[start : start + rows]
             batch = rows_of([sentences[i] for i in chosen], language_id, vocabulary.pad_id, rows, length)
-            states_BLD = np.asarray(run(params, place(batch, mesh)))
-            for i, h_LD in zip(chosen.tolist(), states_BLD, strict=False):
-                found[i] = h_LD[: len(sentences[i])]
+            states_BNLD = np.asarray(run(params, place(batch, mesh)))
+            for i, h_NLD in zip(chosen.tolist(), states_BNLD, strict=False):
+                found[i] = h_NLD[:, : len(sentences[i])]
     return found
 
 

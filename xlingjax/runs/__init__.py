@@ -44,6 +44,7 @@ def bindable() -> dict[str, Callable]:
         "masking": staged(Masking),
         "retrieval": probes.retrieval,
         "floors": probes.floors,
+        "alignment": probes.alignment,
         "perplexity": probes.perplexity,
         "translation_perplexity": probes.translation_perplexity,
         "samples": probes.samples,
