@@ -57,7 +57,7 @@ def pairs(tmp_path_factory):
     (folder / "de-en.de").write_text("\n".join([*german[:60], "", *german[60:]]) + "\n")
     from xlingjax.data.vocabulary_training import train_vocabulary
 
-    train_vocabulary(folder / "vocab", parallel=str(folder / "de-en.*"), size=70, threads=1, character_coverage=1.0)
+    train_vocabulary(folder / "vocab", parallel=str(folder / "de-en.*"), size=55, threads=1, character_coverage=1.0)
     return folder
 
 

@@ -44,11 +44,11 @@ RECIPES = {
     "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents"}, 249.1),
     "unicoder_lc": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
     "unicoder_tiny": (TINY, 0.8),
-    "veco_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 660.9),
+    "veco_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 660.95),
     "veco_small": (TEXT | PAIRS | {"LANGUAGES": XNLI}, 250.0),
     "veco_tiny": (TINY, 0.9),
     "ernie_m_base": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
-    "ernie_m_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 560.1),
+    "ernie_m_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 560.16),
     "ernie_m_15": (TEXT | PAIRS | {"INIT_FROM": "run"}, 278.3),
     "ernie_m_tiny": (TINY, 0.8),
 }

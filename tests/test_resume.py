@@ -13,7 +13,11 @@ import tiny_run
 RUNS = {
     "1-device": {"mesh": (1, 1, 1), "objectives": ("mlm", "tlm")},
     "8-devices": {"mesh": (2, 2, 2), "objectives": ("tlm",)},
-    "6-objectives": {"objectives": ("veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm"), "weights": (1,) * 6, "steps": 14},
+    "6-objectives": {
+        "objectives": ("veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm"),
+        "weights": (1,) * 6,
+        "steps": 14,
+    },
 }
 
 

@@ -238,6 +238,8 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
                 assert ("cross_attention" in name) != np.array_equal(old, new), name
     halfway = jax.tree.map(np.array, state.params)
     state, _ = steps[1](state, batch)
-    moved = np.abs(np.asarray(state.params["embeddings"]["tokens"]["embedding"]) - halfway["embeddings"]["tokens"]["embedding"])
+    moved = np.abs(
+        np.asarray(state.params["embeddings"]["tokens"]["embedding"]) - halfway["embeddings"]["tokens"]["embedding"]
+    )
     # Adam's first update of a parameter is its learning rate in size, whenever it comes.
     assert 0.8 * OPTIMIZER.learning_rate < moved.max() < 1.3 * OPTIMIZER.learning_rate

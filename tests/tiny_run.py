@@ -16,7 +16,16 @@ import numpy as np
 import tiny
 
 
-def run(workdir, steps=9, mesh=(1, 1, 1), signal_at=None, objectives=("mlm", "tlm"), batch=tiny.batch, weights=None, **options):
+def run(
+    workdir,
+    steps=9,
+    mesh=(1, 1, 1),
+    signal_at=None,
+    objectives=("mlm", "tlm"),
+    batch=tiny.batch,
+    weights=None,
+    **options,
+):
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal before batch n of
     the first objective."""
     from xlingjax.data.loader import array_source

@@ -21,7 +21,9 @@ def encode(run: str, source: str, language: str, output: str, *, layer: int | No
     return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, layer {layer}, {pooling} of the tokens"
 
 
-def align(run: str, stem: str, languages: tuple[str, str], output: str, *, layer: int | None, method: str, picture: int):
+def align(
+    run: str, stem: str, languages: tuple[str, str], output: str, *, layer: int | None, method: str, picture: int
+):
     """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`, and a picture of pair number `picture`
     (from 1; 0: none). Where `stem.txt` holds gold links, their error rate is told. Returns what was done."""
     trained = open_run(run)

@@ -307,7 +307,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--rows", type=int, default=2, help="rows shown per objective (default %(default)s)")
     sub.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
 
-    text = "test on this machine that every prediction of a recipe depends on what its objective promises and nothing else"
+    text = (
+        "test on this machine that every prediction of a recipe depends on what its objective promises and nothing else"
+    )
     sub = verb("verify", text, recipe=True)
     sub.add_argument("--rows", type=_positive, default=4, help="rows tested per objective (default %(default)s)")
 
@@ -336,7 +338,9 @@ def parser() -> argparse.ArgumentParser:
     def of_run(sub: argparse.ArgumentParser, languages: int) -> None:
         sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
         sub.add_argument("--output", required=True, metavar="PATH")
-        sub.add_argument("--layer", type=int, metavar="N", help="0: the embeddings (default: best of the run's retrieval)")
+        sub.add_argument(
+            "--layer", type=int, metavar="N", help="0: the embeddings (default: best of the run's retrieval)"
+        )
         if languages > 1:
             sub.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
 
@@ -348,13 +352,19 @@ def parser() -> argparse.ArgumentParser:
 
     sub = verb("align", "align the words of translated sentences: Pharaoh lines, and a picture")
     of_run(sub, 2)
-    sub.add_argument("--stem", required=True, metavar="STEM", help="files STEM.SRC and STEM.TGT, words with spaces between")
+    sub.add_argument(
+        "--stem", required=True, metavar="STEM", help="files STEM.SRC and STEM.TGT, words with spaces between"
+    )
     sub.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
     sub.add_argument("--picture", type=int, default=0, metavar="N", help="draw pair N too")
 
-    sub = verb("mine", "find sentences of two texts that translate each other; or, of pairs, wrong partners to learn from")
+    sub = verb(
+        "mine", "find sentences of two texts that translate each other; or, of pairs, wrong partners to learn from"
+    )
     sub.add_argument("run", nargs="?", metavar="RUN", help="workdir of a pretraining run")
-    sub.add_argument("--output", required=True, metavar="PATH", help="stem of PATH.SRC-TGT.tsv; with --negatives a folder")
+    sub.add_argument(
+        "--output", required=True, metavar="PATH", help="stem of PATH.SRC-TGT.tsv; with --negatives a folder"
+    )
     sub.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
     sub.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
     sub.add_argument("--layer", type=int, metavar="N", help="0: the embeddings (default: best of the run's retrieval)")
@@ -365,8 +375,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--negatives", action="store_true", help="tables for CLPC: sentences that look like a translation")
     sub.add_argument("--parallel", nargs="+", default=[], metavar="GLOB", help="with --negatives: the pairs")
     sub.add_argument("--vocabulary", metavar="PATH", help="with --negatives")
-    sub.add_argument("--steps", type=_positive, default=2000, help="with --negatives: of the light model (default 2000)")
-    sub.add_argument("--random_share", type=float, default=0.1, help="with --negatives: share left to chance (default 0.1)")
+    sub.add_argument(
+        "--steps", type=_positive, default=2000, help="with --negatives: of the light model (default 2000)"
+    )
+    sub.add_argument(
+        "--random_share", type=float, default=0.1, help="with --negatives: share left to chance (default 0.1)"
+    )
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
     sub.set_defaults(devices=None)

@@ -43,7 +43,9 @@ def staged(function: Callable[..., Any], keep: Iterable[str] = (), stage: str = 
             return function(**arguments)
         return {
             step: function(
-                **arguments | {name: at(value, step) for name, value in of_stages.items()} | ({stage: step} if stage else {})
+                **arguments
+                | {name: at(value, step) for name, value in of_stages.items()}
+                | ({stage: step} if stage else {})
             )
             for step in steps
         }

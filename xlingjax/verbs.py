@@ -260,11 +260,7 @@ def report(args: Namespace) -> int:
 def encode(args: Namespace) -> int:
     from xlingjax import applications
 
-    print(
-        applications.encode(
-            args.run, args.input, args.language, args.output, layer=args.layer, pooling=args.pooling
-        )
-    )
+    print(applications.encode(args.run, args.input, args.language, args.output, layer=args.layer, pooling=args.pooling))
     return 0
 
 

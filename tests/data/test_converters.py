@@ -7,6 +7,7 @@ from data.plans import BOS, EOS, PAD, read, side
 from xlingjax.data.converters import first_fit, pair_rows, stream_rows
 from xlingjax.data.corpus import Records
 
+
 @pytest.fixture
 def text():
     return Records(("de",), (side([10, 11], [], [12], [13, 14, 15], [16]),))

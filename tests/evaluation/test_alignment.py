@@ -97,7 +97,7 @@ def test_states_are_those_of_each_sentence_alone():
 
 def test_a_sentence_aligns_with_itself():
     model, params = toy.model()
-    words = "abc de fgh".split()
+    words = ["abc", "de", "fgh"]
     ((found,),) = alignment.align(
         model, params, [(words, words)], ("de", "de"), toy.LANGUAGES, Characters(), layers=[0]
     )

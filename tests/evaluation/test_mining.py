@@ -28,7 +28,9 @@ def test_scores_by_hand(margin):
             if j not in np.argsort(-scores[i])[:3] and i not in np.argsort(-scores[:, j])[:3]:
                 continue
             around = (np.sort(scores[i])[-3:].mean() + np.sort(scores[:, j])[-3:].mean()) / 2
-            score = {"ratio": scores[i, j] / around, "distance": scores[i, j] - around, "absolute": scores[i, j]}[margin]
+            score = {"ratio": scores[i, j] / around, "distance": scores[i, j] - around, "absolute": scores[i, j]}[
+                margin
+            ]
             best = max(best, score)
     assert found.scores[0] == pytest.approx(best)
     assert (np.diff(found.scores) <= 1e-12).all()

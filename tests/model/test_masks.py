@@ -52,8 +52,9 @@ def test_fields_come_from_the_batch():
         "sides": jnp.array([[0, 1, 0]]),
         "language_ids": jnp.array([[2, 3, 0]]),
         "position_ids": jnp.array([[0, 0, 0]]),
+        "is_mask": jnp.array([[0, 1, 0]]),
     }
-    f = Fields.from_batch(batch, mask_id=5)
+    f = Fields.from_batch(batch)
     np.testing.assert_array_equal(f.valid, [[True, True, False]])
     np.testing.assert_array_equal(f.is_mask, [[False, True, False]])
     np.testing.assert_array_equal(f.position, [[0, 1, 2]])  # the column: restarting positions would break `causal`

@@ -64,7 +64,7 @@ def test_word_recovery_mixes_the_partner_alone(model_and_params):
     np.testing.assert_allclose(np.asarray(x)[x_side], np.broadcast_to(word, (x_side.sum(), word.size)), atol=1e-5)
 
     turned = dict(batch, input_ids=batch["input_ids"].copy())
-    for row in range(3):
+    for row in range(len(batch["pack_ids"])):
         columns = np.flatnonzero(y[row])
         turned["input_ids"][row, columns] = batch["input_ids"][row, columns[::-1]]
     a, b = (np.asarray(CLWR().mixtures(model, params, one)[0])[x_side] for one in (batch, turned))
@@ -116,7 +116,7 @@ def test_clpc_equals_numpy(model_and_params):
     assert float(CLPC().weights(batch)["clpc"]) == used.sum() == 2
     hits = ((p > 0.5) == (batch["labels"] == 1))[used].sum()
     np.testing.assert_allclose(loss.metrics["clpc/accuracy"], (hits, 2))
-    second = [batch["language_ids"][row][batch["sides"][row] == 1][0] for row in range(3)]
+    second = [batch["language_ids"][row][batch["sides"][row] == 1][0] for row in range(len(batch["pack_ids"]))]
     counts = np.bincount(np.array(second)[used], minlength=LANGUAGES)
     np.testing.assert_array_equal(loss.metrics["clpc/loss_by_language"][1], counts)
 

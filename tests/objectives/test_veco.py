@@ -29,7 +29,9 @@ def other(fields, q, k):
 
 def side_of(batch, row, column):
     """Columns of the same example and side as this one."""
-    return (batch["pack_ids"][row] == batch["pack_ids"][row, column]) & (batch["sides"][row] == batch["sides"][row, column])
+    return (batch["pack_ids"][row] == batch["pack_ids"][row, column]) & (
+        batch["sides"][row] == batch["sides"][row, column]
+    )
 
 
 def test_the_terms_equal_numpy(model_and_params):
@@ -38,7 +40,7 @@ def test_the_terms_equal_numpy(model_and_params):
     loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
     one = dict(batch, position_ids=batch["position_ids"].copy())
     two = dict(batch, input_ids=batch["input_ids"].copy())
-    for row in range(3):
+    for row in range(len(batch["pack_ids"])):
         for number in (1, 2):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             one["position_ids"][row, columns] = np.arange(len(columns))
@@ -63,10 +65,12 @@ def test_the_terms_equal_numpy(model_and_params):
 
 def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
     batch = make_batch("veco")
-    one, two = ({name: np.asarray(value) for name, value in read(batch).items()} for read in (as_one_text, as_two_texts))
+    one, two = (
+        {name: np.asarray(value) for name, value in read(batch).items()} for read in (as_one_text, as_two_texts)
+    )
     np.testing.assert_array_equal(one["input_ids"], batch["input_ids"])
     np.testing.assert_array_equal(two["position_ids"], batch["position_ids"])
-    for row in range(3):
+    for row in range(len(batch["pack_ids"])):
         for number in range(1, batch["pack_ids"][row].max() + 1):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             np.testing.assert_array_equal(one["position_ids"][row, columns], np.arange(len(columns)))
@@ -88,7 +92,7 @@ def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(
     np.testing.assert_array_equal(h_moved, h)
     assert np.abs(s_moved - s).max() > 1e-2
 
-    column = int(np.flatnonzero(batch["sides"][0] == 1)[0])
+    column = int(np.flatnonzero(batch["sides"][0] == 1)[1])  # the first one opens y, as x opens
     changed = dict(batch, input_ids=batch["input_ids"].copy())
     changed["input_ids"][0, column] = (changed["input_ids"][0, column] + 1) % 90
     h_changed, s_changed = states(params, changed)
@@ -141,9 +145,7 @@ def test_the_stop_changes_gradients_and_not_the_loss(model_and_params):
 def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
     model, params = model_and_params
     batch = make_batch("veco")
-    whole, first = (
-        o.loss(model, params, batch, None, LANGUAGES) for o in (VECO(), VECO(plug_out=False))
-    )
+    whole, first = (o.loss(model, params, batch, None, LANGUAGES) for o in (VECO(), VECO(plug_out=False)))
     assert set(first.terms) == {"veco_plug_in_x", "veco_plug_in_y"} == set(VECO(plug_out=False).coefficients)
     for name, term in first.terms.items():
         np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
@@ -164,4 +166,4 @@ def test_plugging_out_leaves_the_states(model_and_params):
     out = {**params, "encoder": {**params["encoder"], "layers": layers}}
     plain = Encoder(CONFIG.replace(cross_attention=False))
     h, _ = OBJECTIVE.states(model, params, batch)
-    np.testing.assert_array_equal(plain.encode(out, batch, AttentionSpec(own_side)), h)
+    np.testing.assert_array_equal(plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h)

@@ -16,7 +16,9 @@ MASK, PAD = made.Xlmr.mask_id, made.Xlmr.pad_id
 def test_masks_in_place(packing):
     before, after = made.batch(CamlmFeatures(packing=packing))
     np.testing.assert_array_equal(after["is_mask"] > 0, after["input_ids"] == MASK)
-    for row, (ids, sides, packs) in enumerate(zip(before["input_ids"], before["sides"], before["pack_ids"], strict=True)):
+    for row, (ids, sides, packs) in enumerate(
+        zip(before["input_ids"], before["sides"], before["pack_ids"], strict=True)
+    ):
         chosen = made.slots(after, row)
         assert sorted(c for c, _ in chosen) == np.flatnonzero(after["is_mask"][row]).tolist()
         assert all(ids[c] == target for c, target in chosen)
@@ -50,7 +52,9 @@ def test_masks_in_slots_stand_behind_whole_sentences():
         for half in (0, 1):
             for column, target in made.slots(after, row, half):
                 assert column >= text and after["input_ids"][row, column] == MASK and after["is_mask"][row, column]
-                where = {name: after[name][row, column] for name in ("position_ids", "pack_ids", "sides", "language_ids")}
+                where = {
+                    name: after[name][row, column] for name in ("position_ids", "pack_ids", "sides", "language_ids")
+                }
                 assert where["sides"] == half
                 same = [after[name][row, :text] == value for name, value in where.items()]
                 (word,) = np.flatnonzero(np.logical_and.reduce(same))  # the column of the word that it hides
@@ -84,7 +88,7 @@ def test_placeholders_stand_behind_the_text(reset):
         assert columns.tolist() == list(range(text, text + math.ceil(0.15 * tokens - 1e-4)))
         assert (after["input_ids"][row, columns] == MASK).all() and after["is_mask"][row].sum() == len(columns)
         offsets = after["position_ids"][row, columns] - (0 if reset else tokens)
-        assert (np.diff(offsets) > 0).all() and 0 <= offsets.min() and offsets.max() < tokens
+        assert (np.diff(offsets) > 0).all() and offsets.min() >= 0 and offsets.max() < tokens
         (language,) = set(after["language_ids"][row, columns].tolist())
         assert language in (0, 2)  # never its own
         assert (after["sides"][row, columns] == 1).all() and (after["pack_ids"][row, columns] == 1).all()

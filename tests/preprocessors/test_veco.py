@@ -8,7 +8,9 @@ from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import Masking
 
 
-@pytest.mark.parametrize("features", [VecoFeatures(), VecoTextFeatures(), VecoFeatures(packing=False)], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "features", [VecoFeatures(), VecoTextFeatures(), VecoFeatures(packing=False)], ids=lambda f: f.name
+)
 def test_each_side_is_a_masked_row_of_its_own(features):
     before, after = made.batch(features)
     rate, checked = features.masking.rate, 0
@@ -18,14 +20,16 @@ def test_each_side_is_a_masked_row_of_its_own(features):
         for pack in range(1, packs.max() + 1):
             for side in (0, 1):
                 columns = np.flatnonzero((packs == pack) & (sides == side))
-                assert ids[columns[0]] == made.Xlmr.bos_id and ids[columns[-1]] == made.Xlmr.eos_id
+                opening = made.Xlmr.eos_id if side and features.sides == 2 else made.Xlmr.bos_id
+                assert ids[columns[0]] == opening and ids[columns[-1]] == made.Xlmr.eos_id
                 assert before["position_ids"][row, columns].tolist() == list(range(len(columns)))
         for side in (0, 1):
             real = np.flatnonzero((packs > 0) & (sides == side))
             chosen = made.slots(after, row, side)
             assert len(chosen) == math.ceil(rate * len(real) - 1e-4)
             assert all(sides[c] == side and packs[c] > 0 and ids[c] == target for c, target in chosen)
-            assert all(ids[c] != made.Xlmr.bos_id for c, _ in chosen)
+            starts = np.flatnonzero(before["position_ids"][row] == 0)
+            assert not {c for c, _ in chosen} & {*starts.tolist()}
             checked += len(chosen)
         untouched = np.setdiff1d(np.arange(len(ids)), [c for c, _ in made.slots(after, row)])
         np.testing.assert_array_equal(after["input_ids"][row, untouched], ids[untouched])

@@ -9,7 +9,6 @@ from xlingjax.data.draws import Draws
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures, masker
 
-
 B, L = 512, 40
 
 

@@ -202,7 +202,9 @@ def paraphrase_rows(
     what the translation says.
     """
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
-    starts = np.stack([base + np.cumsum(s.lengths) - s.lengths for base, s in zip(bases, records.sides, strict=True)], 1)
+    starts = np.stack(
+        [base + np.cumsum(s.lengths) - s.lengths for base, s in zip(bases, records.sides, strict=True)], 1
+    )
     keep = np.flatnonzero(((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1))
     if len(records.sides) == 3:
         wrong = [(keep, np.full(keep.size, 2))]

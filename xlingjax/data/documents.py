@@ -136,9 +136,7 @@ def _ragged(
     by_row = np.argsort(place[example_of_slice], kind="stable")
     row_of_slice = row_of_example[example_of_slice][by_row] if rows.size else np.zeros(0, np.int64)
     count = int(rows[-1]) + 1 if rows.size else 0
-    flat = {
-        name: values[by_row].astype(np.int64 if name == "starts" else np.int32) for name, values in fields.items()
-    }
+    flat = {name: values[by_row].astype(np.int64 if name == "starts" else np.int32) for name, values in fields.items()}
     return Rows(
         **flat,
         packs=(1 + number[example_of_slice][by_row]).astype(np.int32),

@@ -16,7 +16,6 @@ from xlingjax.data.sources import Pair, Text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
-
 SIDES = ("first", "second", "third")
 """Features of aligned text."""
 

@@ -349,7 +349,9 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
         columns = [match["src"], match["tgt"], NEGATIVE] if match else []
         if not match or match["end"] != "tsv" or not {*columns} <= {*(_header(path) or ())}:
             wanted = f"a line of column names with {', '.join(columns)}" if match else "a name like en-de.tsv"
-            raise UserError(f"{path}: no table of negatives, it lacks {wanted}; write one with `xlingjax mine --negatives`")
+            raise UserError(
+                f"{path}: no table of negatives, it lacks {wanted}; write one with `xlingjax mine --negatives`"
+            )
         codes = match["src"], match["tgt"], match["tgt"]
         triples.append(Triple(*(Text(path, code, column) for code, column in zip(codes, columns, strict=True))))
     return triples

@@ -120,7 +120,7 @@ def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
 
 
 def pharaoh(links: Links) -> str:
-    """"0-0 1-2": as fast_align and others write alignments."""
+    """ "0-0 1-2": as fast_align and others write alignments."""
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
 
 

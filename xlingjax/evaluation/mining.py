@@ -21,7 +21,9 @@ class Mined:
     scores: np.ndarray
 
 
-def neighbours(queries_QD: np.ndarray, index_SD: np.ndarray, k: int, chunk: int = 1024) -> tuple[np.ndarray, np.ndarray]:
+def neighbours(
+    queries_QD: np.ndarray, index_SD: np.ndarray, k: int, chunk: int = 1024
+) -> tuple[np.ndarray, np.ndarray]:
     """(cosines [Q, k], rows of the index [Q, k]) of the k nearest, nearest first; exact, `chunk` queries at a time."""
     k = min(k, len(index_SD))
     cosines, rows = [], []

@@ -151,8 +151,16 @@ _XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num
 
 PRESETS: dict[str, ModelConfig] = {
     "mini": _XLM.replace(
-        name="mini", layers=3, dim=96, heads=6, ffn=384, vocab_size=5_000, num_languages=0, norm_order="pre",
-        attention_dropout=0.0, unroll=0,
+        name="mini",
+        layers=3,
+        dim=96,
+        heads=6,
+        ffn=384,
+        vocab_size=5_000,
+        num_languages=0,
+        norm_order="pre",
+        attention_dropout=0.0,
+        unroll=0,
     ),  # fmt: skip
     # Made for two CPU cores: no loop over layers, and no dropout on attention, a sixth of the step's time.
     "tiny": _XLM.replace(

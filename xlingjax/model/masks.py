@@ -75,7 +75,6 @@ class Mask:
     def __invert__(self) -> "Mask":
         return Mask(f"~{self.name}", lambda q, k: ~self.allow(q, k))
 
-
     def named(self, name: str) -> "Mask":
         """The same predicate under a shorter name."""
         return Mask(name, self.allow)

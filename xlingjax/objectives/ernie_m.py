@@ -147,4 +147,4 @@ class BTMLM(TokenObjective):
         there_BP = jnp.take_along_axis(batch["input_ids"], columns_BP, axis=1)
         added_BP = jnp.where(batch["pseudo_weights"] > 0, ids_BP - there_BP, 0)  # unused slots all name column 0
         rows_B1 = jnp.arange(columns_BP.shape[0])[:, None]
-        return {**batch, "input_ids": batch["input_ids"].at[rows_B1, columns_BP].add(added_BP)}
+        return {**batch, "input_ids": jnp.asarray(batch["input_ids"]).at[rows_B1, columns_BP].add(added_BP)}

@@ -56,7 +56,9 @@ def prediction_visibility(objective: Objective, model: Encoder, params: Params, 
         return {name: p.states for name, p in found.items()}
 
     shift = jax.ShapeDtypeStruct((*batch["input_ids"].shape, model.config.dim), jnp.float32)
-    places = jax.jit(lambda shift: objective.predictions(model, params, batch, None, shift))(np.zeros(shift.shape, "f4"))
+    places = jax.jit(lambda shift: objective.predictions(model, params, batch, None, shift))(
+        np.zeros(shift.shape, "f4")
+    )
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
     moved = _moved(states, batch, model.config.dim)
     result = {}

@@ -109,9 +109,7 @@ class CLPC:
         logit_B = model.classify_paraphrase(params, first.states, rng=head_rng)
         sign_B = 2.0 * batch["labels"] - 1.0
         values = {"loss": jax.nn.softplus(-sign_B * logit_B), "accuracy": jnp.float32(sign_B * logit_B > 0)}
-        metrics = metrics_by_language(
-            self.name, values, batch["example_weights"], first.languages[:, 0], languages
-        )
+        metrics = metrics_by_language(self.name, values, batch["example_weights"], first.languages[:, 0], languages)
         return Loss({self.name: (values["loss"] * batch["example_weights"]).sum()}, metrics)
 
 
@@ -145,7 +143,9 @@ class DAN:
         return (batch["pack_ids"] > 0).any(axis=1).astype(jnp.float32)
 
     def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
-        u_BF, v_BF = (x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6) for x in model.averages(params, batch))
+        u_BF, v_BF = (
+            x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6) for x in model.averages(params, batch)
+        )
         weights_B = self._weights_B(batch)
         scores_BB = jnp.where(weights_B[None, :] > 0, self.scale * u_BF @ v_BF.T, jnp.finfo(jnp.float32).min)
         values = {

@@ -103,9 +103,7 @@ class VECO(TokenObjective):
         batch = as_two_texts(batch)
         h_BLD = model.encode(params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD)
         memory = jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD, AttentionSpec(partner)
-        return h_BLD, model.encode(
-            params, batch, self.attention(), rng=s_rng, memory=memory, shift_BLD=shift_BLD
-        )
+        return h_BLD, model.encode(params, batch, self.attention(), rng=s_rng, memory=memory, shift_BLD=shift_BLD)
 
 
 def as_one_text(batch: Batch) -> dict[str, Array]:

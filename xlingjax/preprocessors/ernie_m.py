@@ -42,7 +42,9 @@ class CamlmFeatures:
         if self.layout not in LAYOUTS:
             raise UserError(f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
         if self.masking.mask < 1:
-            raise UserError(f"CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0 (mask={self.masking.mask})")
+            raise UserError(
+                f"CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0 (mask={self.masking.mask})"
+            )
 
     def text_length(self, length: int) -> int:
         """Tokens of a row of `length` that hold text."""
@@ -105,7 +107,15 @@ class BtmlmFeatures:
     targets: tuple[tuple[int, float], ...] | None = None
     name = "btmlm"
     sides = 1
-    fields = (*TOKEN_FIELDS, "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", "special_ids", *SLOT_FIELDS)
+    fields = (
+        *TOKEN_FIELDS,
+        "is_mask",
+        "original_ids",
+        "pseudo_positions",
+        "pseudo_weights",
+        "special_ids",
+        *SLOT_FIELDS,
+    )
 
     def __post_init__(self):
         if not 0 < self.proportion < 1:
@@ -122,9 +132,7 @@ class BtmlmFeatures:
         return self.masking.slots(self.text_length(length))
 
     def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
-        return stream_rows(
-            records, bases[0], self.text_length(length), bos=vocabulary.bos_id != vocabulary.eos_id
-        )
+        return stream_rows(records, bases[0], self.text_length(length), bos=vocabulary.bos_id != vocabulary.eos_id)
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf

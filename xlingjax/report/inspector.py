@@ -66,9 +66,7 @@ def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages
     ]
     label = int(one["labels"][0]) if "labels" in one else None
     fields = Fields.from_batch(one)
-    grids = {
-        name: np.asarray(mask(fields, fields))[0][np.ix_(used, used)] for name, mask in objective.masks().items()
-    }
+    grids = {name: np.asarray(mask(fields, fields))[0][np.ix_(used, used)] for name, mask in objective.masks().items()}
     return Row(tokens, grids, label)
 
 

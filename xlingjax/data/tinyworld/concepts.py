@@ -184,15 +184,74 @@ fear : person role : animal
 
 # The smallest to the largest; only far-apart animals are compared.
 ANIMALS_BY_SIZE = tuple(
-    ["ant", "mosquito", "bee", "butterfly", "beetle", "mouse", "sparrow", "lizard", "squirrel", "pigeon", "hedgehog", "parrot", "crow", "duck", "hen", "rabbit", "owl", "cat", "goose", "fox", "swan", "penguin", "dog", "sheep", "goat", "pig", "wolf", "deer", "donkey", "tiger", "lion", "cow", "horse", "camel", "giraffe", "elephant"]
+    [
+        "ant",
+        "mosquito",
+        "bee",
+        "butterfly",
+        "beetle",
+        "mouse",
+        "sparrow",
+        "lizard",
+        "squirrel",
+        "pigeon",
+        "hedgehog",
+        "parrot",
+        "crow",
+        "duck",
+        "hen",
+        "rabbit",
+        "owl",
+        "cat",
+        "goose",
+        "fox",
+        "swan",
+        "penguin",
+        "dog",
+        "sheep",
+        "goat",
+        "pig",
+        "wolf",
+        "deer",
+        "donkey",
+        "tiger",
+        "lion",
+        "cow",
+        "horse",
+        "camel",
+        "giraffe",
+        "elephant",
+    ]
 )
 
 # Words that never occur in training text, in any language; a marked part of the test sets uses them.
 HELD_OUT = frozenset(
-    ["hugo", "vera", "lima", "oslo", "zebra", "swan", "beetle", "peach", "pumpkin", "pancake", "trumpet", "kite", "bucket", "tram", "sweater", "necklace", "lighthouse", "butcher", "axe"]
+    [
+        "hugo",
+        "vera",
+        "lima",
+        "oslo",
+        "zebra",
+        "swan",
+        "beetle",
+        "peach",
+        "pumpkin",
+        "pancake",
+        "trumpet",
+        "kite",
+        "bucket",
+        "tram",
+        "sweater",
+        "necklace",
+        "lighthouse",
+        "butcher",
+        "axe",
+    ]
 )
 
-_MASS = frozenset(["bread", "cheese", "rice", "soup", "meat", "butter", "honey", "chocolate", "ice_cream"])  # drinks are mass too
+_MASS = frozenset(
+    ["bread", "cheese", "rice", "soup", "meat", "butter", "honey", "chocolate", "ice_cream"]
+)  # drinks are mass too
 
 
 @dataclass(frozen=True)
