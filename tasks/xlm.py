@@ -89,8 +89,8 @@ def register_source(
     """Registers any SeqIO data source (TFDS, TFRecords ...) as a task of text (one language), pairs (two) or pairs with
     negatives (three).
 
-    `preprocessors` run first; `keys` then says which of their string features are `text`, or `first`, `second`, `third`.
-    The task can be cached with SeqIO's tools and read with `use_cached`.
+    `preprocessors` run first; `keys` then says which of their string features are `text`, or `first`, `second` and
+    `third`. The task can be cached with SeqIO's tools and read with `use_cached`.
     """
     import seqio
 

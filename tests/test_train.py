@@ -11,6 +11,7 @@ import tiny
 import tiny_run
 
 from xlingjax.checkpoint import load_params
+from xlingjax.data.features import batch_shapes
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -224,9 +225,8 @@ def test_what_the_source_publishes_is_checked_before_it_is_opened(tmp_path):
     def source():
         raise AssertionError("opened")
 
-    source.shapes = {"input_ids": (8, 40), "pack_ids": (8, 40), "position_ids": (8, 40)}
     for options, message in (({}, "rows of 40 tokens"), ({"mesh": (3, 1, 1)}, "8 rows does not divide")):
-        source.shapes = {name: (8, 16 if options else 40) for name in source.shapes}
+        source.shapes = batch_shapes(MLM().reads, batch=8, length=16 if options else 40, slots=3)
         with pytest.raises(UserError, match=message):
             tiny_run.run(tmp_path, objectives=(ObjectiveRun(MLM(), source),), **options)
 

@@ -61,8 +61,8 @@ def run(
     defaults = dict(
         workdir=workdir, model=model, steps=steps, mesh=MeshConfig(*mesh), seed=3, log_every=1, hash_batches=True,
         objectives=[
-            ObjectiveRun(tiny.objective(name), source(name, i == 0), weights[i] if weights else 1.0 + i) if isinstance(name, str) else name
-            for i, name in enumerate(objectives)
+            ObjectiveRun(tiny.objective(name), source(name, i == 0), weight) if isinstance(name, str) else name
+            for i, (name, weight) in enumerate(zip(objectives, weights or (1.0, 2.0, 3.0), strict=False))
         ],
         optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),
         checkpoint=CheckpointConfig(every=2),

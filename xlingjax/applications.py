@@ -31,8 +31,8 @@ def align(
     sides = [[line.split() for line in lines_of(f"{stem}.{language}")] for language in languages]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
-            f"{stem}.{languages[0]} has {len(sides[0])} lines and {stem}.{languages[1]} has {len(sides[1])}: the two must "
-            "be aligned line by line"
+            f"{stem}.{languages[0]} has {len(sides[0])} lines and {stem}.{languages[1]} has {len(sides[1])}: the two "
+            "must be aligned line by line"
         )
     pairs = list(zip(*sides, strict=True))
     found = alignment.align(

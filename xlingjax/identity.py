@@ -17,8 +17,8 @@ from xlingjax.perf import flops_of_batch
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns, not what its
 # parameters are.
 FREE_MODEL_FIELDS = (
-    "name", "dropout", "attention_dropout", "classifier_dropout", "init_std", "language_init", "dtype", "unroll", "remat",
-    "attention_backend",
+    "name", "dropout", "attention_dropout", "classifier_dropout", "init_std", "language_init", "dtype", "unroll",
+    "remat", "attention_backend",
 )  # fmt: skip
 
 

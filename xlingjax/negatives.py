@@ -105,8 +105,8 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
 
 
 def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
-    """The text of all lines of both sides, in the order of `languages`, as `pair_records` counts them: several files one
-    after the other, with a blank line behind each."""
+    """The text of all lines of both sides, in the order of `languages`, as `pair_records` counts them: several files
+    one after the other, with a blank line behind each."""
     lines: list[list[str]] = [[], []]
     for pair in pairs:
         order = [pair.languages.index(code) for code in languages]

@@ -120,7 +120,7 @@ def _late_start(config: OptimizerConfig, step: jax.Array, began: int) -> Any:
 
 
 def moments_mask(opt_state: Any, trainable: Any) -> Any:
-    """Tree of bools like the optimizer state: False where a path ends in that of a parameter that is not `trainable`."""
+    """Tree of bools like the optimizer state: False where a path ends in that of a parameter not `trainable`."""
     known = {path: on for path, on in jax.tree_util.tree_flatten_with_path(trainable)[0]}
 
     def one(path, _):

@@ -79,7 +79,7 @@ def train_step(
     shardings: TrainState,
     stage: int = 0,
 ) -> tuple[TrainState, dict[str, Any]]:
-    """(next state, sums). `batch` is global, rows sharded over the mesh; `key` is the run's random key; `stage` is a step
+    """(next state, sums). `batch` is global, rows sharded over the mesh; `key` is the run's random key; `stage`: a step
     at which the same parameters are trained as at this one.
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite steps), "tokens",

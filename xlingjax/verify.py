@@ -1,5 +1,4 @@
-"""`xlingjax verify`: on this machine's devices, does every prediction depend on what its objective promises, and on nothing
-else?"""
+"""`xlingjax verify`: does every prediction depend on what its objective promises and on nothing else, on these devices?"""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

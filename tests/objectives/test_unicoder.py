@@ -53,7 +53,7 @@ def test_clwr_equals_numpy(model_and_params):
 
 
 def test_word_recovery_mixes_the_partner_alone(model_and_params):
-    """Where all words of the partner are alike, x is that word whatever the text says; a permutation changes nothing."""
+    """Where all words of the partner are alike, x is that word whatever the text says; their order changes nothing."""
     model, params = model_and_params
     batch = make_batch("clwr", packed=False)
     y = (batch["sides"] == 1) & (batch["pack_ids"] > 0)

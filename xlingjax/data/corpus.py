@@ -58,8 +58,8 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
 
 @dataclass(frozen=True)
 class Records:
-    """All text of one language (`sides` of length 1), of one pair (2 aligned sides, in the order of `languages`), or of a
-    pair with negatives (3)."""
+    """All text of one language (`sides` of length 1), of one pair (2 aligned sides, in the order of `languages`), or of
+    a pair with negatives (3)."""
 
     languages: tuple[str, ...]
     sides: tuple[Tokens, ...]

@@ -11,8 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 CHOICE, ORDER, SELECT, REPLACE, TOKENS, LANGUAGE, PLACES = range(7)
-"""Purposes: which text a row comes from, the order of rows in an epoch, masked positions, their replacement, ids, the language
-and the places of pseudo tokens."""
+"""Purposes: which text a row comes from, the order of rows in an epoch, masked positions, their replacement, ids, the
+language and the places of pseudo tokens."""
 
 
 def seed_pair(seed: int, purpose: int, number: Any) -> tf.Tensor:

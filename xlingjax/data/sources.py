@@ -339,7 +339,7 @@ NEGATIVE = "negative"
 
 
 def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
-    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, and "negative", in the language tgt.
+    """Tables `[name.]src-tgt.tsv` of `xlingjax mine --negatives`: columns src, tgt, and "negative", in language tgt.
 
     Raises UserError: no match, another kind of file, a column that is missing.
     """

@@ -42,8 +42,8 @@ def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
 
 
 def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> np.ndarray:
-    """bool [L, S]: `argmax_intersection`, then again among what is left: similarities of which one side is aligned count
-    `alpha`, of which both are nothing (SimAlign's IterMax)."""
+    """bool [L, S]: `argmax_intersection`, then again among what is left: similarities of which one side is aligned
+    count `alpha`, of which both are nothing (SimAlign's IterMax)."""
     links = argmax_intersection(similarity_LS)
     for _ in range(rounds - 1):
         left, right = links.any(axis=1, keepdims=True), links.any(axis=0, keepdims=True)

@@ -78,8 +78,8 @@ class BTMLM(TokenObjective):
 
     First the model itself fills P placeholders behind the whole text, in a language of the features' choice, without
     gradient or dropout. Then the masked words of the text are predicted from the rest of it and the pseudo tokens.
-    decode: the likeliest id (`argmax`) or a draw (`sample`; argmax in evaluation). special: whether special tokens may be
-    generated.
+    decode: the likeliest id (`argmax`) or a draw (`sample`; argmax in evaluation). special: whether special tokens may
+    be generated.
     """
 
     name: str = "btmlm"

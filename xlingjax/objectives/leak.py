@@ -1,4 +1,4 @@
-"""Does a model see what its masks and its objective say, no more and no less? A numeric test for any backend and device.
+"""Does a model see what its masks and its objective say, no more and no less? A numeric test, on any device.
 
 Shift the word embedding of one column (an activation, not the table that the vocabulary head shares), run the model,
 and note what is no longer bit-equal. Over N layers a token may reach further than one layer's mask, through others.
@@ -49,16 +49,13 @@ def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec
 
 
 def prediction_visibility(objective: Objective, model: Encoder, params: Params, batch: Batch) -> dict[str, Visibility]:
-    """Per entry of the objective's `predictions`, by its `evidence`; slots that predict nothing see and move nothing."""
+    """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
 
     def states(shift_BLD):
         found = objective.predictions(model, params, batch, None, shift_BLD)
         return {name: p.states for name, p in found.items()}
 
-    shift = jax.ShapeDtypeStruct((*batch["input_ids"].shape, model.config.dim), jnp.float32)
-    places = jax.jit(lambda shift: objective.predictions(model, params, batch, None, shift))(
-        np.zeros(shift.shape, "f4")
-    )
+    places = jax.jit(lambda: objective.predictions(model, params, batch))()
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
     moved = _moved(states, batch, model.config.dim)
     result = {}

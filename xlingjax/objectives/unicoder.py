@@ -1,5 +1,5 @@
-"""Unicoder's three objectives beside MLM and TLM (Unicoder §3.2): word recovery, paraphrase classification, masked LM on
-documents of two languages."""
+"""Unicoder's objectives beside MLM and TLM (Unicoder §3.2): word recovery, paraphrase classification, masked LM on
+documents of two languages; and the light model that finds wrong partners for the second."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ from xlingjax.objectives.xlm import MLM
 
 @dataclasses.dataclass(frozen=True)
 class CLWR(TokenObjective):
-    """Cross-lingual word recovery: each text read as mixtures of its translation's word embeddings, every word predicted.
+    """Cross-lingual word recovery: each text read as mixtures of its translation's word embeddings, all words predicted.
 
     The mean over all words of both texts of a pair, each recovered from the other. raw: feed the mixtures to the first
     layer as they are, without position, language and LayerNorm.

@@ -1,5 +1,5 @@
-"""Unicoder's features (Unicoder §3.2): pairs for word recovery, pairs with wrong partners for paraphrase classification,
-documents that change language between sentences."""
+"""Unicoder's features (Unicoder §3.2): pairs for word recovery, pairs with wrong partners for paraphrase
+classification, documents that change language between sentences."""
 
 from __future__ import annotations
 

@@ -52,7 +52,8 @@ def corpus(
 
     mono, parallel: patterns, in one string with spaces between them or in a list. languages: codes, "en,de" or a list;
     default: those of the files. run: a workdir whose vocabulary and languages are taken over, since fine-tuning must
-    number languages as pretraining did. negatives: tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of text.
+    number languages as pretraining did. negatives: tables of `xlingjax mine --negatives`. frozen: a folder that
+    `xlingjax freeze` wrote, instead of text.
     """
     if run:
         vocabulary, languages = vocabulary or run, languages or read_run_record(run)["languages"]

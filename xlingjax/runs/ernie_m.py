@@ -52,7 +52,9 @@ def btmlm(
     **reading: Any,
 ) -> ObjectiveRun:
     """BTMLM (ERNIE-M §3.2) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
-    corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special: see `BTMLM`. reading: see `text_source`."""
+    corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special: see `BTMLM`. reading:
+    see `text_source`.
+    """
     objective = BTMLM(decode=decode, special=special, chunk=chunk)
     features = BtmlmFeatures(masking, proportion, reset_positions)
 

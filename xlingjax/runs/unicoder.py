@@ -24,7 +24,7 @@ def clwr(
     weight: Weight = 1.0,
     **reading: Any,
 ) -> ObjectiveRun:
-    """Cross-lingual word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see `text_source`."""
+    """Word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see `text_source`."""
     features = ClwrFeatures(max_pieces, packing)
     source = text_source(corpus, features, batch, length, sampling, **reading)
     return ObjectiveRun(CLWR(raw=raw, chunk=chunk), source, weight)

@@ -27,8 +27,8 @@ def veco(
     weight: Weight = 1.0,
     **reading: Any,
 ) -> ObjectiveRun:
-    """VECO (§3.2) on the corpus's pairs. plug_out False: the first phase, without the terms that have no gradient there;
-    tlm: with TLM as a fifth term. reading: see `text_source`."""
+    """VECO (§3.2) on the corpus's pairs. plug_out False: the first phase, without the terms that have no gradient
+    there; tlm: with TLM as a fifth term. reading: see `text_source`."""
     objective = VECO(plug_out=plug_out, stop_gradient=stop_gradient, tlm=tlm and plug_out, chunk=chunk)
     features = VecoFeatures(masking, max_pieces, packing)
     return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
