@@ -385,6 +385,13 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
     sub.set_defaults(devices=None)
 
+    sub = verb("plug", "write a trained model with its cross-attention plugged out, or plugged in")
+    sub.add_argument("direction", choices=("out", "in"))
+    sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
+    sub.add_argument("--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
+    sub.add_argument("--source", metavar="RUN", help="with in: take its cross-attention (default: a random one)")
+    sub.add_argument("--seed", type=int, default=0, help="with in: of a random one")
+
     verb("doctor", "check this installation; every finding carries the command that repairs it")
     return top
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax import __version__
+from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.perf import flops_of_batch
@@ -100,7 +101,11 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
     """The shapes of the fields that an objective reads. Raises UserError when the source lacks one."""
     missing = [field for field in reads if field not in shapes]
     if missing:
-        raise UserError(f"objective {name} reads {missing[0]!r}, its data source has only {', '.join(sorted(shapes))}")
+        field = FIELDS[missing[0]]
+        raise UserError(
+            f"objective {name} reads {field.name!r} ({field.meaning}), which {field.written_by} writes; its data source "
+            f"has only {', '.join(sorted(shapes))}: use the one of its own features"
+        )
     return {field: tuple(shapes[field]) for field in reads}
 
 

@@ -304,6 +304,16 @@ def mine(args: Namespace) -> int:
     return 0
 
 
+def plug(args: Namespace) -> int:
+    from xlingjax.plug import plug_in, plug_out
+
+    if args.direction == "out":
+        print(plug_out(args.run, args.output))
+    else:
+        print(plug_in(args.run, args.output, args.source, args.seed))
+    return 0
+
+
 def shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
@@ -330,5 +340,6 @@ VERBS: dict[str, Callable[..., int]] = {
     "encode": encode,
     "align": align,
     "mine": mine,
+    "plug": plug,
     "doctor": doctor,
 }

@@ -1,4 +1,4 @@
-"""`xlingjax verify`: does every prediction depend on what its objective promises and on nothing else, on these devices?"""
+"""`xlingjax verify`: does every prediction depend on what its objective promises, and on nothing else?"""
 
 import dataclasses
 from collections.abc import Iterator, Sequence

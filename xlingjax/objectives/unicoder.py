@@ -26,7 +26,7 @@ from xlingjax.objectives.xlm import MLM
 
 @dataclasses.dataclass(frozen=True)
 class CLWR(TokenObjective):
-    """Cross-lingual word recovery: each text read as mixtures of its translation's word embeddings, all words predicted.
+    """Cross-lingual word recovery: a text read as mixtures of its translation's word embeddings, all words predicted.
 
     The mean over all words of both texts of a pair, each recovered from the other. raw: feed the mixtures to the first
     layer as they are, without position, language and LayerNorm.

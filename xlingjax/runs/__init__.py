@@ -1,8 +1,8 @@
 """From files and numbers to the parts of a run: what recipes bind. No gin here.
 
 `bindable()` lists every name that a recipe may use; a module of this folder adds its own in `BINDABLE`, and in
-`OBJECTIVES` functions whose arguments may be stages. Objectives come as `ObjectiveRun`s whose source opens when training
-starts, evaluators as functions still to be called, so that a recipe is built where none of its files exist.
+`OBJECTIVES` functions whose arguments may be stages. Objectives come as `ObjectiveRun`s whose source opens when
+training starts, evaluators as functions still to be called, so that a recipe is built where none of its files exist.
 """
 
 import functools

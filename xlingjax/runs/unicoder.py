@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from xlingjax.data.corpus import tokens
 from xlingjax.data.sampling import Sampling
+from xlingjax.data.sources import find_pairs
+from xlingjax.errors import UserError
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
 from xlingjax.preprocessors.xlm import Masking
@@ -61,9 +64,23 @@ def cl_mlm(
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files have blank lines
     between documents. parity: see `documents.switched_rows`. reading: see `text_source`."""
+    def complete(features: ClMlmFeatures) -> ClMlmFeatures:
+        check_documents(corpus)
+        return features
+
     features = ClMlmFeatures(masking, parity, packing)
-    source = text_source(corpus, features, batch, length, sampling, **reading)
+    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
     return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
+
+
+def check_documents(corpus: Corpus) -> None:
+    """Raises UserError for aligned files without a blank line: they are one document, or sentences in no order."""
+    for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
+        if tokens(pair.first, corpus.vocabulary).lengths.all():
+            raise UserError(
+                f"cl_mlm: {pair.first.path} has no blank line, so it holds no aligned documents; name files of pairs "
+                "with a blank line after each document in DOCUMENTS, on both sides"
+            )
 
 
 OBJECTIVES = {"clwr": clwr, "clpc": clpc, "cl_mlm": cl_mlm}

@@ -1,0 +1,143 @@
+"""VECO, ERNIE-M and Unicoder from the command line, and what one does with a trained encoder."""
+
+import json
+import os
+
+import jax
+import numpy as np
+import pytest
+from small_corpus import ENGLISH, GERMAN, arguments, build, options, write
+
+from xlingjax import cli
+from xlingjax.data.sources import find_pairs
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.masks import bidirectional
+from xlingjax.trained import open_run
+
+OBJECTIVES = ("camlm", "btmlm", "clwr", "clpc", "cl_mlm", "ernie_m", "unicoder")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    root = tmp_path_factory.mktemp("corpus")
+    os.environ["XLINGJAX_CACHE"] = str(root / "cache")
+    build(root)
+    for code, lines in (("en", ENGLISH), ("de", GERMAN)):
+        write(root / "documents" / f"de-en.{code}", [*lines, "", *reversed(lines), "", *lines])
+        write(root / "align" / f"de-en.{code}", [line.rstrip(".") for line in lines])
+    write(root / "align" / "de-en.txt", ["0-0 1-1 2-2", "0-0", "1-1", "0-0"])
+    yield root
+    del os.environ["XLINGJAX_CACHE"]
+
+
+def command(verb, corpus, *rest, objective, **overrides):
+    bindings = options(corpus, DOCUMENTS=f"{corpus}/documents", **overrides)
+    if "cl_mlm" not in objective and "unicoder" not in objective:
+        del bindings["DOCUMENTS"]
+    words = arguments(verb, "xlm_text", bindings, *rest)
+    return [*words, "--gin_file", f"gin/objectives/{objective}.gin"]
+
+
+@pytest.fixture(scope="module")
+def run(corpus, tmp_path_factory):
+    """The workdir of a VECO run with a first phase of two steps."""
+    workdir = tmp_path_factory.mktemp("veco") / "run"
+    given = {"FIRST_PHASE": 2, "HELDOUT_PAIRS": corpus / "heldout_pairs", "HELDOUT_ALIGNMENTS": corpus / "align"}
+    assert cli.main(command("pretrain", corpus, "--workdir", str(workdir), objective="veco", **given)) == 0
+    return workdir
+
+
+def test_phases_are_stages_of_one_run(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    first = [set(line) for line in lines if line["step"] == 2]
+    last = [set(line) for line in lines if line["step"] == 4]
+    assert not any("plug_out" in key for keys in first for key in keys)
+    assert any("plug_out" in key for keys in last for key in keys)
+    record = json.loads((run / "run.json").read_text())
+    assert record["model"]["cross_attention"] is True
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_objectives_train_and_verify(objective, corpus, tmp_path, capsys):
+    stages = {"STAGE_1_STEPS": 2} if objective == "ernie_m" else {}
+    given = {"TRAIN_STEPS": 5, **stages}
+    assert cli.main(command("pretrain", corpus, "--workdir", str(tmp_path / "run"), objective=objective, **given)) == 0
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["steps"] == 5 and result["skipped"] == 0 and len(result["metrics"]) >= 1
+    capsys.readouterr()
+    assert cli.main(command("verify", corpus, "--rows", "2", objective=objective, **given)) == 0
+    told = capsys.readouterr().out
+    assert "ok" in told and "leaks" in told and "blind" not in told
+
+
+def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
+    from xlingjax.objectives.ernie_m import CAMLM
+
+    monkeypatch.setattr(CAMLM, "attention", lambda self: AttentionSpec(bidirectional))
+    assert cli.main(command("verify", corpus, "--rows", "2", objective="camlm")) == 1
+    assert "leaks" in capsys.readouterr().out.split("verdict")[1]
+
+
+def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
+    source = str(corpus / "heldout" / "en.txt")
+    assert cli.main(["encode", str(run), "--input", source, "--language", "en", "--output", str(tmp_path / "v")]) == 0
+    vectors = np.load(tmp_path / "v.npy")
+    np.testing.assert_allclose(vectors, open_run(run).embed(ENGLISH, "en")[best_layer(run)], atol=1e-5)
+    words = ["align", str(run), "--languages", "de", "en", "--stem", str(corpus / "align" / "de-en")]
+    assert cli.main([*words, "--output", str(tmp_path / "a.txt"), "--picture", "1"]) == 0
+    assert "alignment error rate" in capsys.readouterr().out
+    assert len((tmp_path / "a.txt").read_text().splitlines()) == 4 and (tmp_path / "a.png").stat().st_size > 1000
+    files = [str(corpus / "heldout" / f"{code}.txt") for code in ("de", "en")]
+    words = ["mine", str(run), "--languages", "de", "en", "--files", *files, "--output", str(tmp_path / "mined")]
+    assert cli.main(words) == 0
+    (pair,) = find_pairs(str(tmp_path / "mined.de-en.tsv"))  # a file that PARALLEL reads
+    found = list(pair.lines())
+    assert 0 < len(found) <= 4 and {a for a, _ in found} <= {*GERMAN} and {b for _, b in found} <= {*ENGLISH}
+
+
+def best_layer(run):
+    return json.loads((run / "result.json").read_text())["evaluations"]["retrieval"]["retrieval_best_layer"]
+
+
+def test_a_plugged_out_model_is_the_encoder_alone(run, tmp_path, capsys):
+    assert cli.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
+    before, after = open_run(run), open_run(tmp_path / "out")
+    assert not after.model.config.cross_attention and "cross_attention" not in after.params["encoder"]["layers"]
+    np.testing.assert_array_equal(before.embed(ENGLISH, "en"), after.embed(ENGLISH, "en"))
+    back = ["plug", "in", str(tmp_path / "out"), "--output", str(tmp_path / "back"), "--source", str(run)]
+    assert cli.main(back) == 0
+    whole = open_run(tmp_path / "back")
+    for a, b in zip(*map(jax.tree.leaves, (before.params, whole.params)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert cli.main(["plug", "in", str(tmp_path / "out"), "--output", str(tmp_path / "new")]) == 0
+    assert open_run(tmp_path / "new").model.config.cross_attention
+    capsys.readouterr()
+    for words, part in (
+        (["plug", "out", str(tmp_path / "out"), "--output", str(tmp_path / "x")], "no cross-attention to plug out"),
+        (["plug", "in", str(run), "--output", str(tmp_path / "x")], "plugged in already"),
+        (["plug", "out", str(run), "--output", str(tmp_path / "new")], "is not empty"),
+    ):
+        assert cli.main(words) == 2
+        assert part in capsys.readouterr().err
+
+
+def test_bad_input(corpus, run, tmp_path, capsys):
+    def refused(words, *parts):
+        assert cli.main(words) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert all(part in line for part in parts), line
+
+    work = ("--workdir", str(tmp_path / "run"))
+    refused(command("pretrain", corpus, *work, objective="camlm", PARALLEL=None), "camlm", "parallel")
+    flat = command("pretrain", corpus, *work, objective="cl_mlm")
+    flat = [word.replace(f"{corpus}/documents", f"{corpus}/pairs/*") for word in flat]
+    refused(flat, "cl_mlm", "blank line")
+    more = command("pretrain", corpus, *work, objective="btmlm")
+    write(corpus / "mono" / "fr" / "a.txt", ["Il pleut."] * 40)
+    refused(more, "btmlm", "no parallel data for fr")
+    (corpus / "mono" / "fr" / "a.txt").unlink()
+    refused(["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"], "none.txt")
+    source = str(corpus / "heldout" / "en.txt")
+    refused(["encode", str(run), "--input", source, "--language", "en", "--output", "x", "--layer", "9"], "--layer 9")
+    refused(["mine", "--output", "x"], "mine needs RUN")
+    refused(["mine", "--negatives", "--output", "x"], "give both")

@@ -1,0 +1,87 @@
+"""Plugging VECO's cross-attention out of a trained model, and into one (VECO §3.1): a workdir in, a workdir out.
+
+Plugged out, the model is an encoder like XLM-R whose states are VECO's H. Nothing else of it changes.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from xlingjax.checkpoint import find_checkpoint
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.encoder import Encoder
+from xlingjax.runs.corpus import read_run_record
+from xlingjax.trained import TrainedRun, open_run
+
+SLOT = "cross_attention"
+
+
+def plug_out(run: str, output: str) -> str:
+    """Writes the model of `run` without its cross-attention to the workdir `output`. Returns what was done."""
+    trained = open_run(run)
+    if not trained.model.config.cross_attention:
+        raise UserError(f"{run} has no cross-attention to plug out: it is model {trained.model.config.name} without it")
+    layers = {name: leaf for name, leaf in trained.params["encoder"]["layers"].items() if name != SLOT}
+    params = _with_layers(trained.params, layers)
+    write_workdir(run, output, trained.model.config.replace(cross_attention=False), params)
+    removed = _size(trained.params) - _size(params)
+    return f"{output}: {removed:,} parameters of the cross-attention plugged out, {_size(params):,} as they were"
+
+
+def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> str:
+    """Writes the model of `run` with a cross-attention: that of the run `source`, or a random one. Returns what was
+    done. Raises UserError where there is one already, and where that of `source` has another shape."""
+    trained = open_run(run)
+    config = trained.model.config
+    if config.cross_attention:
+        raise UserError(f"{run} has its cross-attention plugged in already; plug it out first to replace it")
+    whole = config.replace(cross_attention=True)
+    slot = Encoder(whole).abstract()["encoder"]["layers"][SLOT]
+    if source:
+        slot_of = _slot_of(open_run(source), source)
+        if jax.tree.map(lambda x: x.shape, slot) != jax.tree.map(lambda x: x.shape, slot_of):
+            raise UserError(f"the cross-attention of {source} does not fit {run}: the models differ in layers or width")
+        added, origin = slot_of, source
+    else:
+        added = jax.jit(Encoder(whole).init)(jax.random.key(seed))["encoder"]["layers"][SLOT]
+        origin = f"random (seed {seed})"
+    params = _with_layers(trained.params, {**trained.params["encoder"]["layers"], SLOT: added})
+    write_workdir(run, output, whole, params)
+    return f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters as they were"
+
+
+def _with_layers(params: dict[str, Any], layers: dict[str, Any]) -> dict[str, Any]:
+    return {**params, "encoder": {**params["encoder"], "layers": layers}}
+
+
+def _slot_of(trained: TrainedRun, run: str) -> Any:
+    if not trained.model.config.cross_attention:
+        raise UserError(f"{run} has no cross-attention to take; name the workdir of a VECO run")
+    return trained.params["encoder"]["layers"][SLOT]
+
+
+def _size(params: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def write_workdir(run: str, output: str, config: ModelConfig, params: Any) -> None:
+    """A workdir that INIT_FROM and `open_run` read: run.json and vocabulary of `run`, these parameters as its newest
+    checkpoint. Raises UserError where `output` holds something already."""
+    folder, checkpoint = Path(output).absolute(), find_checkpoint(run)
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty; choose another --output")
+    record = read_run_record(run)
+    record["model"] = {**record["model"], **{"cross_attention": config.cross_attention}}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "run.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        for name in ("vocab.model", "vocab.json"):
+            (folder / name).write_bytes((Path(run) / name).read_bytes())
+        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+            writer.save(folder / "checkpoints" / checkpoint.name / "params", args=ocp.args.StandardSave(params))
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another --output") from None
