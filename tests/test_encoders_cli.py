@@ -49,10 +49,10 @@ def run(corpus, tmp_path_factory):
 
 def test_phases_are_stages_of_one_run(run):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    first = [set(line) for line in lines if line["step"] == 2]
-    last = [set(line) for line in lines if line["step"] == 4]
-    assert not any("plug_out" in key for keys in first for key in keys)
-    assert any("plug_out" in key for keys in last for key in keys)
+    terms = {step: {key for line in lines if line["step"] == step for key in line if "/loss" in key} for step in (2, 4)}
+    assert terms[2] == {f"{name}_plug_in_{side}/loss" for name in ("veco", "veco_text") for side in "xy"}
+    more = {f"{name}_plug_out_{side}/loss" for name in ("veco", "veco_text") for side in "xy"}
+    assert terms[4] == terms[2] | more | {"veco_tlm/loss"}
     record = json.loads((run / "run.json").read_text())
     assert record["model"]["cross_attention"] is True
 

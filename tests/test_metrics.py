@@ -47,3 +47,15 @@ def test_perplexity():
     np.testing.assert_allclose(perplexity(math.log(95_000)), 95_000)  # a uniform model has the vocabulary's size
     assert perplexity(1e6) == math.inf
     assert summarise({"clm/accuracy": (np.float32(1), np.float32(4))}, ()) == {"accuracy": 0.25}
+
+
+def test_several_terms_are_pooled_and_stand_beside_it():
+    by_language = np.array([1.0, 3.0]), np.array([1.0, 1.0])
+    metrics = {
+        "veco_x/loss": (4.0, 2.0), "veco_y/loss": (6.0, 8.0), "veco_x/loss_by_language": by_language,
+        "veco_y/loss_by_language": (np.array([5.0, 1.0]), np.array([2.0, 7.0])),
+    }  # fmt: skip
+    found = summarise(metrics, ("de", "en"))
+    assert found["loss"] == 1.0 and found["veco_x/loss"] == 2.0 and found["veco_y/loss"] == 0.75
+    assert found["loss_by_language"] == {"de": 2.0, "en": 0.5} and "veco_x/loss_by_language" not in found
+    assert "perplexity" in found and "veco_x/perplexity" not in found

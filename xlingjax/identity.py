@@ -103,7 +103,7 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
     if missing:
         field = FIELDS[missing[0]]
         raise UserError(
-            f"objective {name} reads {field.name!r} ({field.meaning}), which {field.written_by} writes; its data source "
+            f"objective {name} reads {field.name!r} ({field.meaning}), written by {field.written_by}; its data source "
             f"has only {', '.join(sorted(shapes))}: use the one of its own features"
         )
     return {field: tuple(shapes[field]) for field in reads}

@@ -55,19 +55,27 @@ def perplexity(nll: float) -> float:
 
 
 def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> dict[str, Any]:
-    """Means from (sum, weight) pairs. The objective's name is cut from "mlm/loss"; an array over languages becomes
-    {language: mean} of those that were seen; a metric that counted nothing is left out. `perplexity` stands beside
-    every `loss`."""
+    """Means from (sum, weight) pairs. The name of the term is cut from "mlm/loss"; of several terms "loss" is the mean
+    over all their predictions, and each has its own "veco_plug_in_x/loss" beside it. An array over languages becomes
+    {language: mean} of those that were seen; a metric that counted nothing is left out. `perplexity` stands beside the
+    `loss`."""
+    terms: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for name, pair in metrics.items():
+        term, _, key = name.rpartition("/")
+        terms.setdefault(key, {})[term] = pair
     means: dict[str, Any] = {}
-    for name, (total, weight) in metrics.items():
-        short = name.split("/", 1)[-1]
-        if np.ndim(total) == 0:
-            value = ratio(total, weight)
-        else:
-            value = {language: ratio(t, w) for language, t, w in zip(languages, total, weight, strict=True) if w > 0}
-        if value is None or value == {}:
-            continue
-        means[short] = value
-        if short == "loss":
-            means["perplexity"] = perplexity(value)
+    for key, of_terms in terms.items():
+        pooled = tuple(sum(parts) for parts in zip(*of_terms.values(), strict=True))
+        several = len(of_terms) > 1 and np.ndim(pooled[0]) == 0
+        alone = {f"{term}/{key}": pair for term, pair in of_terms.items()} if several else {}
+        for name, (total, weight) in {key: pooled, **alone}.items():
+            if np.ndim(total) == 0:
+                value = ratio(total, weight)
+            else:
+                value = {lang: ratio(t, w) for lang, t, w in zip(languages, total, weight, strict=True) if w > 0}
+            if value is None or value == {}:
+                continue
+            means[name] = value
+            if name == "loss":
+                means["perplexity"] = perplexity(value)
     return means

@@ -17,7 +17,7 @@ from xlingjax.errors import UserError
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its shape in letters, its dtype, and who is at either end of it."""
+    """One field: its shape in letters, its dtype, and who is at either end of it (a paper: its preprocessors)."""
 
     name: str
     shape: str
@@ -38,17 +38,17 @@ FIELDS: dict[str, Field] = _fields(
     ("language_ids", "BL", np.int32, "index in the sorted run languages; 0 at pads", "converters", "model, metrics"),
     ("pack_ids", "BL", np.int32, "0 = padding, 1.. = number of the example inside the row", "converters", "masks"),
     ("sides", "BL", np.int32, "0, or 1 in the second sentence of a pair", "converters", "masks"),
-    ("is_mask", "BL", np.int32, "1 at a MASK that masks treat apart", "preprocessors/ernie_m.py", "masks"),
-    ("original_ids", "BL", np.int32, "the text before masking", "preprocessors/ernie_m.py", "btmlm"),
-    ("target_weights", "BL", np.float32, "1 = this token itself is predicted", "preprocessors/unicoder.py", "clwr"),
-    ("pseudo_positions", "BP", np.int32, "column of each placeholder; 0 in unused slots", "preprocessors/ernie_m.py", "btmlm"),
-    ("special_ids", "BZ", np.int32, "ids of the special tokens, again and again", "preprocessors/ernie_m.py", "btmlm"),
-    ("pseudo_weights", "BP", np.float32, "1 = a placeholder, 0 = an unused slot", "preprocessors/ernie_m.py", "btmlm"),
-    ("masked_positions", "BM", np.int32, "column of each prediction; 0 in unused slots", "the masker of preprocessors/xlm.py", "masked LMs"),
-    ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "the masker of preprocessors/xlm.py", "masked LMs"),
-    ("masked_weights", "BM", np.float32, "1 = a prediction, 0 = an unused slot", "the masker of preprocessors/xlm.py", "masked LMs"),
-    ("labels", "B", np.int32, "class of the row", "finetuning", "classification"),
-    ("example_weights", "B", np.float32, "0 for rows that only fill the batch", "finetuning", "classification"),
+    ("is_mask", "BL", np.int32, "1 at a MASK that masks treat apart", "ernie_m", "masks"),
+    ("original_ids", "BL", np.int32, "the text before masking", "ernie_m", "btmlm"),
+    ("target_weights", "BL", np.float32, "1 = this token itself is predicted", "unicoder", "clwr"),
+    ("pseudo_positions", "BP", np.int32, "column of each placeholder; 0 in unused slots", "ernie_m", "btmlm"),
+    ("special_ids", "BZ", np.int32, "ids of the special tokens, again and again", "ernie_m", "btmlm"),
+    ("pseudo_weights", "BP", np.float32, "1 = a placeholder, 0 = an unused slot", "ernie_m", "btmlm"),
+    ("masked_positions", "BM", np.int32, "column of each prediction; 0 in unused slots", "preprocessors", "masked LMs"),
+    ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "preprocessors", "masked LMs"),
+    ("masked_weights", "BM", np.float32, "1 = a prediction, 0 = an unused slot", "preprocessors", "masked LMs"),
+    ("labels", "B", np.int32, "class of the row", "finetuning, unicoder", "classifiers"),
+    ("example_weights", "B", np.float32, "0 for rows that only fill the batch", "finetuning, unicoder", "classifiers"),
 )
 # fmt: on
 
