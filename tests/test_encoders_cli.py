@@ -65,8 +65,9 @@ def test_objectives_train_and_verify(objective, corpus, tmp_path, capsys):
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["steps"] == 5 and result["skipped"] == 0 and len(result["metrics"]) >= 1
     capsys.readouterr()
-    assert cli.main(command("verify", corpus, "--rows", "2", objective=objective, **given)) == 0
+    status = cli.main(command("verify", corpus, "--rows", "2", objective=objective, **given))
     told = capsys.readouterr().out
+    assert status == 0, told
     assert "ok" in told and "leaks" in told and "blind" not in told
 
 

@@ -42,7 +42,8 @@ def verify(objectives: Sequence[tuple[Objective, BatchSource]], model: Encoder, 
     """The leak test of every objective on the first rows of a batch of its own, with random parameters."""
     params = random_parameters(model)
     for objective, source in objectives:
-        batch = {name: np.asarray(source.next()[name][:rows]) for name in objective.reads}
+        drawn = source.next()
+        batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
         for name, seen in prediction_visibility(objective, model, params, batch).items():
             yield finding(objective.name, name, seen, batch, exact=model.config.dtype == "float32")
 
