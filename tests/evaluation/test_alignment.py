@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from evaluation import toy
 
+from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 
@@ -19,9 +20,9 @@ class Characters(toy.ToyVocabulary):
 
 
 def test_pieces_belong_to_the_word_they_begin_in():
-    ids, owners = alignment.pieces_of(["cab", "ab", "d"], "de", Characters())
+    ids, owners = pieces_of_words(["cab", "ab", "d"], "de", Characters())
     assert owners == [0, 0, 1, 2] and len(ids) == 4  # c ab | ab | d, spaces left out
-    ids, owners = alignment.pieces_of(["ca", "b", "d"], "zh", Characters())  # read as "cabd"
+    ids, owners = pieces_of_words(["ca", "b", "d"], "zh", Characters())  # read as "cabd"
     assert owners == [0, 0, 2]  # "ab" covers words 0 and 1
 
 

@@ -118,19 +118,18 @@ def random_parameters():
 def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(random_parameters, name, packed):
     batch, objective = make_batch(name, packed), tiny.objective(name)
     found = prediction_visibility(objective, *random_parameters, batch)
-    predictions = objective.predictions(*random_parameters, batch)
-    assert set(found) == set(predictions) >= set(objective.coefficients)
+    assert set(found) >= set(objective.coefficients)
     for term, seen in found.items():
         assert seen.leaks.tolist() == [] and seen.blocked.tolist() == [], term
-        columns, weights = (np.asarray(getattr(predictions[term], field)) for field in ("columns", "weights"))
         want = np.zeros_like(seen.allowed)
-        for row, slot in zip(*np.nonzero(weights), strict=True):
+        for row, slot in np.argwhere(seen.columns >= 0).tolist():
             fields = {field: values[row] for field, values in batch.items()}
-            q = columns[row, slot]
+            q = seen.columns[row, slot]
             for k in np.flatnonzero(fields["pack_ids"] == fields["pack_ids"][q]):
                 want[row, slot, k] = NUMPY_EVIDENCE[term](fields, q, k)
         np.testing.assert_array_equal(seen.allowed, want, err_msg=term)
-        assert weights.sum() > 1 and (~want[weights > 0]).any()
+        made = seen.columns >= 0
+        assert made.sum() > 1 and (~want[made]).any()
 
 
 @pytest.mark.parametrize("backend", ["cudnn", "splash"])

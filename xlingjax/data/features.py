@@ -48,6 +48,8 @@ FIELDS: dict[str, Field] = _fields(
     ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "preprocessors", "masked LMs"),
     ("masked_weights", "BM", np.float32, "1 = a prediction, 0 = an unused slot", "preprocessors", "masked LMs"),
     ("labels", "B", np.int32, "class of the row", "finetuning, unicoder", "classifiers"),
+    ("tag_labels", "BL", np.int32, "tag of the word whose first piece this is; 0 elsewhere", "finetuning", "tagging"),
+    ("tag_weights", "BL", np.float32, "1 = first piece of a word", "finetuning", "tagging"),
     ("example_weights", "B", np.float32, "0 for rows that only fill the batch", "finetuning, unicoder", "classifiers"),
 )
 # fmt: on

@@ -11,28 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import language_index, token_states
 from xlingjax.evaluation.pairs import PIVOT, lines_of
 from xlingjax.evaluation.retrieval import unit_rows
 
-UNSPACED = ("zh", "ja", "th", "lo", "km", "my")
 Links = set[tuple[int, int]]
-
-
-def pieces_of(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
-    """(ids, the word of each): the sentence's pieces; a piece that covers several words belongs to the first."""
-    joiner = "" if language.split("-")[0].split("_")[0] in UNSPACED else " "
-    text = joiner.join(words)
-    begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
-    ids, spans = vocabulary.encode_with_spans(text)
-    found, owners = [], []
-    for piece, (begin, end) in zip(ids, spans, strict=True):
-        inside = [i for i in range(begin, end) if not text[i].isspace()]
-        if inside:
-            found.append(piece)
-            owners.append(int(np.searchsorted(begins, inside[0], side="right")) - 1)
-    return found, owners
 
 
 def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
@@ -90,7 +75,7 @@ def align(
     """The alignments of pairs of sentences in words, from the states of each layer (0: the embedding output)."""
     sides = []
     for side, language in enumerate(languages):
-        pieces = [pieces_of(pair[side], language, vocabulary) for pair in pairs]
+        pieces = [pieces_of_words(pair[side], language, vocabulary) for pair in pairs]
         states = token_states(
             model,
             params,

@@ -15,17 +15,19 @@ import numpy as np
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder, Params
 from xlingjax.model.masks import Fields
-from xlingjax.objectives.base import Objective
+from xlingjax.objectives.base import Objective, Predictions, at_all
 
 Batch = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class Visibility:
-    """bool [B, M, S] each: may, and does, a shift of word s move state m?"""
+    """bool [B, M, S] each: may, and does, a shift of word s move state m? columns [B, M]: where the state stands, -1
+    where nothing is predicted from it."""
 
     allowed: np.ndarray
     moved: np.ndarray
+    columns: np.ndarray
 
     @property
     def leaks(self) -> np.ndarray:
@@ -42,53 +44,52 @@ def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec
     """Of the states of every column, by the mask of `spec` after all layers."""
 
     def states(shift_BLD):
-        return {spec.mask.name: model.encode(params, batch, spec, shift_BLD=shift_BLD)}
+        h_BLD = model.encode(params, batch, spec, shift_BLD=shift_BLD)
+        return {spec.mask.name: at_all(h_BLD, *(jnp.ones(h_BLD.shape[:2], jnp.int32) for _ in range(3)))}
 
-    moved = _moved(states, batch, model.config.dim)[spec.mask.name]
-    return Visibility(reachable(spec, batch, model.config.layers), moved)
+    ((moved, columns),) = _moved(states, batch, model.config.dim).values()
+    return Visibility(reachable(spec, batch, model.config.layers), moved, columns)
 
 
 def prediction_visibility(objective: Objective, model: Encoder, params: Params, batch: Batch) -> dict[str, Visibility]:
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
-
-    def states(shift_BLD):
-        found = objective.predictions(model, params, batch, None, shift_BLD)
-        return {name: p.states for name, p in found.items()}
-
-    places = jax.jit(lambda: objective.predictions(model, params, batch))()
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
-    moved = _moved(states, batch, model.config.dim)
+    found = _moved(
+        lambda shift_BLD: objective.predictions(model, params, batch, None, shift_BLD), batch, model.config.dim
+    )
     result = {}
     for name, mask in objective.evidence().items():
-        used_BM1 = np.asarray(places[name].weights)[..., None] > 0
+        moved, columns_BM = found[name]
+        made_BM1 = columns_BM[..., None] >= 0
         allowed_BLS = np.asarray(mask(fields, fields))
-        allowed_BMS = np.take_along_axis(allowed_BLS, np.asarray(places[name].columns)[..., None], axis=1)
-        result[name] = Visibility(allowed_BMS & used_BM1, moved[name] & used_BM1)
+        allowed_BMS = np.take_along_axis(allowed_BLS, np.maximum(columns_BM, 0)[..., None], axis=1)
+        result[name] = Visibility(allowed_BMS & made_BM1, moved & made_BM1, columns_BM)
     return result
 
 
-def _moved(states: Callable[[Any], dict[str, Any]], batch: Batch, dim: int) -> dict[str, np.ndarray]:
-    """bool [B, M, S] per entry [B, M, D] of `states`: does a shift of the words in column s move it?
-
-    Raises FloatingPointError where a state is not finite.
-    """
+def _moved(
+    predict: Callable[[Any], dict[str, Predictions]], batch: Batch, dim: int
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words in column s move state
+    m?; its columns). Raises FloatingPointError where a state is not finite."""
     rows, length = batch["input_ids"].shape
     shift_D = np.random.default_rng(0).normal(size=dim).astype(np.float32)
 
     @jax.jit
     def shifted(column):
         at_column_L1 = (jnp.arange(length) == column)[:, None]
-        return states(jnp.where(at_column_L1, jnp.broadcast_to(shift_D, (rows, length, dim)), 0.0))
+        return predict(jnp.where(at_column_L1, jnp.broadcast_to(shift_D, (rows, length, dim)), 0.0))
 
     before = jax.tree.map(np.asarray, shifted(-1))
-    for name, states_BMD in before.items():
-        if not np.isfinite(states_BMD).all():
+    for name, found in before.items():
+        if not np.isfinite(found.states).all():
             raise FloatingPointError(f"{name}: attention gives values that are not finite")
     moved: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for column in range(length):
-        for name, states_BMD in shifted(column).items():
-            moved[name].append((np.asarray(states_BMD) != before[name]).any(-1))
-    return {name: np.stack(columns, axis=-1) for name, columns in moved.items()}
+        for name, found in shifted(column).items():
+            moved[name].append((np.asarray(found.states) != before[name].states).any(-1))
+    columns = {name: np.where(found.weights > 0, found.columns, -1) for name, found in before.items()}
+    return {name: (np.stack(moved[name], axis=-1), columns[name]) for name in before}
 
 
 def reachable(spec: AttentionSpec, batch: Batch, layers: int) -> np.ndarray:

@@ -13,6 +13,7 @@ import numpy as np
 
 from xlingjax.data.features import batch_hash
 from xlingjax.data.loader import BatchSource, CountedSource
+from xlingjax.data.words import Tagged, pieces_of_words, read_tagged
 from xlingjax.errors import UserError
 
 SEPARATORS = {"xlm": 3, "xlmr": 4}  # `</s>A</s>B</s>` and `<s>A</s></s>B</s>`: special tokens around a pair
@@ -161,7 +162,7 @@ def shuffled_rows(
     The permutation of epoch e is a function of (seed, e) and the position one number, so that a restored source goes
     on exactly.
     """
-    examples = len(rows["labels"])
+    examples = len(rows["input_ids"])
     order: dict[int, np.ndarray] = {}
 
     def row(n: int) -> int:
@@ -210,6 +211,65 @@ def classification_source(
         "mixture": f"labelled pairs in {', '.join(sorted(files))}",
         "vocabulary": vocabulary.sha256,
         "labels": list(labels),
+        "length": length,
+    }
+    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=identity)
+
+
+# --- Tagged sentences ------------------------------------------------------------------------------------------------
+
+
+def tagged_rows(
+    sentences: Sequence[Tagged], vocabulary, length: int, tags: Sequence[str], language: str, language_id: int
+) -> dict[str, np.ndarray]:
+    """All sentences of one language as arrays [N, length], the features that `Tagging` reads: the tag of a word stands
+    at its first piece, words cut off at the end of a row have none. Raises UserError for a tag that is not one of
+    `tags`."""
+    shape = (len(sentences), length)
+    rows = {name: np.zeros(shape, np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")}
+    rows |= {"input_ids": np.full(shape, vocabulary.pad_id, np.int32), "tag_labels": np.zeros(shape, np.int32)}
+    rows["tag_weights"] = np.zeros(shape, np.float32)
+    index = {tag: i for i, tag in enumerate(tags)}
+    for row, sentence in enumerate(sentences):
+        ids, owners = pieces_of_words(sentence.words, language, vocabulary)
+        ids, owners = ids[: length - 2], owners[: length - 2]
+        used = len(ids) + 2
+        rows["input_ids"][row, :used] = [vocabulary.bos_id, *ids, vocabulary.eos_id]
+        rows["position_ids"][row, :used] = np.arange(used)
+        rows["language_ids"][row, :used] = language_id
+        rows["pack_ids"][row, :used] = 1
+        for column, word in enumerate(owners):
+            if column and owners[column - 1] == word:
+                continue
+            if sentence.tags[word] not in index:
+                raise UserError(f"tag {sentence.tags[word]!r} is not one of {', '.join(tags)}: add it to LABELS")
+            rows["tag_labels"][row, column + 1] = index[sentence.tags[word]]
+            rows["tag_weights"][row, column + 1] = 1
+    return rows
+
+
+def tagging_source(
+    files: dict[str, str | Path],
+    vocabulary,
+    languages: Sequence[str],
+    *,
+    tags: Sequence[str],
+    length: int = 128,
+    batch_size: int = 32,
+    seed: int = 0,
+) -> BatchSource:
+    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged`)."""
+    parts = []
+    for language, path in sorted(files.items()):
+        if language not in languages:
+            raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
+        index = list(languages).index(language)
+        parts.append(tagged_rows(read_tagged(path), vocabulary, length, tags, language, index))
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    identity = {
+        "mixture": f"tagged sentences in {', '.join(sorted(files))}",
+        "vocabulary": vocabulary.sha256,
+        "labels": list(tags),
         "length": length,
     }
     return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=identity)

@@ -64,6 +64,7 @@ def cl_mlm(
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files have blank lines
     between documents. parity: see `documents.switched_rows`. reading: see `text_source`."""
+
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
         check_documents(corpus)
         return features

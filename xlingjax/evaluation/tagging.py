@@ -1,0 +1,101 @@
+"""Zero-shot tagging: accuracy per word, and F1 of entities where tags are IOB2."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from xlingjax.data.words import read_tagged
+from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
+from xlingjax.objectives.finetuning import Tagging
+from xlingjax.preprocessors.finetuning import tagged_rows
+
+
+@functools.lru_cache(maxsize=16)
+def _logits(model, objective: Tagging, mesh):
+    model = on_xla(model, mesh)
+    replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+    return jax.jit(lambda params, batch: objective.logits(model, params, batch).argmax(-1), out_shardings=replicated)
+
+
+def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None) -> np.ndarray:
+    """int[N, L]: the likeliest tag at every piece (see `tagged_rows`)."""
+    run = _logits(model, Tagging(model.config.num_labels), mesh)
+    multiple = row_multiple(mesh)
+    size = -(-batch_size // multiple) * multiple
+    parts = []
+    for start in range(0, len(rows["input_ids"]), size):
+        part = {name: values[start : start + size] for name, values in rows.items() if not name.startswith("tag_")}
+        missing = size - len(part["input_ids"])
+        part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
+        parts.append(np.asarray(run(params, place(part, mesh)))[: size - missing])
+    return np.concatenate(parts)
+
+
+def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
+    """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing of its type opens one
+    too."""
+    found, begin, kind = set(), 0, ""
+    for i, tag in enumerate([*tags, "O"]):
+        mark, _, name = tag.partition("-")
+        if kind and (mark != "I" or name != kind):
+            found.add((begin, i - 1, kind))
+            kind = ""
+        if mark in ("B", "I") and not kind:
+            begin, kind = i, name
+    return found
+
+
+def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> float:
+    """Micro F1 of entities, in 0..1."""
+    right = made = wanted = 0
+    for p, g in zip(predicted, gold, strict=True):
+        a, b = entities(p), entities(g)
+        right, made, wanted = right + len(a & b), made + len(a), wanted + len(b)
+    return 2 * right / (made + wanted) if made + wanted else 0.0
+
+
+@dataclass
+class ZeroShotTagging:
+    """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
+
+    Values: {"by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word, or "f1" of
+    entities. A word that does not fit the row counts as wrong.
+    """
+
+    files: Mapping[str, str | Path]
+    vocabulary: Any
+    languages: Sequence[str]
+    tags: Sequence[str]
+    metric: str = "accuracy"
+    length: int = 128
+    batch_size: int = 64
+    trained_on: Sequence[str] = ("en",)
+    name: str = "tagging_test"
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        from xlingjax.evaluation.classification import summarise
+
+        scores = {language: self.score(model, params, language, path, mesh) for language, path in self.files.items()}
+        return summarise(scores, self.trained_on)
+
+    def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:
+        sentences = read_tagged(path)
+        index = language_index(language, self.languages, model)
+        rows = tagged_rows(sentences, self.vocabulary, self.length, self.tags, language, index)
+        found = predict(model, params, rows, batch_size=self.batch_size, mesh=mesh)
+        predicted = []
+        for row, sentence in enumerate(sentences):
+            columns = np.flatnonzero(rows["tag_weights"][row])
+            tags = [self.tags[found[row, column]] for column in columns]
+            predicted.append([*tags, *["O" if self.metric == "f1" else ""] * (len(sentence.words) - len(tags))])
+        gold = [sentence.tags for sentence in sentences]
+        if self.metric == "f1":
+            return entity_f1(predicted, gold)
+        pairs = [(p, g) for ps, gs in zip(predicted, gold, strict=True) for p, g in zip(ps, gs, strict=True)]
+        return float(np.mean([p == g for p, g in pairs]))
