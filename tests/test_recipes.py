@@ -41,6 +41,8 @@ RECIPES = {
     "xlmr_base": (TEXT | {"LANGUAGES": XNLI}, 278.3),
     "xlmr_large": (TEXT | {"LANGUAGES": XNLI}, 560.1),
     "nli_tiny": ({"INIT_FROM": "run"}, 2.95),
+    "pos_tiny": ({"INIT_FROM": "run"}, 2.65),
+    "ner_tiny": ({"INIT_FROM": "run"}, 2.65),
     "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents"}, 249.1),
     "unicoder_lc": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
     "unicoder_tiny": (TINY, 0.8),

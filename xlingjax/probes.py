@@ -191,6 +191,36 @@ def accuracy(
     return _unless_missing(files, make)
 
 
+def tagging_score(
+    corpus: Any,
+    files: str | None = None,
+    labels: Files = None,
+    metric: str = "accuracy",
+    length: int = 128,
+    trained_on: Files = "en",
+    name: str = "tagging_test",
+) -> Evaluators:
+    """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric: `accuracy` per word, or
+    `f1` of entities."""
+
+    def make():
+        from xlingjax.evaluation.tagging import ZeroShotTagging
+
+        found = labelled_files(files, corpus.languages)
+        return ZeroShotTagging(
+            found,
+            corpus.vocabulary,
+            corpus.languages,
+            words(labels),
+            metric=metric,
+            length=length,
+            trained_on=words(trained_on),
+            name=name,
+        )
+
+    return _unless_missing(files, make)
+
+
 def _unless_missing(path: str | None, make: Callable[[], Any]) -> Evaluators:
     return lambda: [make()] if path else []
 

@@ -10,10 +10,12 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.words import read_tagged
+from xlingjax.data.words import pieces_of_words, read_tagged
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.preprocessors.finetuning import tagged_rows
+
+NO_TAG = "O"
 
 
 @functools.lru_cache(maxsize=16)
@@ -38,8 +40,8 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
 
 
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing of its type opens one
-    too."""
+    """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing of its type opens
+    one too."""
     found, begin, kind = set(), 0, ""
     for i, tag in enumerate([*tags, "O"]):
         mark, _, name = tag.partition("-")
@@ -64,8 +66,8 @@ def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]])
 class ZeroShotTagging:
     """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
 
-    Values: {"by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word, or "f1" of
-    entities. A word that does not fit the row counts as wrong.
+    Values: {"by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word, or "f1"
+    of entities. A word that does not fit the row, or that shares its piece with the one before, has no tag.
     """
 
     files: Mapping[str, str | Path]
@@ -91,9 +93,11 @@ class ZeroShotTagging:
         found = predict(model, params, rows, batch_size=self.batch_size, mesh=mesh)
         predicted = []
         for row, sentence in enumerate(sentences):
-            columns = np.flatnonzero(rows["tag_weights"][row])
-            tags = [self.tags[found[row, column]] for column in columns]
-            predicted.append([*tags, *["O" if self.metric == "f1" else ""] * (len(sentence.words) - len(tags))])
+            tags = [NO_TAG] * len(sentence.words)
+            _, owners = pieces_of_words(sentence.words, language, self.vocabulary)
+            for column, word in reversed([*enumerate(owners[: self.length - 2], 1)]):  # the first piece has the word
+                tags[word] = self.tags[found[row, column]]
+            predicted.append(tags)
         gold = [sentence.tags for sentence in sentences]
         if self.metric == "f1":
             return entity_f1(predicted, gold)

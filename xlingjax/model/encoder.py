@@ -191,8 +191,8 @@ class Encoder:
         return g, params["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
 
     def classify(self, params: Params, h_BLD: Array, batch: Batch, *, rng: Array | None = None) -> Array:
-        """float32 logits_BC (of "tagging" logits_BLC). Reads input_ids, pack_ids and, for "difference", sides. Raises `UserError`
-        for a model without a classifier."""
+        """float32 logits_BC (of "tagging" logits_BLC). Reads input_ids, pack_ids and, for "difference", sides. Raises
+        `UserError` for a model without a classifier."""
         if not self.config.num_labels:
             raise UserError(f"model {self.config.name} has no classification head; set num_labels")
         return self._modules.apply({"params": params}, h_BLD, batch, rng, method="classify")

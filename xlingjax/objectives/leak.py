@@ -70,8 +70,8 @@ def prediction_visibility(objective: Objective, model: Encoder, params: Params, 
 def _moved(
     predict: Callable[[Any], dict[str, Predictions]], batch: Batch, dim: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words in column s move state
-    m?; its columns). Raises FloatingPointError where a state is not finite."""
+    """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words in column s move
+    state m?; its columns). Raises FloatingPointError where a state is not finite."""
     rows, length = batch["input_ids"].shape
     shift_D = np.random.default_rng(0).normal(size=dim).astype(np.float32)
 

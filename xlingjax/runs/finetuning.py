@@ -1,8 +1,8 @@
-"""Fine-tuning on labelled texts."""
+"""Fine-tuning on labelled texts and on tagged words."""
 
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
-from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.finetuning import Classification, Tagging
 from xlingjax.probes import Files, labelled_files, words
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import Batches
@@ -43,4 +43,32 @@ def classification(
     return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
 
 
-BINDABLE = {"classification": classification}
+def tagging(
+    corpus: Corpus,
+    files: str = "",
+    languages: Files = "en",
+    labels: Files = None,
+    batch: int = 32,
+    length: int = 128,
+    seed: int = 0,
+) -> ObjectiveRun:
+    """Tagging of words. files: a path with {language}. languages: those trained on. labels: the tags."""
+    tags, objective = words(labels), Tagging(len(words(labels)))
+
+    def opened() -> BatchSource:
+        from xlingjax.preprocessors.finetuning import tagging_source
+
+        return tagging_source(
+            labelled_files(files, words(languages)),
+            corpus.vocabulary,
+            corpus.languages,
+            tags=tags,
+            length=length,
+            batch_size=batch,
+            seed=seed,
+        )
+
+    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
+
+
+BINDABLE = {"classification": classification, "tagging": tagging}
