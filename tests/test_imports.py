@@ -13,7 +13,7 @@ PACKAGE = ROOT / "xlingjax"
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
     {"cli", "verbs"},
-    {"applications", "negatives", "plug"},
+    {"applications", "negatives", "plug", "bakeoff"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

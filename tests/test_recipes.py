@@ -73,7 +73,7 @@ def recipe(request, tmp_path, monkeypatch):
 
 
 def test_the_table_above_is_complete():
-    assert sorted(RECIPES) == cli.recipes()
+    assert sorted(RECIPES) == [name for name in cli.recipes() if not name.startswith("bakeoff")]
 
 
 def test_recipe_builds_and_fits_its_shapes(recipe):

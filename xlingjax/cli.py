@@ -45,8 +45,9 @@ def registered() -> dict[str, Callable]:
     import gin
 
     from xlingjax import runs
+    from xlingjax.bakeoff import Bakeoff
 
-    functions = runs.bindable()
+    functions = runs.bindable() | {"bakeoff": Bakeoff}
     for name, function in functions.items():
         gin.external_configurable(function, name, module="xlingjax")
     return functions
@@ -134,6 +135,14 @@ def read_recipe(files: Sequence[str], overrides: Sequence[str]):
     plan, corpus = build("train"), build("corpus")
     check_used(overrides)
     return Recipe(plan, corpus, operative_config())
+
+
+def read_bakeoff(files: Sequence[str], overrides: Sequence[str]):
+    """The `Bakeoff` that the files and overrides bind. Raises UserError."""
+    parse_gin(files, overrides)
+    config = build("bakeoff")
+    check_used(overrides)
+    return config
 
 
 def operative_config() -> str:
@@ -262,6 +271,9 @@ def parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--num_processes", type=int, default=0, metavar="N")
         sub.add_argument("--process_id", type=int, default=-1, metavar="I")
+
+    sub = verb("bakeoff", "compare mixes of objectives: the same text, weights and tokens, several seeds", recipe=True)
+    sub.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
 
     sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
     _files(sub)
@@ -438,7 +450,8 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
         if not config.is_file():
             raise UserError(f"no run in {args.workdir}: there is no config.gin; give the --workdir of a run")
         files = [str(config)]
-    return verbs.VERBS[args.name](args, read_recipe(files, overrides))
+    read = read_bakeoff if args.name == "bakeoff" else read_recipe
+    return verbs.VERBS[args.name](args, read(files, overrides))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -178,6 +178,18 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
     return 0
 
 
+def bakeoff(args: Namespace, config: Any) -> int:
+    from rich.console import Console
+
+    from xlingjax.bakeoff import run, table
+
+    arguments = ["--platform", args.platform] if args.platform else []
+    found = run(config, args.workdir, arguments=arguments)
+    Console(width=200).print(table(found))
+    print(f"written to {Path(args.workdir) / 'bakeoff.json'}")
+    return 0
+
+
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
@@ -333,6 +345,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "inspect": inspect,
     "verify": verify,
     "freeze": freeze,
+    "bakeoff": bakeoff,
     "tinyworld": tinyworld,
     "vocab": vocab,
     "data": data,

@@ -1,0 +1,84 @@
+"""The bake-off runs each cell once, gives every mix its tokens, and loses nothing when it is stopped."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from xlingjax import bakeoff
+from xlingjax.errors import UserError
+
+MIXES = {"MLM": ["mlm.gin"], "MLM + TLM": ["both.gin", "TLM_WEIGHT=4", "STAGE_1_STEPS=0.667*STEPS"]}
+TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """The commands that were run; each writes the result that its run would."""
+    lines = []
+
+    def run(line, **options):
+        lines.append(line[3:])
+        workdir = Path(line[line.index("--workdir") + 1])
+        bindings = dict(word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin."))
+        if bindings.get("SEED") == "13":
+            options["stdout"].write("error: unlucky\n")
+            return subprocess.CompletedProcess(line, 2)
+        steps = int(bindings.get("TRAIN_STEPS", 7))
+        mix = "MLM + TLM" if "both.gin" in line else "MLM"
+        values = {"test": 0.5 + 0.01 * int(bindings.get("SEED", 0))}
+        evaluations = {
+            "retrieval": {
+                "retrieval_mean": values["test"],
+                "by_layer": {"mean": {"0": {"centred_en_to_xx": 0.1}, "1": {"centred_en_to_xx": 0.2}}},
+            },
+            "nli_test": {"en": 0.9, "mean_other": values["test"]},
+        }
+        result = {"tokens_seen": steps * TOKENS_A_STEP[mix], "tokens_per_second": 10.0, "evaluations": evaluations}
+        workdir.mkdir(parents=True, exist_ok=True)
+        (workdir / "result.json").write_text(json.dumps(result))
+        return subprocess.CompletedProcess(line, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return lines
+
+
+def configured(**options):
+    return bakeoff.Bakeoff(**{"base": ["base.gin"], "mixes": MIXES, "seeds": (0, 1), "tokens": 12_000, **options})
+
+
+def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(commands, tmp_path):
+    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, say=lambda line: None)
+    assert [cell["figures"]["tokens"] for cell in found["cells"]] == [12_000] * 4
+    assert len(commands) == 2 + 4 + 4  # calibration, pretraining, fine-tuning
+    both = [line for line in commands if "both.gin" in line and "--gin.SEED=1" in line]
+    assert both[0][:1] == ["pretrain"] and "--gin.TRAIN_STEPS=150" in both[0] and "--gin.STAGE_1_STEPS=100" in both[0]
+    tuned = [line for line in commands if line[0] == "finetune"]
+    assert all(any(word.startswith("--gin.INIT_FROM=") for word in line) for line in tuned)
+    done = len(commands)
+    (tmp_path / "cells" / "mlm-1" / "nli" / "bakeoff.stamp").unlink()
+    again = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, say=lambda line: None)
+    assert again == found and len(commands) == done + 1
+    assert json.loads((tmp_path / "bakeoff.json").read_text())["cells"] == found["cells"]
+
+
+def test_a_row_is_mean_and_deviation_over_seeds(commands, tmp_path):
+    found = bakeoff.run(configured(), tmp_path, say=lambda line: None)
+    mean, deviation = bakeoff.by_mix(found["cells"])["MLM"]["retrieval"]
+    assert mean == pytest.approx(0.505) and deviation == pytest.approx(0.01 / 2**0.5)
+    assert bakeoff.shown("retrieval", (mean, deviation)) == "0.505 ± 0.007"
+    assert bakeoff.shown("tokens", (12_000.0, 0.0)) == "12,000" and bakeoff.shown("retrieval", None) == ""
+    assert found["cells"][0]["retrieval_by_layer"] == {"0": 0.1, "1": 0.2}
+
+
+def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
+    with pytest.raises(UserError, match=r"cells/mlm-13/pretrain ended with status 2 \(error: unlucky\).*pretrain.log"):
+        bakeoff.run(configured(seeds=(13,)), tmp_path, say=lambda line: None)
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(UserError, match="at least one mix"):
+        configured(mixes={})
+    with pytest.raises(UserError, match="set bakeoff.tokens"):
+        bakeoff.command("pretrain", ["STAGE_1_STEPS=0.5*STEPS"], tmp_path, None)
