@@ -155,8 +155,9 @@ class TextSource:
         """Opens the source; tokenises what is not yet in the cache. Raises UserError on bad input."""
         paired = self.features.sides == 2
         if not (self.parallel if paired else self.mono):
+            kind, macro = ("parallel", "PARALLEL") if paired else ("monolingual", "MONO")
             raise UserError(
-                f"'{self.features.name}' reads {'parallel' if paired else 'monolingual'} text; none is given"
+                f"'{self.features.name}' reads {kind} text; none is given: set {macro}, or leave this objective out"
             )
         vocabulary = self.vocabulary if isinstance(self.vocabulary, Vocabulary) else Vocabulary.load(self.vocabulary)
         name = register_text(

@@ -125,7 +125,7 @@ def check_used(overrides: Sequence[str]) -> None:
     for override in overrides:
         key = override.partition("=")[0].strip()
         if not re.search(rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE):  # a scope reads what has none, too
-            raise UserError(f"--gin.{key} changes nothing: this run does not read it")
+            raise UserError(f"--gin.{key} changes nothing: this run does not read it; leave it out")
 
 
 def read_recipe(files: Sequence[str], overrides: Sequence[str]):
@@ -184,7 +184,10 @@ def parse_file(path: Path) -> None:
             done = number + 1
             found = find_gin(included[1], [path.parent, Path()])
             if found is None:
-                raise UserError(f"{path}, line {done}: missing file: include {included[1]!r}")
+                raise UserError(
+                f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of {path.name}, "
+                "from here, or from xlingjax's gin/"
+            )
             parse_file(found)
     parse_text("\n" * done + "\n".join(lines[done:]), str(path))
 

@@ -106,6 +106,9 @@ def test_pairs_sort_their_languages_whatever_the_name(tmp_path):
         ("en", "sw"): (["yes"], ["ndiyo"]),
         ("en", "zh"): (["yes", "no"], ["是", "不"]),
     }
+    write(tmp_path / "same" / "de-de.tsv", "Er geht.\tEr läuft.\n")
+    (same,) = find_pairs(str(tmp_path / "same"))
+    assert same.languages == ("de", "de") and list(same.lines()) == [("Er geht.", "Er läuft.")]
     assert len(find_pairs([str(tmp_path / "*.ru"), str(tmp_path / "*.en.gz")])) == 1
 
 
@@ -116,6 +119,10 @@ def test_pair_errors(tmp_path):
     write(tmp_path / "german.txt", "ja\n")
     with pytest.raises(UserError, match="german.txt: name pairs like de-en.de"):
         find_pairs(str(tmp_path / "german.txt"))
+    for end in ("de", "jsonl"):
+        path = write(tmp_path / "same" / f"x.de-de.{end}", "{}\n")
+        with pytest.raises(UserError, match=f"x.de-de.{end}: two sentences of one language.* columns of x.de-de.tsv"):
+            find_pairs(str(path))
     with pytest.raises(UserError, match="no parallel file matches"):
         find_pairs(str(tmp_path / "*.fr"))
 
