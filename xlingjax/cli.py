@@ -264,8 +264,8 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--coordinator", default="", metavar="HOST:PORT", help="process 0 of several (SLURM and TPU pods need none)"
         )
-        sub.add_argument("--num_processes", type=int, default=0, metavar="N")
-        sub.add_argument("--process_id", type=int, default=-1, metavar="I")
+        sub.add_argument("--num_processes", type=int, default=0, metavar="N", help="of all hosts together")
+        sub.add_argument("--process_id", type=int, default=-1, metavar="I", help="of this one, from 0")
 
     sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
     _files(sub)
@@ -275,7 +275,9 @@ def parser() -> argparse.ArgumentParser:
         "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
     )
     sub.add_argument("--sentences", type=_positive, default=1_000_000, help="size of the sample (default %(default)s)")
-    sub.add_argument("--character_coverage", type=float, default=0.9995)
+    sub.add_argument(
+        "--character_coverage", type=float, default=0.9995, help="share of characters with a piece (%(default)s)"
+    )
     sub.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
     sub.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
     sub.add_argument("--normalization", default="nmt_nfkc", choices=_NORMALIZATIONS, help="nmt_nfkc_cf folds case")
