@@ -4,15 +4,10 @@ import os
 
 import pytest
 import zstandard
+from data.files import write
 
 from xlingjax.data.sources import content_hash, find_pairs, find_text, is_language_code, language_from_path, read_lines
 from xlingjax.errors import UserError
-
-
-def write(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return path
 
 
 def lines(texts):
