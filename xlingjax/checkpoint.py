@@ -253,7 +253,10 @@ def load_params(
         if name in saved and saved[name] != leaf.shape
     ]
     if problems:
-        raise UserError(f"checkpoint {folder.parent} does not fit the model: {'; '.join(problems)}")
+        raise UserError(
+            f"checkpoint {folder.parent} does not fit the model: {'; '.join(problems)}; give the model that "
+            "run.json of its workdir describes"
+        )
     wanted = [
         None if name in kept else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
         for name, (_, leaf) in zip(names, ours, strict=True)

@@ -124,7 +124,7 @@ def check_used(overrides: Sequence[str]) -> None:
     for override in overrides:
         key = override.partition("=")[0].strip()
         if not re.search(rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE):  # a scope reads what has none, too
-            raise UserError(f"--gin.{key} changes nothing: this run does not read it")
+            raise UserError(f"--gin.{key} changes nothing: this run does not read it; leave it out")
 
 
 def read_recipe(files: Sequence[str], overrides: Sequence[str]):
@@ -191,7 +191,10 @@ def parse_file(path: Path) -> None:
             done = number + 1
             found = find_gin(included[1], [path.parent, Path()])
             if found is None:
-                raise UserError(f"{path}, line {done}: missing file: include {included[1]!r}")
+                raise UserError(
+                f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of {path.name}, "
+                "from here, or from xlingjax's gin/"
+            )
             parse_file(found)
     parse_text("\n" * done + "\n".join(lines[done:]), str(path))
 
@@ -269,8 +272,8 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument(
             "--coordinator", default="", metavar="HOST:PORT", help="process 0 of several (SLURM and TPU pods need none)"
         )
-        sub.add_argument("--num_processes", type=int, default=0, metavar="N")
-        sub.add_argument("--process_id", type=int, default=-1, metavar="I")
+        sub.add_argument("--num_processes", type=int, default=0, metavar="N", help="of all hosts together")
+        sub.add_argument("--process_id", type=int, default=-1, metavar="I", help="of this one, from 0")
 
     sub = verb("bakeoff", "compare mixes of objectives: the same text, weights and tokens, several seeds", recipe=True)
     sub.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
@@ -283,7 +286,9 @@ def parser() -> argparse.ArgumentParser:
         "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
     )
     sub.add_argument("--sentences", type=_positive, default=1_000_000, help="size of the sample (default %(default)s)")
-    sub.add_argument("--character_coverage", type=float, default=0.9995)
+    sub.add_argument(
+        "--character_coverage", type=float, default=0.9995, help="share of characters with a piece (%(default)s)"
+    )
     sub.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
     sub.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
     sub.add_argument("--normalization", default="nmt_nfkc", choices=_NORMALIZATIONS, help="nmt_nfkc_cf folds case")

@@ -21,7 +21,7 @@ MARKS = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
 # What each extra is for, and the module that shows it is there.
 EXTRAS = {
     "dev": ("tests and linter", "pytest"),
-    "interop": ("parity with transformers, make bench", "transformers"),
+    "interop": ("make bench beside transformers", "transformers"),
     "beam": ("caching large corpora with Beam", "apache_beam"),
 }
 # Of two distributions that own one folder, the one to keep.
@@ -69,7 +69,7 @@ def check_python() -> Iterator[Finding]:
             "broken",
             "python",
             f"{version}: 3.11 or 3.12 is needed",
-            "make clean && rm -rf .venv && make setup PYTHON=python3.11",
+            "rm -rf .venv && make setup PYTHON=python3.11",
         )
 
 

@@ -73,3 +73,9 @@ def vocabulary(vocabulary_folder):
     from xlingjax.data.vocabulary import Vocabulary
 
     return Vocabulary.load(vocabulary_folder)
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """A token cache of the test's own."""
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))

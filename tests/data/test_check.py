@@ -1,21 +1,13 @@
 import gzip
 
 import pytest
+from data.files import write
 
 from xlingjax.data.check import check
 from xlingjax.data.scripts import main_script, script_of_language
 from xlingjax.errors import UserError
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def told(found, severity):

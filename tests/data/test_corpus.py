@@ -2,22 +2,14 @@ import logging
 
 import numpy as np
 import pytest
+from data.files import write
 
 from xlingjax.data.corpus import cache_folder, concatenate, held_out, is_cached, pair_records, text_records, tokens
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
-
-
-def write(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def test_ids_are_sentences_each_ended_and_blank_lines_empty(tmp_path, vocabulary):

@@ -4,15 +4,10 @@ import os
 
 import pytest
 import zstandard
+from data.files import write
 
 from xlingjax.data.sources import content_hash, find_pairs, find_text, is_language_code, language_from_path, read_lines
 from xlingjax.errors import UserError
-
-
-def write(path, data):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    return path
 
 
 def lines(texts):
@@ -106,6 +101,9 @@ def test_pairs_sort_their_languages_whatever_the_name(tmp_path):
         ("en", "sw"): (["yes"], ["ndiyo"]),
         ("en", "zh"): (["yes", "no"], ["是", "不"]),
     }
+    write(tmp_path / "same" / "de-de.tsv", "Er geht.\tEr läuft.\n")
+    (same,) = find_pairs(str(tmp_path / "same"))
+    assert same.languages == ("de", "de") and list(same.lines()) == [("Er geht.", "Er läuft.")]
     assert len(find_pairs([str(tmp_path / "*.ru"), str(tmp_path / "*.en.gz")])) == 1
 
 
@@ -116,6 +114,10 @@ def test_pair_errors(tmp_path):
     write(tmp_path / "german.txt", "ja\n")
     with pytest.raises(UserError, match="german.txt: name pairs like de-en.de"):
         find_pairs(str(tmp_path / "german.txt"))
+    for end in ("de", "jsonl"):
+        path = write(tmp_path / "same" / f"x.de-de.{end}", "{}\n")
+        with pytest.raises(UserError, match=f"x.de-de.{end}: two sentences of one language.* columns of x.de-de.tsv"):
+            find_pairs(str(path))
     with pytest.raises(UserError, match="no parallel file matches"):
         find_pairs(str(tmp_path / "*.fr"))
 

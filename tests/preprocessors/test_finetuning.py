@@ -96,7 +96,7 @@ def test_bad_files_are_named_with_their_line(tmp_path, text, message):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(UserError, match="none.tsv: no such file"):
+    with pytest.raises(UserError, match="missing file: .*none.tsv; in TRAIN_FILES"):
         ft.read_labelled_tsv(tmp_path / "none.tsv")
 
 

@@ -92,7 +92,7 @@ def mixture_source(
     if batch < 1 or length < 8:
         raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
     if data_shards < 1 or batch % data_shards:
-        raise UserError(f"a batch of {batch} rows does not divide into {data_shards} data shards")
+        raise UserError(f"a batch of {batch} rows does not divide into {data_shards} data shards; change either")
     tasks = _tasks(mixture, split)
     feature = next(iter(tasks[0].output_features.values()))
     if not isinstance(feature.vocabulary, SeqioVocabulary):
@@ -117,7 +117,10 @@ def mixture_source(
         codes = [[run_languages.index(code) for code in record.languages] for record in records]
     except ValueError:
         found = sorted({code for record in records for code in record.languages})
-        raise UserError(f"the run's languages {', '.join(run_languages)} lack some of {', '.join(found)}") from None
+        raise UserError(
+            f"the run's languages {', '.join(run_languages)} lack some of {', '.join(found)}: add them to LANGUAGES, "
+            "or leave their text out"
+        ) from None
     rows, first_row = stack(plans, codes)
 
     sampling = sampling or Sampling()

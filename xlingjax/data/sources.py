@@ -288,7 +288,10 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
         within = (glob.glob(f"{folder}/**/*", recursive=True) for folder in folders)
         paths = [Path(name) for name in sorted({*matches}.union(*within)) if os.path.isfile(name)]
         if not paths:
-            raise UserError(f"missing file: no {what} file matches {pattern!r}")
+            raise UserError(
+                f"missing file: no {what} file matches {pattern!r}, read from {os.getcwd()}; quote patterns on the "
+                "command line"
+            )
         found |= {path: code for path in paths}
     return sorted(found.items())
 
@@ -323,12 +326,17 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             raise UserError(f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl")
         codes = sorted((match["src"], match["tgt"]))
         stem = plain_name(path).removesuffix(f".{match['end']}")
+        if codes[0] == codes[1] and match["end"] != "tsv":
+            raise UserError(
+                f"{path}: two sentences of one language, a text and its rewording, come in two columns of {stem}.tsv"
+            )
         if match["end"] == "jsonl":
             sides = [Text(path, code, code) for code in codes]
         elif match["end"] == "tsv":
-            named = _header(path) is not None
-            order = [match["src"], match["tgt"]]
-            sides = [Text(path, code, code if named else order.index(code)) for code in codes]
+            # Without a header the columns are as the name says; the sides are sorted by language.
+            order = [0, 1] if codes == [match["src"], match["tgt"]] else [1, 0]
+            columns = codes if codes[0] != codes[1] and _header(path) is not None else order
+            sides = [Text(path, code, column) for code, column in zip(codes, columns, strict=True)]
         else:
             sides = [Text(_partner(path, stem, code), code) for code in codes]
         pairs[path.parent / stem, match["end"] if match["end"] in ("tsv", "jsonl") else ""] = Pair(*sides)

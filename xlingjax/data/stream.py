@@ -145,7 +145,8 @@ class PlannedSource:
             raise UserError("the saved data position cannot be read; resume from the checkpoint before it") from None
         if positions.shape != self._positions.shape:
             raise UserError(
-                f"the saved data position is of {positions.size} texts, this source has {self._positions.size}"
+                f"the saved data position is of {positions.size} texts, this source has {self._positions.size}: "
+                "continue with the text that the run began with"
             )
         self._seek(step, positions)
 

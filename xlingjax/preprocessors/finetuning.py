@@ -82,7 +82,7 @@ def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None, *, 
     """
     path = Path(path)
     if not path.is_file():
-        raise UserError(f"{path}: no such file")
+        raise UserError(f"missing file: {path}; in TRAIN_FILES, DEV_FILES and TEST_FILES {{language}} is the code")
     examples = []
     for number, columns in _rows(path, quoted):
         if len(columns) != 3:
@@ -100,7 +100,7 @@ def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None, *, 
             raise UserError(f"{path}, line {number}: unknown label {label!r}, expected one of {', '.join(labels)}")
         examples.append(Example(premise, hypothesis, label))
     if not examples:
-        raise UserError(f"{path}: no examples in this file")
+        raise UserError(f"{path}: no examples in this file; a line is text, text, label, with tabs between")
     return examples
 
 

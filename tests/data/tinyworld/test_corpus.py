@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from xlingjax.data.sources import find_pairs
 from xlingjax.data.tinyworld import available_languages, write
 from xlingjax.data.tinyworld.concepts import HELD_OUT, concepts
 from xlingjax.data.tinyworld.corpus import DEMO
@@ -187,6 +188,8 @@ def test_rewordings_say_the_same_in_other_words(corpus):
         rows = corpus.rows(f"parallel/tinyworld/{code}-{code}.tsv")
         assert len(rows) == len({tuple(row) for row in rows}) == 100
         assert all(len(row) == 2 and row[0] != row[1] for row in rows)
+        (pair,) = find_pairs(str(corpus.root / f"parallel/tinyworld/{code}-{code}.tsv"))
+        assert [list(sides) for sides in pair.lines()] == rows  # as training reads them
     english = [[set(side.lower().strip(".").replace(",", "").split()) for side in row]
                for row in corpus.rows("parallel/tinyworld/en-en.tsv")]  # fmt: skip
     assert sum(len(a & b) >= len(a) - 3 for a, b in english) > 90
