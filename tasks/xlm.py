@@ -73,8 +73,12 @@ def register_text(
 
 _REGISTERED: dict[str, str] = {}
 MIXTURES: dict[type, str] = {Text: "text", Pair: "pairs", Triple: "triples"}
-READS = {1: ("text", "monolingual text"), 2: ("pairs", "parallel text"), 3: ("triples", "tables of negatives")}
-"""Sides that features read -> (mixture, what it is made of)."""
+READS = {
+    1: ("text", "monolingual text", "MONO"),
+    2: ("pairs", "parallel text", "PARALLEL"),
+    3: ("triples", "tables of negatives", "NEGATIVES"),
+}
+"""Sides that features read -> (mixture, what it is made of, the macro that names it)."""
 
 
 def register_source(
@@ -164,18 +168,11 @@ class TextSource:
 
     def __call__(self) -> BatchSource:
         """Opens the source; tokenises what is not yet in the cache. Raises UserError on bad input."""
-<<<<<<< HEAD
-        mixture, kind = READS[self.features.sides]
+        mixture, kind, macro = READS[self.features.sides]
         if not {"text": self.mono, "pairs": self.parallel, "triples": self.negatives}[mixture]:
-            raise UserError(f"'{self.features.name}' reads {kind}; none is given")
-=======
-        paired = self.features.sides == 2
-        if not (self.parallel if paired else self.mono):
-            kind, macro = ("parallel", "PARALLEL") if paired else ("monolingual", "MONO")
             raise UserError(
-                f"'{self.features.name}' reads {kind} text; none is given: set {macro}, or leave this objective out"
+                f"'{self.features.name}' reads {kind}; none is given: set {macro}, or leave this objective out"
             )
->>>>>>> main
         vocabulary = self.vocabulary if isinstance(self.vocabulary, Vocabulary) else Vocabulary.load(self.vocabulary)
         name = register_text(
             vocabulary=vocabulary,
