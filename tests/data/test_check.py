@@ -28,9 +28,8 @@ def test_a_clean_corpus_has_a_table_and_no_errors(corpus, vocabulary):
 
 
 def test_the_table_is_the_one_of_the_run(corpus, vocabulary):
-    from xlingjax.tasks.xlm import TextSource
-
     from xlingjax.preprocessors.xlm import TlmFeatures
+    from xlingjax.tasks.xlm import TextSource
 
     found = check((), str(corpus / "parallel"), vocabulary, batch=4, length=128)
     source = TextSource(TlmFeatures(), vocabulary, 4, 128, parallel=str(corpus / "parallel"))()
