@@ -14,7 +14,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform"),
-    "classifier": ("xlm", "xlmr", "difference", "tagging"),
+    "classifier": ("xlm", "xlmr", "difference", "tagging", "plug_in"),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
@@ -52,7 +52,7 @@ class ModelConfig:
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "difference": compares
     the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
-    every state."""
+    every state; "plug_in": as "xlmr", on [H; S] of a side of a pair (VECO)."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     classifier_dropout: float | None = None
@@ -208,6 +208,8 @@ def count_parameters(config: ModelConfig) -> int:
     total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
     total += ((c.dim + 1) * c.dan + (c.dan + 1) * c.dan) * (c.dan > 0)
     if c.num_labels:
-        inputs, outputs = {"xlmr": (c.dim, c.dim), "difference": (2 * c.dim, c.ffn)}.get(c.classifier, (0, c.dim))
+        inputs, outputs = {"xlmr": (c.dim, c.dim), "difference": (2 * c.dim, c.ffn), "plug_in": (2 * c.dim, c.dim)}.get(
+            c.classifier, (0, c.dim)
+        )
         total += (inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * c.num_labels
     return total

@@ -123,7 +123,8 @@ class _Modules(nn.Module):
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
         self.head(h_BLD)
         if self.config.num_labels:
-            self.classifier(h_BLD, None, fields)
+            twice = self.config.classifier == "plug_in"
+            self.classifier(jnp.concatenate([h_BLD, h_BLD], axis=-1) if twice else h_BLD, None, fields)
         if self.config.word_recovery:
             self.word_recovery(x_BLD, x_BLD, bidirectional(fields, fields))
         if self.config.paraphrase:

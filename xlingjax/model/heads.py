@@ -32,7 +32,8 @@ class Classifier(nn.Module):
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between. "difference" reads u - v and
     |u - v| of the mean states u, v of a pair's texts, each scaled to length sqrt(D): the sentence classifier of XNLI's
     baselines (Conneau et al. 2018, §4.1) without u, v and u * v themselves, since only in a difference of two sentences
-    of one language everything cancels that all its sentences have in common.
+    of one language everything cancels that all its sentences have in common. "plug_in" is "xlmr" on states of twice the
+    width.
     """
 
     config: ModelConfig
@@ -51,7 +52,7 @@ class Classifier(nn.Module):
             x = dropout(h_BLD, rate, keys[0])
         else:
             x = dropout(h_BLD[:, 0], rate, keys[0])
-        if c.classifier == "xlmr":
+        if c.classifier in ("xlmr", "plug_in"):
             x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
             x = dropout(x, rate, keys[1])
         inputs = "mlp" if c.classifier == "difference" else "embed"

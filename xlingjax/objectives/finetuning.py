@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import Mask, bidirectional, same_side
+from xlingjax.model.masks import Mask, bidirectional, own_side, partner, same_side
 from xlingjax.objectives.base import INPUTS, Array, Batch, Loss, Params, metrics_by_language
+from xlingjax.objectives.veco import VECO
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,3 +110,60 @@ class Tagging:
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
         return model.classify(params, h_BLD, batch, rng=head_rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class PlugIn:
+    """Classification of an instance that is given in two languages, x and y, the sides of a row (VECO §3.1, plug-in
+    fine-tuning): each side from [H; S] of its first state, mean cross-entropy over both.
+
+    The other side's H is a constant, as in pretraining; stop_gradient False lets gradients through.
+    """
+
+    num_labels: int
+    stop_gradient: bool = True
+    name: str = "plug_in"
+    reads: tuple[str, ...] = (*INPUTS, "sides", "labels", "example_weights")
+    coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"plug_in": 1.0}, hash=False)
+
+    def attention(self) -> AttentionSpec:
+        return AttentionSpec(own_side)
+
+    def masks(self) -> dict[str, Mask]:
+        return {"self-attention": own_side, "cross-attention": partner}
+
+    def weights(self, batch: Batch) -> dict[str, Array]:
+        return {"plug_in": 2 * batch["example_weights"].sum()}
+
+    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+        logits_TC = jnp.concatenate(self.logits(model, params, batch, rng))
+        labels_T, weights_T = (jnp.tile(batch[name], 2) for name in ("labels", "example_weights"))
+        nll_T = -jnp.take_along_axis(jax.nn.log_softmax(logits_TC), labels_T[:, None], axis=-1)[:, 0]
+        values = {"loss": nll_T, "accuracy": (logits_TC.argmax(-1) == labels_T).astype(jnp.float32)}
+        codes_BL, (_, second_B1) = batch["language_ids"], _first_columns(batch)
+        languages_T = jnp.concatenate([codes_BL[:, 0], jnp.take_along_axis(codes_BL, second_B1, axis=1)[:, 0]])
+        metrics = metrics_by_language(self.name, values, weights_T, languages_T, languages)
+        return Loss(terms={"plug_in": (nll_T * weights_T).sum()}, metrics=metrics)
+
+    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> tuple[Array, Array]:
+        """float32 logits_BC of x and of y."""
+        if (model.config.num_labels, model.config.classifier) != (self.num_labels, "plug_in"):
+            raise UserError(
+                f"model {model.config.name} has num_labels={model.config.num_labels}, "
+                f"classifier={model.config.classifier!r}; the task has {self.num_labels} labels and needs "
+                'classifier="plug_in"'
+            )
+        keys = [None] * 4 if rng is None else jax.random.split(rng, 4)
+        h_BLD, s_BLD = VECO(stop_gradient=self.stop_gradient).states(model, params, batch, keys[0], keys[1])
+        both_BLE = jnp.concatenate([h_BLD, s_BLD], axis=-1)
+        x, y = (
+            model.classify(params, jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1), batch, rng=key)
+            for column_B1, key in zip(_first_columns(batch), keys[2:], strict=True)
+        )
+        return x, y
+
+
+def _first_columns(batch: Batch) -> tuple[Array, Array]:
+    """([B, 1], [B, 1]): the first column of each side."""
+    second_B1 = batch["sides"].argmax(axis=1)[:, None]
+    return jnp.zeros_like(second_B1), second_B1
