@@ -235,14 +235,14 @@ def paired_rows(
     sides = [read_labelled_tsv(path, labels) for path in files]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
-            f"{files[0]} has {len(sides[0])} examples and {files[1]} has {len(sides[1])}: plug-in fine-tuning reads the "
-            "same examples in two languages, row by row; give a translation, or fine-tune with another CLASSIFIER"
+            f"{files[0]} has {len(sides[0])} examples and {files[1]} has {len(sides[1])}: plug-in fine-tuning reads "
+            "the same examples in two languages, row by row; give a translation, or use another CLASSIFIER"
         )
     for number, (a, b) in enumerate(zip(*sides, strict=True), 1):
         if a.label != b.label:
             raise UserError(
-                f"{files[1]}, example {number}: label {b.label!r}, in {files[0]} it is {a.label!r}: the two must hold the "
-                "same examples in the same order"
+                f"{files[1]}, example {number}: label {b.label!r}, in {files[0]} it is {a.label!r}: the two must hold "
+                "the same examples in the same order"
             )
     one, two = (
         classification_rows(examples, vocabulary, length // 2, labels, language, reset_positions)
