@@ -184,10 +184,12 @@ def test_loss_scale_follows_finite_steps_not_skip_norm(tiny_encoder, tiny_params
 
 
 def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches):
-    """The update is float32's up to rounding. A scale that overflows is halved until it does not."""
-    state, step = step_of(Encoder(tiny_config), tiny_params, MLM())
+    """The update is float32's up to rounding, which a large eps does not blow up where the gradient is hardly more than
+    that. A scale that overflows is halved until it does not."""
+    plain = dataclasses.replace(OPTIMIZER, eps=1e-2)
+    state, step = step_of(Encoder(tiny_config), tiny_params, MLM(), optimizer=plain)
     expected, expected_sums = step(state, tiny_batches["mlm"])
-    optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "loss_scale": 2.0**24})
+    optimizer = dataclasses.replace(plain, loss_scale=2.0**24)
     state, step = step_of(Encoder(tiny_config.replace(dtype="float16")), tiny_params, MLM(), optimizer=optimizer)
     for _ in range(12):
         state, sums = step(state, tiny_batches["mlm"])
@@ -197,7 +199,7 @@ def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches
     assert int(state.skipped) > 0 and float(state.loss_scale) == 2.0 ** (24 - int(state.skipped))
     np.testing.assert_allclose(float(sums["grad_norm"]), float(expected_sums["grad_norm"]), rtol=1e-2)
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(state.params)} == {"float32"}
-    assert_close(state.params, expected.params, 2e-3)
+    assert_close(state.params, expected.params, 5e-4)
 
 
 def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params, tiny_batches):
