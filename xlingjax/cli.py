@@ -185,9 +185,9 @@ def parse_file(path: Path) -> None:
             found = find_gin(included[1], [path.parent, Path()])
             if found is None:
                 raise UserError(
-                f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of {path.name}, "
-                "from here, or from xlingjax's gin/"
-            )
+                    f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of "
+                    f"{path.name}, from here, or from xlingjax's gin/"
+                )
             parse_file(found)
     parse_text("\n" * done + "\n".join(lines[done:]), str(path))
 
