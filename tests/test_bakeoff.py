@@ -8,6 +8,7 @@ import pytest
 
 from xlingjax import bakeoff
 from xlingjax.errors import UserError
+from xlingjax.report import bakeoff as told
 
 MIXES = {"MLM": ["mlm.gin"], "MLM + TLM": ["both.gin", "TLM_WEIGHT=4", "STAGE_1_STEPS=0.667*STEPS"]}
 TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
@@ -31,11 +32,18 @@ def commands(monkeypatch):
         evaluations = {
             "retrieval": {
                 "retrieval_mean": values["test"],
-                "by_layer": {"mean": {"0": {"centred_en_to_xx": 0.1}, "1": {"centred_en_to_xx": 0.2}}},
+                "by_layer": {
+                    "mean": {n: {"raw_en_to_xx": r, "centred_en_to_xx": 2 * r} for n, r in (("0", 0.1), ("1", 0.2))}
+                },
             },
+            "alignment": {"alignment_error": 0.3, "by_layer": {"0": {"itermax": 0.4}, "1": {"itermax": 0.3}}},
+            "perplexity": {"accuracy_mean": 0.25, "accuracy_by_language": {"de": 0.2, "en": 0.3}},
             "nli_test": {"en": 0.9, "mean_other": values["test"]},
         }
-        result = {"tokens_seen": steps * TOKENS_A_STEP[mix], "tokens_per_second": 10.0, "evaluations": evaluations}
+        result = {
+            "tokens_seen": steps * TOKENS_A_STEP[mix], "tokens_per_second": 10.0, "evaluations": evaluations,
+            "tokens_per_second_by_objective": {"mlm": 12.0, **({"tlm": 8.0} if mix != "MLM" else {})},
+        }  # fmt: skip
         workdir.mkdir(parents=True, exist_ok=True)
         (workdir / "result.json").write_text(json.dumps(result))
         return subprocess.CompletedProcess(line, 0)
@@ -65,11 +73,25 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
 
 def test_a_row_is_mean_and_deviation_over_seeds(commands, tmp_path):
     found = bakeoff.run(configured(), tmp_path, say=lambda line: None)
-    mean, deviation = bakeoff.by_mix(found["cells"])["MLM"]["retrieval"]
+    mean, deviation = told.by_mix(found["cells"])["MLM"]["retrieval"]
     assert mean == pytest.approx(0.505) and deviation == pytest.approx(0.01 / 2**0.5)
-    assert bakeoff.shown("retrieval", (mean, deviation)) == "0.505 ± 0.007"
-    assert bakeoff.shown("tokens", (12_000.0, 0.0)) == "12,000" and bakeoff.shown("retrieval", None) == ""
-    assert found["cells"][0]["retrieval_by_layer"] == {"0": 0.1, "1": 0.2}
+    assert told.shown("retrieval", (mean, deviation)) == "0.505 ± 0.007"
+    assert told.shown("tokens", (12_000.0, 0.0)) == "12,000" and told.shown("retrieval", None) == "–"
+    assert found["cells"][0]["retrieval_by_layer"] == {"raw": {"0": 0.1, "1": 0.2}, "centred": {"0": 0.2, "1": 0.4}}
+    assert found["cells"][0]["alignment_error_by_layer"] == {"0": 0.4, "1": 0.3}
+
+
+def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(commands, tmp_path):
+    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}, jobs=2), tmp_path, say=lambda line: None)
+    assert [(cell["mix"], cell["seed"]) for cell in found["cells"]] == [(m, s) for s in (0, 1) for m in MIXES]
+    page = told.write(found, tmp_path).read_text()
+    assert page.count("<svg") == 2 and "0.505 ± 0.007" in page
+    assert told.objectives_table(found["cells"]) == (
+        ["mix", "mlm", "tlm"], [["MLM", "12", "–"], ["MLM + TLM", "12", "8"]]
+    )  # fmt: skip
+    line = next(line for line in (tmp_path / "bakeoff.md").read_text().splitlines() if line.startswith("| MLM |"))
+    assert line == "| MLM | 0.505 ± 0.007 | 0.300 | 0.250 | 0.900 | 0.505 ± 0.007 | 12,000 | 10 |"
+    assert {path.name for path in tmp_path.glob("*.png")} == {"layers.png", "masked_accuracy.png"}
 
 
 def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
@@ -80,5 +102,7 @@ def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
 def test_refusals(tmp_path):
     with pytest.raises(UserError, match="at least one mix"):
         configured(mixes={})
+    with pytest.raises(UserError, match="two mixes would share a folder"):
+        configured(mixes={"MLM + TLM": [], "mlm_tlm": []})
     with pytest.raises(UserError, match="set bakeoff.tokens"):
         bakeoff.command("pretrain", ["STAGE_1_STEPS=0.5*STEPS"], tmp_path, None)

@@ -10,11 +10,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from xlingjax.errors import UserError
 
@@ -36,10 +35,17 @@ class Bakeoff:
     seeds: Sequence[int] = (0,)
     tokens: int = 0
     """Tokens of each cell, to the nearest step; 0: the steps of the base."""
+    jobs: int = 1
+    """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside one another they
+    slow each other, so speeds compare only under equal jobs."""
 
     def __post_init__(self):
         if not self.mixes or not self.seeds:
             raise UserError("bakeoff: name at least one mix and one seed")
+        if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
+            raise UserError(f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one")
+        if self.jobs < 1:
+            raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -65,25 +71,39 @@ def run(
     (`--platform cpu`). Raises UserError naming the log of a run that failed."""
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
-    steps = {mix: _steps(config, mix, folder, say, arguments) for mix in config.mixes}
-    cells = []
-    for seed in config.seeds:
-        for mix, words in config.mixes.items():
-            cell = Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}")
-            more = [f"SEED={seed}", *([f"TRAIN_STEPS={steps[mix]}"] if steps[mix] else [])]
-            pretrain = command(
-                "pretrain", [*config.base, *words, *more], cell.folder / "pretrain", steps[mix], arguments
-            )
-            _run(pretrain, cell.folder / "pretrain", say)
-            for task, recipe in config.tasks.items():
-                start = [f"INIT_FROM={cell.folder / 'pretrain'}", f"SEED={seed}"]
-                _run(
-                    command("finetune", [*recipe, *start], cell.folder / task, None, arguments), cell.folder / task, say
-                )
-            cells.append(cell.values(list(config.tasks)))
-    found = {"config": asdict(config), "cells": [summary(cell) for cell in cells]}
+
+    def steps_of(mix: str) -> int | None:
+        return _steps(config, mix, folder, say, arguments)
+
+    def values_of(cell: Cell) -> dict[str, Any]:
+        _train(config, cell, steps[cell.mix], say, arguments)
+        return cell.values(list(config.tasks))
+
+    with ThreadPoolExecutor(config.jobs) as pool:
+        try:
+            steps = dict(zip(config.mixes, pool.map(steps_of, config.mixes), strict=True))
+            cells = [
+                Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}")
+                for seed in config.seeds
+                for mix in config.mixes
+            ]
+            values = list(pool.map(values_of, cells))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # those that run are finished, no other is begun
+            raise
+    found = {"config": asdict(config), "cells": [summary(cell) for cell in values]}
     (folder / "bakeoff.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return found
+
+
+def _train(config: Bakeoff, cell: Cell, steps: int | None, say, arguments: Sequence[str]) -> None:
+    """The runs of a cell."""
+    more = [f"SEED={cell.seed}", *([f"TRAIN_STEPS={steps}"] if steps else [])]
+    words = [*config.base, *config.mixes[cell.mix], *more]
+    _run(command("pretrain", words, cell.folder / "pretrain", steps, arguments), cell.folder / "pretrain", say)
+    for task, recipe in config.tasks.items():
+        words = [*recipe, f"INIT_FROM={cell.folder / 'pretrain'}", f"SEED={cell.seed}"]
+        _run(command("finetune", words, cell.folder / task, None, arguments), cell.folder / task, say)
 
 
 def slug(name: str) -> str:
@@ -137,66 +157,31 @@ def _steps(config: Bakeoff, mix: str, folder: Path, say, arguments) -> int | Non
     return max(1, round(config.tokens * CALIBRATION_STEPS / seen))
 
 
-# --- what is told -----------------------------------------------------------------------------------------------------
-
-
 def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a cell, and its retrieval by layer."""
+    """The figures of a cell: those of the table, and by layer, language and objective those of the pictures."""
     result = cell["pretrain"]
     evaluations = result["evaluations"]
-    retrieval, aligned = evaluations.get("retrieval", {}), evaluations.get("alignment", {})
+    retrieval, aligned, text = (evaluations.get(name, {}) for name in ("retrieval", "alignment", "perplexity"))
     figures = {
-        "tokens": result["tokens_seen"],
-        "tokens_per_second": result["tokens_per_second"],
         "retrieval": retrieval.get("retrieval_mean"),
         "retrieval_centred": retrieval.get("retrieval_mean_centred"),
         "alignment_error": aligned.get("alignment_error"),
         "alignment_error_intersection": aligned.get("alignment_error_intersection"),
+        "masked_accuracy": text.get("accuracy_mean"),
     }
     for task, values in cell["tasks"].items():
         (tested,) = [v for name, v in values.items() if name.endswith("_test")]
         figures |= {f"{task}_en": tested.get("en"), f"{task}_other": tested.get("mean_other")}
+    figures |= {"tokens": result["tokens_seen"], "tokens_per_second": result["tokens_per_second"]}
     layers = next(iter(retrieval.get("by_layer", {}).values()), {})
     return {
         "mix": cell["mix"],
         "seed": cell["seed"],
         "figures": {name: value for name, value in figures.items() if value is not None},
-        "retrieval_by_layer": {layer: scores["centred_en_to_xx"] for layer, scores in layers.items()},
+        "retrieval_by_layer": {
+            kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()} for kind in ("raw", "centred")
+        },
+        "alignment_error_by_layer": {layer: of["itermax"] for layer, of in aligned.get("by_layer", {}).items()},
+        "masked_accuracy_by_language": text.get("accuracy_by_language", {}),
+        "tokens_per_second_by_objective": result.get("tokens_per_second_by_objective", {}),
     }
-
-
-def by_mix(cells: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
-    """{mix: {figure: (mean, standard deviation over seeds)}}; of one seed the deviation is 0."""
-    groups: dict[str, list[Mapping[str, float]]] = {}
-    for cell in cells:
-        groups.setdefault(cell["mix"], []).append(cell["figures"])
-    found: dict[str, dict[str, tuple[float, float]]] = {}
-    for mix, figures in groups.items():
-        names = [name for name in figures[0] if all(name in one for one in figures)]
-        values = {name: np.array([one[name] for one in figures], float) for name in names}
-        found[mix] = {n: (float(v.mean()), float(v.std(ddof=1)) if v.size > 1 else 0.0) for n, v in values.items()}
-    return found
-
-
-def table(found: Mapping[str, Any]) -> Any:
-    """A rich table, a row per mix: mean ± standard deviation."""
-    from rich.table import Table
-
-    rows = by_mix(found["cells"])
-    names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    result = Table(box=None, header_style="dim")
-    result.add_column("mix")
-    for name in names:
-        result.add_column(name.replace("_", " "), justify="right")
-    for mix, row in rows.items():
-        result.add_row(mix, *(shown(name, row.get(name)) for name in names))
-    return result
-
-
-def shown(name: str, value: tuple[float, float] | None) -> str:
-    if value is None:
-        return ""
-    mean, deviation = value
-    if name.startswith("tokens"):
-        return f"{mean:,.0f}"
-    return f"{mean:.3f} ± {deviation:.3f}" if deviation else f"{mean:.3f}"

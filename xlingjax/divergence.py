@@ -1,6 +1,7 @@
-"""Stops a run whose updates are skipped time after time, and keeps the batch that did it."""
+"""Stops a run whose updates are skipped time after time, and keeps the batch that did it; times the steps meanwhile."""
 
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,17 +17,25 @@ IN_FLIGHT = 2
 
 
 class Guard:
-    """Follows the count of consecutive skipped steps, two steps behind the device."""
+    """Follows the count of consecutive skipped steps, two steps behind the device.
+
+    seconds: {objective: device seconds of its steps so far}, each from the end of the step before to its own; a step
+    that the device waited for counts the waiting.
+    """
 
     def __init__(self, workdir: Path, limit: int, say: Callable[[str], None]):
         if limit < 1:
             raise UserError(f"train.max_bad_steps={limit} must be at least 1 (1 stops at the first skipped step)")
         self._workdir, self._limit, self._say = workdir, limit, say
+        self.seconds: Counter[str] = Counter()
+        self._ended = 0.0
         self._pending: deque[tuple[int, str, dict[str, np.ndarray], jax.Array, jax.Array]] = deque()
 
     def push(self, step: int, objective: str, rows: dict[str, np.ndarray], bad_steps: Any, finite: Any) -> None:
         """Two device scalars: `bad_steps`, consecutive skipped steps up to this one, and `finite`, whether its loss and
         gradient were. Raises UserError when an earlier step reached the limit."""
+        if not self._pending:  # whatever came between, compiling or evaluating, is no part of the step
+            self._ended = time.perf_counter()
         self._pending.append((step, objective, rows, bad_steps, finite))
         if len(self._pending) > IN_FLIGHT:
             self._look()
@@ -39,6 +48,8 @@ class Guard:
     def _look(self) -> None:
         step, objective, rows, bad_steps, finite = self._pending.popleft()
         bad = int(bad_steps)
+        before, self._ended = self._ended, time.perf_counter()
+        self.seconds[objective] += self._ended - before
         if bad:
             why = "a gradient norm above optimizer.skip_norm" if finite else "a loss or gradient that is not finite"
             self._say(f"step {step} ({objective}): update skipped for {why} ({bad} in a row)")

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -210,7 +211,7 @@ def train(
         # ---- what happens now and then -------------------------------------------------------------------------------
         clock, intervals = Stopwatch(), {name: Interval() for name in names}
         compiled, compile_seconds, last_lines, last_values = {}, {}, {}, {}
-        tokens_before = tokens_seen
+        tokens_before, tokens_of = tokens_seen, Counter()
 
         def compile_step(name, stage, batch):
             guard.drain()
@@ -231,6 +232,7 @@ def train(
                 return
             tokens = sum(tokens for _, tokens in closed.values())
             tokens_seen += tokens
+            tokens_of.update({name: tokens for name, (_, tokens) in closed.items()})
             common = {
                 "learning_rate": float(update_rule.learning_rate(step - 1)), "tokens_seen": tokens_seen,
                 "tokens_per_second": tokens / clock.lap(), "seconds": clock.seconds(),
@@ -266,7 +268,7 @@ def train(
             if (name, stage) not in compiled:
                 compile_step(name, stage, batch)
             state, step_sums = compiled[name, stage](state, batch)
-            guard.push(step, name, rows, step_sums.pop("bad_steps"), step_sums.pop("finite"))
+            guard.push(step, names[turn], rows, step_sums.pop("bad_steps"), step_sums.pop("finite"))
             intervals[names[turn]].add(step_sums, hashed)
             step += 1
             stopping, last = preemption.reached(step), step == steps
@@ -290,6 +292,7 @@ def train(
             totals = {
                 "steps": step, "exit_reason": exit_reason, "tokens_seen": tokens_seen, "seconds": clock.seconds(),
                 "tokens_per_second": (tokens_seen - tokens_before) / clock.seconds(),
+                "tokens_per_second_by_objective": {name: n / guard.seconds[name] for name, n in tokens_of.items()},
                 "compile_seconds": compile_seconds, "peak_memory_bytes": peak_memory_bytes(),
                 "skipped": int(state.skipped), "metrics": last_lines, "evaluations": last_values,
             }  # fmt: skip

@@ -181,12 +181,13 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
 def bakeoff(args: Namespace, config: Any) -> int:
     from rich.console import Console
 
-    from xlingjax.bakeoff import run, table
+    from xlingjax.bakeoff import run
+    from xlingjax.report.bakeoff import table, write
 
     arguments = ["--platform", args.platform] if args.platform else []
     found = run(config, args.workdir, arguments=arguments)
-    Console(width=200).print(table(found))
-    print(f"written to {Path(args.workdir) / 'bakeoff.json'}")
+    Console(width=240).print(table(found))
+    print(f"report: {write(found, Path(args.workdir))}")
     return 0
 
 

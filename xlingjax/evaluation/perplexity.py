@@ -1,5 +1,5 @@
-"""Perplexity per language on held-out text: of MLM and CLM on running text, of TLM on pairs with the partner visible
-and hidden.
+"""Perplexity and accuracy per language on held-out text: of MLM and CLM on running text, of TLM on pairs with the
+partner visible and hidden.
 
 Masking is XLM's for validation (XLM code, `mask_out` and `evaluator`): 15 % of the tokens by independent draws, at
 least one per row, all shown as MASK; drawn by row number from seed 0, so that the figure does not depend on the batch.
@@ -163,37 +163,47 @@ def _sums(model, objective, languages: int, mesh):
     model = on_xla(model, mesh)
 
     def run(params, batch):
-        return objective.loss(model, params, batch, None, languages).metrics[f"{objective.name}/loss_by_language"]
+        metrics = objective.loss(model, params, batch, None, languages).metrics
+        return {key: metrics[f"{objective.name}/{key}_by_language"] for key in ("loss", "accuracy")}
 
     return jax.jit(run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None)
 
 
-def perplexity(
+def scores(
     model, params, objective, rows: Rows, languages: Sequence[str], *, batch_size: int = 16, mesh=None
-) -> dict[str, float]:
-    """{language: exp(NLL / predictions)} for the languages that the rows predict something in.
+) -> tuple[dict[str, float], dict[str, float]]:
+    """{language: exp(NLL / predictions)} and {language: share of predictions that are right}, for the languages that
+    the rows predict something in.
 
-    objective: on the Objective contract, with a `<name>/loss_by_language` metric. The last batch is filled up with
-    empty rows.
+    objective: on the Objective contract, with `<name>/loss_by_language` and `accuracy_by_language` metrics. The last
+    batch is filled up with empty rows.
     """
     run = _sums(model, objective, len(languages), mesh)
     multiple = row_multiple(mesh)
     size = -(-batch_size // multiple) * multiple
-    nll_G, count_G = np.zeros(len(languages)), np.zeros(len(languages))
+    nll_G, right_G, count_G = np.zeros((3, len(languages)))
     fields = {name: rows[name] for name in (*objective.reads, "sides") if name in rows}
     for start in range(0, len(rows["input_ids"]), size):
         part = {name: values[start : start + size] for name, values in fields.items()}
         missing = size - len(part["input_ids"])
         part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
-        sums_G, weights_G = run(params, place(part, mesh))
-        nll_G += np.asarray(sums_G, np.float64)
-        count_G += np.asarray(weights_G, np.float64)
+        sums = run(params, place(part, mesh))
+        nll_G += np.asarray(sums["loss"][0], np.float64)
+        right_G += np.asarray(sums["accuracy"][0], np.float64)
+        count_G += np.asarray(sums["loss"][1], np.float64)
+    predicted = [(i, name) for i, name in enumerate(languages) if count_G[i] > 0]
     # Past e^100 a perplexity says no more than "infinite", and JSON has no infinity.
-    return {name: math.exp(min(nll_G[i] / count_G[i], 100.0)) for i, name in enumerate(languages) if count_G[i] > 0}
+    perplexities = {name: math.exp(min(nll_G[i] / count_G[i], 100.0)) for i, name in predicted}
+    return perplexities, {name: float(right_G[i] / count_G[i]) for i, name in predicted}
+
+
+def perplexity(*args, **options) -> dict[str, float]:
+    """The perplexities of `scores`."""
+    return scores(*args, **options)[0]
 
 
 def mean(by_language: Mapping[str, float]) -> float:
-    """XLM's selection criterion: the arithmetic mean of the languages' perplexities."""
+    """The arithmetic mean over languages; of perplexities it is XLM's selection criterion."""
     return float(np.mean(list(by_language.values())))
 
 
@@ -204,8 +214,9 @@ def mean(by_language: Mapping[str, float]) -> float:
 class TextPerplexity:
     """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator of the training loop.
 
-    Values: {"by_language": {language: perplexity}, "mean": x}. `limit` rows of `length` tokens per language bound its
-    cost.
+    Values: {"by_language": {language: perplexity}, "mean": x, "accuracy_by_language": {language: share of the masked
+    pieces (CLM: of the next pieces) that are guessed right}, "accuracy_mean": x}. `limit` rows of `length` tokens per
+    language bound its cost.
     """
 
     texts: Mapping[str, Text]
@@ -236,8 +247,16 @@ class TextPerplexity:
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         objective = CLM() if self.causal else MLM()
-        values = perplexity(model, params, objective, self._rows, self.languages, batch_size=self.batch_size, mesh=mesh)
-        return {"kind": "perplexity", "by_language": values, "mean": mean(values)}
+        values, right = scores(
+            model, params, objective, self._rows, self.languages, batch_size=self.batch_size, mesh=mesh
+        )
+        return {
+            "kind": "perplexity",
+            "by_language": values,
+            "mean": mean(values),
+            "accuracy_by_language": right,
+            "accuracy_mean": mean(right),
+        }
 
 
 @dataclass
