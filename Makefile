@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 XLINGJAX := $(BIN)/xlingjax
 DEMO_LANGUAGES ?= en,de,ru,zh
+# Each takes up to 4 GiB.
+TEST_WORKERS ?= 2
 
 help: ## this list
 	@echo "make <target>   (PYTHON=$(if $(PYTHON),$(PYTHON),none found: set PYTHON=/path/to/python3.11) VENV=$(VENV))"
@@ -59,7 +61,7 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 	$(XLINGJAX) report runs/demo/mlm_tlm --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
 
 test: $(VENV)/.ready-dev ## all tests (less than 10 minutes; those that read real text need XLINGJAX_DATA)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 lint: $(VENV)/.ready-dev ## ruff
 	$(BIN)/ruff check .

@@ -29,7 +29,7 @@ def two_processes(first, second):
             subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         )
     try:
-        outputs = [process.communicate(timeout=100)[0] for process in processes]
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

@@ -80,7 +80,8 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
                 return hidden @ p["out"]["kernel"] + p["out"]["bias"]
 
             if config.norm_order == "post":
-                x = layer_norm(x + attention(x, p["attention"], allowed), p["attention_norm"], config.norm_eps)
+                if memory is None or config.cross_attention_query == "self_attention":
+                    x = layer_norm(x + attention(x, p["attention"], allowed), p["attention_norm"], config.norm_eps)
                 x = cross(x, p)
                 x = layer_norm(x + feed_forward(x), p["ffn_norm"], config.norm_eps)
             else:

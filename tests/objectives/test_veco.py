@@ -9,6 +9,7 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import own_side
 from xlingjax.objectives.base import token_loss
+from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.veco import VECO, as_one_text, as_two_texts
 
 OBJECTIVE = VECO(tlm=True)
@@ -34,10 +35,12 @@ def side_of(batch, row, column):
     )
 
 
-def test_the_terms_equal_numpy(model_and_params):
-    model, params = model_and_params
+@pytest.mark.parametrize("query", ["self_attention", "input"])
+def test_the_terms_equal_numpy(query):
+    config, objective = CONFIG.replace(cross_attention_query=query), VECO(tlm=True, query=query)
+    model, params = random_model(config)
     batch = make_batch("veco")
-    loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = jax.jit(lambda p, b: objective.loss(model, p, b, None, LANGUAGES))(params, batch)
     one = dict(batch, position_ids=batch["position_ids"].copy())
     two = dict(batch, input_ids=batch["input_ids"].copy())
     for row in range(len(batch["pack_ids"])):
@@ -45,9 +48,9 @@ def test_the_terms_equal_numpy(model_and_params):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             one["position_ids"][row, columns] = np.arange(len(columns))
             two["input_ids"][row, columns[batch["sides"][row, columns] == 1][:1]] = batch["input_ids"][row, columns[:1]]
-    h = transformer.encode(CONFIG, params, two, sees=own)
-    s = transformer.encode(CONFIG, params, two, sees=own, memory=(h, other))
-    t = transformer.encode(CONFIG, params, one)
+    h = transformer.encode(config, params, two, sees=own)
+    s = transformer.encode(config, params, two, sees=own, memory=(h, other))
+    t = transformer.encode(config, params, one)
     half = batch["masked_weights"].shape[1] // 2
     x, y = slice(0, half), slice(half, None)
     want = {
@@ -55,7 +58,7 @@ def test_the_terms_equal_numpy(model_and_params):
         "veco_plug_in_x": masked_nll(params, s, batch, x), "veco_plug_in_y": masked_nll(params, s, batch, y),
         "veco_tlm": masked_nll(params, t, one),
     }  # fmt: skip
-    assert set(loss.terms) == set(OBJECTIVE.weights(batch)) == set(OBJECTIVE.coefficients) == set(want)
+    assert set(loss.terms) == set(objective.weights(batch)) == set(objective.coefficients) == set(want)
     for name, (total, count) in want.items():
         np.testing.assert_allclose(loss.terms[name], total, rtol=2e-5, err_msg=name)
         assert float(OBJECTIVE.weights(batch)[name]) == count > 1
@@ -156,6 +159,22 @@ def test_a_model_without_the_slot_is_refused(model_and_params):
     params = jax.jit(model.init)(jax.random.key(0))
     with pytest.raises(UserError, match="cross_attention=True"):
         OBJECTIVE.loss(model, params, make_batch("veco"), None, LANGUAGES)
+
+
+def test_a_query_without_self_attention_is_the_models_and_the_objectives(model_and_params):
+    """A state of S then knows its own word and the other side, and says so."""
+    config, objective = CONFIG.replace(cross_attention_query="input"), VECO(query="input")
+    model, params = random_model(config)
+    assert jax.tree.structure(params) == jax.tree.structure(model_and_params[1])
+    batch = make_batch("veco")
+    seen = prediction_visibility(objective, model, params, batch)["veco_plug_in_x"]
+    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+    for row, slot in np.argwhere(seen.columns >= 0).tolist():
+        q = seen.columns[row, slot]
+        own = side_of(batch, row, q)
+        assert seen.allowed[row, slot, q] and seen.allowed[row, slot, own].sum() == 1
+    with pytest.raises(UserError, match="set CROSS_ATTENTION_QUERY, which sets both"):
+        OBJECTIVE.loss(model, params, batch, None, LANGUAGES)
 
 
 def test_plugging_out_leaves_the_states(model_and_params):

@@ -66,11 +66,13 @@ class Block(nn.Module):
         ffn_norm = LayerNorm(c, name="ffn_norm")
         pre = c.norm_order == "pre"
 
-        y_BLD = attention_norm(x_BLD) if pre else x_BLD
-        x_BLD = x_BLD + dropout(self_attention(y_BLD, y_BLD, attention, keys[0]), c.dropout, keys[1])
-        if not pre:
-            x_BLD = attention_norm(x_BLD)
-        if c.cross_attention and memory is not None:
+        plugged_in = c.cross_attention and memory is not None
+        if not plugged_in or c.cross_attention_query == "self_attention" or self.is_initializing():
+            y_BLD = attention_norm(x_BLD) if pre else x_BLD
+            x_BLD = x_BLD + dropout(self_attention(y_BLD, y_BLD, attention, keys[0]), c.dropout, keys[1])
+            if not pre:
+                x_BLD = attention_norm(x_BLD)
+        if plugged_in:
             x_BLD = CrossAttention(c, name="cross_attention")(x_BLD, *memory, keys[3:])
         y_BLD = ffn_norm(x_BLD) if pre else x_BLD
         x_BLD = x_BLD + dropout(feed_forward(y_BLD), c.dropout, keys[2])

@@ -19,6 +19,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
     "attention_backend": ("xla", "cudnn", "splash"),
+    "cross_attention_query": ("self_attention", "input"),
 }
 
 
@@ -73,6 +74,9 @@ class ModelConfig:
     attention_backend: str = "xla"
     cross_attention: bool = False
     """Give each block its cross-attention slot (parameters `cross_attention/*` and nothing else)."""
+    cross_attention_query: str = "self_attention"
+    """What asks in it: "self_attention": the states after self-attention (VECO's prose); "input": those of the layer
+    before, self-attention left out (VECO's equations 6-9)."""
     word_recovery: bool = False
     """Give the model the attention of Unicoder's word recovery (`word_recovery/kernel`)."""
     paraphrase: bool = False

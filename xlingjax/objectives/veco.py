@@ -5,9 +5,10 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import Mask, bidirectional, own_side, partner
+from xlingjax.model.masks import Mask, bidirectional, itself, own_side, partner
 from xlingjax.objectives.base import (
     CHUNK,
     INPUTS,
@@ -29,7 +30,8 @@ class VECO(TokenObjective):
 
     plug_out False leaves the two terms of H out, as in the first phase, where only the cross-attention is trained and
     they have no gradient. stop_gradient: no gradient reaches the other side through its states. tlm: a fifth term, TLM,
-    reads both sides as one text with positions running on.
+    reads both sides as one text with positions running on. query: the model's `cross_attention_query`; raises UserError
+    where it is not.
 
     The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x does.
     """
@@ -38,6 +40,7 @@ class VECO(TokenObjective):
     plug_out: bool = True
     stop_gradient: bool = True
     tlm: bool = False
+    query: str = "self_attention"
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", *SLOTS)
 
@@ -46,7 +49,9 @@ class VECO(TokenObjective):
 
     @property
     def _promises(self) -> dict[str, Mask]:
-        kinds = {"plug_out": own_side, "plug_in": bidirectional} if self.plug_out else {"plug_in": bidirectional}
+        # Without self-attention a state of S knows its own word and the other side.
+        plug_in = bidirectional if self.query == "self_attention" else partner | bidirectional & itself
+        kinds = {"plug_out": own_side, "plug_in": plug_in} if self.plug_out else {"plug_in": plug_in}
         promises = {term: mask for kind, mask in kinds.items() for term in self._sides(kind)}
         return {**promises, f"{self.name}_tlm": bidirectional} if self.tlm else promises
 
@@ -100,6 +105,11 @@ class VECO(TokenObjective):
         shift_BLD: Array | None = None,
     ) -> tuple[Array, Array]:
         """(H_BLD, S_BLD) of both sides."""
+        if model.config.cross_attention_query != self.query:
+            raise UserError(
+                f"model {model.config.name} has cross_attention_query={model.config.cross_attention_query!r} and the "
+                f"objective query={self.query!r}: set CROSS_ATTENTION_QUERY, which sets both"
+            )
         batch = as_two_texts(batch)
         h_BLD = model.encode(params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD)
         memory = jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD, AttentionSpec(partner)
