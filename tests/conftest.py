@@ -62,4 +62,4 @@ def tiny_finished(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_batches():
     """`tiny_batches["mlm"]` is one NumPy batch; `tiny.batch(name, seed)` makes others."""
-    return {name: tiny.batch(name) for name in tiny.OBJECTIVES}
+    return {name: tiny.batch(name) for name in (*tiny.OBJECTIVES, *tiny.LABELLED)}

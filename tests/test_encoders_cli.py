@@ -122,6 +122,48 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, tmp_path, capsys):
         assert part in capsys.readouterr().err
 
 
+def plug_in_command(corpus, run, workdir, **overrides):
+    files = {f"{split.upper()}_FILES": f"{corpus}/nli/{split}-{{language}}.tsv" for split in ("train", "dev", "test")}
+    given = {"INIT_FROM": run, **files, "TRAIN_LANGUAGES": "de", "TRAIN_STEPS": 2, "WARMUP_STEPS": 1, "BATCH": 8}
+    return arguments("finetune", "nli_plug_in_tiny", given | overrides, "--workdir", str(workdir))
+
+
+def test_plug_in_fine_tuning(corpus, run, tmp_path):
+    assert cli.main(plug_in_command(corpus, run, tmp_path / "nli", LOG_EVERY=1)) == 0
+    (line, *_) = (json.loads(line) for line in (tmp_path / "nli" / "metrics.jsonl").read_text().splitlines())
+    assert line["objective"] == "plug_in" and set(line["accuracy_by_language"]) == {"de", "en"}
+    result = json.loads((tmp_path / "nli" / "result.json").read_text())
+    for name in ("plug_in_dev", "plug_in_test"):
+        assert set(result["evaluations"][name]["by_language"]) == {"de", "en"}
+    before, after = open_run(run).params, open_run(tmp_path / "nli").params
+    assert set(after) == {*before, "classifier"}
+    slots = (params["encoder"]["layers"]["cross_attention"] for params in (before, after))
+    moved = [np.abs(a - b).max() for a, b in zip(*map(jax.tree.leaves, slots), strict=True)]
+    assert max(moved) > 1e-5  # the cross-attention is fine-tuned with the rest
+
+
+def test_plug_in_fine_tuning_refuses_what_is_no_pair(corpus, run, tmp_path, capsys):
+    def refused(*parts, run=run, **overrides):
+        assert cli.main(plug_in_command(corpus, run, tmp_path / "nli", **overrides)) == 2
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert all(part in line for part in parts), line
+
+    lines = (corpus / "nli" / "train-de.tsv").read_text().splitlines()
+    pattern = f"{tmp_path}/{{language}}.tsv"
+    write(tmp_path / "en.tsv", (corpus / "nli" / "train-en.tsv").read_text().splitlines())
+    write(tmp_path / "de.tsv", lines[:-1])
+    refused("de.tsv has 11 examples", "en.tsv has 12", TRAIN_FILES=pattern)
+    write(tmp_path / "de.tsv", [*lines[1:], lines[0]])
+    refused("de.tsv, line 1", "en.tsv, line 1", "same order", TRAIN_FILES=pattern)
+    refused("TRAIN_LANGUAGES", "two languages", TRAIN_LANGUAGES="en")
+    refused("missing file", "train-fr.tsv", "TRAIN_LANGUAGES", TRAIN_LANGUAGES="de fr")
+    refused("plug_in", "rows of 1200 tokens", "lower LENGTH", LENGTH=600)
+    assert cli.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
+    capsys.readouterr()
+    refused("no cross-attention", "xlingjax plug in", run=tmp_path / "out")
+    assert not (tmp_path / "nli" / "run.json").exists()
+
+
 def test_bad_input(corpus, run, tmp_path, capsys):
     def refused(words, *parts):
         assert cli.main(words) == 2

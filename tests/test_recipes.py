@@ -41,6 +41,7 @@ RECIPES = {
     "xlmr_base": (TEXT | {"LANGUAGES": XNLI}, 278.3),
     "xlmr_large": (TEXT | {"LANGUAGES": XNLI}, 560.1),
     "nli_tiny": ({"INIT_FROM": "run"}, 2.95),
+    "nli_plug_in_tiny": ({"INIT_FROM": "run"}, 3.32),
     "pos_tiny": ({"INIT_FROM": "run"}, 2.65),
     "ner_tiny": ({"INIT_FROM": "run"}, 2.65),
     "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents"}, 249.1),
@@ -60,7 +61,7 @@ RECIPES = {
 def recipe(request, tmp_path, monkeypatch):
     """(name, recipe) in an empty folder but for the run.json that fine-tuning starts from."""
     monkeypatch.chdir(tmp_path)
-    model = preset("tiny", vocab_size=4000, num_languages=8)
+    model = preset("tiny", vocab_size=4000, num_languages=8, cross_attention="plug_in" in request.param)
     record = {
         "model": dataclasses.asdict(model),
         "languages": TINY["LANGUAGES"].split(),

@@ -16,7 +16,7 @@ from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.step import LOSS_SCALE_GROWTH_STEPS, abstract_state, eval_step, initial_state, make_train_step
 
-OBJECTIVES = {name: tiny.objective(name) for name in tiny.OBJECTIVES}
+OBJECTIVES = {name: tiny.objective(name) for name in (*tiny.OBJECTIVES, *tiny.LABELLED)}
 # Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding it.
 OPTIMIZER = OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4, weight_decay=0.1)
 ONE = MeshConfig(1, 1, 1)
@@ -50,7 +50,8 @@ def assert_close(a, b, tolerance=1e-5):
 @pytest.fixture(scope="module")
 def whole(tiny_config):
     """(encoder, parameters) with the parts that any objective needs."""
-    encoder = Encoder(tiny_config.replace(cross_attention=True, word_recovery=True, paraphrase=True))
+    parts = dict(cross_attention=True, word_recovery=True, paraphrase=True, num_labels=3, classifier="plug_in")
+    encoder = Encoder(tiny_config.replace(**parts))
     return encoder, jax.jit(encoder.init)(jax.random.key(0))
 
 

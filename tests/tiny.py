@@ -7,7 +7,9 @@ ROWS, LENGTH, SLOTS, VOCAB, LANGUAGES = 8, 16, 3, 96, ("de", "en", "zh")
 BOS, EOS, PAD, MASK = 0, 0, 2, 5
 FIRST_PIECE = 14
 OBJECTIVES = ("clm", "mlm", "tlm", "veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm")
-PAIRS = ("tlm", "veco", "camlm", "clwr", "clpc")
+LABELLED = ("plug_in",)
+"""Fine-tuning: a label per row and no `predictions`."""
+PAIRS = ("tlm", "veco", "camlm", "clwr", "clpc", "plug_in")
 SIDE_BY_SIDE = ("veco", "camlm")
 """Objectives whose prediction slots are those of side 0, then as many of side 1."""
 
@@ -16,7 +18,7 @@ def batch(
     objective: str, seed: int = 0, rows: int = ROWS, length: int = LENGTH, slots: int = SLOTS, vocab: int = VOCAB
 ):
     """One batch of `objective`: rows end in padding of unequal width, slots are unequally used."""
-    rng = np.random.default_rng([seed, OBJECTIVES.index(objective)])
+    rng = np.random.default_rng([seed, (*OBJECTIVES, *LABELLED).index(objective)])
     fields = {
         name: np.zeros((rows, length), np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")
     }
@@ -24,7 +26,7 @@ def batch(
     if objective in ("camlm", "btmlm"):
         fields["is_mask"] = np.zeros((rows, length), np.int32)
     groups = 2 if objective in SIDE_BY_SIDE else 1
-    if objective not in ("clm", "clwr", "clpc"):
+    if objective not in ("clm", "clwr", "clpc", "plug_in"):
         fields["masked_positions"] = np.zeros((rows, groups * slots), np.int32)
         fields["masked_targets"] = np.zeros((rows, groups * slots), np.int32)
         fields["masked_weights"] = np.zeros((rows, groups * slots), np.float32)
@@ -72,15 +74,15 @@ def batch(
     if objective == "clwr":
         ordinary = fields["input_ids"] >= FIRST_PIECE
         fields["target_weights"] = (ordinary & (fields["pack_ids"] > 0)).astype(np.float32)
-    if objective == "clpc":
-        fields["labels"] = (np.arange(rows) % 2).astype(np.int32)
+    if objective in ("clpc", "plug_in"):
+        fields["labels"] = (np.arange(rows) % (2 if objective == "clpc" else 3)).astype(np.int32)
         fields["example_weights"] = np.r_[np.ones(rows - 1), 0].astype(np.float32)
     return fields
 
 
 def objective(name: str):
     """The objective of that name, as the tests use it."""
-    from xlingjax.objectives import ernie_m, unicoder, veco, xlm
+    from xlingjax.objectives import ernie_m, finetuning, unicoder, veco, xlm
 
     return {
         "clm": xlm.CLM(),
@@ -92,4 +94,5 @@ def objective(name: str):
         "clwr": unicoder.CLWR(),
         "clpc": unicoder.CLPC(),
         "cl_mlm": unicoder.CLMLM(),
+        "plug_in": finetuning.PlugIn(3),
     }[name]

@@ -191,6 +191,39 @@ def accuracy(
     return _unless_missing(files, make)
 
 
+def plug_in_accuracy(
+    corpus: Any,
+    files: str | None = None,
+    labels: Files = None,
+    pivot: str = "en",
+    length: int = 128,
+    reset_positions: bool = False,
+    limit: int = 0,
+    trained_on: Files = "en",
+    name: str = "plug_in_test",
+) -> Evaluators:
+    """Accuracy per language on labelled TSVs that translate each other line by line, each beside that of `pivot`;
+    `files` a path with {language}. length: tokens of an example in one language."""
+
+    def make():
+        from xlingjax.evaluation.plug_in import PlugInAccuracy
+
+        found = labelled_files(files, corpus.languages)
+        return PlugInAccuracy(
+            paired_files(files, [language for language in found if language != pivot], pivot),
+            corpus.vocabulary,
+            corpus.languages,
+            words(labels),
+            length=length,
+            reset_positions=reset_positions,
+            limit=limit,
+            trained_on=words(trained_on),
+            name=name,
+        )
+
+    return _unless_missing(files, make)
+
+
 def tagging_score(
     corpus: Any,
     files: str | None = None,
@@ -251,3 +284,21 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
     if not found:
         raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
     return found
+
+
+def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """{(language, pivot): their files}, of each of `languages` but `pivot`. Raises UserError for one that is missing,
+    and where no language is left."""
+    beside = [language for language in languages if language != pivot]
+    if not beside:
+        raise UserError(
+            f"labelled files {pattern!r} in {pivot!r} alone: plug-in fine-tuning reads every example in two languages; "
+            f"name in TRAIN_LANGUAGES those into which the examples of {pivot!r} are translated, or set PIVOT"
+        )
+    files = labelled_files(pattern, (*beside, pivot))
+    if missing := [language for language in (*beside, pivot) if language not in files]:
+        raise UserError(
+            f"missing file: {pattern.replace('{language}', missing[0])}; plug-in fine-tuning reads every example in a "
+            f"language of TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a translation line by line"
+        )
+    return {(language, pivot): (files[language], files[pivot]) for language in beside}

@@ -203,7 +203,11 @@ def tinyworld(args: Namespace) -> int:
             size = {name: int(count) for name, count in (entry.split("=") for entry in size.split(","))}
         except ValueError:
             raise UserError(f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000") from None
-    languages = {"languages": tuple(args.languages.replace(",", " ").split())} if args.languages else {}
+    languages = {
+        name: tuple(value.replace(",", " ").split())
+        for name in ("languages", "train_languages")
+        if (value := getattr(args, name))
+    }
     try:
         told = write(Path(args.folder), seed=args.seed, size=size, workers=args.workers, **languages)
     except OSError as error:

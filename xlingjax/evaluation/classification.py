@@ -7,27 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
-from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.finetuning import Classification, PlugIn
 from xlingjax.preprocessors.finetuning import classification_rows, read_labelled_tsv
 
 
 @functools.lru_cache(maxsize=16)
-def _label_logits(model, objective: Classification, mesh):
+def _likeliest(model, mesh):
+    """jit of (params, batch) -> int[B], or int[2, B] for "plug_in"."""
+    config = model.config
+    if config.classifier == "plug_in":
+        objective = PlugIn(config.num_labels)
+    else:
+        objective = Classification(config.num_labels, config.classifier == "difference")
     model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(lambda params, batch: objective.logits(model, params, batch), out_shardings=replicated)
+    return jax.jit(
+        lambda params, batch: jnp.asarray(objective.logits(model, params, batch)).argmax(-1), out_shardings=replicated
+    )
 
 
 def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None) -> np.ndarray:
-    """int[N]: the most likely label of every row (see `classification_rows`); the last batch is filled up with empty
-    rows.
+    """int[N]: the most likely label of every row (see `classification_rows`), of the classifier "plug_in" int[2, N],
+    those of both sides (see `paired_rows`). The last batch is filled up with empty rows.
     """
-    run = _label_logits(model, Classification(model.config.num_labels, model.config.classifier == "difference"), mesh)
+    run = _likeliest(model, mesh)
     fields = {name: values for name, values in rows.items() if name not in ("labels", "example_weights")}
     total = len(rows["input_ids"])
     multiple = row_multiple(mesh)
@@ -37,8 +46,8 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
         part = {name: values[start : start + size] for name, values in fields.items()}
         missing = size - len(part["input_ids"])
         part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
-        parts.append(np.asarray(run(params, place(part, mesh))).argmax(axis=-1)[: size - missing])
-    return np.concatenate(parts)
+        parts.append(np.asarray(run(params, place(part, mesh)))[..., : size - missing])
+    return np.concatenate(parts, axis=-1)
 
 
 def accuracy_by_language(

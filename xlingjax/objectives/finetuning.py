@@ -67,6 +67,11 @@ class Classification:
                 f"model {model.config.name} has classifier={model.config.classifier!r} and the objective "
                 f"apart={self.apart}: set CLASSIFIER, which sets both"
             )
+        if layer := {"tagging": "runs/tagging.gin", "plug_in": "runs/plug_in.gin"}.get(model.config.classifier):
+            raise UserError(
+                f"classifier={model.config.classifier!r} is not one of a single labelled text or pair: add "
+                f"--gin_file gin/{layer}, or set CLASSIFIER to xlm, xlmr or difference"
+            )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
         return model.classify(params, h_BLD, batch, rng=head_rng)
@@ -153,8 +158,14 @@ class PlugIn:
                 f"classifier={model.config.classifier!r}; the task has {self.num_labels} labels and needs "
                 'classifier="plug_in"'
             )
+        if not model.config.cross_attention:
+            raise UserError(
+                f"model {model.config.name} has no cross-attention, which plug-in fine-tuning goes through: let "
+                "INIT_FROM be a VECO run, or what `xlingjax plug in RUN --source VECO_RUN` writes"
+            )
         keys = [None] * 4 if rng is None else jax.random.split(rng, 4)
-        h_BLD, s_BLD = VECO(stop_gradient=self.stop_gradient).states(model, params, batch, keys[0], keys[1])
+        veco = VECO(stop_gradient=self.stop_gradient, query=model.config.cross_attention_query)
+        h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1])
         both_BLE = jnp.concatenate([h_BLD, s_BLD], axis=-1)
         x, y = (
             model.classify(params, jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1), batch, rng=key)

@@ -5,7 +5,7 @@ Fine-tuning sets are small, so they are tokenised once and kept in memory.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,8 @@ class Example:
     premise: str
     hypothesis: str
     label: str
+    line: int = field(default=0, compare=False)
+    """Of its file, from 1."""
 
 
 def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None, *, quoted: bool = False) -> list[Example]:
@@ -98,7 +100,7 @@ def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None, *, 
         label = "contradiction" if label == "contradictory" else label
         if labels is not None and label not in labels:
             raise UserError(f"{path}, line {number}: unknown label {label!r}, expected one of {', '.join(labels)}")
-        examples.append(Example(premise, hypothesis, label))
+        examples.append(Example(premise, hypothesis, label, number))
     if not examples:
         raise UserError(f"{path}: no examples in this file; a line is text, text, label, with tabs between")
     return examples
@@ -214,52 +216,6 @@ def classification_source(
         "length": length,
     }
     return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=identity)
-
-
-# --- Instances in two languages -------------------------------------------------------------------------------------
-
-
-def paired_rows(
-    files: Sequence[str | Path],
-    vocabulary,
-    length: int,
-    labels: Sequence[str],
-    language_ids: Sequence[int],
-    reset_positions: bool = False,
-) -> dict[str, np.ndarray]:
-    """The instances of two labelled files, row i of one translating row i of the other, as arrays [N, length] and [N]:
-    the features that `PlugIn` reads. Each side is the row of `pair_row` in half of `length`.
-
-    Raises UserError: unequal numbers of rows, or labels that differ in a row.
-    """
-    sides = [read_labelled_tsv(path, labels) for path in files]
-    if len(sides[0]) != len(sides[1]):
-        raise UserError(
-            f"{files[0]} has {len(sides[0])} examples and {files[1]} has {len(sides[1])}: plug-in fine-tuning reads "
-            "the same examples in two languages, row by row; give a translation, or use another CLASSIFIER"
-        )
-    for number, (a, b) in enumerate(zip(*sides, strict=True), 1):
-        if a.label != b.label:
-            raise UserError(
-                f"{files[1]}, example {number}: label {b.label!r}, in {files[0]} it is {a.label!r}: the two must hold "
-                "the same examples in the same order"
-            )
-    one, two = (
-        classification_rows(examples, vocabulary, length // 2, labels, language, reset_positions)
-        for examples, language in zip(sides, language_ids, strict=True)
-    )
-    rows = {name: one[name] for name in ("labels", "example_weights")}
-    # y stands right behind x, whose padding goes to the end.
-    used = one["pack_ids"].sum(axis=1)
-    columns = np.arange(length)
-    behind = columns[None, :] - used[:, None]
-    in_x, in_y = behind < 0, (behind >= 0) & (behind < two["pack_ids"].sum(axis=1)[:, None])
-    for name in ("input_ids", "position_ids", "language_ids", "pack_ids"):
-        pad = vocabulary.pad_id if name == "input_ids" else 0
-        x = np.take_along_axis(one[name], np.minimum(columns, length // 2 - 1)[None, :] + 0 * behind, axis=1)
-        y = np.take_along_axis(two[name], np.clip(behind, 0, length // 2 - 1), axis=1)
-        rows[name] = np.where(in_x, x, np.where(in_y, y, pad)).astype(np.int32)
-    return rows | {"sides": in_y.astype(np.int32)}
 
 
 # --- Tagged sentences ------------------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ def bindable() -> dict[str, Callable]:
         "translation_perplexity": probes.translation_perplexity,
         "samples": probes.samples,
         "accuracy": probes.accuracy,
+        "plug_in_accuracy": probes.plug_in_accuracy,
         "tagging_score": probes.tagging_score,
     }
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):

@@ -1,9 +1,9 @@
-"""Fine-tuning on labelled texts and on tagged words."""
+"""Fine-tuning on labelled texts, on labelled texts in two languages, and on tagged words."""
 
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
-from xlingjax.objectives.finetuning import Classification, Tagging
-from xlingjax.probes import Files, labelled_files, words
+from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
+from xlingjax.probes import Files, labelled_files, paired_files, words
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import Batches
 from xlingjax.train import ObjectiveRun
@@ -43,6 +43,42 @@ def classification(
     return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
 
 
+def plug_in(
+    corpus: Corpus,
+    files: str = "",
+    languages: Files = "en",
+    pivot: str = "en",
+    labels: Files = None,
+    batch: int = 32,
+    length: int = 128,
+    reset_positions: bool = False,
+    stop_gradient: bool = True,
+    seed: int = 0,
+) -> ObjectiveRun:
+    """Plug-in fine-tuning (VECO §3.1) on labelled pairs in each of `languages`, beside their translation into `pivot`.
+
+    files: a path with {language}, line n the same example in every language. length: tokens of an example in one
+    language; a row has twice as many. stop_gradient: as in `PlugIn`.
+    """
+    classes, objective = words(labels), PlugIn(len(words(labels)), stop_gradient)
+
+    def opened() -> BatchSource:
+        from xlingjax.preprocessors.plug_in import paired_source
+
+        return paired_source(
+            paired_files(files, words(languages), pivot),
+            corpus.vocabulary,
+            corpus.languages,
+            labels=classes,
+            length=length,
+            batch_size=batch,
+            reset_positions=reset_positions,
+            seed=seed,
+        )
+
+    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=2 * length), opened))
+
+
 def tagging(
     corpus: Corpus,
     files: str = "",
@@ -71,4 +107,4 @@ def tagging(
     return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
 
 
-BINDABLE = {"classification": classification, "tagging": tagging}
+BINDABLE = {"classification": classification, "plug_in": plug_in, "tagging": tagging}

@@ -45,6 +45,20 @@ def test_same_bytes_again_and_in_another_process(tmp_path):
     assert other["mono/en/tinyworld.txt"] != first["mono/en/tinyworld.txt"]
 
 
+def test_training_parts_translate_each_other_where_asked(tmp_path):
+    asked = write(tmp_path, languages=("de", "en"), size=SMALL, train_languages=("en", "de"))
+    folders = ("nli", "paraphrase", "pos", "ner", "titles")
+    train = {path for path in asked["files"] if "/train-" in path}
+    assert train == {f"{folder}/train-{c}.tsv" for folder in folders for c in ("de", "en")} | {
+        f"qa/train-{c}.json" for c in ("de", "en")
+    }
+    for folder in ("nli", "paraphrase"):
+        sides = [(tmp_path / folder / f"train-{code}.tsv").read_text("utf-8").splitlines() for code in ("de", "en")]
+        de, en = ([line.split("\t") for line in side] for side in sides)
+        assert [row[-1] for row in de] == [row[-1] for row in en] and len(de) == 9
+        assert all(a[0] != b[0] for a, b in zip(de, en, strict=True))
+
+
 def test_rewriting_leaves_nothing_behind(tmp_path):
     write(tmp_path, languages=("de", "en"), size=SMALL)
     (tmp_path / "mine.txt").write_text("kept")
@@ -60,6 +74,10 @@ def test_rewriting_leaves_nothing_behind(tmp_path):
         ({"languages": ("de",)}, "add en"),
         ({"languages": ("en",), "size": "huge"}, "size 'huge': choose from demo, full"),
         ({"languages": ("en",), "size": {"monos": 3}}, "size 'monos'"),
+        (
+            {"languages": ("en", "de"), "train_languages": ("de", "fr")},
+            "train_languages: 'fr' is not one of .*: de, en",
+        ),
     ],
 )
 def test_bad_options_are_named(tmp_path, options, message):

@@ -6,7 +6,7 @@
     parallel/tinyworld/aa-aa.tsv      with `rewordings`: pairs of sentences that say the same in one language
     documents/xx-en.{xx,en}           aligned documents (training text), blank lines in step
     dictionary/xx-en.tsv              word TAB English word
-    nli/{train-en,dev-XX,test-XX}.tsv premise TAB hypothesis TAB label; likewise
+    nli/{train-en,dev-XX,test-XX}.tsv premise TAB hypothesis TAB label; with `train_languages` train-XX; likewise
       paraphrase/*.tsv                sentence TAB sentence TAB 1 or 0
       titles/*.tsv                    text TAB headline
       pos/*.tsv, ner/*.tsv            token TAB tag, blank line between sentences
@@ -77,6 +77,7 @@ def write(
     seed: int = 0,
     languages: Sequence[str] = ALL,
     size: str | Mapping[str, int] = "demo",
+    train_languages: Sequence[str] = ("en",),
     workers: int = 1,
 ) -> dict:
     """Write the corpus into the folder `to` and return its manifest.
@@ -85,9 +86,12 @@ def write(
 
     size: "demo" (20,000 sentences and 16,000 pairs per language), "full" (five times as much), or a dict of counts that
     replaces some of the demo's (names as in `DEMO`; NLI counts are rounded up to multiples of 3). languages: must
-    contain "en", the pivot. Raises UserError for an unknown language or size.
+    contain "en", the pivot. train_languages: those of the labelled training parts; in several they are parallel, row by
+    row (translate-train). Raises UserError for an unknown language or size.
     """
     codes, counts = _checked(languages, size)
+    if unknown := [code for code in train_languages if code not in codes]:
+        raise UserError(f"train_languages: {unknown[0]!r} is not one of the corpus's languages: {', '.join(codes)}")
     root = Path(to)
     jobs = [
         partial(part, seed, counts, code) for code in codes for part in _PARTS if code != "en" or part not in _PAIRED
@@ -95,7 +99,7 @@ def write(
     others = [code for code in codes if code != "en"]
     jobs += [partial(_other_pairs, seed, counts, *two) for two in combinations(others, 2) if counts["other_pairs"]]
     jobs += [partial(_rewordings, seed, counts, code) for code in codes if counts["rewordings"]]
-    jobs += [partial(_labelled, seed, counts, "en", "train")]
+    jobs += [partial(_labelled, seed, counts, code, "train") for code in sorted(set(train_languages))]
     jobs += [partial(_labelled, seed, counts, code, part) for code in codes for part in ("dev", "test")]
     run = partial(_run, root)
     if workers > 1:

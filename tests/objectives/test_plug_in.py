@@ -1,0 +1,180 @@
+"""Plug-in fine-tuning: classification from [H; S] of an example in two languages."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from model import numpy_transformer as transformer
+from objectives.reference import CONFIG, LANGUAGES, make_batch, random_model
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.finetuning import Classification, PlugIn
+from xlingjax.objectives.leak import visibility
+from xlingjax.objectives.veco import as_two_texts
+
+PLUGGED = CONFIG.replace(num_labels=3, classifier="plug_in")
+OBJECTIVE = PlugIn(3)
+
+
+@pytest.fixture(scope="module")
+def model_and_params():
+    return random_model(PLUGGED)
+
+
+@pytest.fixture(scope="module")
+def batch():
+    """Three rows, the last of which counts for nothing."""
+    return make_batch("plug_in", packed=False)
+
+
+@pytest.fixture(scope="module")
+def logits(model_and_params):
+    """batch -> logits [side, B, C]."""
+    model, params = model_and_params
+    return jax.jit(lambda batch: jnp.stack(OBJECTIVE.logits(model, params, batch)))
+
+
+def own(fields, q, k):
+    return fields["sides"][q] == fields["sides"][k]
+
+
+def other(fields, q, k):
+    return not own(fields, q, k)
+
+
+def changed(batch, row, side):
+    """The batch with another word in the middle of one side of one row."""
+    columns = np.flatnonzero((batch["sides"][row] == side) & (batch["pack_ids"][row] > 0))
+    ids = batch["input_ids"].copy()
+    ids[row, columns[1]] = 14 + (ids[row, columns[1]] - 13) % 70
+    return batch | {"input_ids": ids}
+
+
+def test_loss_and_metrics_equal_numpy(model_and_params, batch):
+    model, params = model_and_params
+    loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
+    second = batch["sides"].argmax(1)
+    two = batch | {"input_ids": batch["input_ids"].copy()}
+    two["input_ids"][np.arange(3), second] = two["input_ids"][:, 0]  # y opens as x does
+    h = transformer.encode(PLUGGED, params, two, sees=own)
+    s = transformer.encode(PLUGGED, params, two, sees=own, memory=(h, other))
+    head = jax.tree.map(np.float64, params["classifier"])
+    nll, right, languages = [], [], []
+    for columns in (np.zeros(3, int), second):
+        for row in (0, 1):  # the third has weight 0
+            state = np.concatenate([h[row, columns[row]], s[row, columns[row]]])
+            scores = np.tanh(state @ head["dense"]["kernel"] + head["dense"]["bias"])
+            scores = scores @ head["out"]["kernel"] + head["out"]["bias"]
+            nll.append(np.log(np.exp(scores).sum()) - scores[batch["labels"][row]])
+            right.append(scores.argmax() == batch["labels"][row])
+            languages.append(batch["language_ids"][row, columns[row]])
+    assert set(loss.terms) == set(OBJECTIVE.coefficients) == set(OBJECTIVE.weights(batch)) == {"plug_in"}
+    np.testing.assert_allclose(loss.terms["plug_in"], sum(nll), rtol=2e-5)
+    assert float(OBJECTIVE.weights(batch)["plug_in"]) == 4
+    assert len({round(value, 3) for value in nll}) == 4
+    np.testing.assert_allclose(loss.metrics["plug_in/accuracy"], (sum(right), 4))
+    total, count = loss.metrics["plug_in/loss_by_language"]
+    np.testing.assert_allclose(total, np.bincount(languages, nll, LANGUAGES), rtol=2e-5)
+    np.testing.assert_array_equal(count, np.bincount(languages, minlength=LANGUAGES))
+
+
+def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
+    model, params = model_and_params
+    total = jax.jit(jax.value_and_grad(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["plug_in"]))
+    other_row = changed(batch, 2, 0) | {"labels": batch["labels"] + np.array([0, 0, -1], np.int32)}
+    (a, grad_a), (b, grad_b) = total(params, batch), total(params, other_row)
+    assert a == b
+    jax.tree.map(np.testing.assert_array_equal, grad_a, grad_b)
+    cross = grad_a["encoder"]["layers"]["cross_attention"]
+    assert min(np.abs(leaf).max() for leaf in jax.tree.leaves(cross["norm"])) > 1e-4  # it is trained
+    empty = {name: np.where(np.arange(3)[(...,) + (None,) * (v.ndim - 1)] == 2, 0, v) for name, v in batch.items()}
+    (c, grad_c) = total(params, {name: values.astype(batch[name].dtype) for name, values in empty.items()})
+    np.testing.assert_allclose(c, a, rtol=1e-6)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grad_c))
+
+
+def test_the_masks_stated_are_the_masks_used(model_and_params, batch, monkeypatch):
+    """H of a side moves with the words of that side alone; S, and so the logits, with those of both."""
+    model, params = model_and_params
+    two = {name: np.asarray(value) for name, value in as_two_texts(batch).items()}
+    seen = visibility(model, params, two, OBJECTIVE.attention())
+    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+    real = batch["pack_ids"] > 0
+    same = batch["sides"][:, :, None] == batch["sides"][:, None, :]
+    np.testing.assert_array_equal(
+        seen.moved, (same & real[:, :, None] & real[:, None, :]) | np.eye(real.shape[1], dtype=bool)
+    )
+    used = []
+    encode = Encoder.encode
+
+    def watched(self, params, batch, spec, *, memory=None, **options):
+        used.append((spec, memory and memory[1]))
+        return encode(self, params, batch, spec, memory=memory, **options)
+
+    monkeypatch.setattr(Encoder, "encode", watched)
+    OBJECTIVE.logits(model, params, batch)
+    stated = OBJECTIVE.masks()
+    specs = AttentionSpec(stated["self-attention"]), AttentionSpec(stated["cross-attention"])
+    assert list(stated) == ["self-attention", "cross-attention"] and OBJECTIVE.attention() == specs[0]
+    assert used == [(specs[0], None), specs]
+
+
+def test_each_side_is_classified_with_the_other_and_with_no_other_row(logits, batch):
+    before = np.asarray(logits(batch))
+    for side in (0, 1):
+        moved = np.abs(np.asarray(logits(changed(batch, 0, side))) - before).max(-1)
+        assert (moved[:, 0] > 1e-6).all() and (moved[:, 1:] == 0).all()
+
+
+def test_a_side_knows_the_other_through_its_final_states_alone(model_and_params, batch, monkeypatch):
+    """With H of the other side held constant no gradient of x's logits reaches y's words, and of y's none x's; without
+    it does, and the logits are the same."""
+    model, params = model_and_params
+    encode, values = Encoder.encode, []
+
+    def total(shift, side, objective):
+        monkeypatch.setattr(
+            Encoder, "encode", lambda *arguments, **options: encode(*arguments, **options | {"shift_BLD": shift})
+        )
+        return jnp.stack(objective.logits(model, params, batch))[side].sum()
+
+    shift = np.zeros((*batch["input_ids"].shape, PLUGGED.dim), np.float32)
+    real = batch["pack_ids"] > 0
+    for stop in (True, False):
+        value_and_grad = jax.jit(jax.value_and_grad(partial(total, objective=PlugIn(3, stop_gradient=stop))))
+        for side in (0, 1):
+            value, gradient = value_and_grad(shift, side)
+            size = np.abs(gradient).max(-1)
+            assert size[real & (batch["sides"] == side)].min() > 1e-6
+            assert (size[real & (batch["sides"] != side)].max() == 0) == stop
+            values.append(float(value))
+    assert values[:2] == values[2:]
+
+
+def test_dropout_differs_between_sides_and_only_with_a_key(batch):
+    model, params = random_model(PLUGGED.replace(classifier_dropout=0.5))
+    drawn = jax.jit(lambda key=None: jnp.stack(OBJECTIVE.logits(model, params, batch, key)))
+    assert (drawn() == drawn()).all()
+    a, b = np.asarray(drawn(jax.random.key(0))), np.asarray(drawn(jax.random.key(1)))
+    assert np.abs(a - b).max() > 1e-2 and (a == np.asarray(drawn(jax.random.key(0)))).all()
+
+
+def test_models_that_do_not_fit_are_refused(model_and_params, batch):
+    def refused(objective, part, **changes):
+        model = Encoder(PLUGGED.replace(**changes))
+        with pytest.raises(UserError, match=part):
+            jax.eval_shape(lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract())
+
+    refused(PlugIn(3), "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
+    refused(PlugIn(2), "num_labels=3.*2 labels")
+    refused(PlugIn(3), "classifier='xlmr'", classifier="xlmr")
+    refused(Classification(3), "'plug_in'.*gin/runs/plug_in.gin")
+    refused(Classification(3), "'tagging'.*gin/runs/tagging.gin", classifier="tagging")
+
+
+def test_reads_what_it_reads(batch):
+    assert set(batch) == set(OBJECTIVE.reads)
