@@ -151,6 +151,19 @@ def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
         np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
 
 
+def test_every_pass_draws_its_own_dropout(model_and_params):
+    _, params = model_and_params
+    keys = []
+
+    class Recorder(Encoder):
+        def encode(self, *args, rng, **kwargs):
+            keys.append(tuple(jax.random.key_data(rng).tolist()))
+            return super().encode(*args, **kwargs)
+
+    OBJECTIVE.predictions(Recorder(CONFIG), params, make_batch("veco"), jax.random.key(0))
+    assert len(keys) == len(set(keys)) == 3
+
+
 def test_a_model_without_the_slot_is_refused(model_and_params):
     model = Encoder(CONFIG.replace(cross_attention=False))
     params = jax.jit(model.init)(jax.random.key(0))
