@@ -173,6 +173,7 @@ class Steps:
                 optimizer=rule, config=settings, microbatches=1, stage=case.stage,
             )  # fmt: skip
             self.steps[case.name] = step.lower(abstract, self.batches[case.name]).compile()
+            print(f"compiled {case.name}", flush=True)
         self.state = random_state(encoder, rule, settings, shardings, 0)
 
     def flops(self, name: str) -> float:
@@ -192,12 +193,16 @@ def expected_flops(config: ModelConfig, shape: Shape, case: Case) -> float:
     return step_flops(config, shape.rows, case.length, case.passes, mixtures=isinstance(case.objective, CLWR))
 
 
-def measure(shape: Shape, rounds: int) -> dict[str, dict[str, Any]]:
+def measure(shape: Shape, rounds: int, only: str = "") -> dict[str, dict[str, Any]]:
     """Per objective: seconds of its steps, and ratios to MLM: measured in every round, expected, counted by XLA.
 
-    Measured are seconds of the processor where that is what computes: other work on the machine changes them little.
+    only: part of the names of those to measure beside MLM. Measured are seconds of the processor where that is what
+    computes: other work on the machine changes them little.
     """
-    config, chosen = model_config(shape), cases(shape.length)
+    config, chosen = (
+        model_config(shape),
+        [case for case in cases(shape.length) if case.name == "MLM" or only in case.name],
+    )
     steps = Steps(config, shape, chosen)
     for case in chosen:
         steps.seconds(case.name)
@@ -235,15 +240,18 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.objectives", description=__doc__.splitlines()[0])
     parser.add_argument("--output", default="objectives.json", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=9, help="steps of each objective (default 9)")
+    parser.add_argument("--only", default="", help="objectives whose name contains this, beside MLM")
     parser.add_argument("--shape", choices=SHAPES, help="default: that of the platform")
     args = parser.parse_args(argv)
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds}: at least 1")
+    if not any(args.only in case.name for case in cases(CPU.length)):
+        parser.error(f"--only {args.only}: none of {', '.join(case.name for case in cases(CPU.length))}")
     keep_freed_memory()
     device = jax.devices()[0]
     shape = SHAPES[args.shape or ("cpu" if device.platform == "cpu" else "gpu")]
-    print(f"{shape.name}, {shape.dtype}, dropout 0.1, AdamW, on {device.device_kind}: compiling ...", flush=True)
-    results = measure(shape, args.rounds)
+    print(f"{shape.name}, {shape.dtype}, dropout 0.1, AdamW, on {device.device_kind}", flush=True)
+    results = measure(shape, args.rounds, args.only)
     print(table(results))
     report = {
         "device": device.device_kind, "shape": dataclasses.asdict(shape), "rounds": args.rounds,
