@@ -51,6 +51,13 @@ def simalign(similarity):
     return set(first) | set(second)
 
 
+def test_methods_go_by_their_names():
+    similarity = np.array([[0.9, 0.1, 0.2], [0.5, 0.1, 0.3]])
+    one = alignment.Alignment(similarity, [0, 1], [0, 1, 2])
+    assert one.links("intersection") == {(0, 0)}
+    assert one.links("itermax") == one.links() == {(0, 0), (1, 0)}
+
+
 def test_itermax_is_simaligns():
     more = 0
     for seed in range(40):

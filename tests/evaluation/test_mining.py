@@ -48,6 +48,14 @@ def test_translations_among_noise_come_first():
     assert len(kept.scores) == 30
 
 
+def test_candidates_are_neighbours_in_either_direction():
+    """t0 is nearest to both of the source; that s1 is nearest to t1 only the other direction finds."""
+    source, target = (np.stack([np.cos(a), np.sin(a)], axis=1) for a in (np.radians([0, 40]), np.radians([10, 80])))
+    for x, y in ((source, target), (target, source)):
+        found = mining.mine(x, y, k=1, margin="absolute")
+        assert set(zip(found.source, found.target, strict=True)) == {(0, 0), (1, 1)}
+
+
 def test_refusals():
     with pytest.raises(UserError, match="ratio, distance, absolute"):
         mining.mine(np.eye(3), np.eye(3), margin="mean")

@@ -6,6 +6,7 @@ from model import numpy_transformer as transformer
 from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
 
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import pseudo_tokens
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.xlm import TLM
@@ -141,6 +142,13 @@ def test_btmlm_equals_numpy(model_and_params):
     np.testing.assert_allclose(loss.terms["btmlm"], total, rtol=2e-5)
     assert float(OBJECTIVE.weights(batch)["btmlm"]) == count  # nothing is predicted at a placeholder
     assert not np.isin(batch["masked_positions"][batch["masked_weights"] > 0], batch["pseudo_positions"][used]).all()
+
+
+def test_pseudo_tokens_are_generated_without_dropout(model_and_params):
+    params, batch = model_and_params[1], make_batch("btmlm")
+    model = Encoder(CONFIG.replace(dropout=0.5, attention_dropout=0.5))
+    still, training = (OBJECTIVE.placeholders(model, params, batch, key) for key in (None, jax.random.key(0)))
+    np.testing.assert_array_equal(still.states, training.states)
 
 
 def test_chunks_generate_the_same(model_and_params):

@@ -154,6 +154,18 @@ def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
         np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
 
 
+def test_every_pass_draws_its_own_dropout():
+    keys = []
+
+    class Recorder(Encoder):
+        def encode(self, params, batch, spec, *, rng, **inputs):
+            keys.append(tuple(jax.random.key_data(rng).tolist()))
+            return np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
+
+    OBJECTIVE.predictions(Recorder(CONFIG), {}, make_batch("veco"), jax.random.key(0))
+    assert len(keys) == len(set(keys)) == 3
+
+
 def test_a_model_without_the_slot_is_refused(model_and_params):
     model = Encoder(CONFIG.replace(cross_attention=False))
     params = jax.jit(model.init)(jax.random.key(0))

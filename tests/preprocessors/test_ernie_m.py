@@ -101,6 +101,18 @@ def test_placeholders_stand_behind_the_text(reset):
     assert len(np.unique(after["position_ids"][:, text:])) > 8  # not the first places each time
 
 
+def test_placeholders_reach_from_the_first_place_to_the_last():
+    reached = set()
+    for step in range(20):
+        before, after = made.batch(BtmlmFeatures(targets=TARGETS), languages=(1,), document=1000, step=step)
+        tokens_B = (before["pack_ids"] > 0).sum(1)
+        for tokens, positions, places in zip(tokens_B, after["position_ids"], after["is_mask"] > 0, strict=True):
+            offsets = positions[places] - tokens
+            reached |= {"first"} if offsets[0] == 0 else set()
+            reached |= {"last"} if offsets[-1] == tokens - 1 else set()
+    assert reached == {"first", "last"}
+
+
 def test_target_languages_are_drawn_by_their_shares():
     drawn = Counter()
     for step in range(40):
