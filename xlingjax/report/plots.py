@@ -210,7 +210,7 @@ def retrieval_layers(run: Run) -> Any:
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
         cells = np.array([[100 * table[la][n][f"{kind}_en_to_xx"] for n in layers] for la in languages])
         best = best_layer(values["by_layer"][pooling], f"{kind}_en_to_xx")
-        _heat_map(axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100)
+        heat_map(axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100)
         axis.set(title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer")
     return figure
 
@@ -224,12 +224,12 @@ def similarity(run: Run) -> Any:
     names, cells = values["similarity"]["languages"], np.array(values["similarity"]["cosine"])
     side = 1.6 + 0.36 * len(names)
     figure, (axis,) = panels(1, size=(side + 0.5, side))
-    _heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
+    heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
     axis.set_title(f"layer {values['similarity']['layer']}")
     return figure
 
 
-def _heat_map(axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float) -> None:
+def heat_map(axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float) -> None:
     axis.grid(False)
     axis.imshow(cells, cmap="YlGnBu", vmin=low, vmax=high if high > low else low + 1, aspect="auto")
     axis.set_xticks(range(len(columns)), columns)
