@@ -68,10 +68,11 @@ def recovery(run: Run) -> list[str]:
 def recovery_picture(sample: Mapping[str, Any]) -> Any:
     """The attention of word recovery in one pair: words recovered down, those they are mixed from across."""
     shares, pieces, partner = np.array(sample["attention"]), sample["pieces"], sample["partner"]
-    size = tuple(float(np.clip(1.7 + 0.27 * len(side), 2.6, 14.0)) for side in (partner, pieces))
+    size = tuple(float(np.clip(2.0 + 0.27 * len(side), 2.6, 14.0)) for side in (partner, pieces))
     figure, (axis,) = plots.panels(1, size=size)
     axis.grid(False)
-    axis.imshow(shares.reshape(len(pieces), len(partner)), cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+    image = axis.imshow(shares.reshape(len(pieces), len(partner)), cmap="Blues", vmin=0, interpolation="nearest")
+    figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
     axis.set_xticks(range(len(partner)), partner, rotation=60, ha="right", rotation_mode="anchor")
     axis.set_yticks(range(len(pieces)), pieces)
     guesses = axis.secondary_yaxis("right")

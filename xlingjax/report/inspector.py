@@ -276,6 +276,6 @@ def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, Any]) -> N
             html.page("inspect · xlingjax", "\n".join([head, *parts])), encoding="utf-8"
         )
         for name, picture in pictures.items():
-            picture.savefig(folder / f"{name}.png", dpi=130)
+            plots.save(picture, folder / f"{name}.png")
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}: choose another --output") from None

@@ -174,9 +174,10 @@ def _frozen_spans(stages: Stages, steps: int) -> dict[str, list[tuple[int, int]]
 
 
 def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
-    for row, of in enumerate(spans.values()):
-        axis.broken_barh(of, (row - 0.35, 0.7), color=plots.RUN_COLOURS[0])
-    axis.set_yticks(range(len(spans)), list(spans))
+    for row, (pattern, of) in enumerate(spans.items()):
+        axis.broken_barh(of, (row - 0.35, 0.7), color="#b9cfea")
+        axis.text(0.02, row, pattern, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+    axis.set_yticks([])
     axis.set_ylim(len(spans) - 0.4, -0.6)
     axis.set_title("frozen parameters")
 
