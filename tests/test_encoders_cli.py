@@ -14,6 +14,9 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
 from xlingjax.trained import open_run
 
+# {objective: {evaluator: samples}}: de-en either way, two sentences of each language.
+SHOWN = {"btmlm": {"pseudo_samples": 4}, "clwr": {"recovery_samples": 2}}
+PAIRS = [*zip(ENGLISH, GERMAN, strict=True)]
 OBJECTIVES = ("camlm", "btmlm", "clwr", "clpc", "cl_mlm", "ernie_m", "unicoder")
 
 
@@ -55,14 +58,43 @@ def test_phases_are_stages_of_one_run(run):
     assert terms[4] == terms[2] | more | {"veco_tlm/loss"}
     record = json.loads((run / "run.json").read_text())
     assert record["model"]["cross_attention"] is True
+    assert {name: stage["plug_out"] for name, stage in record["stages"].items()} == {
+        "veco": False, "veco@2": True, "veco_text": False, "veco_text@2": True
+    }  # fmt: skip
+    page = (run / "report.html").read_text()  # as written before the first step
+    assert "had not logged a step" in page and "False; from step 2: True" in page
+    assert "^(?!.*cross_attention); from step 2: none" in page
+
+
+def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
+    rows = ["en\tde\tnegative\tsimilarity\tkind", *(f"{x}\t{y}\t{GERMAN[0]}\t0.5\thard" for x, y in PAIRS[1:])]
+    write(tmp_path / "en-de.tsv", rows)
+    given = {"NEGATIVES": tmp_path / "en-de.tsv", "LENGTH": "{0: 96, 2: 128}"}
+    words = command("inspect", corpus, "--rows", "1", "--output", str(tmp_path), objective="clpc", **given)
+    assert cli.main(words) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "96; from step 2: 128" in out and "clpc, row 0" in out and "clpc@2, row 0" in out
+    assert "en-de.tsv: 3 pairs; mean similarity: hard 0.500" in out and "0.5 hard" in out
+    files = {path.name for path in tmp_path.glob("*.png")}
+    assert files == {"schedule.png", "clpc-0-attention.png", "clpc@2-0-attention.png"}
+    run = tmp_path / "run"
+    words = command("pretrain", corpus, "--workdir", str(run), objective="clpc", **given, TRAIN_STEPS=3)
+    assert cli.main(words) == 0
+    (table,) = json.loads((run / "run.json").read_text())["config"]["negatives"]
+    assert table["pairs"] == 3 and table["rows"][0] == [0.5, "hard", *PAIRS[1], GERMAN[0]]
+    assert "Mined negatives" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_objectives_train_and_verify(objective, corpus, tmp_path, capsys):
     stages = {"STAGE_1_STEPS": 2} if objective == "ernie_m" else {}
     given = {"TRAIN_STEPS": 5, **stages}
+    if objective in SHOWN:
+        given |= {"HELDOUT_PAIRS": corpus / "heldout_pairs", "HELDOUT_TEXT": corpus / "heldout", "PROBE_PAIRS": 2}
     assert cli.main(command("pretrain", corpus, "--workdir", str(tmp_path / "run"), objective=objective, **given)) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
+    for name, samples in SHOWN.get(objective, {}).items():
+        assert len(result["evaluations"][name]["samples"]) == samples
     assert result["steps"] == 5 and result["skipped"] == 0 and len(result["metrics"]) >= 1
     capsys.readouterr()
     status = cli.main(command("verify", corpus, "--rows", "2", objective=objective, **given))

@@ -1,11 +1,13 @@
 """Who runs at a step: fixed cycles, draws by weight, stages."""
 
+import inspect
 from collections import Counter
 
 import pytest
 
 from xlingjax.errors import UserError
 from xlingjax.schedule import check, pick
+from xlingjax.stages import of_last_stage, stage_name, stage_of
 
 
 def turns(weights, mode="alternate", steps=range(12), seed=0):
@@ -38,6 +40,21 @@ def test_stages():
     drawn = turns(weights, "weighted", range(4000))
     assert set(drawn[:3]) == {"0"} and set(drawn[3:7]) <= {"0", "1"}
     assert abs(Counter(drawn[7:])["2"] / 3993 - 0.5) < 0.03
+
+
+def test_what_is_measured_has_the_values_of_the_last_stage():
+    @of_last_stage
+    def probe(corpus, length=1, rates=None):
+        return corpus, length, rates
+
+    assert probe(corpus="c", length={0: 32, 500: 64, 90: 48}) == ("c", 64, None)
+    assert probe(corpus={"de": 1}, rates=(0,)) == ({"de": 1}, 1, (0,))
+    assert inspect.signature(probe).parameters["length"].default == 1  # recipes see the function's own parameters
+
+
+def test_the_name_of_a_stage_is_read_back():
+    for name, start in (("mlm", 0), ("veco_text", 100)):
+        assert stage_of(stage_name(name, start)) == (name, start)
 
 
 def test_refusals():

@@ -51,11 +51,12 @@ def align(
     if picture:
         if not 1 <= picture <= len(pairs):
             raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
+        from xlingjax.report import plots
         from xlingjax.report.alignment import picture as draw
 
         image = path.with_suffix(".png")
         figure = draw(found[picture - 1], pairs[picture - 1], links[picture - 1])
-        write(image, lambda: figure.savefig(image, dpi=130))
+        write(image, lambda: plots.save(figure, image))
         told.append(f"{image}: pair {picture}")
     return "\n".join(told)
 

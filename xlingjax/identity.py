@@ -109,6 +109,25 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
     return {field: tuple(shapes[field]) for field in reads}
 
 
+def schedule_record(
+    runs: Mapping[str, Any], weights: Mapping[str, Any], steps: int, mode: str, optimizer: Any
+) -> dict[str, Any]:
+    """What run.json says of the run's course, JSON values. runs: {stage of an objective: its `ObjectiveRun`}."""
+
+    def settings(run: Any) -> dict[str, Any]:
+        own = dataclasses.asdict(run.objective)
+        return {**getattr(run.source, "settings", {}), **{name: own[name] for name in own if name != "name"}}
+
+    record = {
+        "steps": steps,
+        "schedule": mode,
+        "weights": dict(weights),
+        "optimizer": dataclasses.asdict(optimizer),
+        "stages": {name: settings(run) for name, run in runs.items()},
+    }
+    return json.loads(json.dumps(record, default=str))
+
+
 def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
     found = {"python": platform.python_version(), "xlingjax": __version__}
@@ -125,7 +144,6 @@ def write_run(
     workdir: Path,
     identity: dict[str, Any],
     model: ModelConfig,
-    optimizer: Any,
     shapes: Mapping[str, Any],
     languages: Sequence[str],
     config: dict[str, Any] | None,
@@ -138,7 +156,6 @@ def write_run(
         "languages": languages,
         "parameters": count_parameters(model),
         "model": dataclasses.asdict(model),
-        "optimizer": dataclasses.asdict(optimizer),
         "shapes": shapes,
         "flops_per_token": {name: flops_of_batch(model, fields) for name, fields in shapes.items()},
         "config": config or {},

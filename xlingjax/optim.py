@@ -166,26 +166,26 @@ def _matrix_axes(kernels: Any) -> Any:
     return jax.tree_util.tree_map_with_path(one, kernels)
 
 
-def learning_rate_schedule(config: OptimizerConfig, steps: int) -> Callable[[jax.Array], jax.Array]:
+def learning_rate_schedule(config: OptimizerConfig, steps: int, xp: Any = jnp) -> Callable[[Any], Any]:
     """Learning rate as a pure function of the number of steps already taken.
 
     "inverse_sqrt" (XLM): from `warmup_from` linearly to the peak at `warmup_steps`, then peak * sqrt(warmup_steps /
     step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at `steps`. "constant": the same warm-up, then
-    the peak.
+    the peak. xp: `numpy` computes on the host.
     """
     peak, warmup = config.learning_rate, config.warmup_steps
     if config.schedule == "linear" and warmup >= steps:
         raise UserError(f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay; lower warmup_steps")
 
     def rate(step):
-        step = jnp.asarray(step, jnp.float32)
-        ramp = jnp.minimum((step + 1) / max(warmup, 1), 1.0)
+        step = xp.asarray(step, xp.float32)
+        ramp = xp.minimum((step + 1) / max(warmup, 1), 1.0)
         if config.schedule == "constant":
             return peak * ramp
         if config.schedule == "linear":
-            return peak * jnp.where(step < warmup, ramp, jnp.maximum(steps - step, 0.0) / (steps - warmup))
+            return peak * xp.where(step < warmup, ramp, xp.maximum(steps - step, 0.0) / (steps - warmup))
         rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
-        return jnp.where(step < warmup, rising, peak * jnp.sqrt(max(warmup, 1) / jnp.maximum(step, 1.0)))
+        return xp.where(step < warmup, rising, peak * xp.sqrt(max(warmup, 1) / xp.maximum(step, 1.0)))
 
     return rate
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.sources import Text, find_text
+from xlingjax.data.sources import Text, find_pairs, find_text
 from xlingjax.errors import UserError
 
 Files = str | Sequence[str] | None
@@ -154,6 +154,61 @@ def samples(
             length=length,
             pair_length=pair_length,
             reset_positions=reset_positions,
+            name=name,
+        )
+
+    return _unless_missing(text, make)
+
+
+def recovery_samples(
+    corpus: Any,
+    pairs: str | None = None,
+    raw: bool = False,
+    per_language: int = 1,
+    length: int = 64,
+    name: str = "recovery_samples",
+) -> Evaluators:
+    """The attention of word recovery in held-out `pairs` (None: not run), for the report. raw, length: those of
+    `clwr`."""
+
+    def make():
+        from xlingjax.evaluation.pairs import read_pairs
+        from xlingjax.evaluation.recovery import RecoverySamples
+
+        found = read_pairs(pairs, corpus.languages)
+        return RecoverySamples(
+            found, corpus.vocabulary, corpus.languages, raw=raw, per_language=per_language, length=length, name=name
+        )
+
+    return _unless_missing(pairs, make)
+
+
+def pseudo_samples(
+    corpus: Any,
+    text: str | None = None,
+    proportion: float = 0.15,
+    reset_positions: bool = False,
+    per_language: int = 2,
+    length: int = 64,
+    name: str = "pseudo_samples",
+) -> Evaluators:
+    """The pseudo tokens that the model writes for held-out `text` (None: not run), for the report: in a language that
+    the corpus has pairs of, drawn evenly. The others: those of `btmlm`."""
+
+    def make():
+        from xlingjax.evaluation.pseudo import PseudoSamples
+
+        pairs = find_pairs(corpus.parallel) if corpus.parallel else ()
+        targets = sorted({code for pair in pairs for code in pair.languages} & {*corpus.languages})
+        return PseudoSamples(
+            heldout_texts(text, corpus.languages),
+            corpus.vocabulary,
+            corpus.languages,
+            targets or corpus.languages,
+            proportion=proportion,
+            reset_positions=reset_positions,
+            per_language=per_language,
+            length=length,
             name=name,
         )
 

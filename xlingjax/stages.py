@@ -54,6 +54,24 @@ def staged(function: Callable[..., Any], keep: Iterable[str] = (), stage: str = 
     return call
 
 
+def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` for arguments that may be stages, which it gets as the last of them has it."""
+
+    @functools.wraps(function)
+    def call(**arguments: Any) -> Any:
+        last = {name: max(value) for name, value in arguments.items() if is_staged(value)}
+        return function(**arguments | {name: at(arguments[name], step) for name, step in last.items()})
+
+    call.__signature__ = inspect.signature(function)
+    return call
+
+
 def stage_name(name: str, start: int) -> str:
     """What the stage of `name` that begins at step `start` is called."""
     return f"{name}@{start}" if start else name
+
+
+def stage_of(name: str) -> tuple[str, int]:
+    """The inverse of `stage_name`."""
+    name, _, start = name.partition("@")
+    return name, int(start or 0)

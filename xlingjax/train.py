@@ -21,6 +21,7 @@ from xlingjax.identity import (
     required_fields,
     run_identity,
     run_languages,
+    schedule_record,
     vocabulary_of,
     write_json,
     write_run,
@@ -107,6 +108,7 @@ def train(
     hash_batches: bool = False,
     extra_config: dict[str, Any] | None = None,
     files: Mapping[str, bytes] | None = None,
+    on_start: Callable[[], None] | None = None,
     runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
 ) -> Result:
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in `workdir` if there
@@ -117,7 +119,7 @@ def train(
     (0: only at the end).
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a hash of the batches
     into metrics.jsonl. extra_config: kept in run.json. files: {name: content}, kept in workdir, written like run.json
-    when nothing is left to refuse.
+    when nothing is left to refuse. on_start: called then, by one process, before the first step.
 
     A continued run takes the same batches, turns and random numbers as one that was never stopped. With several
     processes each calls train() with equal arguments. Raises UserError for everything the caller can repair, before
@@ -201,11 +203,13 @@ def train(
                 (workdir / name).write_bytes(content)
             (workdir / "result.json").unlink(missing_ok=True)  # an earlier start's: this run has not ended
             write_run(
-                workdir, identity, model, optimizer, shapes, languages, extra_config,
-                settings={"steps": steps, "schedule": schedule, "microbatches": microbatches,
-                          "weights": dict(zip(names, weights, strict=True))},
+                workdir, identity, model, shapes, languages, extra_config,
+                settings={"microbatches": microbatches, **schedule_record(
+                    runs, dict(zip(names, weights, strict=True)), steps, schedule, optimizer)},
                 session={"step": step, "machine": machine, "mesh": dict(device_mesh.shape), "weights": weights_from},
             )  # fmt: skip
+            if on_start:
+                on_start()
         tracker.begin(step)
 
         # ---- what happens now and then -------------------------------------------------------------------------------

@@ -68,20 +68,31 @@ def vocabulary_files(vocabulary: Any) -> dict[str, bytes]:
 
 def train(args: Namespace, recipe: Recipe) -> int:
     """Both `pretrain` and `finetune`: what differs stands in the recipe."""
+    from xlingjax.report.negatives import read
     from xlingjax.runs.model import check_vocabulary
 
     corpus = recipe.corpus
     check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
     evaluators = [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
     vocabulary = {"vocabulary": os.path.abspath(corpus.vocabulary_path), "vocabulary_sha256": corpus.vocabulary.sha256}
+    negatives = {"negatives": read(corpus.negatives)} if corpus.negatives else {}
     result = recipe.plan(
         workdir=args.workdir,
         evaluators=evaluators,
         runtime=runtime(args),
-        extra_config={"verb": args.name, **vocabulary},
+        extra_config={"verb": args.name, **vocabulary, **negatives},
+        on_start=partial(first_report, args.workdir),
         files={"config.gin": recipe.config.encode(), **vocabulary_files(corpus.vocabulary)},
     )
     return result.exit_code
+
+
+def first_report(workdir: str) -> None:
+    """report.html before the first step: the schedule, the setting, what will be sampled."""
+    from xlingjax.report.build import build_report
+
+    if not (Path(workdir) / "report.html").exists():
+        build_report(workdir)
 
 
 def evaluate(args: Namespace, recipe: Recipe) -> int:
@@ -126,16 +137,36 @@ def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
     return [(stage_name(run.objective.name, start), run) for entry in entries for start, run in entry.items()]
 
 
+def planned_course(recipe: Recipe) -> dict[str, Any]:
+    """What run.json would say of the run's schedule."""
+    from xlingjax.identity import schedule_record
+    from xlingjax.optim import OptimizerConfig
+    from xlingjax.train import in_stages
+
+    bound = recipe.bound
+    first = [in_stages(entry)[0] for entry in bound["objectives"]]
+    weights = {run.objective.name: run.weight for run in first}
+    mode, optimizer = bound.get("schedule", "alternate"), bound.get("optimizer", OptimizerConfig())
+    return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
+
+
 def inspect(args: Namespace, recipe: Recipe) -> int:
     from xlingjax.report.inspector import inspect as show
+    from xlingjax.report.negatives import read
     from xlingjax.runtime import start
 
     start(runtime(args))
-    objectives = [(run.objective, run.source()) for _, run in stages_of(recipe)]
+    tables = read(recipe.corpus.negatives)
+    objectives: dict[str, tuple[Any, Any]] = {}
     try:
-        show(objectives, recipe.corpus.vocabulary, rows=args.rows, output=args.output or None)
+        for name, run in stages_of(recipe):
+            objectives[name] = run.objective, run.source()
+        show(
+            objectives, recipe.corpus.vocabulary, record=planned_course(recipe), tables=tables, rows=args.rows,
+            output=args.output or None,
+        )  # fmt: skip
     finally:
-        for _, source in objectives:
+        for _, source in objectives.values():
             source.close()
     return 0
 

@@ -68,6 +68,31 @@ SAMPLES = {
     ],
 }
 
+RECOVERY = {
+    "kind": "recovery_samples",
+    "samples": [
+        {"language": "de", "pieces": ["▁Die", "▁Katze"], "recovered": ["▁Die", "▁Kuh"], "partner_language": "en",
+         "partner": ["</s>", "▁The", "▁cat"], "attention": [[0.1, 0.8, 0.1], [0.0, 0.25, 0.75]]},
+    ],
+}  # fmt: skip
+PSEUDO = {
+    "kind": "pseudo_samples",
+    "samples": [
+        {"language": "de", "pieces": ["</s>", "▁Die", "▁Katze", "</s>"], "target_language": "zh",
+         "pseudo": [[1, "猫"], [2, "<i>"]]},
+    ],
+}  # fmt: skip
+ALIGNMENT = {
+    "kind": "alignment",
+    "alignment_error": 0.125,
+    "by_layer": {str(n): {"intersection": 0.5 - 0.1 * n, "itermax": 0.425 - 0.1 * n} for n in range(4)},
+    "by_language": {la: {str(n): {"intersection": 0.5, "itermax": 0.25} for n in range(4)} for la in ("de", "zh")},
+}
+NEGATIVES = [
+    {"table": "en-de.tsv", "languages": ["en", "de"], "pairs": 1234, "similarity": {"hard": 0.61, "random": 0.05},
+     "rows": [[0.6729, "hard", "Diana jumped.", "Diana sprang.", "Diana <schlief>."]]},
+]  # fmt: skip
+
 
 def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, steps=STEPS) -> Path:
     path.mkdir(parents=True)
@@ -97,7 +122,8 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
          "values": {"kind": "translation_perplexity", "visible": {"de-en": {"de": 10.0, "en": 20.0}},
                     "hidden": {"de-en": {"de": 30.0, "en": 50.0}}, "visible_mean": 15.0, "hidden_mean": 40.0}}
     )  # fmt: skip
-    evaluations.append({"step": steps[-1], "name": "masked_samples", "values": SAMPLES})
+    for values in (SAMPLES, RECOVERY, PSEUDO, ALIGNMENT):
+        evaluations.append({"step": steps[-1], "name": values["kind"], "values": values})
     table = [
         {"name": "de", "sentences": 100, "tokens": 2000, "rows": 50, "share": 0.4, "epochs_per_1000_steps": 10.0},
         {"name": "en", "sentences": 300, "tokens": 9000, "rows": 150, "share": 0.6, "epochs_per_1000_steps": 5.0},
@@ -105,7 +131,8 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
     record = {
         "identity": {"data": {name: {"mixture": f"{name} mixture", "sampling_table": table} for name in objectives}},
         "model": {"name": "tiny", "layers": 2}, "parameters": 123_456, "optimizer": {"name": "adamw"},
-        "objectives": {}, "languages": list(LANGUAGES), "steps": 40, "schedule": "alternate", "microbatches": 1,
+        "config": {"negatives": NEGATIVES}, "weights": {name: 1.0 for name in objectives},
+        "languages": list(LANGUAGES), "steps": 40, "schedule": "alternate", "microbatches": 1,
         "sessions": [{"time": "2026-01-02 10:00:00", "step": 0, "machine": "1 x cpu", "weights": "random (seed 0)",
                       "versions": {"python": "3.11.7", "jax": "0.10.2"}}],
     }  # fmt: skip
@@ -135,4 +162,13 @@ def write_finetuned(path: Path) -> Path:
                     "en": 0.85, "mean_other": 0.625}},
     ]  # fmt: skip
     (path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def write_tagged(path: Path, metric: str) -> Path:
+    path.mkdir(parents=True)
+    (path / "run.json").write_text(json.dumps({"languages": list(LANGUAGES), "steps": 5}))
+    values = {"kind": "tagging", "metric": metric, "by_language": {"de": 0.45, "en": 0.95}, "en": 0.95}
+    line = {"step": 5, "name": "tagging_test", "values": values | {"mean_other": 0.45}}
+    (path / "evaluations.jsonl").write_text(json.dumps(line) + "\n")
     return path

@@ -6,6 +6,7 @@ import pytest
 from report import fake_run
 
 from xlingjax.errors import UserError
+from xlingjax.report import examples
 from xlingjax.report.build import build_report
 from xlingjax.report.run import read_run
 
@@ -48,7 +49,8 @@ def report(tmp_path_factory):
     run = fake_run.write_run(root / "main", level=0.6)
     other = fake_run.write_run(root / "other", objectives=("mlm",), level=0.2)
     tuned = fake_run.write_finetuned(root / "nli")
-    page = build_report(run, {"MLM only": other}, tuned)
+    tagged = [fake_run.write_tagged(root / name, metric) for name, metric in (("pos", "accuracy"), ("ner", "f1"))]
+    page = build_report(run, {"MLM only": other}, [*tagged, tuned])
     assert page == run / "report.html"
     return page.read_text("utf-8"), json.loads((run / "report.json").read_text("utf-8"))
 
@@ -65,6 +67,9 @@ def test_summary(report):
         "tokens_seen_mlm_only": 40_000,
         "nli_en": 0.85,  # test, not dev
         "nli_mean_other": 0.625,
+        "tagging_en": 0.95,
+        "tagging_mean_other": 0.45,
+        "alignment_error": 0.125,
         "tokens_per_second": 777.0,
         "tokens_seen": 40_000,
         "wall_seconds": 240.0,
@@ -105,16 +110,37 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     source, text = report[0], " ".join(Page(report[0]).text)
     for title in (
         "Training", "Sentence retrieval", "How similar", "Held-out perplexity", "Zero-shot classification",
-        "Masked words", "What was sampled", "Setting",
+        "Zero-shot tagging", "Word alignment", "Masked words", "Word recovery", "Pseudo tokens", "Mined negatives",
+        "Schedule", "What was sampled", "Setting",
     ):  # fmt: skip
         assert title in text
-    assert source.count("<svg") == 9
+    assert source.count("<svg") == 12
     assert "retrieval of MLM only, raw / centred (%)" in text and "30.0 / 40.0" in text
     assert "MLM only, centred (%)" in text and "a <b> & c" in text and "random (seed 0)" in text
     assert 'class="blank right">Katze' in source and "&lt;b&gt;" in source
     assert "狗 30 %" in text and "猫 80 %" in text and "en: The cat sleeps" in text
     for name in ("python 3.11.7", "jax 0.10.2", "TRAIN_STEPS = 40"):
         assert name in text
+
+
+def test_the_page_shows_the_examples_of_the_objectives(report):
+    source, text = report[0], " ".join(Page(report[0]).text)
+    assert "pos: tagging_test (accuracy, %)" in text and "ner: tagging_test (F1, %)" in text
+    assert "en-de.tsv: 1,234 pairs; mean similarity: hard 0.610, random 0.050" in text
+    assert "0.6729" in text and "Diana <schlief>." in text and "<schlief>" not in source
+    assert "Die Katze" in text and "zh:" in text and '<span class="pseudo">猫</span> <small>1</small>' in source
+    assert "de from en" in text and "▁Kuh" in text
+
+
+def test_word_recovery_as_a_picture():
+    figure = examples.recovery_picture(fake_run.RECOVERY["samples"][0])
+    axis = figure.axes[0]
+    assert axis.images[0].get_array().tolist() == [[0.1, 0.8, 0.1], [0.0, 0.25, 0.75]]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["</s>", "▁The", "▁cat"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["▁Die", "▁Katze"]
+    (guesses,) = axis.child_axes
+    right, wrong = guesses.get_yticklabels()
+    assert (right.get_text(), wrong.get_text()) == ("▁Die", "▁Kuh") and right.get_color() != wrong.get_color()
 
 
 def test_an_interrupted_run_reports_what_is_there(tmp_path):
@@ -134,7 +160,7 @@ def test_a_run_that_has_only_begun(tmp_path):
     (tmp_path / "run" / "run.json").write_text("{}")
     page = build_report(tmp_path / "run", output=tmp_path / "elsewhere")
     assert page == tmp_path / "elsewhere" / "report.html"
-    assert "has not logged a step yet" in page.read_text()
+    assert "had not logged a step" in page.read_text()
     assert not (tmp_path / "run" / "report.html").exists()
 
 

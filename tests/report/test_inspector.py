@@ -2,14 +2,17 @@ import io
 
 import numpy as np
 import pytest
+import tiny
 from evaluation import toy
+from report import fake_run
 from rich.console import Console
 
 from xlingjax.data.loader import array_source
+from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import Example, classification_rows
-from xlingjax.report import inspector
+from xlingjax.report import inspector, negatives, switched
 
 VOCABULARY = toy.ToyVocabulary()
 A = VOCABULARY.encode("a")[0]
@@ -66,18 +69,106 @@ def test_realised_mask_rates():
 def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     batch = masked_batch()
     labelled = classification_rows([Example("a b", "c", "y"), Example("d", "e", "x")], VOCABULARY, 8, ("x", "y"), 1)
-    objectives = [
-        (objective, array_source([fields], languages=toy.LANGUAGES))
+    objectives = {
+        objective.name: (objective, array_source([fields], languages=toy.LANGUAGES))
         for objective, fields in ((MLM(), batch), (TLM(), batch), (CLM(), batch), (Classification(2), labelled))
-    ]
+    }
+    objectives["mlm@5"] = MLM(), array_source([batch], languages=toy.LANGUAGES)
     out = io.StringIO()
     console = Console(file=out, width=300, color_system=None)
-    statistics = inspector.inspect(objectives, VOCABULARY, rows=1, batches=3, console=console, output=tmp_path)
-    assert statistics["mlm"]["all"]["tokens"] == 36 and statistics["clm"] == {} == statistics["classification"]
+    record = {"steps": 9, "weights": {"mlm": {0: 1, 5: 2}, "tlm": 1}, "optimizer": {"warmup_steps": 2}}
+    statistics = inspector.inspect(
+        objectives, VOCABULARY, record=record, tables=fake_run.NEGATIVES, rows=1, batches=3, console=console,
+        output=tmp_path,
+    )  # fmt: skip
+    assert (
+        statistics["mlm"] == statistics["mlm@5"]
+        and statistics["mlm"]["all"]["tokens"] == 36
+        and statistics["clm"] == {} == statistics["classification"]
+    )
     text = out.getvalue()
-    for expected in ("mlm, row 0", "clm, row 0", "label 1", "masked_positions 2×3", "tlm: realised masking", "■··"):
+    for expected in (
+        "mlm, row 0", "clm, row 0", "label 1", "masked_positions 2×3", "tlm: realised masking", "■··", "mlm@5, row 0",
+        "from step 5: 2", "mean similarity: hard 0.610", "Diana <schlief>.", "underlined: to be predicted",
+    ):  # fmt: skip
         assert expected in text
     page = (tmp_path / "inspect.html").read_text("utf-8")
-    assert "http" not in page and page.count("<svg") == 4 and "Realised masking" in page
+    assert "http" not in page and page.count("<svg") == 6 and "Realised masking" in page
     pictures = sorted(path.name for path in tmp_path.glob("*.png"))
-    assert pictures == [f"{name}-0-attention.png" for name in ("classification", "clm", "mlm", "tlm")]
+    names = ("classification", "clm", "mlm", "mlm@5", "tlm")
+    assert pictures == sorted([f"{name}-0-attention.png" for name in names] + ["schedule.png"])
+    assert "Diana &lt;schlief&gt;." in page and page.count('class="switched"') == 4  # all but the classification's
+
+
+def test_a_text_of_several_languages_is_coloured_by_language():
+    view = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
+    page = switched.as_html(view.tokens, toy.LANGUAGES)
+    de, en, fr = (switched.colours(toy.LANGUAGES)[name] for name in toy.LANGUAGES)
+    # The text itself: what is masked, replaced or kept is there, underlined.
+    assert f'<bdi lang="de" style="color:{de}">&lt;1&gt;a<u>b</u>&lt;1&gt;</bdi>' in page
+    assert f'<bdi lang="en" style="color:{en}">&lt;1&gt;<u>d</u><u>e</u>&lt;1&gt;</bdi>' in page
+    assert f'<b style="color:{de}">de</b> <b style="color:{en}">en</b>' in page and fr not in page
+    shown = switched.as_text(view.tokens, toy.LANGUAGES)
+    styles = {shown.plain[span.start : span.end]: span.style for span in shown.spans}
+    assert styles["b"] == f"{de} underline" and styles["a"] == de and styles["d"] == f"{en} underline"
+    assert "\nde en" in shown.plain
+    alone = inspector.read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
+    assert switched.as_html(alone.tokens, toy.LANGUAGES) == "" and switched.as_text(alone.tokens, toy.LANGUAGES) is None
+
+
+def grids(name):
+    """{use: bool grid} of row 0 of the objective's tiny batch, and the fields of that row."""
+    batch, objective = tiny.batch(name), tiny.objective(name)
+    view = inspector.read_row(objective, batch, 0, VOCABULARY, tiny.LANGUAGES)
+    fields = {key: values[0] for key, values in batch.items()}
+    return view, fields
+
+
+def test_veco_shows_both_of_its_suits():
+    view, fields = grids("veco")
+    assert [*view.grids_LL] == ["self-attention of H and S", "cross-attention of S to H", "TLM"]
+    same = fields["sides"][:, None] == fields["sides"]
+    alone, across, whole = view.grids_LL.values()
+    assert (alone == same).all() and (across == ~same).all() and whole.all()
+
+
+def test_btmlm_shows_both_of_its_stages():
+    view, fields = grids("btmlm")
+    assert {*view.grids_LL} == {"first stage", "second stage"}
+    text = fields["is_mask"] == 0
+    assert (view.grids_LL["first stage"] == (text[None, :] | np.eye(len(text), dtype=bool))).all()
+    assert view.grids_LL["second stage"].all()
+    assert [t.how == "pseudo" for t in view.tokens] == (~text).tolist()
+
+
+def test_camlm_and_word_recovery_show_who_is_attended():
+    view, fields = grids("camlm")
+    mask, side = fields["is_mask"] > 0, fields["sides"]
+    for q, k in np.ndindex(len(side), len(side)):
+        if not mask[q]:
+            expected = side[q] == side[k] and not mask[k]
+        else:
+            expected = side[q] == side[k] if mask[k] else side[q] != side[k]
+        assert view.grids_LL["attention"][q, k] == expected
+    view, fields = grids("clwr")
+    assert (view.grids_LL["word recovery"] == (fields["sides"][:, None] != fields["sides"])).all()
+    assert {t.how for t in view.tokens} == {"recover", ""}
+
+
+def test_tables_of_negatives(tmp_path):
+    path = tmp_path / "en-de.tsv"
+    rows = ["en\tde\tnegative\tsimilarity\tkind", "a\tb\tc\t0.5\thard", "d\te\tf\t0.25\thard", "g\th\ti\t-0.1\trandom"]
+    path.write_text("\n".join(rows) + "\n")
+    (table,) = negatives.read([str(path)], shown=2)
+    assert table == {
+        "table": "en-de.tsv", "languages": ["en", "de"], "pairs": 3, "similarity": {"hard": 0.375, "random": -0.1},
+        "rows": [[0.5, "hard", "a", "b", "c"], [0.25, "hard", "d", "e", "f"]],
+    }  # fmt: skip
+    assert negatives.title(table) == "en-de.tsv: 3 pairs; mean similarity: hard 0.375, random -0.100"
+    path.write_text("en\tde\tnegative\na\tb\tc\n")  # one's own table
+    (table,) = negatives.read([str(path)])
+    assert table["rows"] == [[None, None, "a", "b", "c"]] and negatives.title(table) == "en-de.tsv: 1 pairs"
+    path.write_text(rows[0] + "\na\tb\tc\tmuch\thard\n")
+    with pytest.raises(UserError, match=r"en-de.tsv: similarity 'much' is not a number"):
+        negatives.read([str(path)])
+    assert negatives.read(()) == []

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from xlingjax.data.sources import find_file, find_pairs, plain_name, read_lines
 from xlingjax.errors import UserError
 
@@ -27,6 +29,11 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.foreign)
+
+    def shuffled(self, seed: int) -> "Pairs":
+        """The same pairs in an order drawn from the seed."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        return Pairs(self.language, tuple(self.foreign[i] for i in order), tuple(self.english[i] for i in order))
 
 
 def lines_of(path: str | Path) -> list[str]:

@@ -63,18 +63,20 @@ def pair_rows(
     language_ids: tuple[int, int],
     limit: int = 0,
     reset_positions: bool = True,
+    each_opens: bool = False,
 ) -> Rows:
     """TLM rows `</s> x </s> </s> y </s>`, English second, `<s> x </s> </s> y </s>` in layout "xlmr"; pairs too long for
     a row are left out.
 
-    reset_positions: positions start from 0 again at y (XLM); must be what the model was trained with.
+    reset_positions: positions start from 0 again at y (XLM); must be what the model was trained with. each_opens: y too
+    begins with the token that opens a text, as in word recovery.
     """
     first, second = [], []
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
         if limit and len(first) >= limit:
             break
         x = [vocabulary.bos_id, *vocabulary.encode(foreign), vocabulary.eos_id]
-        y = [vocabulary.eos_id, *vocabulary.encode(english), vocabulary.eos_id]
+        y = [vocabulary.bos_id if each_opens else vocabulary.eos_id, *vocabulary.encode(english), vocabulary.eos_id]
         if foreign and english and len(x) + len(y) <= length:
             first.append(x)
             second.append(y)

@@ -85,12 +85,9 @@ class MaskedSamples:
             )
         return list(self.languages).index(language)
 
-    def _draw(self, count: int) -> np.ndarray:
-        return np.random.default_rng(self.seed).permutation(count)
-
     def _text_rows(self, language: str, text: Text) -> list[Rows]:
         lines = [line for line in text.lines() if line]
-        chosen = [lines[i] for i in self._draw(len(lines))]
+        chosen = [lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))]
         rows = sentence_rows(chosen, self.vocabulary, self.length, self._id(language), self.per_language)
         return [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)] if len(rows["input_ids"]) else []
 
@@ -98,9 +95,8 @@ class MaskedSamples:
         """Rows that mask the foreign side alone, and each row's English sentence."""
         parts, partners = [], []
         for language, pairs in sorted((self.pairs or {}).items()):
-            order = self._draw(len(pairs))
-            drawn = Pairs(language, tuple(pairs.foreign[i] for i in order), tuple(pairs.english[i] for i in order))
             ids = self._id(language), self._id(PIVOT)
+            drawn = pairs.shuffled(self.seed)
             rows = pair_rows(drawn, self.vocabulary, self.pair_length, ids, self.per_language, self.reset_positions)
             for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
                 english = [i for i in ids_L[side_L == 1].tolist() if i not in self.vocabulary.special_ids]

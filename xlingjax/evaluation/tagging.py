@@ -66,8 +66,8 @@ def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]])
 class ZeroShotTagging:
     """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
 
-    Values: {"by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word, or "f1"
-    of entities. A word that does not fit the row, or that shares its piece with the one before, has no tag.
+    Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word,
+    or "f1" of entities. A word that does not fit the row, or that shares its piece with the one before, has no tag.
     """
 
     files: Mapping[str, str | Path]
@@ -84,7 +84,7 @@ class ZeroShotTagging:
         from xlingjax.evaluation.classification import summarise
 
         scores = {language: self.score(model, params, language, path, mesh) for language, path in self.files.items()}
-        return summarise(scores, self.trained_on)
+        return summarise(scores, self.trained_on) | {"kind": "tagging", "metric": self.metric}
 
     def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:
         sentences = read_tagged(path)

@@ -64,7 +64,7 @@ class VECO(TokenObjective):
         return AttentionSpec(own_side)
 
     def masks(self) -> dict[str, Mask]:
-        masks = {"self-attention": own_side, "cross-attention": partner}
+        masks = {"self-attention of H and S": own_side, "cross-attention of S to H": partner}
         return {**masks, "TLM": bidirectional} if self.tlm else masks
 
     def evidence(self) -> dict[str, Mask]:

@@ -1,12 +1,13 @@
-"""A picture of one alignment: similarity of pieces, links of words."""
+"""Pictures of alignments: similarity of pieces and links of words of one pair, error rates of a run."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from xlingjax.evaluation.alignment import Alignment, Links
+from xlingjax.evaluation.alignment import METHODS, Alignment, Links
 from xlingjax.report import plots
+from xlingjax.report.run import Run
 
 
 @plots.styled
@@ -27,4 +28,20 @@ def picture(alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], li
     axis.set_xticks(range(len(right)), right, rotation=60, ha="right")
     axis.set_yticks(range(len(left)), left)
     figure.colorbar(image, ax=axis, label="cosine", shrink=0.8)
+    return figure
+
+
+@plots.styled
+def by_layer(run: Run) -> Any:
+    """Alignment error rate of the latest evaluation, language by layer, a heat map per method. None without one."""
+    values = run.last("alignment")
+    if values is None:
+        return None
+    table, layers = values["by_language"], list(values["by_layer"])
+    languages = list(table)
+    figure, axes = plots.panels(len(METHODS), size=(plots.PANEL[0], max(0.7 + 0.27 * len(languages), 1.8)))
+    for axis, method in zip(axes, METHODS, strict=True):
+        cells = np.array([[100 * table[language][layer][method] for layer in layers] for language in languages])
+        plots.heat_map(axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100)
+        axis.set(title=f"{method}: alignment error rate (%)", xlabel="layer")
     return figure

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.report import html, plots, sections
+from xlingjax.report import examples, html, negatives, plots, schedule, sections
 from xlingjax.report.run import Run, read_run
 from xlingjax.report.summary import summarise
+
+BEFORE = "The run had not logged a step when this page was written; `xlingjax report` writes it anew."
 
 
 def build_report(
@@ -66,13 +68,19 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
     """The page."""
     runs = {_name(run, others): run} | dict(others)
     shown = {
+        "schedule": ("Schedule", schedule.section(run.record)),
         "training": ("Training", sections.training(run, runs)),
         "languages": ("Training loss per language", sections.languages(run)),
         "retrieval": ("Sentence retrieval", sections.retrieval(run, runs)),
         "similarity": ("How similar the languages look", sections.similarity(run)),
         "perplexity": ("Held-out perplexity", sections.perplexity(runs)),
         "accuracy": ("Zero-shot classification", sections.accuracy([*tuned, run])),
-        "samples": ("Masked words", sections.samples(run)),
+        "tagging": ("Zero-shot tagging", sections.tagging([*tuned, run])),
+        "alignment": ("Word alignment", sections.alignment(run)),
+        "samples": ("Masked words", examples.masked(run)),
+        "recovery": ("Word recovery", examples.recovery(run)),
+        "pseudo": ("Pseudo tokens", examples.pseudo(run)),
+        "negatives": ("Mined negatives", negatives.section(run.record.get("config", {}).get("negatives", ()))),
         "sampling": ("What was sampled", sections.sampling(run)),
         "setting": ("Setting", sections.setting(run)),
     }
@@ -83,7 +91,7 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
     subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}" + (
         f" · {machine}" if machine else ""
     )
-    empty = "" if run.metrics else html.section("empty", "Nothing yet", html.note("The run has not logged a step yet."))
+    empty = "" if run.metrics else html.section("empty", "Nothing yet", html.note(BEFORE))
     head = f"<header><h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p><nav>{links}</nav></header>"
     return html.page(
         f"{run.path.name} · xlingjax",

@@ -24,14 +24,15 @@ def section(anchor: str, title: str, *parts: str) -> str:
     return f'<section id="{anchor}"><h2>{esc(title)}</h2>\n{body}\n</section>' if body else ""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], mean_rows: int = 0) -> str:
-    """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out."""
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], mean_rows: int = 0, words: bool = False) -> str:
+    """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out. words: cells hold text."""
     rows = list(rows)
     lines = ["<tr>" + "".join(f"<th>{esc(name)}</th>" for name in head) + "</tr>"]
     for i, row in enumerate(rows):
         mark = ' class="mean"' if i >= len(rows) - mean_rows else ""
         lines.append(f"<tr{mark}>" + "".join(f"<td>{esc(number(cell))}</td>" for cell in row) + "</tr>")
-    return '<div class="scroll"><table>' + "\n".join(lines) + "</table></div>"
+    kind = ' class="words"' if words else ""
+    return f'<div class="scroll"><table{kind}>' + "\n".join(lines) + "</table></div>"
 
 
 def number(value: Any) -> str:

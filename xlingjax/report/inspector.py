@@ -1,4 +1,5 @@
-"""What an objective really feeds the model: real batches, token by token, who may see whom, and the realised mask rate.
+"""What an objective really feeds the model: real batches, token by token, who may see whom, and the realised mask rate;
+and what a recipe plans for the run.
 
 The attention grids come from the objective's own mask predicates, the ones the attention backends use.
 """
@@ -14,7 +15,7 @@ from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
-from xlingjax.report import html, plots
+from xlingjax.report import html, negatives, plots, schedule, switched
 
 SHOWN_ON_TERMINAL = 40  # tokens of a row
 Batch = Mapping[str, np.ndarray]
@@ -122,36 +123,47 @@ def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
 
 
 def inspect(
-    objectives: Sequence[tuple[Objective, BatchSource]],
+    objectives: Mapping[str, tuple[Objective, BatchSource]],
     vocabulary,
     *,
+    record: Mapping[str, Any] | None = None,
+    tables: Sequence[Mapping[str, Any]] = (),
     rows: int = 2,
     batches: int = 20,
     console: Any = None,
     output: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Shows the first `rows` rows of every objective on the terminal, and the mask rate realised in `batches` batches.
+    """Shows the schedule on the terminal, the first `rows` rows of every objective (by name; of each stage where it has
+    several), and the mask rate realised in `batches` batches.
 
-    output: a folder for inspect.html and one PNG per attention grid. console: a rich Console; None makes one. Returns
-    {objective: mask statistics}, empty for objectives without masks. The sources advance.
+    record: of the run to come, as `identity.schedule_record` makes it. tables: of negatives, as `negatives.read` gives
+    them. output: a folder for inspect.html, schedule.png and one PNG per attention grid. console: a rich Console; None
+    makes one. Returns {name: mask statistics}, empty for objectives without masks. The sources advance.
     """
     from rich.console import Console
 
     console = console or Console()
     statistics: dict[str, Any] = {}
     parts, pictures = [], {}
-    for objective, source in objectives:
+    if record:
+        _print_table(console, "schedule", ("what", "objective", "value"), schedule.rows(record))
+        pictures |= {"schedule": figure} if (figure := schedule.picture(record)) else {}
+        parts.append(html.section("schedule", "Schedule", *schedule.section(record)))
+    for name, (objective, source) in objectives.items():
         masked = "masked_positions" in objective.reads
         drawn = [source.next() for _ in range(batches if masked else 1)]
         count = min(rows, len(drawn[0]["input_ids"]))
         views = [read_row(objective, drawn[0], row, vocabulary, source.languages) for row in range(count)]
-        statistics[objective.name] = mask_statistics(drawn, vocabulary, source.languages) if masked else {}
-        _print(console, objective, source, views, statistics[objective.name])
-        for i, view in enumerate(views):
-            names = {f"{objective.name}-{i}-{use.replace(' ', '-')}": use for use in view.grids_LL}
-            pictures |= {name: (view, use) for name, use in names.items()}
+        statistics[name] = mask_statistics(drawn, vocabulary, source.languages) if masked else {}
+        _print(console, name, objective, source, views, statistics[name])
         if output:
-            parts.append(_section(objective, source, views, statistics[objective.name]))
+            for i, view in enumerate(views):
+                grids = {f"{name}-{i}-{use.replace(' ', '-')}": use for use in view.grids_LL}
+                pictures |= {file: attention_picture(view, use, name) for file, use in grids.items()}
+            parts.append(_section(name, objective, source, views, statistics[name]))
+    for table in tables:
+        _print_table(console, negatives.title(table), negatives.HEAD, table["rows"])
+    parts.append(html.section("negatives", "Mined negatives", *negatives.section(tables)))
     if output:
         _write(Path(output), parts, pictures)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
@@ -165,17 +177,31 @@ def _facts(objective: Objective, source: BatchSource, view: Row) -> str:
     return f"{masks}; {shapes}{label}"
 
 
-def _print(console, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> None:
+def _print_table(console, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, box=None, header_style="dim", title_justify="left")
+    for name in head:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(Text(html.number(cell)) for cell in row))
+    console.print(table)
+
+
+def _print(console, name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     for i, view in enumerate(views):
-        console.rule(f"{objective.name}, row {i}")
+        console.rule(f"{name}, row {i}")
         console.print(Text(_facts(objective, source, view), style="dim"))
+        if (text := switched.as_text(view.tokens, source.languages)) is not None:
+            console.print(text)
         shown = view.tokens[:SHOWN_ON_TERMINAL]
         table = Table(box=None, header_style="dim", pad_edge=False)
-        for name in ("column", "piece", "target", "how", "position", "language", "pack", "side"):
-            table.add_column(name, justify="right" if name in ("column", "position", "pack", "side") else "left")
+        for head in TOKENS_HEAD:
+            table.add_column(head, justify="right" if head in ("column", "position", "pack", "side") else "left")
         for t in shown:
             style = {"mask": "yellow", "random": "red", "kept": "green"}.get(t.how)
             cells = (t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side)
@@ -187,9 +213,9 @@ def _print(console, objective, source, views: Sequence[Row], statistics: Mapping
         if len(view.tokens) > len(shown):
             console.print(Text(f"the first {len(shown)} of {len(view.tokens)} tokens", style="dim"))
     if statistics:
-        table = Table(title=f"{objective.name}: realised masking", box=None, header_style="dim", title_justify="left")
-        for name in STATISTICS_HEAD:
-            table.add_column(name, justify="left" if name == "language" else "right")
+        table = Table(title=f"{name}: realised masking", box=None, header_style="dim", title_justify="left")
+        for head in STATISTICS_HEAD:
+            table.add_column(head, justify="left" if head == "language" else "right")
         for row in _statistics_rows(statistics):
             table.add_row(*map(html.number, row))
         console.print(table)
@@ -203,6 +229,7 @@ def grid_text(view: Row, grid_LL: np.ndarray, limit: int = SHOWN_ON_TERMINAL) ->
     )
 
 
+TOKENS_HEAD = ("column", "piece", "target", "how", "position", "language", "pack", "side")
 STATISTICS_HEAD = ("language", "tokens", "predictions", "rate (%)", "MASK (%)", "random (%)", "kept (%)")
 
 
@@ -213,42 +240,42 @@ def _statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
     ]
 
 
-def _section(objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> str:
+def _section(name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> str:
     parts = []
     for i, view in enumerate(views):
         cells = [[t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side] for t in view.tokens]
-        head = ["column", "piece", "target", "how", "position", "language", "pack", "side"]
-        figures = [html.figure(plots.svg(attention_picture(view, use)), f"{use}: grid") for use in view.grids_LL]
-        parts += [f"<h3>row {i}</h3>", html.note(_facts(objective, source, view)), *figures, html.table(head, cells)]
+        figures = [html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid") for use in view.grids_LL]
+        parts += [f"<h3>row {i}</h3>", html.note(_facts(objective, source, view))]
+        parts += [switched.as_html(view.tokens, source.languages), *figures, html.table(TOKENS_HEAD, cells)]
     if statistics:
         parts += ["<h3>Realised masking</h3>", html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1)]
-    return html.section(objective.name, objective.name.upper(), *parts)
+    return html.section(name, name.upper(), *parts)
 
 
 @plots.styled
-def attention_picture(view: Row, use: str) -> Any:
+def attention_picture(view: Row, use: str, name: str) -> Any:
     """A grid as a figure; pieces along both sides where there is room to read them."""
     count = len(view.tokens)
     side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
     figure, (axis,) = plots.panels(1, size=(side, side))
     axis.grid(False)
     axis.imshow(~view.grids_LL[use], cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest")
-    if count <= 48:
+    if count <= 72:
         labels = [token.piece for token in view.tokens]
         axis.set_xticks(range(count), labels, rotation=90, fontsize=7)
         axis.set_yticks(range(count), labels, fontsize=7)
-    axis.set(title=f"{use}: dark = the row's token sees the column's")
+    axis.set(title=f"{name}, {use}: dark = the row's token sees the column's")
     return figure
 
 
-def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, tuple[Row, str]]) -> None:
+def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, Any]) -> None:
     head = "<header><h1>What the objectives read</h1></header>"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "inspect.html").write_text(
             html.page("inspect · xlingjax", "\n".join([head, *parts])), encoding="utf-8"
         )
-        for name, (view, use) in pictures.items():
-            attention_picture(view, use).savefig(folder / f"{name}.png", dpi=130)
+        for name, picture in pictures.items():
+            plots.save(picture, folder / f"{name}.png")
     except OSError as error:
         raise UserError(f"cannot write to {folder}: {error.strerror}: choose another --output") from None

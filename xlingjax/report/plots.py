@@ -7,6 +7,7 @@ keeps its colour throughout a report).
 
 import io
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ _STYLE = {
     "legend.frameon": False,
     "legend.fontsize": 8,
     "lines.linewidth": 1.5,
+    "text.parse_math": False,  # pieces may hold dollar signs
     "svg.fonttype": "none",
     "svg.hashsalt": "xlingjax",
 }
@@ -68,7 +70,8 @@ def styled(draw):
     def drawn(*args, **kwargs):
         import matplotlib
 
-        with matplotlib.rc_context(_STYLE):
+        with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's fonts draw the page's text
             return draw(*args, **kwargs)
 
     drawn.__doc__ = draw.__doc__
@@ -210,7 +213,7 @@ def retrieval_layers(run: Run) -> Any:
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
         cells = np.array([[100 * table[la][n][f"{kind}_en_to_xx"] for n in layers] for la in languages])
         best = best_layer(values["by_layer"][pooling], f"{kind}_en_to_xx")
-        _heat_map(axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100)
+        heat_map(axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100)
         axis.set(title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer")
     return figure
 
@@ -224,12 +227,12 @@ def similarity(run: Run) -> Any:
     names, cells = values["similarity"]["languages"], np.array(values["similarity"]["cosine"])
     side = 1.6 + 0.36 * len(names)
     figure, (axis,) = panels(1, size=(side + 0.5, side))
-    _heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
+    heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
     axis.set_title(f"layer {values['similarity']['layer']}")
     return figure
 
 
-def _heat_map(axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float) -> None:
+def heat_map(axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float) -> None:
     axis.grid(False)
     axis.imshow(cells, cmap="YlGnBu", vmin=low, vmax=high if high > low else low + 1, aspect="auto")
     axis.set_xticks(range(len(columns)), columns)
@@ -305,6 +308,12 @@ def svg(figure: Any) -> str:
     return re.sub(sized, r'\1 style="width:100%;max-width:\2pt"', text, count=1)
 
 
+@styled
+def save(figure: Any, path: Path, dpi: int = 130) -> None:
+    """The figure as a PNG file. Scripts that no font of this machine has are boxes there."""
+    figure.savefig(path, dpi=dpi)
+
+
 def save_pictures(runs: Mapping[str, Run], folder: Path) -> list[Path]:
     """The report's figures as PNG files in `folder`; the first run is the report's. Returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -320,5 +329,5 @@ def save_pictures(runs: Mapping[str, Run], folder: Path) -> list[Path]:
     for name, figure in figures.items():
         if figure is not None:
             written.append(folder / f"{name}.png")
-            figure.savefig(written[-1], dpi=150)
+            save(figure, written[-1], dpi=150)
     return written

@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlingjax.evaluation.alignment import METHODS
 from xlingjax.report import html, plots
+from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
 from xlingjax.report.summary import key
 
@@ -23,8 +25,12 @@ PERPLEXITY_NOTE = (
     "mean: arithmetic over languages. Perplexities compare only under one vocabulary. "
     "Partner hidden and visible: the same positions, attention to the translation barred or open."
 )
+ALIGNMENT_NOTE = (
+    "Alignment error rate against gold links, all of them sure (Och & Ney 2003): 0 is best. Links from the similarity "
+    "of states by SimAlign's methods; layer 0 is the embedding output. The best layer is chosen on these same pairs."
+)
+TAGGING_NOTE = "Accuracy: share of words; F1: of entities. The mean leaves out the languages that were trained on."
 ACCURACY_NOTE = "Accuracy per language of a fine-tuned classifier; the mean leaves out the languages it was trained on."
-SAMPLES_NOTE = "Blanks show the true piece, green where the model's first guess was right. ▁ opens a word."
 
 
 def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
@@ -153,51 +159,40 @@ def perplexity(runs: Mapping[str, Run]) -> list[str]:
 
 
 def accuracy(runs: Sequence[Run]) -> list[str]:
-    found = [(one.path.name, name, v[-1][1]) for one in runs for name, v in one.evaluated("accuracy").items()]
+    """Classification by language."""
+    return _by_language(runs, "accuracy", ACCURACY_NOTE)
+
+
+def tagging(runs: Sequence[Run]) -> list[str]:
+    """Tagging by language."""
+    return _by_language(runs, "tagging", TAGGING_NOTE)
+
+
+def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
+    found = [(one.path.name, name, v[-1][1]) for one in runs for name, v in one.evaluated(kind).items()]
     if not found:
         return []
     languages = list(dict.fromkeys(la for _, _, v in found for la in v["by_language"]))
     rows = [[la, *(html.percent(v["by_language"].get(la)) for _, _, v in found)] for la in languages]
     rows.append(["mean of the others", *(html.percent(v.get("mean_other")) for _, _, v in found)])
-    head = [f"{run}: {name} (%)" for run, name, _ in found]
-    return [html.table(["language", *head], rows, mean_rows=1), html.note(ACCURACY_NOTE)]
+    metrics = {"f1": "F1, %", "accuracy": "accuracy, %"}
+    head = [f"{run}: {name} ({metrics[v['metric']] if 'metric' in v else '%'})" for run, name, v in found]
+    return [html.table(["language", *head], rows, mean_rows=1), html.note(note)]
 
 
-def samples(run: Run) -> list[str]:
-    values = run.last("masked_samples")
+def alignment(run: Run) -> list[str]:
+    values = run.last("alignment")
     if values is None:
         return []
-    parts = [_sample(sample) for sample in values["texts"]]
-    if values["pairs"]:
-        parts.append("<h3>With the English sentence hidden, then visible</h3>")
-        parts += [_sample(sample) for sample in values["pairs"]]
-    parts.append(html.note(SAMPLES_NOTE))
-    return parts
-
-
-def _sample(sample: Mapping[str, Any]) -> str:
-    words = [html.esc(piece.replace("▁", " ")) for piece in sample["pieces"]]
-    guesses = []
-    for slot in sample["slots"]:
-        best = slot.get("with_partner", slot["predictions"])
-        right = " right" if best[0][0] == slot["target"] else ""
-        gap = " " if slot["target"].startswith("▁") else ""
-        words[slot["column"]] = f'{gap}<span class="blank{right}">{html.esc(slot["target"].replace("▁", ""))}</span>'
-        line = f"<b>{html.esc(slot['target'])}</b>: {_guesses(slot['predictions'])}"
-        if "with_partner" in slot:
-            line += f" &nbsp;→&nbsp; {_guesses(slot['with_partner'])}"
-        guesses.append(f'<p class="guesses">{line}</p>')
-    partner = f'<p class="guesses">en: {html.esc(sample["partner"])}</p>' if "partner" in sample else ""
-    text = "".join(words[1:-1])
-    return (
-        f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span> <bdi>{text}</bdi>{partner}'
-        + "".join(guesses)
-        + "</div>"
-    )
-
-
-def _guesses(predictions: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(f"{html.esc(piece)} {100 * p:.0f} %" for piece, p in predictions)
+    table = [
+        ["embeddings" if layer == "0" else f"layer {layer}", *(html.percent(of[method]) for method in METHODS)]
+        for layer, of in values["by_layer"].items()
+    ]
+    return [
+        _drawn(by_layer(run), "alignment error by language and layer"),
+        html.table(["mean over languages", *(f"{method} (%)" for method in METHODS)], table),
+        html.note(ALIGNMENT_NOTE),
+    ]
 
 
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:

@@ -18,8 +18,15 @@ from xlingjax.data.sampling import Sampling
 from xlingjax.optim import OptimizerConfig
 from xlingjax.partition import MeshConfig
 from xlingjax.preprocessors.xlm import Masking
-from xlingjax.stages import staged
+from xlingjax.stages import of_last_stage, staged
 from xlingjax.train import train
+
+# What is measured is measured as the last stage of the run has it.
+EVALUATORS = (
+    "retrieval", "floors", "alignment", "perplexity", "translation_perplexity", "samples", "recovery_samples",
+    "pseudo_samples", "accuracy",
+    "plug_in_accuracy", "tagging_score",
+)  # fmt: skip
 
 
 def planned(function: Callable) -> Callable:
@@ -42,16 +49,8 @@ def bindable() -> dict[str, Callable]:
         "checkpoint": CheckpointConfig,
         "sampling": staged(Sampling),
         "masking": staged(Masking),
-        "retrieval": probes.retrieval,
-        "floors": probes.floors,
-        "alignment": probes.alignment,
-        "perplexity": probes.perplexity,
-        "translation_perplexity": probes.translation_perplexity,
-        "samples": probes.samples,
-        "accuracy": probes.accuracy,
-        "plug_in_accuracy": probes.plug_in_accuracy,
-        "tagging_score": probes.tagging_score,
     }
+    names |= {name: of_last_stage(getattr(probes, name)) for name in EVALUATORS}
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
         names |= getattr(module, "BINDABLE", {})

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ from xlingjax.tasks.xlm import TextSource
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """What opens an objective's batches when called; their global shapes are known before."""
+    """What opens an objective's batches when called; their global shapes are known before. settings: how they are made,
+    for the run's record."""
 
     shapes: dict[str, tuple[int, ...]]
     opener: Callable[[], BatchSource]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self) -> BatchSource:
         return self.opener()
@@ -111,7 +113,8 @@ def text_source(
             print(f"{features.name}: what is sampled\n{format_table(table)}", flush=True)
         return source
 
-    return Batches(shapes_of(features, batch, length), opened)
+    settings = {"batch": batch, "length": length, "sampling": dataclasses.asdict(sampling)}
+    return Batches(shapes_of(features, batch, length), opened, settings | dataclasses.asdict(features))
 
 
 def check_frozen(path: Path, name: str, asked: dict[str, Any]) -> None:
