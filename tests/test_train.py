@@ -62,6 +62,7 @@ def test_files_of_a_run(tmp_path, capsys):
     totals = json.loads((tmp_path / "result.json").read_text())
     assert totals["evaluations"]["probe"]["grid"] == [[1, 2]] and totals["peak_memory_bytes"] > 1e6
     assert set(totals["compile_seconds"]) == {"mlm", "tlm"}
+    assert list(totals["tokens_per_second_by_objective"]) == ["tlm"]  # step 6 alone follows on another without a pause
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["6", "7"]
     assert sorted(p.name for p in (tmp_path / "data_state").iterdir()) == ["4", "6", "7"]
     assert list((tmp_path / "tensorboard").iterdir())

@@ -19,24 +19,25 @@ IN_FLIGHT = 2
 class Guard:
     """Follows the count of consecutive skipped steps, two steps behind the device.
 
-    seconds: {objective: device seconds of its steps so far}, each from the end of the step before to its own; a step
-    that the device waited for counts the waiting.
+    seconds_per_step(objective): mean over its steps so far, each from the end of the step before to its own, so that
+    a step for whose batch the device waited counts the waiting. A step after a pause is left out.
     """
 
     def __init__(self, workdir: Path, limit: int, say: Callable[[str], None]):
         if limit < 1:
             raise UserError(f"train.max_bad_steps={limit} must be at least 1 (1 stops at the first skipped step)")
         self._workdir, self._limit, self._say = workdir, limit, say
-        self.seconds: Counter[str] = Counter()
-        self._ended = 0.0
-        self._pending: deque[tuple[int, str, dict[str, np.ndarray], jax.Array, jax.Array]] = deque()
+        self._seconds: Counter[str] = Counter()
+        self._timed: Counter[str] = Counter()
+        self._ended: float | None = None
+        self._pending: deque[tuple[int, str, dict[str, np.ndarray], jax.Array, jax.Array, float | None]] = deque()
 
     def push(self, step: int, objective: str, rows: dict[str, np.ndarray], bad_steps: Any, finite: Any) -> None:
         """Two device scalars: `bad_steps`, consecutive skipped steps up to this one, and `finite`, whether its loss and
         gradient were. Raises UserError when an earlier step reached the limit."""
-        if not self._pending:  # whatever came between, compiling or evaluating, is no part of the step
-            self._ended = time.perf_counter()
-        self._pending.append((step, objective, rows, bad_steps, finite))
+        # Where the call itself computes, as it does on CPU, the step has ended by now.
+        ended = time.perf_counter() if getattr(bad_steps, "is_ready", lambda: False)() else None
+        self._pending.append((step, objective, rows, bad_steps, finite, ended))
         if len(self._pending) > IN_FLIGHT:
             self._look()
 
@@ -44,12 +45,18 @@ class Guard:
         """Wait for every step pushed so far."""
         while self._pending:
             self._look()
+        self._ended = None  # whatever comes now, compiling or evaluating, is no part of the next step
+
+    def seconds_per_step(self, objective: str) -> float | None:
+        return self._seconds[objective] / self._timed[objective] if self._timed[objective] else None
 
     def _look(self) -> None:
-        step, objective, rows, bad_steps, finite = self._pending.popleft()
+        step, objective, rows, bad_steps, finite, ended = self._pending.popleft()
         bad = int(bad_steps)
-        before, self._ended = self._ended, time.perf_counter()
-        self.seconds[objective] += self._ended - before
+        before, self._ended = self._ended, ended or time.perf_counter()
+        if before is not None:
+            self._seconds[objective] += self._ended - before
+            self._timed[objective] += 1
         if bad:
             why = "a gradient norm above optimizer.skip_norm" if finite else "a loss or gradient that is not finite"
             self._say(f"step {step} ({objective}): update skipped for {why} ({bad} in a row)")

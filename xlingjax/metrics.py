@@ -18,6 +18,11 @@ class Interval:
     def __init__(self):
         self._total: Any = None
         self._hashes: list[str] = []
+        self._steps = self._tokens = 0
+
+    def tokens_per_step(self) -> float:
+        """Mean over all steps that were closed."""
+        return self._tokens / max(1, self._steps)
 
     def add(self, sums: dict[str, Any], batch_hash: str = "") -> None:
         """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be logged."""
@@ -39,6 +44,7 @@ class Interval:
         line = summarise(total["metrics"], languages)
         line |= {key: ratio(total[key], good) for key in ("total", "grad_norm")}
         line |= {"steps": steps, "skipped": steps - good}
+        self._steps, self._tokens = self._steps + steps, self._tokens + int(total["tokens"])
         if hashes:
             line["batch_hash"] = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
         return line, int(total["tokens"])

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -215,7 +214,7 @@ def train(
         # ---- what happens now and then -------------------------------------------------------------------------------
         clock, intervals = Stopwatch(), {name: Interval() for name in names}
         compiled, compile_seconds, last_lines, last_values = {}, {}, {}, {}
-        tokens_before, tokens_of = tokens_seen, Counter()
+        tokens_before = tokens_seen
 
         def compile_step(name, stage, batch):
             guard.drain()
@@ -236,7 +235,6 @@ def train(
                 return
             tokens = sum(tokens for _, tokens in closed.values())
             tokens_seen += tokens
-            tokens_of.update({name: tokens for name, (_, tokens) in closed.items()})
             common = {
                 "learning_rate": float(update_rule.learning_rate(step - 1)), "tokens_seen": tokens_seen,
                 "tokens_per_second": tokens / clock.lap(), "seconds": clock.seconds(),
@@ -296,7 +294,10 @@ def train(
             totals = {
                 "steps": step, "exit_reason": exit_reason, "tokens_seen": tokens_seen, "seconds": clock.seconds(),
                 "tokens_per_second": (tokens_seen - tokens_before) / clock.seconds(),
-                "tokens_per_second_by_objective": {name: n / guard.seconds[name] for name, n in tokens_of.items()},
+                "tokens_per_second_by_objective": {
+                    name: interval.tokens_per_step() / seconds
+                    for name, interval in intervals.items() if (seconds := guard.seconds_per_step(name))
+                },
                 "compile_seconds": compile_seconds, "peak_memory_bytes": peak_memory_bytes(),
                 "skipped": int(state.skipped), "metrics": last_lines, "evaluations": last_values,
             }  # fmt: skip
