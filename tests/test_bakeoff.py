@@ -10,7 +10,10 @@ from xlingjax import bakeoff
 from xlingjax.errors import UserError
 from xlingjax.report import bakeoff as told
 
-MIXES = {"MLM": ["mlm.gin"], "MLM + TLM": ["both.gin", "TLM_WEIGHT=4", "STAGE_1_STEPS=0.667*STEPS"]}
+MIXES = {
+    "MLM": ["mlm.gin"],
+    "MLM + TLM": ["both.gin", "TLM_WEIGHT=4", "STAGE_1_STEPS=0.667*STEPS", "CAMLM_WEIGHT={0: 2, 0.5*STEPS: 8}"],
+}
 TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
 
 
@@ -62,6 +65,7 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
     assert len(commands) == 2 + 4 + 4  # calibration, pretraining, fine-tuning
     both = [line for line in commands if "both.gin" in line and "--gin.SEED=1" in line]
     assert both[0][:1] == ["pretrain"] and "--gin.TRAIN_STEPS=150" in both[0] and "--gin.STAGE_1_STEPS=100" in both[0]
+    assert "--gin.CAMLM_WEIGHT={0: 2, 75: 8}" in both[0]
     tuned = [line for line in commands if line[0] == "finetune"]
     assert all(any(word.startswith("--gin.INIT_FROM=") for word in line) for line in tuned)
     done = len(commands)

@@ -19,6 +19,7 @@ from xlingjax.errors import UserError
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
+SHARE = re.compile(r"([0-9.]+)\*STEPS")
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ def command(
             line += ["--gin_file", word]
             continue
         name, _, value = word.partition("=")
-        if share := re.fullmatch(r"([0-9.]+)\*STEPS", value):
+        if SHARE.search(value):
             if not steps:
                 raise UserError(f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens")
-            value = str(round(float(share[1]) * steps))
+            value = SHARE.sub(lambda share: str(round(float(share[1]) * steps)), value)
         line.append(f"--gin.{name}={value}")
     return line
 
