@@ -7,6 +7,8 @@ import dataclasses
 import json
 import os
 import re
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import jax
@@ -14,13 +16,14 @@ import jax.numpy as jnp
 import pytest
 from evaluation import toy
 
-from xlingjax import cli
+from xlingjax import bakeoff, cli
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.optim import learning_rate_schedule
 from xlingjax.partition import check_rows, make_mesh
+from xlingjax.schedule import pick
 from xlingjax.train import in_stages
 
 GOLDEN = Path(__file__).parent / "golden" / "configs"
@@ -175,6 +178,30 @@ def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
     assert shapes == {alone.bound["objectives"][0].source.shapes["input_ids"]}  # the same tokens in each step
     for name in ("model", "steps", "seed", "optimizer", "mesh", "microbatches"):
         assert both.bound[name] == alone.bound[name]
+
+
+@pytest.mark.parametrize("file", ["clm", "mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm"])
+def test_an_objectives_file_makes_a_recipe_its_own(file):
+    given = TEXT | PAIRS | TINY | ({"DOCUMENTS": "documents"} if file == "cl_mlm" else {})
+    files = ["gin/recipes/xlm_text.gin", f"gin/objectives/{file}.gin"]
+    recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
+    assert [run.objective.name for run in recipe.bound["objectives"]] == [file]
+
+
+def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
+    config, shares = cli.read_bakeoff(["gin/recipes/bakeoff.gin"], []), {}
+    for mix, words in config.mixes.items():
+        line = bakeoff.command("pretrain", [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"], Path("x"), 3000)
+        files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
+        bound = cli.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
+        assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (0, 4e-3)
+        stages = [in_stages(entry) for entry in bound["objectives"]]
+        names, weights = [of[0].objective.name for of in stages], [of[0].weight for of in stages]
+        turns = Counter(names[pick(step, 0, weights, "alternate")] for step in range(3000))
+        assert set(turns) == set(names), mix
+        shares[mix] = 1 - sum(turns[name] for name in ("mlm", "btmlm", "veco_text")) / 3000
+    assert len(shares) == 7 and shares.pop("MLM") == 0
+    assert shares == pytest.approx(dict.fromkeys(shares, 0.8), abs=0.01)
 
 
 # --- how recipes are written -----------------------------------------------------------------------------------------

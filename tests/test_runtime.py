@@ -62,8 +62,8 @@ import jax, jax.numpy as jnp
 from xlingjax.runtime import keep_freed_memory
 
 print(keep_freed_memory() if "keep" in sys.argv else None)
-step = jax.jit(lambda x: ((x @ x).T @ jnp.sin(x)).sum())
-x = jnp.ones((3000, 3000))
+step = jax.jit(lambda x: (jnp.sin(x @ x.T) @ x).sum())
+x = jnp.ones((3000, 8))
 for _ in range(6):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     step(x).block_until_ready()
