@@ -5,11 +5,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from xlingjax.tasks.xlm import TextSource
-
 from xlingjax.data.tinyworld import write
 from xlingjax.data.vocabulary_training import train_vocabulary
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
+from xlingjax.tasks.xlm import TextSource
 
 
 def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:

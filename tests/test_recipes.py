@@ -191,7 +191,8 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
 def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
     config, shares = cli.read_bakeoff(["gin/recipes/bakeoff.gin"], []), {}
     for mix, words in config.mixes.items():
-        line = bakeoff.command("pretrain", [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"], Path("x"), 3000)
+        words = [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
+        line = bakeoff.command("pretrain", words, Path("x"), 3000)
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
         bound = cli.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
         assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (0, 4e-3)

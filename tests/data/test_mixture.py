@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from xlingjax.tasks.xlm import TextSource
 
 from xlingjax.data.features import batch_hash, check_batch
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
+from xlingjax.tasks.xlm import TextSource
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -184,9 +184,8 @@ def test_the_seed_changes_text_and_masks(open_source):
 
 
 def test_any_number_of_shards_gives_the_same_global_batches(open_source):
-    from xlingjax.tasks.xlm import _REGISTERED
-
     from xlingjax.data.mixture import mixture_source
+    from xlingjax.tasks.xlm import _REGISTERED
 
     mixed = Sampling(same_language=False)
     whole, cut = (open_source(batch=8, sampling=mixed, data_shards=shards) for shards in (1, 4))

@@ -2,11 +2,11 @@ import json
 
 import numpy as np
 import pytest
-from xlingjax.tasks.xlm import TextSource, register_source, register_text
 
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
+from xlingjax.tasks.xlm import TextSource, register_source, register_text
 
 LINES = {
     "de": ["Der Hund schläft im Haus.", "", "Die Katze trinkt Milch.", "Es regnet heute sehr stark."] * 20,
