@@ -12,6 +12,7 @@ import tiny_run
 from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, find_checkpoint
 from xlingjax.errors import UserError
 from xlingjax.identity import differences, require_same, run_identity
+from xlingjax.objectives.ernie_m import CAMLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.step import TrainState
 
@@ -189,10 +190,23 @@ def test_identity_leaves_precision_and_noise_free():
     from test_train import base_config
 
     def identity(**changes):
-        return run_identity(base_config(**changes), {}, 0, OptimizerConfig(**({"frozen": ("x",)} if changes else {})))
+        optimizer, camlm = OptimizerConfig(frozen=("x",) if changes else ()), CAMLM(chunk=9 if changes else 0)
+        return run_identity(base_config(**changes), {}, {"camlm": camlm}, 0, optimizer)
 
     changed = identity(dropout=0.0, dtype="bfloat16", unroll=1, remat="full", norm_eps=1e-5)
     assert list(differences(identity(), changed)) == [
         ("model.norm_eps", 1e-12, 1e-5),
         ("optimizer.frozen", [], ["x"]),
     ]
+
+
+def test_a_switch_of_an_objective_makes_another_run():
+    def identity(own_masks):
+        return run_identity(base_config(), {}, {"camlm": CAMLM(own_masks=own_masks)}, 0, OptimizerConfig())
+
+    from test_train import base_config
+
+    with pytest.raises(UserError, match='switches.camlm.own_masks: checkpoint has "all", this run has "self"'):
+        require_same(identity("all"), identity("self"), "checkpoint 3")
+    before = {name: value for name, value in identity("all").items() if name != "switches"}
+    require_same(before, identity("self"), "a checkpoint of a version that did not write them")

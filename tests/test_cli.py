@@ -246,6 +246,16 @@ def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
     refused(cli.main([*argv, "--gin_file", "gin/runs/frozen.gin"]), "mlm.frozen", "freeze again")
 
 
+def test_frozen_batches_of_btmlm_have_the_languages_they_were_frozen_with(corpus, tmp_path):
+    btmlm = ["--gin_file", "gin/objectives/btmlm.gin"]
+    bindings, frozen = options(corpus, TRAIN_STEPS=2), tmp_path / "frozen"
+    argv = arguments("freeze", "xlm_text", bindings, "--batches", "2", "--output", str(frozen))
+    assert cli.main([*argv, *btmlm]) == 0
+    bindings = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
+    argv = arguments("pretrain", "xlm_text", bindings | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run"))
+    assert cli.main([*argv, *btmlm, "--gin_file", "gin/runs/frozen.gin"]) == 0
+
+
 def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
     argv = arguments("inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path))
     assert cli.main(argv) == 0

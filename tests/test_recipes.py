@@ -19,10 +19,14 @@ from evaluation import toy
 from xlingjax import bakeoff, cli
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.identity import check_length
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.optim import learning_rate_schedule
 from xlingjax.partition import check_rows, make_mesh
+from xlingjax.runs.corpus import Corpus
+from xlingjax.runs.ernie_m import btmlm
 from xlingjax.schedule import pick
 from xlingjax.train import in_stages
 
@@ -31,6 +35,7 @@ GIN = cli.gin_folder()
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 TEXT = {"MONO": "text/*/*.txt", "VOCABULARY": "vocab"}
 PAIRS = {"PARALLEL": "pairs/*"}
+NOWHERE = Corpus((), (), "vocab", ())
 TINY = {"VOCABULARY_SIZE": 4000, "LANGUAGES": "de en es fr hi ru tr zh"}
 
 # What a user must give, and how many parameters (in millions) the model then has; spec figures of the papers.
@@ -186,6 +191,21 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
     files = ["gin/recipes/xlm_text.gin", f"gin/objectives/{file}.gin"]
     recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
     assert [run.objective.name for run in recipe.bound["objectives"]] == [file]
+
+
+def test_pseudo_tokens_have_positions():
+    """Theirs run on behind the text: XLM-R's 512 are enough for the recipes' rows and too few for rows of 512."""
+    for name in ("ernie_m_base", "ernie_m_large", "ernie_m_15"):
+        recipe = built(name)
+        positions = max(
+            run.source.positions for entry in recipe.bound["objectives"] for run in in_stages(entry).values()
+        )
+        assert 450 < positions <= 512
+        check_length("btmlm", 288, recipe.bound["model"], positions)
+    source = btmlm(NOWHERE, 8, 512).source
+    with pytest.raises(UserError, match="use 890 positions.*lower BTMLM_LENGTH"):
+        check_length("btmlm", 512, recipe.bound["model"], source.positions)
+    assert btmlm(NOWHERE, 8, 512, reset_positions=True).source.positions == 445
 
 
 def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():

@@ -246,3 +246,33 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
     )
     # Adam's first update of a parameter is its learning rate in size, whenever it comes.
     assert 0.8 * OPTIMIZER.learning_rate < moved.max() < 1.3 * OPTIMIZER.learning_rate
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "muon"])
+def test_a_late_start_is_a_start(name):
+    """A parameter that is trained from step 500 on moves as it would from step 0 on, decay included."""
+    rng = np.random.default_rng(0)
+    params = {"encoder": {"layers": {"ffn": {"kernel": rng.normal(size=(2, 4, 6))}}}, "head": rng.normal(size=(5, 3))}
+    params["trained_before"] = rng.normal(size=3)
+    params = jax.tree.map(np.float32, params)
+    grads = [jax.tree.map(lambda p: np.float32(rng.normal(size=p.shape)), params) for _ in range(4)]
+
+    def moved(frozen, first):
+        config = OptimizerConfig(name=name, b2=0.999, weight_decay=0.1, schedule="constant", frozen=frozen)
+        rule = make_optimizer(config, 1000, params)
+        # Counts go on while a parameter is frozen, its moments stay 0.
+        state, now = jax.tree.map(lambda x: x + first if x.ndim == 0 else x, rule.init(params)), params
+        for step, grad in enumerate(grads, first):
+            now, state = rule.update(grad, state, now, 1e-2, step)
+        return now
+
+    expected, found = moved((), 0), moved({0: ["encoder|head"], 500: []}, 500)
+    del expected["trained_before"], found["trained_before"]
+    if name == "muon":  # its momentum begins a little differently; how far a matrix moves does not
+        found, expected = (
+            tree | {"encoder": np.linalg.norm(tree["encoder"]["layers"]["ffn"]["kernel"] - kernel)}
+            for kernel in [params["encoder"]["layers"]["ffn"]["kernel"]]
+            for tree in (found, expected)
+        )
+        np.testing.assert_allclose(found.pop("encoder"), expected.pop("encoder"), rtol=0.05)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5), found, expected)

@@ -23,18 +23,30 @@ FREE_MODEL_FIELDS = (
 )  # fmt: skip
 
 
-def run_identity(model: Any, sources: Mapping[str, Any], seed: int, optimizer: Any) -> dict[str, Any]:
-    """JSON values that a checkpoint carries. sources: {objective name: BatchSource}. Not in it, because a continued
-    run may change them: number of steps, learning rate, mesh, microbatches, precision."""
+# Fields of an objective that are not switches: how it computes, what follows from its class.
+_NO_SWITCHES = ("name", "reads", "coefficients", "chunk", "packed")
+
+
+def run_identity(
+    model: Any, sources: Mapping[str, Any], objectives: Mapping[str, Any], seed: int, optimizer: Any
+) -> dict[str, Any]:
+    """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its BatchSource, itself}. Not
+    in it, because a continued run may change them: number of steps, learning rate, mesh, microbatches, precision."""
     shape = {k: v for k, v in dataclasses.asdict(model).items() if k not in FREE_MODEL_FIELDS}
     identity = {
         "seed": seed,
         "model": shape,
         "optimizer": {"name": optimizer.name, "frozen": optimizer.frozen},
         "objectives": sorted(sources),
+        "switches": {name: _switches(objective) for name, objective in objectives.items()},
         "data": {name: source.identity for name, source in sources.items()},
     }
     return json.loads(json.dumps(identity))
+
+
+def _switches(objective: Any) -> dict[str, Any]:
+    fields = dataclasses.asdict(objective) if dataclasses.is_dataclass(objective) else {}
+    return {name: value for name, value in fields.items() if name not in _NO_SWITCHES}
 
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
@@ -53,6 +65,8 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
 
 def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
     """Raise UserError naming each field that differs with both values."""
+    if "switches" not in saved:  # of a version that did not write them
+        ours = {name: value for name, value in ours.items() if name != "switches"}
     found = list(differences(saved, ours))
     if any(".vocabulary" in path for path, *_ in found):  # then texts and tables differ because of it
         found = [(path, *values) for path, *values in found if ".vocabulary" in path or not path.startswith("data.")]
@@ -87,9 +101,16 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
     return tuple(source.languages)
 
 
-def check_length(name: str, length: int, model: ModelConfig) -> None:
-    """Raise UserError when an objective's rows are longer than the model's position table."""
+def check_length(name: str, length: int, model: ModelConfig, positions: int = 0) -> None:
+    """Raise UserError when an objective's rows are longer than the model's position table, or use `positions` more than
+    it has."""
     room = model.max_positions - model.position_offset
+    if length <= room < positions:
+        raise UserError(
+            f"objective {name}: rows of {length} tokens use {positions} positions, as those of the pseudo tokens run "
+            f"on behind the text, and model {model.name} has {room}; lower BTMLM_LENGTH, set "
+            f"PSEUDO_RESET_POSITIONS=True, or for a new model model.max_positions={positions + model.position_offset}"
+        )
     if length > room:
         raise UserError(
             f"objective {name}: rows of {length} tokens do not fit the {room} positions of model {model.name}; "

@@ -81,15 +81,15 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     decay = optax.add_decayed_weights(config.weight_decay, decayed)  # also at 0: the state's structure stays the same
     adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
     if config.name == "adamw":
-        chain = optax.chain(adam, decay)
+        chain = (adam, decay)
     elif config.name == "adam":
-        chain = optax.chain(decay, adam)
+        chain = (decay, adam)
     elif config.name == "muon":
-        chain = optax.chain(optax.partition({"muon": _muon(), "adam": adam}, _muon_or_adam), decay)
+        adam = optax.partition({"muon": _muon(), "adam": adam}, _muon_or_adam)
+        chain = (adam, decay)
     else:
-        chain = optax.chain(
-            optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms(), decay
-        )
+        adafactor = optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms()
+        chain = (*adafactor, decay)
 
     masks = {start: trainable_mask(params, at(config.frozen, start)) for start in starts([config.frozen])}
     ever = jax.tree.map(lambda *stages: any(stages), *masks.values())
@@ -97,22 +97,28 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     rate = jax.jit(learning_rate_schedule(config, steps))
 
     def update(grads, opt_state, params, learning_rate, step=0):
-        steps_down, opt_state = chain.update(grads, opt_state, params)
-        rates = layer_rates(params, config.layer_decay)
         late = jax.tree.map(lambda first: _late_start(config, step, first), split(began, ever)[0])
-        new = jax.tree.map(lambda p, u, r, f: p - learning_rate * r * f * u, params, steps_down, rates, late)
-        return new, opt_state
+        if config.name == "muon":  # the size of its matrices' updates does not depend on when they began
+            late = jax.tree.map(lambda kind, f: 1.0 if kind == "muon" else f, _muon_or_adam(late), late)
+        steps_down, states = grads, []
+        for transformation, state in zip(chain, opt_state, strict=True):
+            steps_down, state = transformation.update(steps_down, state, params)
+            states.append(state)
+            if transformation is adam:
+                steps_down = jax.tree.map(lambda u, f: f * u, steps_down, late)
+        rates = layer_rates(params, config.layer_decay)
+        return jax.tree.map(lambda p, u, r: p - learning_rate * r * u, params, steps_down, rates), tuple(states)
 
     def trainable_at(step):
         return masks[max(start for start in masks if start <= step)]
 
-    return Optimizer(ever, trainable_at, chain.init, update, rate)
+    return Optimizer(ever, trainable_at, optax.chain(*chain).init, update, rate)
 
 
 def _late_start(config: OptimizerConfig, step: jax.Array, began: int) -> Any:
     """What an update of Adam is multiplied with where the parameter is trained from step `began` on: Adam's correction
     for moments that begin at 0 counts all steps of the run, and this one's moments began later."""
-    if not began or config.name == "adafactor":
+    if not began:
         return 1.0
     all_steps, own = jnp.float32(step + 1), jnp.float32(jnp.maximum(step + 1 - began, 1))
     first = (1 - config.b1**all_steps) / (1 - config.b1**own)

@@ -16,17 +16,28 @@ def starts(values: Iterable[Any]) -> list[int]:
     """The steps at which some of the values change, 0 first. Raises UserError for stages that do not begin at 0."""
     found = {0}
     for value in values:
-        if not is_staged(value):
-            continue
-        if min(value) != 0:
-            raise UserError(f"stages {dict(value)} must begin at step 0, and no step is below it")
-        found |= {*value}
+        found |= {*_starts(value)}
     return sorted(found)
 
 
+def _starts(value: Any) -> set[int]:
+    if not is_staged(value):
+        return {0}
+    if min(value) != 0:
+        raise UserError(f"stages {dict(value)} must begin at step 0, and no step is below it")
+    ends = [*sorted(value)[1:], float("inf")]
+    within = (
+        {first, *(step for step in _starts(value[first]) if first < step < end)}
+        for first, end in zip(sorted(value), ends, strict=True)
+    )
+    return set().union(*within)
+
+
 def at(value: Any, step: int) -> Any:
-    """The value in force at a step."""
-    return value[max(start for start in value if start <= step)] if is_staged(value) else value
+    """The value in force at a step. A stage may have stages of its own, by steps of the run too."""
+    while is_staged(value):
+        value = value[max(start for start in value if start <= step)]
+    return value
 
 
 def staged(function: Callable[..., Any], keep: Iterable[str] = (), stage: str = "") -> Callable[..., Any]:
@@ -59,8 +70,8 @@ def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
-        last = {name: max(value) for name, value in arguments.items() if is_staged(value)}
-        return function(**arguments | {name: at(arguments[name], step) for name, step in last.items()})
+        last = {name: at(value, max(starts([value]))) for name, value in arguments.items() if is_staged(value)}
+        return function(**arguments | last)
 
     call.__signature__ = inspect.signature(function)
     return call

@@ -159,7 +159,7 @@ def train(
         def check_shapes(name, shapes):
             objective = runs[name].objective
             required = required_fields(name, objective.reads, shapes)
-            check_length(name, shapes["input_ids"][1], model)
+            check_length(name, shapes["input_ids"][1], model, getattr(runs[name].source, "positions", 0))
             check_rows(device_mesh, shapes["input_ids"][0], microbatches, f"objective {name}")
             batch = {field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype) for field, shape in required.items()}
             loss = partial(objective.loss, encoder, rng=jax.random.key(0), languages=1)
@@ -179,7 +179,7 @@ def train(
         rows_sharding = batch_sharding(device_mesh)
 
         # ---- the weights: own checkpoint, else init_from, else random ------------------------------------------------
-        identity = run_identity(model, sources, seed, optimizer)
+        identity = run_identity(model, sources, {name: run.objective for name, run in runs.items()}, seed, optimizer)
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.callback(checkpoints.close)
         step, tokens_seen = 0, 0

@@ -5,6 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from xlingjax.errors import UserError
 from xlingjax.losses import best_ids, gather_positions
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
@@ -47,6 +48,10 @@ class CAMLM(TokenObjective):
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", "is_mask", *SLOTS)
 
+    def __post_init__(self):
+        if self.own_masks not in ("all", "self"):
+            raise UserError(f"{self.name}: OWN_MASKS={self.own_masks!r} is neither all nor self")
+
     @property
     def terms(self) -> tuple[str, str]:
         return f"{self.name}_x", f"{self.name}_y"
@@ -87,6 +92,10 @@ class BTMLM(TokenObjective):
     special: bool = False
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", "special_ids", *SLOTS)
+
+    def __post_init__(self):
+        if self.decode not in ("argmax", "sample"):
+            raise UserError(f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample")
 
     def attention(self) -> AttentionSpec:
         """Of the second stage."""

@@ -131,6 +131,10 @@ class BtmlmFeatures:
     def slots(self, length: int) -> int:
         return self.masking.slots(self.text_length(length))
 
+    def positions(self, length: int) -> int:
+        """How many positions of the model rows of `length` tokens use: those of the text, and as many behind it."""
+        return self.text_length(length) * (1 if self.reset_positions else 2)
+
     def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
         return stream_rows(records, bases[0], self.text_length(length), bos=vocabulary.bos_id != vocabulary.eos_id)
 

@@ -55,6 +55,8 @@ def btmlm(
     corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special: see `BTMLM`. reading:
     see `text_source`.
     """
+    if target_languages not in ("share", "uniform"):
+        raise UserError(f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform")
     objective = BTMLM(decode=decode, special=special, chunk=chunk)
     features = BtmlmFeatures(masking, proportion, reset_positions)
 

@@ -23,11 +23,12 @@ from xlingjax.tasks.xlm import TextSource
 @dataclasses.dataclass(frozen=True)
 class Batches:
     """What opens an objective's batches when called; their global shapes are known before. settings: how they are made,
-    for the run's record."""
+    for the run's record. positions: how many of the model's the rows use, where these are more than their columns."""
 
     shapes: dict[str, tuple[int, ...]]
     opener: Callable[[], BatchSource]
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    positions: int = 0
 
     def __call__(self) -> BatchSource:
         return self.opener()
@@ -60,7 +61,8 @@ def text_source(
 
     def frozen() -> BatchSource:
         path = Path(corpus.frozen) / f"{stage_name(features.name, stage)}.frozen"
-        asked = {"batch": batch, "length": length, **json.loads(json.dumps(dataclasses.asdict(features)))}
+        options = {k: v for k, v in dataclasses.asdict(features).items() if not (complete and v is None)}
+        asked = {"batch": batch, "length": length, **json.loads(json.dumps(options))}
         check_frozen(path, features.name, asked)
         return frozen_source(path)
 
@@ -114,7 +116,8 @@ def text_source(
         return source
 
     settings = {"batch": batch, "length": length, "sampling": dataclasses.asdict(sampling)}
-    return Batches(shapes_of(features, batch, length), opened, settings | dataclasses.asdict(features))
+    positions = features.positions(length) if hasattr(features, "positions") else 0
+    return Batches(shapes_of(features, batch, length), opened, settings | dataclasses.asdict(features), positions)
 
 
 def check_frozen(path: Path, name: str, asked: dict[str, Any]) -> None:
