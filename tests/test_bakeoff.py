@@ -1,6 +1,7 @@
 """The bake-off runs each cell once, gives every mix its tokens, and loses nothing when it is stopped."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -43,10 +44,14 @@ def commands(monkeypatch):
             "perplexity": {"accuracy_mean": 0.25, "accuracy_by_language": {"de": 0.2, "en": 0.3}},
             "nli_test": {"en": 0.9, "mean_other": values["test"]},
         }
+        by_objective = {"mlm": 12.0} | ({"tlm": 8.0} if mix != "MLM" else {})
         result = {
-            "tokens_seen": steps * TOKENS_A_STEP[mix], "tokens_per_second": 10.0, "evaluations": evaluations,
-            "tokens_per_second_by_objective": {"mlm": 12.0, **({"tlm": 8.0} if mix != "MLM" else {})},
-        }  # fmt: skip
+            "exit_reason": "finished",
+            "tokens_seen": steps * TOKENS_A_STEP[mix],
+            "tokens_per_second": 10.0,
+            "tokens_per_second_by_objective": by_objective,
+            "evaluations": evaluations,
+        }
         workdir.mkdir(parents=True, exist_ok=True)
         (workdir / "result.json").write_text(json.dumps(result))
         return subprocess.CompletedProcess(line, 0)
@@ -60,7 +65,7 @@ def configured(**options):
 
 
 def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(commands, tmp_path):
-    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, say=lambda line: None)
+    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None)
     assert [cell["figures"]["tokens"] for cell in found["cells"]] == [12_000] * 4
     assert len(commands) == 2 + 4 + 4  # calibration, pretraining, fine-tuning
     both = [line for line in commands if "both.gin" in line and "--gin.SEED=1" in line]
@@ -69,14 +74,29 @@ def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(co
     tuned = [line for line in commands if line[0] == "finetune"]
     assert all(any(word.startswith("--gin.INIT_FROM=") for word in line) for line in tuned)
     done = len(commands)
-    (tmp_path / "cells" / "mlm-1" / "nli" / "bakeoff.stamp").unlink()
-    again = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, say=lambda line: None)
+    (tmp_path / "cells" / "mlm-1" / "nli" / "result.json").unlink()
+    again = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None)
     assert again == found and len(commands) == done + 1
     assert json.loads((tmp_path / "bakeoff.json").read_text())["cells"] == found["cells"]
 
 
+def test_a_folder_of_other_settings_is_refused(commands, tmp_path):
+    """Another learning rate would go on where the old one ended, and old figures would stand for the new mix."""
+    told_nothing = {"read": "\n".join, "say": lambda line: None}
+    bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, **told_nothing)
+    done = len(commands)
+    other = {**MIXES, "MLM": ["mlm.gin", "LEARNING_RATE=1e-3"]}
+    with pytest.raises(UserError, match="calibration/mlm was run with other settings.*LEARNING_RATE=1e-3.*delete that"):
+        bakeoff.run(configured(mixes=other, tasks={"nli": ["nli.gin"]}), tmp_path, **told_nothing)
+    shutil.rmtree(tmp_path / "calibration" / "mlm")
+    shutil.rmtree(tmp_path / "cells" / "mlm-0" / "pretrain")
+    with pytest.raises(UserError, match="cells/mlm-0/nli was run with other settings.*LEARNING_RATE"):
+        bakeoff.run(configured(mixes=other, tasks={"nli": ["nli.gin"]}, seeds=(0,)), tmp_path, **told_nothing)
+    assert len(commands) == done + 2  # neither the old classifier nor the rest
+
+
 def test_a_row_is_mean_and_deviation_over_seeds(commands, tmp_path):
-    found = bakeoff.run(configured(), tmp_path, say=lambda line: None)
+    found = bakeoff.run(configured(), tmp_path, read=" ".join, say=lambda line: None)
     mean, deviation = told.by_mix(found["cells"])["MLM"]["retrieval"]
     assert mean == pytest.approx(0.505) and deviation == pytest.approx(0.01 / 2**0.5)
     assert told.shown("retrieval", (mean, deviation)) == "0.505 ± 0.007"
@@ -86,7 +106,7 @@ def test_a_row_is_mean_and_deviation_over_seeds(commands, tmp_path):
 
 
 def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(commands, tmp_path):
-    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}, jobs=2), tmp_path, say=lambda line: None)
+    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}, jobs=2), tmp_path, read=" ".join, say=lambda line: None)
     assert [(cell["mix"], cell["seed"]) for cell in found["cells"]] == [(m, s) for s in (0, 1) for m in MIXES]
     page = told.write(found, tmp_path).read_text()
     assert page.count("<svg") == 2 and "0.505 ± 0.007" in page
@@ -100,7 +120,7 @@ def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(com
 
 def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
     with pytest.raises(UserError, match=r"cells/mlm-13/pretrain ended with status 2 \(error: unlucky\).*pretrain.log"):
-        bakeoff.run(configured(seeds=(13,)), tmp_path, say=lambda line: None)
+        bakeoff.run(configured(seeds=(13,)), tmp_path, read=" ".join, say=lambda line: None)
 
 
 def test_refusals(tmp_path):

@@ -2,13 +2,14 @@
 
 A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own `xlingjax` process
 in its own workdir, and a finished one is not run again, so a bake-off that was stopped goes on with the same command.
+What stands in a workdir with other settings is refused.
 """
 
-import hashlib
 import json
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -66,18 +67,27 @@ class Cell:
 
 
 def run(
-    config: Bakeoff, workdir: str | Path, say: Callable[[str], None] = print, arguments: Sequence[str] = ()
+    config: Bakeoff,
+    workdir: str | Path,
+    read: Callable[[Sequence[str]], str],
+    say: Callable[[str], None] = print,
+    arguments: Sequence[str] = (),
 ) -> dict:
-    """Runs what is missing and writes `bakeoff.json`; returns its content. arguments: given to every command
-    (`--platform cpu`). Raises UserError naming the log of a run that failed."""
+    """Runs what is missing and writes `bakeoff.json`; returns its content.
+
+    read: the operative configuration of the recipe that the words of a command line describe (`--gin_file F`,
+    `--gin.NAME=VALUE`). arguments: given to every command (`--platform cpu`). Raises UserError naming the log of a run
+    that failed, and a folder that holds a run of other settings.
+    """
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
+    runner = Runner(read, say)
 
     def steps_of(mix: str) -> int | None:
-        return _steps(config, mix, folder, say, arguments)
+        return _steps(config, mix, folder, runner, arguments)
 
     def values_of(cell: Cell) -> dict[str, Any]:
-        _train(config, cell, steps[cell.mix], say, arguments)
+        _train(config, cell, steps[cell.mix], runner, arguments)
         return cell.values(list(config.tasks))
 
     with ThreadPoolExecutor(config.jobs) as pool:
@@ -97,14 +107,15 @@ def run(
     return found
 
 
-def _train(config: Bakeoff, cell: Cell, steps: int | None, say, arguments: Sequence[str]) -> None:
+def _train(config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]) -> None:
     """The runs of a cell."""
     more = [f"SEED={cell.seed}", *([f"TRAIN_STEPS={steps}"] if steps else [])]
     words = [*config.base, *config.mixes[cell.mix], *more]
-    _run(command("pretrain", words, cell.folder / "pretrain", steps, arguments), cell.folder / "pretrain", say)
+    pretrain = cell.folder / "pretrain"
+    encoder = runner.run(command("pretrain", words, pretrain, steps, arguments), pretrain)
     for task, recipe in config.tasks.items():
-        words = [*recipe, f"INIT_FROM={cell.folder / 'pretrain'}", f"SEED={cell.seed}"]
-        _run(command("finetune", words, cell.folder / task, None, arguments), cell.folder / task, say)
+        words = [*recipe, f"INIT_FROM={pretrain}", f"SEED={cell.seed}"]
+        runner.run(command("finetune", words, cell.folder / task, None, arguments), cell.folder / task, encoder)
 
 
 def slug(name: str) -> str:
@@ -129,31 +140,58 @@ def command(
     return line
 
 
-def _run(line: Sequence[str], workdir: Path, say: Callable[[str], None]) -> None:
-    """Runs a command unless it has finished before, with the same words."""
-    mark, stamp = hashlib.sha256(json.dumps(list(line[3:])).encode()).hexdigest(), workdir / "bakeoff.stamp"
-    if stamp.is_file() and stamp.read_text() == mark:
-        say(f"{workdir}: finished before")
-        return
-    workdir.mkdir(parents=True, exist_ok=True)
-    log = workdir.with_suffix(".log")
-    say(f"{workdir}: {' '.join(line[3:])}")
-    with open(log, "w", encoding="utf-8") as output:
-        done = subprocess.run(line, stdout=output, stderr=subprocess.STDOUT, check=False)
-    if done.returncode:
-        last = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
-        raise UserError(f"bakeoff: {workdir} ended with status {done.returncode} ({' '.join(last)}); its log is {log}")
-    stamp.write_text(mark)
+@dataclass
+class Runner:
+    """Runs commands, each in its own process, unless they finished before with the same settings."""
+
+    read: Callable[[Sequence[str]], str]
+    say: Callable[[str], None]
+    one_at_a_time: Any = field(default_factory=threading.Lock)
+    """For `read`: gin has one configuration per process."""
+
+    def run(self, line: Sequence[str], workdir: Path, before: str = "") -> str:
+        """The settings of the run, after those of the run `before` it. They stand in its folder from its start on."""
+        with self.one_at_a_time:
+            settings = before + self.read(line)
+        record, result = workdir / "bakeoff.settings", workdir / "result.json"
+        if record.is_file() and (stands := record.read_text(encoding="utf-8")) != settings:
+            raise UserError(
+                f"bakeoff: {workdir} was run with other settings ({difference(stands, settings)}): choose another "
+                "--workdir, or delete that folder"
+            )
+        if result.is_file() and json.loads(result.read_text(encoding="utf-8"))["exit_reason"] == "finished":
+            self.say(f"{workdir}: finished before")
+            return settings
+        workdir.mkdir(parents=True, exist_ok=True)
+        record.write_text(settings, encoding="utf-8")
+        log = workdir.with_suffix(".log")
+        self.say(f"{workdir}: {' '.join(line[3:])}")
+        with open(log, "w", encoding="utf-8") as output:
+            done = subprocess.run(line, stdout=output, stderr=subprocess.STDOUT, check=False)
+        if done.returncode:
+            last = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
+            raise UserError(
+                f"bakeoff: {workdir} ended with status {done.returncode} ({' '.join(last)}); its log is {log}"
+            )
+        return settings
 
 
-def _steps(config: Bakeoff, mix: str, folder: Path, say, arguments) -> int | None:
+def difference(before: str, now: str) -> str:
+    """The first lines that two settings do not share."""
+    ours, theirs = now.splitlines(), before.splitlines()
+    lost = next((line for line in theirs if line not in set(ours)), "nothing")
+    new = next((line for line in ours if line not in set(theirs)), "nothing")
+    return f"there: {lost}; now: {new}"
+
+
+def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments) -> int | None:
     """Steps of a mix that read the tokens asked for, from the tokens of its first steps."""
     if not config.tokens:
         return None
     workdir = folder / "calibration" / slug(mix)
     words = [*config.base, *config.mixes[mix], f"TRAIN_STEPS={CALIBRATION_STEPS}", "WARMUP_STEPS=1", "EVAL_EVERY=0"]
     words += ["HELDOUT_TEXT=None", "HELDOUT_PAIRS=None", "HELDOUT_ALIGNMENTS=None", "CHECKPOINT_EVERY=0"]
-    _run(command("pretrain", words, workdir, CALIBRATION_STEPS, arguments), workdir, say)
+    runner.run(command("pretrain", words, workdir, CALIBRATION_STEPS, arguments), workdir)
     seen = json.loads((workdir / "result.json").read_text(encoding="utf-8"))["tokens_seen"]
     return max(1, round(config.tokens * CALIBRATION_STEPS / seen))
 

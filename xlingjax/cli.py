@@ -457,8 +457,9 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
         if not config.is_file():
             raise UserError(f"no run in {args.workdir}: there is no config.gin; give the --workdir of a run")
         files = [str(config)]
-    read = read_bakeoff if args.name == "bakeoff" else read_recipe
-    return verbs.VERBS[args.name](args, read(files, overrides))
+    if args.name == "bakeoff":
+        return verbs.bakeoff(args, read_bakeoff(files, overrides), read_recipe)
+    return verbs.VERBS[args.name](args, read_recipe(files, overrides))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

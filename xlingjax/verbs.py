@@ -7,9 +7,10 @@ import json
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -209,14 +210,19 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
     return 0
 
 
-def bakeoff(args: Namespace, config: Any) -> int:
+def bakeoff(args: Namespace, config: Any, read_recipe: Callable[..., Recipe]) -> int:
     from rich.console import Console
 
     from xlingjax.bakeoff import run
     from xlingjax.report.bakeoff import table, write
 
     arguments = ["--platform", args.platform] if args.platform else []
-    found = run(config, args.workdir, arguments=arguments)
+
+    def read(line: Sequence[str]) -> str:
+        files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
+        return read_recipe(files, [word.removeprefix("--gin.") for word in line if word.startswith("--gin.")]).config
+
+    found = run(config, args.workdir, read, arguments=arguments)
     Console(width=240).print(table(found))
     print(f"report: {write(found, Path(args.workdir))}")
     return 0
@@ -381,7 +387,6 @@ VERBS: dict[str, Callable[..., int]] = {
     "inspect": inspect,
     "verify": verify,
     "freeze": freeze,
-    "bakeoff": bakeoff,
     "tinyworld": tinyworld,
     "vocab": vocab,
     "data": data,
