@@ -5,10 +5,12 @@ import tiny
 from model import numpy_transformer as transformer
 from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
 
+from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import pseudo_tokens
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
+from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.xlm import TLM
 
 BANNED = tuple(range(tiny.FIRST_PIECE))
@@ -193,6 +195,21 @@ def test_a_placeholder_is_independent_of_the_others(model_and_params):
     whole["input_ids"] = whole["input_ids"].copy()
     whole["input_ids"][row, text] += 1
     assert np.abs(encode(whole)[row] - before)[first].max() > 1e-5
+
+
+def test_placeholders_may_see_each_other(model_and_params):
+    model, params = model_and_params
+    batch = make_batch("btmlm", packed=False)
+    seen = prediction_visibility(BTMLM(own_masks="all"), model, params, batch)["btmlm_pseudo"]
+    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+    row = int(batch["pseudo_weights"].sum(1).argmax())
+    first, second = batch["pseudo_positions"][row][:2]
+    slot = seen.columns[row].tolist().index(first)
+    assert seen.allowed[row, slot, second]
+    alone = prediction_visibility(BTMLM(), model, params, batch)["btmlm_pseudo"]
+    assert not alone.allowed[row, slot, second] and alone.leaks.tolist() == []
+    with pytest.raises(UserError, match="PSEUDO_MASKS='both' is neither self nor all"):
+        BTMLM(own_masks="both")
 
 
 def test_special_tokens_are_not_generated_unless_asked_for(model_and_params):

@@ -107,7 +107,10 @@ camlm_alone = (
 """As `camlm`, and of its own side's MASKs each sees itself alone."""
 
 pseudo_tokens = (_context | (bidirectional & itself)).named("pseudo_tokens")
-"""BTMLM's first stage (ERNIE-M §3.2): the text sees the text; a placeholder sees the text and itself."""
+"""BTMLM's first stage (ERNIE-M §3.1): the text sees the text; a placeholder sees the text and itself."""
+
+pseudo_tokens_together = (_context | (bidirectional & mask_queries & mask_keys)).named("pseudo_tokens_together")
+"""As `pseudo_tokens`, and a placeholder sees the others."""
 
 partner = (bidirectional & ~same_side).named("partner")
 """Across a pair: each side sees the other one (VECO's cross-attention, Unicoder's word recovery)."""

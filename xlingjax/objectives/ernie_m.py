@@ -19,6 +19,7 @@ from xlingjax.model.masks import (
     own_side,
     partner,
     pseudo_tokens,
+    pseudo_tokens_together,
 )
 from xlingjax.objectives.base import (
     CHUNK,
@@ -84,29 +85,36 @@ class BTMLM(TokenObjective):
     First the model itself fills P placeholders behind the whole text, in a language of the features' choice, without
     gradient or dropout. Then the masked words of the text are predicted from the rest of it and the pseudo tokens.
     decode: the likeliest id (`argmax`) or a draw (`sample`; argmax in evaluation). special: whether special tokens may
-    be generated.
+    be generated. own_masks: of the placeholders each sees "self" alone, or "all".
     """
 
     name: str = "btmlm"
     decode: str = "argmax"
     special: bool = False
+    own_masks: str = "self"
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", "special_ids", *SLOTS)
 
     def __post_init__(self):
         if self.decode not in ("argmax", "sample"):
             raise UserError(f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample")
+        if self.own_masks not in ("self", "all"):
+            raise UserError(f"{self.name}: PSEUDO_MASKS={self.own_masks!r} is neither self nor all")
+
+    @property
+    def _first_stage(self) -> Mask:
+        return pseudo_tokens if self.own_masks == "self" else pseudo_tokens_together
 
     def attention(self) -> AttentionSpec:
         """Of the second stage."""
         return AttentionSpec(bidirectional)
 
     def masks(self) -> dict[str, Mask]:
-        return {"second stage": bidirectional, "first stage": pseudo_tokens}
+        return {"second stage": bidirectional, "first stage": self._first_stage}
 
     def evidence(self) -> dict[str, Mask]:
-        text = bidirectional & ~mask_keys
-        return {self.name: bidirectional, f"{self.name}_pseudo": text | (bidirectional & itself)}
+        own = bidirectional & ~mask_keys | bidirectional & itself
+        return {self.name: bidirectional, f"{self.name}_pseudo": own if self.own_masks == "self" else bidirectional}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["masked_weights"].sum()}
@@ -131,7 +139,7 @@ class BTMLM(TokenObjective):
         """First stage: the placeholders' states, read from the text as it is, and the pseudo tokens as `targets`."""
         params = jax.lax.stop_gradient(params)
         whole = {**batch, "input_ids": batch["original_ids"]}
-        h_BLD = model.encode(params, whole, AttentionSpec(pseudo_tokens), shift_BLD=shift_BLD)
+        h_BLD = model.encode(params, whole, AttentionSpec(self._first_stage), shift_BLD=shift_BLD)
         columns_BP = batch["pseudo_positions"]
         states_BPD = gather_positions(h_BLD, columns_BP)
         g_BPD, table_VD, bias_V = model.vocab_head(params, states_BPD)

@@ -46,18 +46,19 @@ def btmlm(
     reset_positions: bool = False,
     decode: str = "argmax",
     special: bool = False,
+    own_masks: str = "self",
     target_languages: str = "share",
     chunk: int = 0,
     weight: Weight = 1.0,
     **reading: Any,
 ) -> ObjectiveRun:
     """BTMLM (ERNIE-M §3.2) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
-    corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special: see `BTMLM`. reading:
-    see `text_source`.
+    corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special, own_masks: see
+    `BTMLM`. reading: see `text_source`.
     """
     if target_languages not in ("share", "uniform"):
         raise UserError(f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform")
-    objective = BTMLM(decode=decode, special=special, chunk=chunk)
+    objective = BTMLM(decode=decode, special=special, own_masks=own_masks, chunk=chunk)
     features = BtmlmFeatures(masking, proportion, reset_positions)
 
     def complete(features: BtmlmFeatures) -> BtmlmFeatures:
