@@ -179,12 +179,21 @@ def verify(args: Namespace, recipe: Recipe) -> int:
     from xlingjax.verify import table
     from xlingjax.verify import verify as examine
 
+    stages = stages_of(recipe)
+    for name, run in stages:
+        if not hasattr(run.objective, "evidence"):
+            raise UserError(
+                f"verify tests pretraining objectives; {name} is fine-tuning and promises nothing of its predictions: "
+                "give a recipe of pretraining"
+            )
     machine, config = start(runtime(args)), recipe.bound["model"]
-    objectives = [(run.objective, run.source()) for _, run in stages_of(recipe)]
+    objectives: dict[str, tuple[Any, Any]] = {}
     try:
+        for name, run in stages:
+            objectives[name] = run.objective, run.source()
         findings = list(examine(objectives, Encoder(config), args.rows))
     finally:
-        for _, source in objectives:
+        for _, source in objectives.values():
             source.close()
     Console().print(table(findings, f"{config.attention_backend} attention, {config.dtype}, {machine}"))
     return 0 if all(found.verdict == "ok" for found in findings) else 1
@@ -216,6 +225,7 @@ def bakeoff(args: Namespace, config: Any) -> int:
     from xlingjax.report.bakeoff import table, write
 
     arguments = ["--platform", args.platform] if args.platform else []
+    arguments += ["--devices", str(args.devices)] if args.devices else []
     found = run(config, args.workdir, arguments=arguments)
     Console(width=240).print(table(found))
     print(f"report: {write(found, Path(args.workdir))}")
