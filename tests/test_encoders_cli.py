@@ -139,7 +139,7 @@ def best_layer(run):
     return json.loads((run / "result.json").read_text())["evaluations"]["retrieval"]["retrieval_best_layer"]
 
 
-def test_a_plugged_out_model_is_the_encoder_alone(run, tmp_path, capsys):
+def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys):
     assert cli.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
     before, after = open_run(run), open_run(tmp_path / "out")
     assert not after.model.config.cross_attention and "cross_attention" not in after.params["encoder"]["layers"]
