@@ -1,5 +1,6 @@
 """The bake-off runs each cell once, gives every mix its tokens, and loses nothing when it is stopped."""
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -7,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from xlingjax import bakeoff
+from xlingjax import bakeoff, verbs
 from xlingjax.errors import UserError
 from xlingjax.report import bakeoff as told
+from xlingjax.report import plots
 
 MIXES = {
     "MLM": ["mlm.gin"],
@@ -116,6 +118,27 @@ def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(com
     line = next(line for line in (tmp_path / "bakeoff.md").read_text().splitlines() if line.startswith("| MLM |"))
     assert line == "| MLM | 0.505 ± 0.007 | 0.300 | 0.250 | 0.900 | 0.505 ± 0.007 | 12,000 | 10 |"
     assert {path.name for path in tmp_path.glob("*.png")} == {"layers.png", "masked_accuracy.png"}
+
+
+def test_the_page_says_what_the_mixes_share(commands, tmp_path):
+    many = {f"mix {i}": ["mlm.gin"] for i in range(len(plots.LANGUAGE_COLOURS) + 1)}  # more than there are colours
+    found = bakeoff.run(configured(mixes=many, seeds=(0,), tokens=0), tmp_path, " ".join, say=lambda line: None)
+    page = told.write(found, tmp_path).read_text()
+    assert "trains for the steps of its recipe" in page and "as many tokens" not in page
+    assert "reads as many tokens" in told.note({"config": {"tokens": 12_000}})
+
+
+def test_devices_and_platform_reach_every_run(commands, tmp_path):
+    args = argparse.Namespace(platform="cpu", devices=8, workdir=str(tmp_path))
+
+    def read_recipe(files, overrides):
+        return verbs.Recipe({}, None, f"{files}, {overrides}")
+
+    assert verbs.bakeoff(args, configured(seeds=(0,), tasks={"nli": ["nli.gin"]}), read_recipe) == 0
+    settings = (tmp_path / "cells" / "mlm-0" / "pretrain" / "bakeoff.settings").read_text()
+    assert settings == "['base.gin', 'mlm.gin'], ['SEED=0', 'TRAIN_STEPS=120']"
+    given = ["--platform", "cpu", "--devices", "8"]
+    assert len(commands) == 6 and all(any(line[i : i + 4] == given for i in range(6)) for line in commands)
 
 
 def test_a_failed_run_is_named_with_its_log(commands, tmp_path):

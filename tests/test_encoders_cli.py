@@ -1,5 +1,6 @@
 """VECO, ERNIE-M and Unicoder from the command line, and what one does with a trained encoder."""
 
+import dataclasses
 import json
 import os
 
@@ -8,9 +9,10 @@ import numpy as np
 import pytest
 from small_corpus import ENGLISH, GERMAN, arguments, build, options, write
 
-from xlingjax import cli
+from xlingjax import cli, plug
 from xlingjax.data.sources import find_pairs
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
 from xlingjax.trained import open_run
 
@@ -105,19 +107,26 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
     from xlingjax.objectives.ernie_m import CAMLM
 
     monkeypatch.setattr(CAMLM, "attention", lambda self: AttentionSpec(bidirectional))
-    assert cli.main(command("verify", corpus, "--rows", "2", objective="camlm")) == 1
-    assert "leaks" in capsys.readouterr().out.split("verdict")[1]
+    words = command("verify", corpus, "--rows", "2", objective="camlm", CAMLM_LENGTH="{0: 32, 2: 40}")
+    assert cli.main(words) == 1
+    told = capsys.readouterr().out.split("verdict")[1]
+    assert "leaks" in told and {"camlm", "camlm@2"} <= {*told.split()}  # every stage by its name
 
 
 def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     source = str(corpus / "heldout" / "en.txt")
     assert cli.main(["encode", str(run), "--input", source, "--language", "en", "--output", str(tmp_path / "v")]) == 0
+    assert f"layer {best_layer(run)} (best of the run's retrieval)" in capsys.readouterr().out
     vectors = np.load(tmp_path / "v.npy")
+    for code in ("de", "en"):  # two files, not one over the other
+        words = ["encode", str(run), "--input", str(corpus / "heldout" / f"{code}.txt"), "--language", code]
+        assert cli.main([*words, "--layer", "0", "--output", str(tmp_path / f"w.{code}")]) == 0
+    assert not np.array_equal(*(np.load(tmp_path / f"w.{code}.npy") for code in ("de", "en")))
     np.testing.assert_allclose(vectors, open_run(run).embed(ENGLISH, "en")[best_layer(run)], atol=1e-5)
     words = ["align", str(run), "--languages", "de", "en", "--stem", str(corpus / "align" / "de-en")]
     assert cli.main([*words, "--output", str(tmp_path / "a.txt"), "--picture", "1"]) == 0
     assert "alignment error rate" in capsys.readouterr().out
-    assert len((tmp_path / "a.txt").read_text().splitlines()) == 4 and (tmp_path / "a.png").stat().st_size > 1000
+    assert len((tmp_path / "a.txt").read_text().splitlines()) == 4 and (tmp_path / "a.txt.png").stat().st_size > 1000
     files = [str(corpus / "heldout" / f"{code}.txt") for code in ("de", "en")]
     words = ["mine", str(run), "--languages", "de", "en", "--files", *files, "--output", str(tmp_path / "mined")]
     assert cli.main(words) == 0
@@ -130,7 +139,7 @@ def best_layer(run):
     return json.loads((run / "result.json").read_text())["evaluations"]["retrieval"]["retrieval_best_layer"]
 
 
-def test_a_plugged_out_model_is_the_encoder_alone(run, tmp_path, capsys):
+def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys):
     assert cli.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
     before, after = open_run(run), open_run(tmp_path / "out")
     assert not after.model.config.cross_attention and "cross_attention" not in after.params["encoder"]["layers"]
@@ -142,6 +151,10 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, tmp_path, capsys):
         np.testing.assert_array_equal(a, b)
     assert cli.main(["plug", "in", str(tmp_path / "out"), "--output", str(tmp_path / "new")]) == 0
     assert open_run(tmp_path / "new").model.config.cross_attention
+    source = str(corpus / "heldout" / "en.txt")
+    words = ["encode", str(tmp_path / "out"), "--input", source, "--language", "en", "--output", str(tmp_path / "v")]
+    assert cli.main(words) == 0
+    assert f"layer {after.model.config.layers} (the last: {tmp_path / 'out'} has no ret" in capsys.readouterr().out
     capsys.readouterr()
     for words, part in (
         (["plug", "out", str(tmp_path / "out"), "--output", str(tmp_path / "x")], "no cross-attention to plug out"),
@@ -150,6 +163,29 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, tmp_path, capsys):
     ):
         assert cli.main(words) == 2
         assert part in capsys.readouterr().err
+
+
+def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(run, tmp_path, capsys, monkeypatch):
+    plain, source = str(tmp_path / "plain"), str(tmp_path / "source")
+    assert cli.main(["plug", "out", str(run), "--output", plain]) == 0
+
+    def changed(**fields):
+        """`source`: the run with other fields of its model."""
+        trained = open_run(run)
+        model = Encoder(trained.model.config.replace(**fields))
+        other = dataclasses.replace(trained, model=model)
+        monkeypatch.setattr(plug, "open_run", lambda folder: other if folder == source else open_run(folder))
+
+    changed(cross_attention_query="input")
+    assert cli.main(["plug", "in", plain, "--output", str(tmp_path / "in"), "--source", source]) == 0
+    assert [open_run(of).model.config.cross_attention_query for of in (plain, tmp_path / "in")] == [
+        "self_attention", "input"
+    ]  # fmt: skip
+    changed(norm_order="pre")
+    capsys.readouterr()
+    assert cli.main(["plug", "in", plain, "--output", str(tmp_path / "x"), "--source", source]) == 2
+    error = capsys.readouterr().err
+    assert "norm_order=pre" in error and "with post" in error and not (tmp_path / "x").exists()
 
 
 def plug_in_command(corpus, run, workdir, **overrides):
@@ -212,5 +248,9 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     refused(["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"], "none.txt")
     source = str(corpus / "heldout" / "en.txt")
     refused(["encode", str(run), "--input", source, "--language", "en", "--output", "x", "--layer", "9"], "--layer 9")
+    words = plug_in_command(corpus, run, tmp_path / "nli")
+    refused(
+        ["verify", *words[1 : words.index("--workdir")]], "verify tests pretraining objectives; plug_in is fine-tun"
+    )
     refused(["mine", "--output", "x"], "mine needs RUN")
     refused(["mine", "--negatives", "--output", "x"], "give both")

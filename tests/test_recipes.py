@@ -151,6 +151,33 @@ def test_xlmr_is_the_papers():
         assert "ALPHA = 0.3" in recipe.config and "SAME_LANGUAGE = False" in recipe.config
 
 
+def test_unicoder_is_the_papers():
+    recipe = built("unicoder")
+    runs, optimizer = {run.objective.name: run for run in recipe.bound["objectives"]}, recipe.bound["optimizer"]
+    assert list(runs) == ["mlm", "tlm", "clwr", "clpc", "cl_mlm"] and recipe.bound["schedule"] == "alternate"
+    assert {run.source.shapes["input_ids"] for run in runs.values()} == {(512, 256)}
+    assert len({run.weight for run in runs.values()}) == 1
+    assert {run.source.settings["sampling"]["alpha"] for run in runs.values()} == {0.0}  # with equal probability
+    assert {runs[name].source.settings["max_pieces"] for name in ("tlm", "clwr", "clpc")} == {126}
+    assert (optimizer.name, optimizer.schedule, optimizer.learning_rate) == ("adam", "inverse_sqrt", 1e-5)
+
+
+def test_veco_is_the_papers():
+    for name, rate, b2, layers, dim in (("veco_large", 2e-4, 0.98, 24, 1024), ("veco_small", 3e-4, 0.999, 6, 768)):
+        recipe = built(name)
+        stages = [list(in_stages(entry).values()) for entry in recipe.bound["objectives"]]
+        assert [len(entry) for entry in stages] == ([2, 2] if name == "veco_large" else [1, 1])  # a first phase
+        text, pairs = (entry[-1] for entry in stages)
+        model, optimizer = recipe.bound["model"], recipe.bound["optimizer"]
+        assert (model.layers, model.dim, model.num_languages, model.cross_attention) == (layers, dim, 0, True)
+        assert text.source.shapes["input_ids"] == (1024, 512) and pairs.source.shapes["input_ids"] == (4096, 256)
+        assert (text.source.settings["masking"]["rate"], pairs.source.settings["masking"]["rate"]) == (0.15, 0.25)
+        assert pairs.source.settings["max_pieces"] == 126 and pairs.objective.tlm and not text.objective.tlm
+        assert {run.source.settings["sampling"]["alpha"] for run in (text, pairs)} == {0.5}
+        assert (optimizer.schedule, optimizer.learning_rate, optimizer.warmup_steps) == ("linear", rate, 12_000)
+        assert optimizer.b2 == b2 and recipe.bound["steps"] == 240_000 and text.weight == pairs.weight
+
+
 def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for code in ("de", "en"):

@@ -14,11 +14,11 @@ from xlingjax.trained import TrainedRun, open_run
 def encode(run: str, source: str, language: str, output: str, *, layer: int | None, pooling: str) -> str:
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. Returns what was done."""
     trained = open_run(run)
-    layer = chosen_layer(trained, run, layer)
+    layer, chosen = chosen_layer(trained, run, layer)
     vectors = sentence_vectors(trained, lines_of(source), language, layer, pooling)
-    path = Path(output).with_suffix(".npy")
+    path = Path(output if output.endswith(".npy") else f"{output}.npy")  # vectors.de and vectors.en are two files
     write(path, lambda: np.save(path, vectors))
-    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, layer {layer}, {pooling} of the tokens"
+    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {chosen}, {pooling} of the tokens"
 
 
 def align(
@@ -54,7 +54,7 @@ def align(
         from xlingjax.report import plots
         from xlingjax.report.alignment import picture as draw
 
-        image = path.with_suffix(".png")
+        image = Path(f"{path}.png")
         figure = draw(found[picture - 1], pairs[picture - 1], links[picture - 1])
         write(image, lambda: plots.save(figure, image))
         told.append(f"{image}: pair {picture}")
@@ -76,7 +76,7 @@ def mine(
     """Writes the pairs found as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a file that PARALLEL
     reads. Returns what was done."""
     trained = open_run(run)
-    layer = chosen_layer(trained, run, layer)
+    layer, chosen = chosen_layer(trained, run, layer)
     lines = [[line for _, line in mining.unique(lines_of(path))] for path in files]
     vectors = [
         sentence_vectors(trained, side, language, layer, pooling)
@@ -90,7 +90,7 @@ def mine(
         for i, j, score in zip(found.source, found.target, found.scores, strict=True)
     ]
     write(path, lambda: path.write_text("\n".join(rows) + "\n", encoding="utf-8"))
-    return f"{path}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different lines, layer {layer}"
+    return f"{path}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different lines, {chosen}"
 
 
 def cell(text: str) -> str:
@@ -119,15 +119,18 @@ def middle_layer(trained: TrainedRun) -> int:
     return max(1, round(trained.model.config.layers * 2 / 3))
 
 
-def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> int:
-    """The layer asked for, else the one at which the run's own retrieval was best, else the last."""
+def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> tuple[int, str]:
+    """The layer asked for, else the one at which the run's own retrieval was best, else the last; and words for it."""
     if layer is not None:
-        return known_layer(trained, layer)
+        layer = known_layer(trained, layer)
+        return layer, f"layer {layer}"
     try:
         evaluations = json.loads((Path(run) / "result.json").read_text(encoding="utf-8"))["evaluations"]
-        return int(evaluations["retrieval"]["retrieval_best_layer"])
+        best = int(evaluations["retrieval"]["retrieval_best_layer"])
     except (OSError, ValueError, KeyError, TypeError):
-        return trained.model.config.layers
+        last = trained.model.config.layers
+        return last, f"layer {last} (the last: {run} has no retrieval in a result.json to choose by; see --layer)"
+    return best, f"layer {best} (best of the run's retrieval)"
 
 
 def write(path: Path, do) -> None:

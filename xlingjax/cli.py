@@ -354,23 +354,22 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
     sub.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
 
-    def of_run(sub: argparse.ArgumentParser, languages: int) -> None:
+    best = "best of the run's retrieval, else the last"
+
+    def of_run(sub: argparse.ArgumentParser, output: str, layer: str) -> None:
         sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
-        sub.add_argument("--output", required=True, metavar="PATH")
-        sub.add_argument(
-            "--layer", type=int, metavar="N", help="0: the embeddings (default: best of the run's retrieval)"
-        )
-        if languages > 1:
-            sub.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
+        sub.add_argument("--output", required=True, metavar="PATH", help=output)
+        sub.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {layer})")
 
     sub = verb("encode", "write a vector of every line of a file, float32 in .npy")
-    of_run(sub, 1)
+    of_run(sub, ".npy is added where it is missing", best)
     sub.add_argument("--input", required=True, metavar="FILE", help="one sentence per line")
     sub.add_argument("--language", required=True, metavar="CODE")
     sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
 
     sub = verb("align", "align the words of translated sentences: Pharaoh lines, and a picture")
-    of_run(sub, 2)
+    of_run(sub, "the links; the picture is PATH.png", "two thirds of the way up")
+    sub.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
     sub.add_argument(
         "--stem", required=True, metavar="STEM", help="files STEM.SRC and STEM.TGT, words with spaces between"
     )
@@ -386,7 +385,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
     sub.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
-    sub.add_argument("--layer", type=int, metavar="N", help="0: the embeddings (default: best of the run's retrieval)")
+    sub.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {best})")
     sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
     sub.add_argument("--neighbours", type=_positive, metavar="K", help="default 4; with --negatives 10")
     sub.add_argument("--margin", default="ratio", choices=("ratio", "distance", "absolute"))

@@ -33,19 +33,26 @@ def plug_out(run: str, output: str) -> str:
 
 
 def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> str:
-    """Writes the model of `run` with a cross-attention: that of the run `source`, or a random one. Returns what was
-    done. Raises UserError where there is one already, and where that of `source` has another shape."""
+    """Writes the model of `run` with a cross-attention: that of the run `source`, which asks by what it asked by there,
+    or a random one. Returns what was done. Raises UserError where there is one already, and where that of `source` has
+    another shape or another order of its LayerNorm."""
     trained = open_run(run)
     config = trained.model.config
     if config.cross_attention:
         raise UserError(f"{run} has its cross-attention plugged in already; plug it out first to replace it")
     whole = config.replace(cross_attention=True)
-    slot = Encoder(whole).abstract()["encoder"]["layers"][SLOT]
     if source:
-        slot_of = _slot_of(open_run(source), source)
-        if jax.tree.map(lambda x: x.shape, slot) != jax.tree.map(lambda x: x.shape, slot_of):
+        giver = open_run(source)
+        added, origin, theirs = _slot_of(giver, source), source, giver.model.config
+        whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
+        shapes = Encoder(whole).abstract()["encoder"]["layers"][SLOT]
+        if jax.tree.map(lambda x: x.shape, shapes) != jax.tree.map(lambda x: x.shape, added):
             raise UserError(f"the cross-attention of {source} does not fit {run}: the models differ in layers or width")
-        added, origin = slot_of, source
+        if theirs.norm_order != config.norm_order:
+            raise UserError(
+                f"the cross-attention of {source} does not fit {run}: it was trained with norm_order="
+                f"{theirs.norm_order} and is to stand in a model with {config.norm_order}; give another --source"
+            )
     else:
         added = jax.jit(Encoder(whole).init)(jax.random.key(seed))["encoder"]["layers"][SLOT]
         origin = f"random (seed {seed})"
@@ -75,7 +82,8 @@ def write_workdir(run: str, output: str, config: ModelConfig, params: Any) -> No
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; choose another --output")
     record = read_run_record(run)
-    record["model"] = {**record["model"], **{"cross_attention": config.cross_attention}}
+    for field in ("cross_attention", "cross_attention_query"):
+        record["model"][field] = getattr(config, field)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -180,12 +180,21 @@ def verify(args: Namespace, recipe: Recipe) -> int:
     from xlingjax.verify import table
     from xlingjax.verify import verify as examine
 
+    stages = stages_of(recipe)
+    for name, run in stages:
+        if not hasattr(run.objective, "evidence"):
+            raise UserError(
+                f"verify tests pretraining objectives; {name} is fine-tuning and promises nothing of its predictions: "
+                "give a recipe of pretraining"
+            )
     machine, config = start(runtime(args)), recipe.bound["model"]
-    objectives = [(run.objective, run.source()) for _, run in stages_of(recipe)]
+    objectives: dict[str, tuple[Any, Any]] = {}
     try:
+        for name, run in stages:
+            objectives[name] = run.objective, run.source()
         findings = list(examine(objectives, Encoder(config), args.rows))
     finally:
-        for _, source in objectives:
+        for _, source in objectives.values():
             source.close()
     Console().print(table(findings, f"{config.attention_backend} attention, {config.dtype}, {machine}"))
     return 0 if all(found.verdict == "ok" for found in findings) else 1
@@ -217,6 +226,7 @@ def bakeoff(args: Namespace, config: Any, read_recipe: Callable[..., Recipe]) ->
     from xlingjax.report.bakeoff import table, write
 
     arguments = ["--platform", args.platform] if args.platform else []
+    arguments += ["--devices", str(args.devices)] if args.devices else []
 
     def read(line: Sequence[str]) -> str:
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]

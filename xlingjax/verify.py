@@ -1,7 +1,7 @@
 """`xlingjax verify`: does every prediction depend on what its objective promises, and on nothing else?"""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -38,14 +38,15 @@ class Finding:
         return "ok"
 
 
-def verify(objectives: Sequence[tuple[Objective, BatchSource]], model: Encoder, rows: int) -> Iterator[Finding]:
-    """The leak test of every objective on the first rows of a batch of its own, with random parameters."""
+def verify(objectives: Mapping[str, tuple[Objective, BatchSource]], model: Encoder, rows: int) -> Iterator[Finding]:
+    """The leak test of every objective on the first rows of a batch of its own, with random parameters. objectives: by
+    the names of their stages."""
     params = random_parameters(model)
-    for objective, source in objectives:
+    for stage, (objective, source) in objectives.items():
         drawn = source.next()
         batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
         for name, seen in prediction_visibility(objective, model, params, batch).items():
-            yield finding(objective.name, name, seen, batch, exact=model.config.dtype == "float32")
+            yield finding(stage, name, seen, batch, exact=model.config.dtype == "float32")
 
 
 def finding(objective: str, predictions: str, found: Visibility, batch: dict[str, np.ndarray], exact: bool) -> Finding:

@@ -25,7 +25,7 @@ def model_and_params():
 
 
 def sees(own_masks):
-    """ERNIE-M §3.2 in words, one query and one key at a time."""
+    """ERNIE-M §3.1 in words, one query and one key at a time."""
 
     def one(fields, q, k):
         same = fields["sides"][q] == fields["sides"][k]

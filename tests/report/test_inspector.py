@@ -12,7 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import Example, classification_rows
-from xlingjax.report import inspector, negatives, switched
+from xlingjax.report import inspector, negatives, plots, switched
 
 VOCABULARY = toy.ToyVocabulary()
 A = VOCABULARY.encode("a")[0]
@@ -103,7 +103,7 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
 def test_a_text_of_several_languages_is_coloured_by_language():
     view = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
     page = switched.as_html(view.tokens, toy.LANGUAGES)
-    de, en, fr = (switched.colours(toy.LANGUAGES)[name] for name in toy.LANGUAGES)
+    de, en, fr = (plots.colours(toy.LANGUAGES)[name] for name in toy.LANGUAGES)
     # The text itself: what is masked, replaced or kept is there, underlined.
     assert f'<bdi lang="de" style="color:{de}">&lt;1&gt;a<u>b</u>&lt;1&gt;</bdi>' in page
     assert f'<bdi lang="en" style="color:{en}">&lt;1&gt;<u>d</u><u>e</u>&lt;1&gt;</bdi>' in page

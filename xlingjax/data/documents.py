@@ -23,7 +23,7 @@ def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def segment_rows(records: Records, base: int, length: int, *, packing: bool = True) -> Rows:
-    """Rows of two adjacent segments of one document (VECO §3.2), each `<s> text </s>`, as the sides of a pair.
+    """Rows of two adjacent segments of one document (VECO §4), each `<s> text </s>`, as the sides of a pair.
 
     Segments are whole sentences, as near to equal as those allow, at most `length // 2` tokens; what exceeds that is
     cut off. Documents of one sentence have no second segment and are left out. Short documents share rows (`packing`).

@@ -1,4 +1,4 @@
-"""What BTMLM's first stage writes (ERNIE-M §3.2): the pseudo tokens of held-out sentences, for a person to look at."""
+"""What BTMLM's first stage writes (ERNIE-M §3.1): the pseudo tokens of held-out sentences, for a person to look at."""
 
 import functools
 from collections.abc import Mapping, Sequence

@@ -63,7 +63,7 @@ class ModelConfig:
     init_std: float | None = None
     """Standard deviation of every weight; None = XLM's: embeddings N(0, 1/D), other kernels U(+-1/sqrt(fan in))."""
     language_init: str = "random"
-    """"zero": the language embedding begins at 0, for one that is only used in training (ERNIE-M §3.2)."""
+    """"zero": the language embedding begins at 0, for one that is only used in training (ERNIE-M §3.1)."""
     dtype: str = "float32"
     vocab_multiple: int = 128
     """Embedding rows are padded to a multiple of this, for sharding; padding rows get probability 0."""

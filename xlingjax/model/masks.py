@@ -97,7 +97,7 @@ camlm = (
     | (_context & ~same_side & mask_queries)
     | (bidirectional & same_side & mask_queries & mask_keys)
 ).named("camlm")
-"""Cross-attention masked language modelling (ERNIE-M §3.2): what is not masked sees what is not masked on its own side;
+"""Cross-attention masked language modelling (ERNIE-M §3.1): what is not masked sees what is not masked on its own side;
 a MASK sees what is not masked on the other side, and the MASKs of its own. Were a side's context to see the other side
 or a MASK, a MASK would have its own side back after two layers."""
 

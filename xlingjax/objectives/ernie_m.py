@@ -1,4 +1,4 @@
-"""ERNIE-M's two objectives: cross-attention masked LM on pairs, back-translation masked LM on single texts (§3.2)."""
+"""ERNIE-M's two objectives: cross-attention masked LM on pairs, back-translation masked LM on single texts (§3.1)."""
 
 import dataclasses
 
@@ -37,7 +37,7 @@ from xlingjax.objectives.base import (
 
 @dataclasses.dataclass(frozen=True)
 class CAMLM(TokenObjective):
-    """Cross-attention masked LM (ERNIE-M §3.2, eq. 1-3): each MASK is predicted from the other sentence and the MASKs
+    """Cross-attention masked LM (ERNIE-M §3.1, eq. 1-3): each MASK is predicted from the other sentence and the MASKs
     of its own; mean cross-entropy of each side, summed.
 
     own_masks: a MASK sees "all" MASKs of its side, or "self" alone. Whether masked words stay in place or in slots of
@@ -80,7 +80,7 @@ class CAMLM(TokenObjective):
 
 @dataclasses.dataclass(frozen=True)
 class BTMLM(TokenObjective):
-    """Back-translation masked LM (ERNIE-M §3.2, eq. 4-6), both stages in one step.
+    """Back-translation masked LM (ERNIE-M §3.1, eq. 4-6), both stages in one step.
 
     First the model itself fills P placeholders behind the whole text, in a language of the features' choice, without
     gradient or dropout. Then the masked words of the text are predicted from the rest of it and the pseudo tokens.

@@ -1,4 +1,4 @@
-"""VECO's variable encoder: masked LM with the cross-attention plugged out and plugged in (VECO §3.2)."""
+"""VECO's variable encoder: masked LM with the cross-attention plugged out and plugged in (VECO §2.1-2.2)."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ from xlingjax.objectives.base import (
 
 @dataclasses.dataclass(frozen=True)
 class VECO(TokenObjective):
-    """Four terms, each a mean of its own (VECO §3.2, eq. 3-9): the masked words of x and of y from the side alone (H,
+    """Four terms, each a mean of its own (VECO §2, eq. 3-9): the masked words of x and of y from the side alone (H,
     plugged out), and from both (S, plugged in: every layer attends to the final H of the other side).
 
     plug_out False leaves the two terms of H out, as in the first phase, where only the cross-attention is trained and

@@ -1,4 +1,4 @@
-"""ERNIE-M's features (ERNIE-M §3.2): pairs for cross-attention masked LM, texts with placeholders for pseudo tokens."""
+"""ERNIE-M's features (ERNIE-M §3.1): pairs for cross-attention masked LM, texts with placeholders for pseudo tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""VECO's features (VECO §3.2, §4.1): pairs, and adjacent segments of one document, both sides masked for themselves."""
+"""VECO's features (VECO §2, §4.1): pairs, and adjacent segments of one document, both sides masked for themselves."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ TITLES = {
     "tokens_per_second": "tokens/s",
 }
 NOTE = (
-    "Mean ± standard deviation over the seeds; every mix begins from the same weights of its seed and reads as many "
-    "tokens. retrieval: English finds its translation, mean over languages, raw cosine and with each language's mean "
+    "Mean ± standard deviation over the seeds; every mix begins from the same weights of its seed and {reads}. "
+    "retrieval: English finds its translation, mean over languages, raw cosine and with each language's mean "
     "removed, at the best layer. AER: error rate of word alignments from the similarity of states, lower is better, at "
     "the best layer. masked accuracy: held-out text, mean over languages. other: mean of the languages that the "
     "fine-tuning did not see. tokens/s: of runs that shared the machine as the bake-off's jobs say."
@@ -89,11 +89,11 @@ def by_layer(cells: Cells):
         return None
     figure, axes = plots.panels(len(shown_kinds), columns=3)
     for axis, kind in zip(axes, shown_kinds, strict=True):
-        for i, (mix, layers) in enumerate(by_mix(flat, kind).items()):
+        found = by_mix(flat, kind)
+        coloured = plots.colours(found)
+        for mix, layers in found.items():
             means, deviations = np.array(list(layers.values())).T
-            axis.errorbar(
-                [int(n) for n in layers], means, deviations, label=mix, color=plots.LANGUAGE_COLOURS[i], capsize=2
-            )
+            axis.errorbar([int(n) for n in layers], means, deviations, label=mix, color=coloured[mix], capsize=2)
         axis.set_title(kind)
         axis.set_xlabel("layer")
         axis.set_ylim(bottom=0)
@@ -111,11 +111,11 @@ def bars(cells: Cells, of: str, title: str):
     keys = sorted({key for row in found.values() for key in row})
     figure, (axis,) = plots.panels(1, size=(2 * plots.PANEL[0], plots.PANEL[1]))
     width = 0.8 / len(keys)
-    for i, key in enumerate(keys):
+    for i, (key, colour) in enumerate(plots.colours(keys).items()):
         at = [(x, row[key]) for x, row in enumerate(found.values()) if key in row]
         axis.bar(
             [x + (i - (len(keys) - 1) / 2) * width for x, _ in at], [mean for _, (mean, _) in at], width,
-            yerr=[deviation for _, (_, deviation) in at], label=key, color=plots.LANGUAGE_COLOURS[i % 15], capsize=2,
+            yerr=[deviation for _, (_, deviation) in at], label=key, color=colour, capsize=2,
         )  # fmt: skip
     axis.set_xticks(range(len(found)), list(found))
     axis.set_title(title)
@@ -131,6 +131,13 @@ def objectives_table(cells: Cells) -> tuple[list[str], list[list[str]]]:
     return ["mix", *names], rows
 
 
+def note(found: Mapping[str, Any]) -> str:
+    """What the figures are. The mixes take as many steps each where the bake-off names no number of tokens."""
+    return NOTE.format(
+        reads="reads as many tokens" if found["config"]["tokens"] else "trains for the steps of its recipe"
+    )
+
+
 def write(found: Mapping[str, Any], folder: Path) -> Path:
     """Writes `bakeoff.html`, its pictures beside it as PNG, and the table as `bakeoff.md`; returns the page."""
     cells = found["cells"]
@@ -143,7 +150,7 @@ def write(found: Mapping[str, Any], folder: Path) -> Path:
         figure.savefig(folder / f"{name}.png", dpi=110)
     head, rows = objectives_table(cells)
     sections = [
-        html.section("table", "Mixes", html.table(*_rows(found)), html.note(NOTE)),
+        html.section("table", "Mixes", html.table(*_rows(found)), html.note(note(found))),
         html.section("layers", "By layer", *(html.figure(plots.svg(f), name) for name, f in pictures.items())),
         html.section("cost", "Tokens per second of each objective", html.table(head, rows) if head[1:] else ""),
         html.section("setting", "Setting", html.details("bake-off", str(found["config"]))),

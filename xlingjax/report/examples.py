@@ -15,7 +15,7 @@ RECOVERY_NOTE = (
 )
 PSEUDO_NOTE = (
     "What BTMLM's first stage writes behind a sentence, in one pass, for the language that was drawn: each piece at "
-    "the place in the sentence that its number names (ERNIE-M §3.2). The second stage then reads both."
+    "the place in the sentence that its number names (ERNIE-M §3.1). The second stage then reads both."
 )
 
 

@@ -8,7 +8,8 @@ keeps its colour throughout a report).
 import io
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +90,14 @@ def _curve(axis, run: Run, steps: Sequence[int], values: Sequence[float], **styl
     axis.plot(x, y, marker="o" if len(x) < 12 else None, markersize=3, **style)
 
 
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each name; where there are more names than colours they begin again."""
+    return dict(zip(names, cycle(LANGUAGE_COLOURS), strict=False))
+
+
 def language_colours(run: Run) -> dict[str, str]:
-    seen = [name for line in run.metrics for name in line.get("loss_by_language", ())]
-    names = run.languages or sorted(set(seen))
-    return {name: LANGUAGE_COLOURS[i % len(LANGUAGE_COLOURS)] for i, name in enumerate(names)}
+    seen = {name for line in run.metrics for name in line.get("loss_by_language", ())}
+    return colours(run.languages or sorted(seen))
 
 
 @styled
@@ -119,17 +124,17 @@ def by_language(run: Run, value: str = "loss_by_language", label: str = "trainin
     objectives = [name for name in run.objectives if any(line.get(value) for line in run.lines(name))]
     if not objectives:
         return None
-    colours = language_colours(run)
+    coloured = language_colours(run)
     figure, axes = panels(len(objectives))
     for axis, objective in zip(axes, objectives, strict=True):
         lines = run.lines(objective)
-        for language, colour in colours.items():
+        for language, colour in coloured.items():
             seen = [line for line in lines if language in line.get(value, ())]
             if seen:
                 values = [line[value][language] for line in seen]
                 _curve(axis, run, [line["step"] for line in seen], values, color=colour, label=language)
         axis.set(title=objective.upper(), xlabel="million tokens", ylabel=label)
-        axis.legend(ncols=2 if len(colours) <= 10 else 3)
+        axis.legend(ncols=2 if len(coloured) <= 10 else 3)
     return figure
 
 

@@ -7,10 +7,6 @@ from typing import Any
 from xlingjax.report import html, plots
 
 
-def colours(languages: Sequence[str]) -> dict[str, str]:
-    return {name: plots.LANGUAGE_COLOURS[i % len(plots.LANGUAGE_COLOURS)] for i, name in enumerate(languages)}
-
-
 def stretches(tokens: Iterable[Any]) -> list[tuple[str, list[Any]]]:
     """[(language, tokens that follow each other in it)]."""
     by_language = groupby(tokens, key=lambda token: (token.pack, token.side, token.language))
@@ -27,7 +23,7 @@ def as_html(tokens: Sequence[Any], languages: Sequence[str]) -> str:
     used = [name for name in languages if any(token.language == name for token in tokens)]
     if len(used) < 2:
         return ""
-    colour = colours(languages)
+    colour = plots.colours(languages)
     parts = []
     for language, of in stretches(tokens):
         words = [f"<u>{html.esc(said(t))}</u>" if t.how in CHOSEN else html.esc(said(t)) for t in of]
@@ -46,7 +42,7 @@ def as_text(tokens: Sequence[Any], languages: Sequence[str]) -> Any:
     used = [name for name in languages if any(token.language == name for token in tokens)]
     if len(used) < 2:
         return None
-    colour, text = colours(languages), Text()
+    colour, text = plots.colours(languages), Text()
     for language, of in stretches(tokens):
         for token in of:
             text.append(said(token), style=f"{colour[language]}{' underline' if token.how in CHOSEN else ''}")

@@ -29,7 +29,7 @@ def camlm(
     weight: Weight = 1.0,
     **reading: Any,
 ) -> ObjectiveRun:
-    """CAMLM (ERNIE-M §3.2) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`; own_masks: `CAMLM`.
+    """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`; own_masks: `CAMLM`.
     reading: see `text_source`."""
     objective = CAMLM(own_masks=own_masks, chunk=chunk)
     features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
@@ -52,7 +52,7 @@ def btmlm(
     weight: Weight = 1.0,
     **reading: Any,
 ) -> ObjectiveRun:
-    """BTMLM (ERNIE-M §3.2) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
+    """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
     corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special, own_masks: see
     `BTMLM`. reading: see `text_source`.
     """
