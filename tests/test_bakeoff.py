@@ -143,7 +143,8 @@ def test_devices_and_platform_reach_every_run(commands, tmp_path):
 
 def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
     with pytest.raises(UserError, match=r"cells/mlm-13/pretrain ended with status 2 \(error: unlucky\).*pretrain.log"):
-        bakeoff.run(configured(seeds=(13,)), tmp_path, read=" ".join, say=lambda line: None)
+        bakeoff.run(configured(seeds=(13, 0)), tmp_path, read=" ".join, say=lambda line: None)
+    assert len(commands) == 2 + 1  # no other cell was begun
 
 
 def test_refusals(tmp_path):

@@ -86,8 +86,16 @@ def run(
     def steps_of(mix: str) -> int | None:
         return _steps(config, mix, folder, runner, arguments)
 
+    failed = threading.Event()
+
     def values_of(cell: Cell) -> dict[str, Any]:
-        _train(config, cell, steps[cell.mix], runner, arguments)
+        if failed.is_set():  # the cell that failed comes before this one and is what is told
+            return {}
+        try:
+            _train(config, cell, steps[cell.mix], runner, arguments)
+        except BaseException:
+            failed.set()
+            raise
         return cell.values(list(config.tasks))
 
     with ThreadPoolExecutor(config.jobs) as pool:
