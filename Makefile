@@ -60,7 +60,7 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli
 	$(XLINGJAX) report runs/demo/mlm_tlm --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
 
-test: $(VENV)/.ready-dev ## all tests (less than 10 minutes; those that read real text need XLINGJAX_DATA)
+test: $(VENV)/.ready-dev ## all tests (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 
 lint: $(VENV)/.ready-dev ## ruff
