@@ -156,14 +156,20 @@ def classification_rows(
 
 
 def shuffled_rows(
-    rows: dict[str, np.ndarray], batch_size: int, *, languages: Sequence[str], seed: int, identity: dict[str, Any]
+    parts: Sequence[dict[str, np.ndarray]],
+    batch_size: int,
+    *,
+    languages: Sequence[str],
+    seed: int,
+    identity: dict[str, Any],
 ) -> BatchSource:
-    """An endless source over arrays in memory: every epoch is a fresh permutation of all rows, batches run on over its
-    end.
+    """An endless source over the rows of all `parts`, in memory: every epoch is a fresh permutation of all rows, batches
+    run on over its end.
 
     The permutation of epoch e is a function of (seed, e) and the position one number, so that a restored source goes
     on exactly.
     """
+    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     examples = len(rows["input_ids"])
     order: dict[int, np.ndarray] = {}
 
@@ -208,14 +214,9 @@ def classification_source(
         parts.append(
             classification_rows(examples, vocabulary, length, labels, list(languages).index(language), reset_positions)
         )
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    identity = {
-        "mixture": f"labelled pairs in {', '.join(sorted(files))}",
-        "vocabulary": vocabulary.sha256,
-        "labels": list(labels),
-        "length": length,
-    }
-    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=identity)
+    mixture = f"labelled pairs in {', '.join(sorted(files))}"
+    identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(labels), "length": length}
+    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)
 
 
 # --- Tagged sentences ------------------------------------------------------------------------------------------------
@@ -267,11 +268,6 @@ def tagging_source(
             raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
         index = list(languages).index(language)
         parts.append(tagged_rows(read_tagged(path), vocabulary, length, tags, language, index))
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    identity = {
-        "mixture": f"tagged sentences in {', '.join(sorted(files))}",
-        "vocabulary": vocabulary.sha256,
-        "labels": list(tags),
-        "length": length,
-    }
-    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=identity)
+    mixture = f"tagged sentences in {', '.join(sorted(files))}"
+    identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(tags), "length": length}
+    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)

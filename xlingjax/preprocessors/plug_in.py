@@ -82,11 +82,6 @@ def paired_source(
                 raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
         ids = [list(languages).index(language) for language in pair]
         parts.append(paired_rows(*read_paired_tsv(paths, labels), vocabulary, length, labels, ids, reset_positions))
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    identity = {
-        "mixture": f"labelled pairs in {', '.join('-'.join(pair) for pair in sorted(files))}",
-        "vocabulary": vocabulary.sha256,
-        "labels": list(labels),
-        "length": length,
-    }
-    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=identity)
+    mixture = f"labelled pairs in {', '.join('-'.join(pair) for pair in sorted(files))}"
+    identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(labels), "length": length}
+    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)
