@@ -163,8 +163,8 @@ def shuffled_rows(
     seed: int,
     identity: dict[str, Any],
 ) -> BatchSource:
-    """An endless source over the rows of all `parts`, in memory: every epoch is a fresh permutation of all rows, batches
-    run on over its end.
+    """An endless source over the rows of all `parts`, in memory: every epoch is a fresh permutation of all rows, and
+    batches run on over its end.
 
     The permutation of epoch e is a function of (seed, e) and the position one number, so that a restored source goes
     on exactly.
