@@ -21,7 +21,7 @@ RUNS = {
 }
 
 
-@pytest.fixture(scope="module", params=list(RUNS))
+@pytest.fixture(scope="module")
 def undisturbed(request, tmp_path_factory):
     """(the run's arguments, parameters, batch hashes) of a run left alone."""
     workdir = tmp_path_factory.mktemp("undisturbed")
@@ -43,6 +43,7 @@ def kill_between_checkpoints(workdir, run):
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
+@pytest.mark.parametrize("undisturbed", ["8-devices", "6-objectives"], indirect=True)
 def test_killed_run_continues_bitwise(undisturbed, tmp_path):
     run, params, hashes = undisturbed
     kill_between_checkpoints(tmp_path / "killed", run)

@@ -147,6 +147,7 @@ def scan_microbatches(one, batch: dict[str, jax.Array], microbatches: int, mesh:
         x = x.reshape(x.shape[0] // microbatches, microbatches, *x.shape[1:]).swapaxes(0, 1)
         return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(None, ROW_AXES)))
 
+    one = jax.jit(one, inline=True)  # traced once, for the shapes and in the loop
     cut_batch = {name: cut(x) for name, x in batch.items()}
     shapes = jax.eval_shape(one, {name: x[0] for name, x in cut_batch.items()}, jnp.int32(0))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
