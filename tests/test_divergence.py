@@ -39,7 +39,7 @@ def test_each_objective_gets_the_seconds_of_its_own_steps(at_once, tmp_path, mon
     guard = divergence.Guard(tmp_path, 3, print)
     for step in range(30):
         objective = list(LASTS)[step % 3]
-        guard.push(step, objective, {}, device.step(objective), True)
+        guard.push(step, objective, {objective: {}}, device.step(objective), True)
         if step == 15:
             guard.drain()
             device.now += 100.0  # an evaluation

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 import pytest
 from evaluation import toy
 
-from xlingjax import bakeoff, cli
+from xlingjax import bakeoff, cli, schedule
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.feed import in_stages
 from xlingjax.identity import check_length
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.model.encoder import Encoder
@@ -27,8 +28,6 @@ from xlingjax.optim import learning_rate_schedule
 from xlingjax.partition import check_rows, make_mesh
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.ernie_m import btmlm
-from xlingjax.schedule import pick
-from xlingjax.train import in_stages
 
 GOLDEN = Path(__file__).parent / "golden" / "configs"
 GIN = cli.gin_folder()
@@ -245,7 +244,7 @@ def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
         assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (0, 4e-3)
         stages = [in_stages(entry) for entry in bound["objectives"]]
         names, weights = [of[0].objective.name for of in stages], [of[0].weight for of in stages]
-        turns = Counter(names[pick(step, 0, weights, "alternate")] for step in range(3000))
+        turns = Counter(names[i] for step in range(3000) for i in schedule.turns(step, 0, weights))
         assert set(turns) == set(names), mix
         shares[mix] = 1 - sum(turns[name] for name in ("mlm", "btmlm", "veco_text")) / 3000
     assert len(shares) == 7 and shares.pop("MLM") == 0

@@ -11,7 +11,7 @@ import pytest
 import tiny_run
 
 RUNS = {
-    "1-device": {"mesh": (1, 1, 1), "objectives": ("mlm", "tlm")},
+    "summed": {"mesh": (1, 1, 1), "objectives": ("mlm", "tlm"), "schedule": "summed", "weights": (1, {0: 0, 3: 2})},
     "8-devices": {"mesh": (2, 2, 2), "objectives": ("tlm",)},
     "6-objectives": {
         "objectives": ("veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm"),
@@ -60,10 +60,10 @@ def test_killed_run_continues_bitwise(undisturbed, tmp_path):
         assert tiny_run.hashes(tmp_path / "fewer") == hashes
 
 
-@pytest.mark.parametrize("undisturbed", ["1-device"], indirect=True)
+@pytest.mark.parametrize("undisturbed", ["summed"], indirect=True)
 def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
     run, params, hashes = undisturbed
-    stopped = tiny_run.run(tmp_path, **run, signal_at=("SIGTERM", 2))
+    stopped = tiny_run.run(tmp_path, **run, signal_at=("SIGTERM", 3))
     assert (stopped.exit_reason, stopped.exit_code) == ("preempted", 75) and 0 < stopped.steps < 9
     assert json.loads((tmp_path / "result.json").read_text())["exit_reason"] == "preempted"
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

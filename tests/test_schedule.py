@@ -5,13 +5,16 @@ from collections import Counter
 
 import pytest
 
+from xlingjax import schedule
 from xlingjax.errors import UserError
-from xlingjax.schedule import check, pick
+from xlingjax.schedule import check
 from xlingjax.stages import at, of_last_stage, stage_name, stage_of, starts
 
 
 def turns(weights, mode="alternate", steps=range(12), seed=0):
-    return "".join(str(pick(step, seed, weights, mode)) for step in steps)
+    found = [schedule.turns(step, seed, weights, mode) for step in steps]
+    assert all([*of.values()] == [1.0] for of in found)
+    return "".join(str(index) for of in found for index in of)
 
 
 def test_alternate():
@@ -30,6 +33,14 @@ def test_weighted_follows_the_weights_and_only_step_and_seed():
     assert drawn[4000:] == turns([3, 1, 0], "weighted", range(4000, 8000))
     counts = Counter(drawn)
     assert abs(counts["0"] / 8000 - 0.75) < 3 * (0.75 * 0.25 / 8000) ** 0.5 and counts["2"] == 0
+
+
+def test_summed_has_all_of_positive_weight_in_every_step():
+    weights = [1, {0: 0, 3: 0.5}, 2]
+    assert schedule.turns(2, 0, weights, "summed") == {0: 1.0, 2: 2.0}
+    assert schedule.turns(3, 0, weights, "summed") == {0: 1.0, 1: 0.5, 2: 2.0}
+    with pytest.raises(UserError, match="must be >= 0, and one must be positive"):
+        check([{0: 1, 4: 0}], "summed", 5)
 
 
 def test_stages():
@@ -66,21 +77,21 @@ def test_the_name_of_a_stage_is_read_back():
 
 def test_refusals():
     with pytest.raises(UserError, match="'stages' is not one of alternate, weighted"):
-        pick(0, 0, [1], "stages")
+        schedule.turns(0, 0, [1], "stages")
     with pytest.raises(UserError, match="one must be positive"):
-        pick(0, 0, [0, 0])
+        schedule.turns(0, 0, [0, 0])
     with pytest.raises(UserError, match="at step 5 must be >= 0, and one must be positive"):
-        pick(5, 0, [{0: 1, 5: 0}])
+        schedule.turns(5, 0, [{0: 1, 5: 0}])
     with pytest.raises(UserError, match="must begin at step 0"):
-        pick(5, 0, [1, {3: 1}])
+        schedule.turns(5, 0, [1, {3: 1}])
 
 
 def test_a_positive_weight_that_would_never_get_a_turn_is_refused():
     for weights in ([1, 0.004], [0.001, 0.002], [0.004]):
         with pytest.raises(UserError, match="too small .*multiply them all"):
-            pick(0, 0, weights)
+            schedule.turns(0, 0, weights)
     with pytest.raises(UserError, match="too small"):
-        pick(3, 0, [1, {0: 0, 2: 1e-6}])
+        schedule.turns(3, 0, [1, {0: 0, 2: 1e-6}])
     assert "1" in turns([1, 0.01], steps=range(101))
     assert "1" in turns([1, 0.004], "weighted", range(3000))
 

@@ -9,7 +9,9 @@ import pytest
 import tiny
 
 from xlingjax.data.loader import to_global
+from xlingjax.metrics import apart
 from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.summed import Summed
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
@@ -38,8 +40,16 @@ def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimiz
         seed=0, rng_impl="threefry2x32", shardings=shardings, model=encoder, objective=objective,
         languages=len(tiny.LANGUAGES), optimizer=rule, config=optimizer, microbatches=microbatches,
     )  # fmt: skip
-    place = lambda rows: to_global(rows, batch_sharding(mesh), {k: v.shape for k, v in rows.items()})  # noqa: E731
-    return state, lambda state, rows: step(state, place({k: rows[k] for k in objective.reads}))
+
+    def place(rows, reads):
+        return to_global({k: rows[k] for k in reads}, batch_sharding(mesh), {k: rows[k].shape for k in reads})
+
+    def run(state, rows):
+        if isinstance(objective, Summed):
+            return step(state, {name: place(rows[name], part.reads) for name, (part, _) in objective.parts.items()})
+        return step(state, place(rows, objective.reads))
+
+    return state, run
 
 
 def assert_close(a, b, tolerance=1e-5):
@@ -71,6 +81,25 @@ def test_four_microbatches_over_eight_devices_change_nothing(reference, whole):
     assert_close(sums, expected_sums)
     table, before = (p["embeddings"]["tokens"]["embedding"] for p in (expected.params, whole[1]))
     assert np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3  # the step did something that could differ
+
+
+def test_summed_losses_have_the_sum_of_the_gradients(whole):
+    """Each times its factor, over four microbatches and eight devices; metrics and tokens stay each one's own."""
+    names, moments, alone = {"veco": 1.0, "mlm": 2.0}, {}, {}
+    rows = {name: tiny.batch(name, rows=16) for name in names}
+    unclipped = dataclasses.replace(OPTIMIZER, clip_norm=0.0)
+    for name in names:
+        state, step = step_of(*whole, OBJECTIVES[name], optimizer=unclipped)
+        state, alone[name] = step(state, rows[name])
+        moments[name] = state.opt_state[0].mu
+    summed = Summed({name: (OBJECTIVES[name], factor) for name, factor in names.items()})
+    state, step = step_of(*whole, summed, MeshConfig(2, 2, 2), 4, unclipped)
+    state, sums = step(state, rows)
+    assert_close(state.opt_state[0].mu, jax.tree.map(lambda a, b: a + 2 * b, moments["veco"], moments["mlm"]), 1e-6)
+    np.testing.assert_allclose(sums["total"], alone["veco"]["total"] + 2 * alone["mlm"]["total"], rtol=1e-5)
+    for name, own in apart(sums).items():
+        assert_close(own["metrics"], alone[name]["metrics"])
+        assert float(own["tokens"]) == float(alone[name]["tokens"]) and own["grad_norm"] is not sums["grad_norm"]
 
 
 def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):

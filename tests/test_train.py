@@ -13,12 +13,12 @@ import tiny_run
 from xlingjax.checkpoint import load_params
 from xlingjax.data.features import batch_shapes
 from xlingjax.errors import UserError
+from xlingjax.feed import ObjectiveRun
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.runtime import RuntimeConfig
-from xlingjax.train import ObjectiveRun
 
 
 class Probe:
@@ -212,8 +212,8 @@ def test_out_of_memory_names_what_to_change(tmp_path):
 
 def test_finite_data_that_ends_too_early(tmp_path):
     from xlingjax.data.loader import array_source
+    from xlingjax.feed import ObjectiveRun
     from xlingjax.objectives.xlm import MLM
-    from xlingjax.train import ObjectiveRun
 
     source = array_source([tiny.batch("mlm", 0)], languages=tiny.LANGUAGES, epochs=2)
     with pytest.raises(UserError, match="the data of mlm ended at step 2 of 3"):

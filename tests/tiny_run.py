@@ -29,10 +29,11 @@ def run(
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal before batch n of
     the first objective."""
     from xlingjax.data.loader import array_source
+    from xlingjax.feed import ObjectiveRun
     from xlingjax.model.config import preset
     from xlingjax.optim import OptimizerConfig
     from xlingjax.partition import MeshConfig
-    from xlingjax.train import CheckpointConfig, ObjectiveRun, train
+    from xlingjax.train import CheckpointConfig, train
 
     class Signalling:
         def __init__(self, source):

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,13 @@ class Guard:
         self._seconds: Counter[str] = Counter()
         self._timed: Counter[str] = Counter()
         self._ended: float | None = None
-        self._pending: deque[tuple[int, str, dict[str, np.ndarray], jax.Array, jax.Array, float | None]] = deque()
+        self._pending: deque[tuple[int, str, Mapping[str, Any], jax.Array, jax.Array, float | None]] = deque()
 
-    def push(self, step: int, objective: str, rows: dict[str, np.ndarray], bad_steps: Any, finite: Any) -> None:
-        """Two device scalars: `bad_steps`, consecutive skipped steps up to this one, and `finite`, whether its loss and
-        gradient were. Raises UserError when an earlier step reached the limit."""
+    def push(
+        self, step: int, objective: str, rows: Mapping[str, Mapping[str, np.ndarray]], bad_steps: Any, finite: Any
+    ) -> None:
+        """rows: {objective: its fields}. Two device scalars: `bad_steps`, consecutive skipped steps up to this one, and
+        `finite`, whether its loss and gradient were. Raises UserError when an earlier step reached the limit."""
         # Where the call itself computes, as it does on CPU, the step has ended by now.
         ended = time.perf_counter() if getattr(bad_steps, "is_ready", lambda: False)() else None
         self._pending.append((step, objective, rows, bad_steps, finite, ended))
@@ -63,7 +65,9 @@ class Guard:
         if bad >= self._limit:
             suffix = f"-process-{jax.process_index()}" if jax.process_count() > 1 else ""
             path = self._workdir / f"bad_batch-{step}{suffix}.npz"
-            np.savez(path, **rows)
+            several = len(rows) > 1
+            fields = ((f"{name}.{field}" if several else field, of[field]) for name, of in rows.items() for field in of)
+            np.savez(path, **dict(fields))
             remedy = "lower LEARNING_RATE or CLIP_NORM" + (" or raise optimizer.skip_norm" if finite else "")
             raise UserError(
                 f"step {step} ({objective}): {bad} updates in a row skipped, this one for {why}; the batch is in "

@@ -50,6 +50,16 @@ class Interval:
         return line, int(total["tokens"])
 
 
+def apart(sums: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a copy of what all share
+    (`Interval` gives buffers away)."""
+    common = {name: value for name, value in sums.items() if name not in ("metrics", "tokens")}
+    return {
+        name: {**jax.tree.map(jnp.copy, common), "metrics": metrics, "tokens": sums["tokens"][name]}
+        for name, metrics in sums["metrics"].items()
+    }
+
+
 def ratio(total: Any, weight: Any) -> float | None:
     """total / weight, or None where nothing was counted."""
     return float(total) / float(weight) if float(weight) > 0 else None

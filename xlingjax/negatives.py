@@ -23,6 +23,7 @@ from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.mining import neighbours
 from xlingjax.evaluation.retrieval import unit_rows
+from xlingjax.feed import ObjectiveRun
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.unicoder import DAN
@@ -30,7 +31,7 @@ from xlingjax.optim import OptimizerConfig
 from xlingjax.preprocessors.unicoder import DanFeatures
 from xlingjax.runtime import RuntimeConfig
 from xlingjax.tasks.xlm import TextSource
-from xlingjax.train import ObjectiveRun, train
+from xlingjax.train import train
 
 
 @dataclass(frozen=True)

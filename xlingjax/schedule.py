@@ -1,4 +1,4 @@
-"""Which objective runs at a step: a pure function of (step, seed), so that a resumed run takes the same turns."""
+"""Which objectives run at a step: a pure function of (step, seed), so that a resumed run takes the same turns."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -9,18 +9,19 @@ from math import lcm
 from xlingjax.errors import UserError
 from xlingjax.stages import at, starts
 
-MODES = ("alternate", "weighted")
+MODES = ("alternate", "weighted", "summed")
 
 # A weight, or weights by the step from which they hold (see `stages`).
 Weight = float | Mapping[int, float]
 
 
-def pick(step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate") -> int:
-    """Index of the objective that runs at `step`.
+def turns(step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate") -> dict[int, float]:
+    """{index of an objective that runs at `step`: the factor of its loss}.
 
-    "alternate": a fixed cycle in which objective i has turns in proportion to its weight, spread evenly; equal weights
-    take turns in order; a new stage begins a new cycle. "weighted": drawn with probability proportional to the weights.
-    Raises UserError when no weight is positive.
+    "alternate": one of them, by a fixed cycle in which objective i has turns in proportion to its weight, spread
+    evenly; equal weights take turns in order; a new stage begins a new cycle. "weighted": one, drawn with probability
+    proportional to the weights. "summed": all of positive weight, which is the factor. Raises UserError when no weight
+    is positive.
     """
     if mode not in MODES:
         raise UserError(f"schedule {mode!r} is not one of {', '.join(MODES)}")
@@ -28,22 +29,24 @@ def pick(step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate
     now = [at(weight, step) for weight in weights]
     if min(now) < 0 or max(now) <= 0:
         raise UserError(f"objective weights {now} at step {step} must be >= 0, and one must be positive")
+    if mode == "summed":
+        return {index: float(weight) for index, weight in enumerate(now) if weight}
     if mode == "weighted":
         point = draw(step, seed) * sum(now)
         for index, weight in enumerate(now):
             point -= weight
             if point < 0:
-                return index
-        return max(index for index, weight in enumerate(now) if weight)
-    turns = cycle(tuple(now))
-    return turns[(step - start) % len(turns)]
+                return {index: 1.0}
+        return {max(index for index, weight in enumerate(now) if weight): 1.0}
+    order = cycle(tuple(now))
+    return {order[(step - start) % len(order)]: 1.0}
 
 
 def check(weights: Sequence[Weight], mode: str, steps: int) -> None:
-    """Raises before the first step what `pick` would raise at any of `steps`."""
+    """Raises before the first step what `turns` would raise at any of `steps`."""
     for step in starts(weights):
         if step < max(steps, 1):
-            pick(step, 0, weights, mode)
+            turns(step, 0, weights, mode)
 
 
 def draw(step: int, seed: int) -> float:
@@ -65,9 +68,9 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
     scale = lcm(*(f.denominator for f in fractions))
     counts = [int(f * scale) for f in fractions]
     total = sum(counts)
-    taken, turns = [0] * len(counts), []
+    taken, order = [0] * len(counts), []
     for turn in range(total):
         behind = [c * (turn + 1) - total * done if c else -total for c, done in zip(counts, taken, strict=True)]
-        turns.append(max(range(len(counts)), key=behind.__getitem__))
-        taken[turns[-1]] += 1
-    return tuple(turns)
+        order.append(max(range(len(counts)), key=behind.__getitem__))
+        taken[order[-1]] += 1
+    return tuple(order)

@@ -67,7 +67,7 @@ def random_state(
 
 def train_step(
     state: TrainState,
-    batch: dict[str, jax.Array],
+    batch: dict[str, Any],
     *,
     model: Any,
     objective: Any,
@@ -79,8 +79,8 @@ def train_step(
     shardings: TrainState,
     stage: int = 0,
 ) -> tuple[TrainState, dict[str, Any]]:
-    """(next state, sums). `batch` is global, rows sharded over the mesh; `key` is the run's random key; `stage`: a step
-    at which the same parameters are trained as at this one.
+    """(next state, sums). `batch` is global, rows sharded over the mesh (of `Summed` objectives: a batch of each);
+    `key` is the run's random key; `stage`: a step at which the same parameters are trained as at this one.
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite steps), "tokens",
     "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but "tokens" and "steps". Skipped: a loss or
@@ -135,11 +135,18 @@ def train_step(
     )  # fmt: skip
     kept = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
     sums = jax.tree.map(lambda value: jnp.where(good, value, 0), kept)
-    tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
+    tokens = count_tokens(batch)
     return state, {**sums, "tokens": tokens, "steps": jnp.float32(1), "bad_steps": bad_steps, "finite": finite}
 
 
-def scan_microbatches(one, batch: dict[str, jax.Array], microbatches: int, mesh: Mesh):
+def count_tokens(batch: dict[str, Any]) -> Any:
+    """Tokens that are not padding, a float32 scalar; of several objectives' batches {name: theirs}."""
+    if "pack_ids" in batch:
+        return jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
+    return {name: count_tokens(rows) for name, rows in batch.items()}
+
+
+def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
     """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...: a device's rows
     are contiguous, so each microbatch takes an equal share of every device's own rows and none moves."""
 
@@ -148,8 +155,8 @@ def scan_microbatches(one, batch: dict[str, jax.Array], microbatches: int, mesh:
         return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(None, ROW_AXES)))
 
     one = jax.jit(one, inline=True)  # traced once, for the shapes and in the loop
-    cut_batch = {name: cut(x) for name, x in batch.items()}
-    shapes = jax.eval_shape(one, {name: x[0] for name, x in cut_batch.items()}, jnp.int32(0))
+    cut_batch = jax.tree.map(cut, batch)
+    shapes = jax.eval_shape(one, jax.tree.map(lambda x: x[0], cut_batch), jnp.int32(0))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
     def body(total, inputs):

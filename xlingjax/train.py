@@ -4,59 +4,35 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import jax
 
 from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, load_params
-from xlingjax.data.features import FIELDS, batch_hash
-from xlingjax.data.loader import BatchSource, to_global
+from xlingjax.data.features import batch_hash
 from xlingjax.divergence import Guard
 from xlingjax.errors import UserError
-from xlingjax.identity import (
-    check_length,
-    required_fields,
-    run_identity,
-    run_languages,
-    schedule_record,
-    vocabulary_of,
-    write_json,
-    write_run,
-)
-from xlingjax.metrics import Interval
+from xlingjax.feed import Feed, ObjectiveRun
+from xlingjax.identity import run_identity, schedule_record, vocabulary_of, write_json, write_run
+from xlingjax.metrics import Interval, apart
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.base import Objective
+from xlingjax.objectives.summed import Summed
 from xlingjax.optim import OptimizerConfig, make_optimizer
-from xlingjax.partition import MeshConfig, batch_sharding, check_counts, check_rows, make_mesh
+from xlingjax.partition import MeshConfig, check_counts, make_mesh
 from xlingjax.perf import Stopwatch, peak_memory_bytes
 from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, out_of_memory_explained, start
-from xlingjax.schedule import Weight, pick
 from xlingjax.schedule import check as check_schedule
+from xlingjax.schedule import turns
 from xlingjax.signals import EXIT_CODE, Preemption
-from xlingjax.stages import stage_name, starts
+from xlingjax.stages import stage_of, starts
 from xlingjax.step import abstract_state, make_train_step, random_state
 from xlingjax.tracker import Tracker, finite, flatten
 
 # What a pretrained model may lack.
 ADDED = ("classifier/", "cross_attention/", "word_recovery/", "paraphrase/", "embeddings/languages/")
 BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
-
-
-@dataclasses.dataclass(frozen=True)
-class ObjectiveRun:
-    """One objective of a run, where its batches come from, and its share of the steps (see `schedule.pick`)."""
-
-    objective: Objective
-    source: Callable[[], BatchSource]
-    weight: Weight = 1.0
-
-
-def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, ObjectiveRun]:
-    """{first step: what runs from there on}."""
-    return entry if isinstance(entry, Mapping) else {0: entry}
 
 
 class Evaluator(Protocol):
@@ -148,35 +124,12 @@ def train(
         on_mesh = jax.tree.map(lambda x: x.sharding, abstract)
 
         # ---- the data ------------------------------------------------------------------------------------------------
-        stages = [in_stages(entry) for entry in objectives]
-        names = [of[0].objective.name for of in stages]
-        if len({*names}) != len(names) or not names:
-            raise UserError(f"a run needs objectives of different names, got {names}")
-        weights = [of[0].weight for of in stages]
+        feed = Feed(objectives, encoder, device_mesh, microbatches)
+        stack.callback(feed.close)
+        names, weights, runs, sources = feed.names, feed.weights, feed.runs, feed.sources
         check_schedule(weights, schedule, steps)
-        runs = {stage_name(run.objective.name, begin): run for of in stages for begin, run in of.items()}
-
-        def check_shapes(name, shapes):
-            objective = runs[name].objective
-            required = required_fields(name, objective.reads, shapes)
-            check_length(name, shapes["input_ids"][1], model, getattr(runs[name].source, "positions", 0))
-            check_rows(device_mesh, shapes["input_ids"][0], microbatches, f"objective {name}")
-            batch = {field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype) for field, shape in required.items()}
-            loss = partial(objective.loss, encoder, rng=jax.random.key(0), languages=1)
-            jax.eval_shape(loss, encoder.abstract(), batch)  # the model or the attention backend may refuse
-
-        for name, run in runs.items():
-            if known := getattr(run.source, "shapes", None):  # before any text is read
-                check_shapes(name, known)
-        sources = {name: run.source() for name, run in runs.items()}
-        for source in sources.values():
-            stack.callback(source.close)
-        languages = run_languages(sources, model)
-        shapes = {name: required_fields(name, run.objective.reads, sources[name].shapes) for name, run in runs.items()}
-        for name, run in runs.items():
-            if not getattr(run.source, "shapes", None):
-                check_shapes(name, shapes[name])
-        rows_sharding = batch_sharding(device_mesh)
+        feed.open()
+        languages = feed.languages
 
         # ---- the weights: own checkpoint, else init_from, else random ------------------------------------------------
         identity = run_identity(model, sources, {name: run.objective for name, run in runs.items()}, seed, optimizer)
@@ -202,7 +155,7 @@ def train(
                 (workdir / name).write_bytes(content)
             (workdir / "result.json").unlink(missing_ok=True)  # an earlier start's: this run has not ended
             write_run(
-                workdir, identity, model, shapes, languages, extra_config,
+                workdir, identity, model, feed.shapes, languages, extra_config,
                 settings={"microbatches": microbatches, **schedule_record(
                     runs, dict(zip(names, weights, strict=True)), steps, schedule, optimizer)},
                 session={"step": step, "machine": machine, "mesh": dict(device_mesh.shape), "weights": weights_from},
@@ -216,17 +169,18 @@ def train(
         compiled, compile_seconds, last_lines, last_values = {}, {}, {}, {}
         tokens_before = tokens_seen
 
-        def compile_step(name, stage, batch):
+        def compile_step(objective, label, stage, batch):
             guard.drain()
             started = time.perf_counter()
             with clock.paused():
-                compiled[name, stage] = make_train_step(
-                    seed=seed, rng_impl=rng_impl, shardings=on_mesh, model=encoder, objective=runs[name].objective,
+                step = make_train_step(
+                    seed=seed, rng_impl=rng_impl, shardings=on_mesh, model=encoder, objective=objective,
                     languages=len(languages), optimizer=update_rule, config=optimizer, microbatches=microbatches,
                     stage=stage,
                 ).lower(state, batch).compile()  # fmt: skip
-            compile_seconds[name] = time.perf_counter() - started
-            tracker.say(f"compiled the {name} step in {compile_seconds[name]:.1f} s")
+            compile_seconds[label] = time.perf_counter() - started
+            tracker.say(f"compiled the {label} step in {compile_seconds[label]:.1f} s")
+            return step
 
         def log():
             nonlocal tokens_seen
@@ -257,21 +211,22 @@ def train(
         # ---- the loop ------------------------------------------------------------------------------------------------
         stopping = False
         while step < steps and not stopping:
-            turn = pick(step, seed, weights, schedule)
-            name = stage_name(names[turn], max(begin for begin in stages[turn] if begin <= step))
-            stage = max(begin for begin in starts([optimizer.frozen]) if begin <= step)
-            try:
-                rows = sources[name].next()
-            except StopIteration:
-                raise UserError(f"the data of {name} ended at step {step} of {steps}; let it repeat") from None
-            hashed = batch_hash(rows) if hash_batches else ""
-            rows = {field: rows[field] for field in shapes[name]}
-            batch = to_global(rows, rows_sharding, shapes[name])
-            if (name, stage) not in compiled:
-                compile_step(name, stage, batch)
-            state, step_sums = compiled[name, stage](state, batch)
-            guard.push(step, names[turn], rows, step_sums.pop("bad_steps"), step_sums.pop("finite"))
-            intervals[names[turn]].add(step_sums, hashed)
+            now = turns(step, seed, weights, schedule)
+            factors = {feed.stage(i, step): factor for i, factor in now.items()}
+            label, summed = " + ".join(factors), schedule == "summed"
+            rows = {name: feed.next(name, f"step {step} of {steps}") for name in factors}
+            batch = {name: feed.on_devices(name, rows[name]) for name in factors}
+            if summed:
+                objective = Summed({name: (runs[name].objective, factor) for name, factor in factors.items()})
+            else:
+                objective, batch = runs[label].objective, batch[label]
+            program = (*factors.items(), max(begin for begin in starts([optimizer.frozen]) if begin <= step))
+            if program not in compiled:
+                compiled[program] = compile_step(objective, label, program[-1], batch)
+            state, sums = compiled[program](state, batch)
+            guard.push(step, " + ".join(names[i] for i in now), rows, sums.pop("bad_steps"), sums.pop("finite"))
+            for name, own in (apart(sums) if summed else {label: sums}).items():
+                intervals[stage_of(name)[0]].add(own, batch_hash(rows[name]) if hash_batches else "")
             step += 1
             stopping, last = preemption.reached(step), step == steps
             evaluate_now = evaluators and (last or (eval_every and step % eval_every == 0 and not stopping))

@@ -131,8 +131,8 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
 
 def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
     """Every objective of a recipe at each of its stages, and what that is called."""
+    from xlingjax.feed import in_stages
     from xlingjax.stages import stage_name
-    from xlingjax.train import in_stages
 
     entries = [in_stages(entry) for entry in recipe.bound["objectives"]]
     return [(stage_name(run.objective.name, start), run) for entry in entries for start, run in entry.items()]
@@ -140,9 +140,9 @@ def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
 
 def planned_course(recipe: Recipe) -> dict[str, Any]:
     """What run.json would say of the run's schedule."""
+    from xlingjax.feed import in_stages
     from xlingjax.identity import schedule_record
     from xlingjax.optim import OptimizerConfig
-    from xlingjax.train import in_stages
 
     bound = recipe.bound
     first = [in_stages(entry)[0] for entry in bound["objectives"]]

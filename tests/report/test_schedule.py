@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from xlingjax.errors import UserError
+from xlingjax.feed import ObjectiveRun
 from xlingjax.identity import schedule_record
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import MLM, TLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.report import schedule
 from xlingjax.runs.text import Batches
-from xlingjax.train import ObjectiveRun
 
 
 def run(objective, **settings):
@@ -57,6 +57,7 @@ def test_the_table_says_what_changes_and_the_common_values():
     rows = schedule.rows(recorded())
     assert rows[0] == ("learning rate", "all", "peak 0.5 after 10 steps of warm-up, then linear decay to 0")
     for row in (
+        ("objectives", "all", "one a step, in turn by their weights"),
         ("weight", "tlm", "1; from step 60: 2"),
         ("batch", "mlm, tlm", "8"),
         ("masking rate", "mlm", "0.15; from step 100: 0.3"),
@@ -85,6 +86,15 @@ def test_the_picture_has_a_panel_for_each_thing_that_changes():
     assert [list(values) for values in lines["tlm"]] == [[0, 200], [0.3, 0.3]]
     bars = [[path.vertices[:, 0].max() for path in row.get_paths()] for row in drawn["frozen parameters"].collections]
     assert bars == [[100], [100, 200]]  # embeddings/ in the first stage, head in both
+
+
+def test_summed_objectives_have_weights_and_no_shares():
+    record = recorded(schedule="summed")
+    assert ("objectives", "all", "all in every step, losses times their weights") in schedule.rows(record)
+    drawn = panels(record)
+    assert "share of the steps" not in drawn
+    lines = {line.get_label(): line.get_data() for line in drawn["weight"].lines}
+    assert [list(values) for values in lines["veco"]] == [[0, 100, 200], [0, 3, 3]]
 
 
 def test_stages_that_the_run_never_reaches_are_not_drawn():

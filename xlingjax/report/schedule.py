@@ -13,6 +13,11 @@ from xlingjax.stages import stage_of
 POINTS = 500  # of the learning rate's curve
 # Shown where they do not change, too.
 ALWAYS = ("weight", "batch", "length", "masking rate", "sampling alpha")
+SAID = {
+    "alternate": "one a step, in turn by their weights",
+    "weighted": "one a step, drawn by their weights",
+    "summed": "all in every step, losses times their weights",
+}
 NOTE = "Planned, from the recipe. A value holds from its step on until the next one."
 
 Stages = dict[int, Any]
@@ -69,6 +74,8 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         config = OptimizerConfig(**optimizer)
         warm = f"peak {config.learning_rate:g} after {config.warmup_steps:,} steps of warm-up"
         out.append(("learning rate", "all", f"{warm}, then {shape[config.schedule]}"))
+    if len(record.get("weights", {})) > 1 and "schedule" in record:
+        out.append(("objectives", "all", SAID[record["schedule"]]))
     found = values(record)
     for what in sorted(found, key=lambda what: (what not in ALWAYS, ALWAYS.index(what) if what in ALWAYS else 0)):
         alike: dict[str, list[str]] = {}
@@ -91,25 +98,28 @@ def _said(stages: Stages) -> str:
 
 @plots.styled
 def picture(record: Mapping[str, Any]) -> Any:
-    """Learning rate, shares of the objectives, and a panel for each number or switch that changes, by step."""
+    """Learning rate, shares of the objectives (where losses are summed their weights), and a panel for each number or
+    switch that changes, by step."""
     found, steps = values(record), record.get("steps") or 0
+    weights = found.get("weight", {})
+    in_turn = len(weights) > 1 and record.get("schedule") != "summed"
+    elsewhere = ("weight", "frozen") if in_turn else ("frozen",)
     drawn = {
         what: {objective: stages for objective, stages in of.items() if _is_drawn(stages)}
         for what, of in found.items()
-        if what not in ("weight", "frozen") and any(len(stages) > 1 for stages in of.values())
+        if what not in elsewhere and any(len(stages) > 1 for stages in of.values())
     }
     drawn = {what: of for what, of in drawn.items() if of}
-    weights = found.get("weight", {})
     frozen = _frozen_spans(found.get("frozen", {}).get("all", {}), steps)
     rate = bool(record.get("optimizer"))
-    count = rate + (len(weights) > 1) + len(drawn) + bool(frozen)
+    count = rate + in_turn + len(drawn) + bool(frozen)
     if not count or not steps:
         return None
     figure, axes = plots.panels(count, columns=3, size=(plots.PANEL[0] * 2 / 3, 2.2))
     left = list(axes)
     if rate:
         _learning_rate(left.pop(0), record["optimizer"], steps)
-    if len(weights) > 1:
+    if in_turn:
         _turns(left.pop(0), shares(weights), steps)
     for what, of in drawn.items():
         _steps(left.pop(0), what, of, steps, list(weights or of))

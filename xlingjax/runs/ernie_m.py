@@ -5,13 +5,13 @@ from typing import Any
 
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
+from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import text_source
 from xlingjax.schedule import Weight
-from xlingjax.train import ObjectiveRun
 
 
 def camlm(

@@ -2,11 +2,11 @@
 
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
+from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.probes import Files, labelled_files, paired_files, words
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import Batches
-from xlingjax.train import ObjectiveRun
 
 
 def classification(

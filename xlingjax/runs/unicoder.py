@@ -6,13 +6,13 @@ from xlingjax.data.corpus import tokens
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import find_pairs
 from xlingjax.errors import UserError
+from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import text_source
 from xlingjax.schedule import Weight
-from xlingjax.train import ObjectiveRun
 
 
 def clwr(

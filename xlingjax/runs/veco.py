@@ -3,13 +3,13 @@
 from typing import Any
 
 from xlingjax.data.sampling import Sampling
+from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.veco import VECO
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import text_source
 from xlingjax.schedule import Weight
-from xlingjax.train import ObjectiveRun
 
 
 def veco(

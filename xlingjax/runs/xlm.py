@@ -3,12 +3,12 @@
 from typing import Any
 
 from xlingjax.data.sampling import Sampling
+from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import text_source
 from xlingjax.schedule import Weight
-from xlingjax.train import ObjectiveRun
 
 
 def clm(

@@ -1,0 +1,110 @@
+"""What a run trains on: its objectives in stages, a source of batches for each, checked before the first step."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlingjax.data.features import FIELDS
+from xlingjax.data.loader import BatchSource, to_global
+from xlingjax.errors import UserError
+from xlingjax.identity import check_length, required_fields, run_languages
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.base import Objective
+from xlingjax.partition import batch_sharding, check_rows
+from xlingjax.schedule import Weight
+from xlingjax.stages import stage_name
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectiveRun:
+    """One objective of a run, where its batches come from, and its weight (see `schedule.turns`)."""
+
+    objective: Objective
+    source: Callable[[], BatchSource]
+    weight: Weight = 1.0
+
+
+def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, ObjectiveRun]:
+    """{first step: what runs from there on}."""
+    return entry if isinstance(entry, Mapping) else {0: entry}
+
+
+class Feed:
+    """The batches of a run, by stage: an objective that changes has one for each (see `stages.stage_name`)."""
+
+    names: list[str]
+    """Of the objectives, in order."""
+    weights: list[Weight]
+    runs: dict[str, ObjectiveRun]
+    """By stage."""
+    sources: dict[str, BatchSource]
+    shapes: dict[str, dict[str, tuple[int, ...]]]
+    """By stage, of the fields that it reads."""
+    languages: tuple[str, ...]
+
+    def __init__(
+        self,
+        objectives: Sequence[ObjectiveRun | Mapping[int, ObjectiveRun]],
+        model: Encoder,
+        mesh: jax.sharding.Mesh,
+        microbatches: int,
+    ):
+        """Raises UserError for what can be refused before any text is read."""
+        self._stages = [in_stages(entry) for entry in objectives]
+        self._model, self._mesh, self._microbatches = model, mesh, microbatches
+        self.names = [of[0].objective.name for of in self._stages]
+        if len({*self.names}) != len(self.names) or not self.names:
+            raise UserError(f"a run needs objectives of different names, got {self.names}")
+        self.weights = [of[0].weight for of in self._stages]
+        self.runs = {stage_name(run.objective.name, begin): run for of in self._stages for begin, run in of.items()}
+        self.sources = {}
+        for name, run in self.runs.items():
+            if known := getattr(run.source, "shapes", None):
+                self._check(name, known)
+
+    def open(self) -> None:
+        """Raises UserError for data that does not fit its objective, the model or the mesh."""
+        for name, run in self.runs.items():
+            self.sources[name] = run.source()
+        self.languages = run_languages(self.sources, self._model.config)
+        self.shapes = {
+            name: required_fields(name, run.objective.reads, self.sources[name].shapes)
+            for name, run in self.runs.items()
+        }
+        for name, run in self.runs.items():
+            if not getattr(run.source, "shapes", None):
+                self._check(name, self.shapes[name])
+
+    def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
+        objective = self.runs[name].objective
+        required = required_fields(name, objective.reads, shapes)
+        positions = getattr(self.runs[name].source, "positions", 0)
+        check_length(name, shapes["input_ids"][1], self._model.config, positions)
+        check_rows(self._mesh, shapes["input_ids"][0], self._microbatches, f"objective {name}")
+        batch = {field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype) for field, shape in required.items()}
+        loss = partial(objective.loss, self._model, rng=jax.random.key(0), languages=1)
+        jax.eval_shape(loss, self._model.abstract(), batch)  # the model or the attention backend may refuse
+
+    def stage(self, index: int, step: int) -> str:
+        """The stage that objective number `index` is in at a step."""
+        return stage_name(self.names[index], max(begin for begin in self._stages[index] if begin <= step))
+
+    def next(self, name: str, when: str) -> dict[str, np.ndarray]:
+        """This host's rows of the next batch of a stage. Raises UserError when its data has ended."""
+        try:
+            return self.sources[name].next()
+        except StopIteration:
+            raise UserError(f"the data of {name} ended at {when}; let it repeat") from None
+
+    def on_devices(self, name: str, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+        """The fields that the objective reads, as global arrays."""
+        rows = {field: rows[field] for field in self.shapes[name]}
+        return to_global(rows, batch_sharding(self._mesh), self.shapes[name])
+
+    def close(self) -> None:
+        for source in self.sources.values():
+            source.close()

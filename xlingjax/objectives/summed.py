@@ -1,0 +1,44 @@
+"""Several objectives in one update (the other reading of Unicoder §3: their losses summed, not taken in turn)."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import jax
+
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.base import Array, Batch, Loss, Objective, Params
+
+
+@dataclasses.dataclass(frozen=True)
+class Summed:
+    """The sum of the objectives' losses, each times its factor and over a batch of its own. The batch is {name: batch
+    of that objective}, and so are the metrics; a term is called "name/term"."""
+
+    parts: Mapping[str, tuple[Objective, float]]
+    """{name: (objective, factor)}."""
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        return {
+            f"{name}/{term}": factor * coefficient
+            for name, (objective, factor) in self.parts.items()
+            for term, coefficient in objective.coefficients.items()
+        }
+
+    def weights(self, batch: Mapping[str, Batch]) -> dict[str, Array]:
+        return {
+            f"{name}/{term}": weight
+            for name, (objective, _) in self.parts.items()
+            for term, weight in objective.weights(batch[name]).items()
+        }
+
+    def loss(
+        self, model: Encoder, params: Params, batch: Mapping[str, Batch], rng: Array | None, languages: int
+    ) -> Loss:
+        terms, metrics = {}, {}
+        for number, (name, (objective, _)) in enumerate(self.parts.items()):
+            own = None if rng is None else jax.random.fold_in(rng, number)  # no dropout mask twice
+            loss = objective.loss(model, params, batch[name], own, languages)
+            terms |= {f"{name}/{term}": value for term, value in loss.terms.items()}
+            metrics[name] = loss.metrics
+        return Loss(terms, metrics)
