@@ -17,7 +17,7 @@ LEVELS = [
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},
-    {"probes"},
+    {"feed", "probes"},
     {"evaluation"},
     {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf"},
     {"objectives"},
