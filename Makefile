@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain test lint inspect bench clean
+.PHONY: help setup pretrain negatives test lint inspect bench clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -59,6 +59,9 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 	wait $$mlm || { cat runs/demo/mlm.out; exit 1; }
 	$(XLINGJAX) finetune --gin_file gin/recipes/nli_tiny.gin --workdir runs/demo/nli
 	$(XLINGJAX) report runs/demo/mlm_tlm --compare 'MLM only=runs/demo/mlm' --finetuned runs/demo/nli
+
+negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
+	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives
 
 test: $(VENV)/.ready-dev ## all tests (those that read real text need XLINGJAX_DATA)
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal

@@ -113,7 +113,7 @@ def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(com
     page = told.write(found, tmp_path).read_text()
     assert page.count("<svg") == 2 and "0.505 ± 0.007" in page
     assert told.objectives_table(found["cells"]) == (
-        ["mix", "mlm", "tlm"], [["MLM", "12", "–"], ["MLM + TLM", "12", "8"]]
+        ["mix", "mlm", "tlm"], [["MLM", "12 (1.00 x)", "–"], ["MLM + TLM", "12 (1.00 x)", "8 (1.50 x)"]]
     )  # fmt: skip
     line = next(line for line in (tmp_path / "bakeoff.md").read_text().splitlines() if line.startswith("| MLM |"))
     assert line == "| MLM | 0.505 ± 0.007 | 0.300 | 0.250 | 0.900 | 0.505 ± 0.007 | 12,000 | 10 |"

@@ -446,9 +446,13 @@ def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
     from xlingjax.model.masks import bidirectional
     from xlingjax.trained import open_run
 
-    assert cli.main(arguments("pretrain", "xlm_text", options(corpus), "--workdir", str(tmp_path / "run"))) == 0
+    bindings = options(corpus, LANGUAGE_EMBEDDING=True)
+    assert cli.main(arguments("pretrain", "xlm_text", bindings, "--workdir", str(tmp_path / "run"))) == 0
+    without = open_run(tmp_path / "run", language_embedding=False)
+    assert without.model.config.num_languages == 0 and "languages" not in without.params["embeddings"]
     run = open_run(tmp_path / "run")
-    assert run.languages == ("de", "en")
+    assert run.languages == ("de", "en") and run.model.config.num_languages == 2
+    assert np.abs(without.embed(GERMAN, "de") - run.embed(GERMAN, "de")).max() > 1e-3
     vectors = run.embed([GERMAN[0], GERMAN[1] * 3], "de", pooling="mean_no_special")
     assert vectors.shape == (run.model.config.layers + 1, 2, run.model.config.dim)
     pieces = run.vocabulary.encode(GERMAN[0])

@@ -247,8 +247,11 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     refused(flat, "cl_mlm", "blank line")
     more = command("pretrain", corpus, *work, objective="btmlm")
     write(corpus / "mono" / "fr" / "a.txt", ["Il pleut."] * 40)
+    write(corpus / "pairs" / "fr-fr.tsv", ["Il pleut.\tLa pluie tombe."] * 40)  # no translation
     refused(more, "btmlm", "no parallel data for fr")
     (corpus / "mono" / "fr" / "a.txt").unlink()
+    (corpus / "pairs" / "fr-fr.tsv").unlink()
+    refused(["inspect", *command("pretrain", corpus, objective="unicoder")[1:], "--gin.SCHEDULE=turns"], "alternate")
     refused(["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"], "none.txt")
     source = str(corpus / "heldout" / "en.txt")
     refused(["encode", str(run), "--input", source, "--language", "en", "--output", "x", "--layer", "9"], "--layer 9")

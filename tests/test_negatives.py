@@ -95,6 +95,16 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path):
     assert triple.languages == ("en", "de", "de") and len(list(triple.lines())) == 120
 
 
+def test_pairs_within_one_language_are_left_out(pairs, tmp_path):
+    vocabulary = Vocabulary.load(pairs / "vocab")
+    (tmp_path / "en-en.tsv").write_text("".join(f"{x}\t{x} again\n" for x in sentences(30)[0]))
+    with pytest.raises(UserError, match="both sides in one language"):
+        write_negatives([str(tmp_path / "en-en.tsv")], vocabulary, tmp_path / "out")
+    (tmp_path / "de-de.tsv").write_text("de\tde\tnegative\tsimilarity\tkind\na\tb\tc\t0.5\thard\n")
+    with pytest.raises(UserError, match="two languages, its name says de twice"):
+        find_negatives(str(tmp_path / "de-de.tsv"))
+
+
 def test_too_few_pairs(tmp_path, pairs):
     for code in ("de", "en"):
         (tmp_path / f"de-en.{code}").write_text("a\nb\n")

@@ -51,8 +51,9 @@ RECIPES = {
     "nli_plug_in_tiny": ({"INIT_FROM": "run"}, 3.32),
     "pos_tiny": ({"INIT_FROM": "run"}, 2.65),
     "ner_tiny": ({"INIT_FROM": "run"}, 2.65),
-    "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents"}, 249.1),
+    "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents", "NEGATIVES": "n/*.tsv"}, 249.1),
     "unicoder_lc": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
+    "unicoder_lc_tiny": (TINY, 0.8),
     "unicoder_tiny": (TINY, 0.8),
     "veco_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 660.95),
     "veco_small": (TEXT | PAIRS | {"LANGUAGES": XNLI}, 250.0),
@@ -64,24 +65,37 @@ RECIPES = {
 }
 
 
-@pytest.fixture(params=RECIPES)
-def recipe(request, tmp_path, monkeypatch):
-    """(name, recipe) in an empty folder but for the run.json that fine-tuning starts from."""
-    monkeypatch.chdir(tmp_path)
-    model = preset("tiny", vocab_size=4000, num_languages=8, cross_attention="plug_in" in request.param)
+def write_record(folder, **options):
+    model = preset("tiny", vocab_size=4000, num_languages=8, **options)
     record = {
         "model": dataclasses.asdict(model),
         "languages": TINY["LANGUAGES"].split(),
         "config": {"vocabulary": "vocab"},
     }
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps(record))
+
+
+@pytest.fixture(params=RECIPES)
+def recipe(request, tmp_path, monkeypatch):
+    """(name, recipe) in an empty folder but for the run.json that fine-tuning starts from."""
+    monkeypatch.chdir(tmp_path)
+    write_record(tmp_path / "run", cross_attention="plug_in" in request.param)
     given, _ = RECIPES[request.param]
     return request.param, cli.read_recipe([f"gin/recipes/{request.param}.gin"], [f"{k}={v}" for k, v in given.items()])
 
 
 def test_the_table_above_is_complete():
     assert sorted(RECIPES) == [name for name in cli.recipes() if not name.startswith("bakeoff")]
+
+
+@pytest.mark.parametrize("given, rows", [("None", 8), ("False", 0)])
+def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_record(tmp_path / "run")
+    built = cli.read_recipe(["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"])
+    model = built.bound["model"]
+    assert (model.num_languages, model.vocab_size) == (rows, 4000)
 
 
 def test_recipe_builds_and_fits_its_shapes(recipe):

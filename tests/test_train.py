@@ -19,6 +19,7 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.runtime import RuntimeConfig
+from xlingjax.train import CheckpointConfig
 
 
 class Probe:
@@ -72,6 +73,33 @@ def test_files_of_a_run(tmp_path, capsys):
     again = tiny_run.run(tmp_path, steps=7, evaluators=[probe])
     assert (again.steps, again.exit_reason, probe.calls) == (7, "finished", [4, 7])
     assert json.loads((tmp_path / "result.json").read_text()) == totals
+
+
+def test_summed_objectives_have_a_line_each_of_every_step(tmp_path):
+    tiny_run.run(tmp_path, steps=4, schedule="summed", log_every=4, checkpoint=CheckpointConfig(every=0))
+    mlm, tlm = tiny_run.lines(tmp_path)
+    assert [(line["objective"], line["steps"]) for line in (mlm, tlm)] == [("mlm", 4), ("tlm", 4)]
+    assert mlm["total"] == tlm["total"] > 1.5 * mlm["loss"] and mlm["loss"] != tlm["loss"]
+    taken = [(name, i) for name in ("mlm", "tlm") for i in range(4)]
+    assert tlm["tokens_seen"] == sum((tiny.batch(*which)["pack_ids"] > 0).sum() for which in taken)
+    totals = json.loads((tmp_path / "result.json").read_text())
+    assert set(totals["compile_seconds"]) == set(totals["tokens_per_second_by_objective"]) == {"mlm + tlm"}
+
+
+def test_a_log_line_is_of_one_stage(tmp_path):
+    """VECO's terms change at step 3, within the interval of a log line."""
+    import dataclasses
+
+    from xlingjax.data.loader import array_source
+    from xlingjax.objectives.veco import VECO
+
+    source = array_source([tiny.batch("veco")], languages=tiny.LANGUAGES)
+    stages = {begin: ObjectiveRun(VECO(plug_out=plugged), lambda: source) for begin, plugged in ((0, False), (3, True))}
+    model = dataclasses.replace(base_config(), cross_attention=True)
+    tiny_run.run(tmp_path, steps=6, model=model, objectives=[stages], log_every=4, checkpoint=CheckpointConfig(every=0))
+    lines = tiny_run.lines(tmp_path)
+    assert [(line["step"], line["steps"]) for line in lines] == [(3, 3), (4, 1), (6, 2)]
+    assert ["veco_plug_out_x/loss" in line for line in lines] == [False, True, True]
 
 
 def test_nan_batches_are_skipped_counted_and_the_last_one_saved(tmp_path, capsys):

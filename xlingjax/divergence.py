@@ -19,8 +19,8 @@ IN_FLIGHT = 2
 class Guard:
     """Follows the count of consecutive skipped steps, two steps behind the device.
 
-    seconds_per_step(objective): mean over its steps so far, each from the end of the step before to its own, so that
-    a step for whose batch the device waited counts the waiting. A step after a pause is left out.
+    seconds_per_step(): {objective: mean over its steps so far}, each from the end of the step before to its own, so
+    that a step for whose batch the device waited counts the waiting. A step after a pause is left out.
     """
 
     def __init__(self, workdir: Path, limit: int, say: Callable[[str], None]):
@@ -49,8 +49,8 @@ class Guard:
             self._look()
         self._ended = None  # whatever comes now, compiling or evaluating, is no part of the next step
 
-    def seconds_per_step(self, objective: str) -> float | None:
-        return self._seconds[objective] / self._timed[objective] if self._timed[objective] else None
+    def seconds_per_step(self) -> dict[str, float]:
+        return {objective: self._seconds[objective] / steps for objective, steps in self._timed.items()}
 
     def _look(self) -> None:
         step, objective, rows, bad_steps, finite, ended = self._pending.popleft()

@@ -39,6 +39,8 @@ class Feed:
     names: list[str]
     """Of the objectives, in order."""
     weights: list[Weight]
+    starts: set[int]
+    """Steps at which a stage begins."""
     runs: dict[str, ObjectiveRun]
     """By stage."""
     sources: dict[str, BatchSource]
@@ -60,6 +62,7 @@ class Feed:
         if len({*self.names}) != len(self.names) or not self.names:
             raise UserError(f"a run needs objectives of different names, got {self.names}")
         self.weights = [of[0].weight for of in self._stages]
+        self.starts = {begin for of in self._stages for begin in of}
         self.runs = {stage_name(run.objective.name, begin): run for of in self._stages for begin, run in of.items()}
         self.sources = {}
         for name, run in self.runs.items():

@@ -58,10 +58,14 @@ def write_negatives(
     runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
     say: Callable[[str], None] = print,
 ) -> list[Path]:
-    """A table per pair of languages; finished ones of the same text and settings are left as they are."""
+    """A table per pair of languages; finished ones of the same text and settings are left as they are. Pairs within one
+    language are left out: a paraphrase there is no translation. Raises UserError where there are no others."""
     by_languages: dict[tuple[str, ...], list[Pair]] = {}
     for pair in find_pairs(parallel):
-        by_languages.setdefault(pair.languages, []).append(pair)
+        if len({*pair.languages}) > 1:
+            by_languages.setdefault(pair.languages, []).append(pair)
+    if not by_languages:
+        raise UserError(f"--parallel {parallel}: every pair has both sides in one language; give it translations")
     return [
         _of_languages(languages, pairs, vocabulary, output, config, runtime, say)
         for languages, pairs in sorted(by_languages.items())

@@ -193,13 +193,14 @@ def pseudo_samples(
     name: str = "pseudo_samples",
 ) -> Evaluators:
     """The pseudo tokens that the model writes for held-out `text` (None: not run), for the report: in a language that
-    the corpus has pairs of, drawn evenly. The others: those of `btmlm`."""
+    the corpus has translations of, drawn evenly. The others: those of `btmlm`."""
 
     def make():
         from xlingjax.evaluation.pseudo import PseudoSamples
 
         pairs = find_pairs(corpus.parallel) if corpus.parallel else ()
-        targets = sorted({code for pair in pairs for code in pair.languages} & {*corpus.languages})
+        translated = (pair.languages for pair in pairs if len({*pair.languages}) > 1)
+        targets = sorted({code for codes in translated for code in codes} & {*corpus.languages})
         return PseudoSamples(
             heldout_texts(text, corpus.languages),
             corpus.vocabulary,

@@ -211,6 +211,8 @@ def train(
         # ---- the loop ------------------------------------------------------------------------------------------------
         stopping = False
         while step < steps and not stopping:
+            if step in feed.starts:
+                log()  # an objective's terms may be others from here on, and a line is of one stage
             now = turns(step, seed, weights, schedule)
             factors = {feed.stage(i, step): factor for i, factor in now.items()}
             label, summed = " + ".join(factors), schedule == "summed"
@@ -250,8 +252,8 @@ def train(
                 "steps": step, "exit_reason": exit_reason, "tokens_seen": tokens_seen, "seconds": clock.seconds(),
                 "tokens_per_second": (tokens_seen - tokens_before) / clock.seconds(),
                 "tokens_per_second_by_objective": {
-                    name: interval.tokens_per_step() / seconds
-                    for name, interval in intervals.items() if (seconds := guard.seconds_per_step(name))
+                    label: sum(intervals[name].tokens_per_step() for name in label.split(" + ")) / seconds
+                    for label, seconds in guard.seconds_per_step().items()
                 },
                 "compile_seconds": compile_seconds, "peak_memory_bytes": peak_memory_bytes(),
                 "skipped": int(state.skipped), "metrics": last_lines, "evaluations": last_values,

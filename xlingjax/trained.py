@@ -36,10 +36,12 @@ class TrainedRun:
         return embed(self.model, self.params, rows, index, self.vocabulary, poolings=(pooling,), buckets=buckets)[0]
 
 
-def open_run(workdir: str | Path) -> TrainedRun:
-    """The newest checkpoint of a run on one device. Raises UserError: no such run, no readable checkpoint."""
+def open_run(workdir: str | Path, language_embedding: bool = True) -> TrainedRun:
+    """The newest checkpoint of a run on one device. language_embedding: False leaves the model's behind, as of one that
+    was of training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint."""
     record = read_run_record(str(workdir))
     vocabulary = Vocabulary.load(workdir)
-    model = Encoder(ModelConfig(**record["model"]))
+    config = ModelConfig(**record["model"])
+    model = Encoder(config if language_embedding else config.replace(num_languages=0))
     params, _ = load_params(workdir, jax.jit(model.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
     return TrainedRun(model, params, vocabulary, tuple(record["languages"]))

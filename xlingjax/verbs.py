@@ -143,11 +143,13 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     from xlingjax.feed import in_stages
     from xlingjax.identity import schedule_record
     from xlingjax.optim import OptimizerConfig
+    from xlingjax.schedule import check
 
     bound = recipe.bound
     first = [in_stages(entry)[0] for entry in bound["objectives"]]
     weights = {run.objective.name: run.weight for run in first}
     mode, optimizer = bound.get("schedule", "alternate"), bound.get("optimizer", OptimizerConfig())
+    check([*weights.values()], mode, bound["steps"])
     return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
 
 

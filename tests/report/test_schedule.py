@@ -53,6 +53,10 @@ def test_shares_of_the_steps():
     }
 
 
+def test_a_stage_of_no_weight_has_no_shares():
+    assert schedule.shares({"mlm": {0: 1, 50: 0}}) == {"mlm": {0: 1.0, 50: 0.0}}
+
+
 def test_the_table_says_what_changes_and_the_common_values():
     rows = schedule.rows(recorded())
     assert rows[0] == ("learning rate", "all", "peak 0.5 after 10 steps of warm-up, then linear decay to 0")

@@ -361,6 +361,8 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
                 f"{path}: no table of negatives, it lacks {wanted}; write one with `xlingjax mine --negatives`"
             )
         codes = match["src"], match["tgt"], match["tgt"]
+        if codes[0] == codes[1]:
+            raise UserError(f"{path}: a table of negatives has two languages, its name says {codes[0]} twice")
         triples.append(Triple(*(Text(path, code, column) for code, column in zip(codes, columns, strict=True))))
     return triples
 

@@ -26,6 +26,8 @@ NOTE = (
     "fine-tuning did not see. tokens/s: of runs that shared the machine as the bake-off's jobs say."
 )
 
+COST = html.note("Of each objective. In brackets: the time of a token over that of one of MLM in the same mix.")
+
 
 def by_mix(cells: Cells, of: str = "figures") -> dict[str, dict[str, tuple[float, float]]]:
     """{mix: {figure: (mean, standard deviation over seeds)}} of the figures that every seed has; of one seed the
@@ -124,11 +126,16 @@ def bars(cells: Cells, of: str, title: str):
 
 
 def objectives_table(cells: Cells) -> tuple[list[str], list[list[str]]]:
-    """Tokens per second of each objective within each mix."""
+    """Tokens per second of each objective within each mix, and what a token costs beside one of MLM in the same mix."""
     found = by_mix(cells, "tokens_per_second_by_objective")
     names = list(dict.fromkeys(name for row in found.values() for name in row))
-    rows = [[mix, *(f"{row[n][0]:,.0f}" if n in row else "–" for n in names)] for mix, row in found.items()]
-    return ["mix", *names], rows
+
+    def speed(row: Mapping[str, tuple[float, float]], name: str) -> str:
+        if name not in row:
+            return "–"
+        return f"{row[name][0]:,.0f}" + (f" ({row['mlm'][0] / row[name][0]:.2f} x)" if "mlm" in row else "")
+
+    return ["mix", *names], [[mix, *(speed(row, name) for name in names)] for mix, row in found.items()]
 
 
 def note(found: Mapping[str, Any]) -> str:
@@ -152,7 +159,7 @@ def write(found: Mapping[str, Any], folder: Path) -> Path:
     sections = [
         html.section("table", "Mixes", html.table(*_rows(found)), html.note(note(found))),
         html.section("layers", "By layer", *(html.figure(plots.svg(f), name) for name, f in pictures.items())),
-        html.section("cost", "Tokens per second of each objective", html.table(head, rows) if head[1:] else ""),
+        html.section("cost", "Tokens per second", *([html.table(head, rows), COST] if head[1:] else [])),
         html.section("setting", "Setting", html.details("bake-off", str(found["config"]))),
     ]
     title = f"<header><h1>{html.esc(folder.name)}</h1></header>"

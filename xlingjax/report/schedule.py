@@ -58,12 +58,13 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def shares(weights: Mapping[str, Stages]) -> dict[str, Stages]:
-    """{objective: {first step: its share of the steps}} of weights in stages."""
+    """{objective: {first step: its share of the steps}} of weights in stages; of all 0, which `train` refuses, 0."""
     steps = sorted({step for stages in weights.values() for step in stages})
     now = {
         step: {name: stages[max(s for s in stages if s <= step)] for name, stages in weights.items()} for step in steps
     }
-    return {name: _changes({step: now[step][name] / sum(now[step].values()) for step in steps}) for name in weights}
+    total = {step: sum(now[step].values()) or 1 for step in steps}
+    return {name: _changes({step: now[step][name] / total[step] for step in steps}) for name in weights}
 
 
 def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -75,7 +76,7 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         warm = f"peak {config.learning_rate:g} after {config.warmup_steps:,} steps of warm-up"
         out.append(("learning rate", "all", f"{warm}, then {shape[config.schedule]}"))
     if len(record.get("weights", {})) > 1 and "schedule" in record:
-        out.append(("objectives", "all", SAID[record["schedule"]]))
+        out.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
     found = values(record)
     for what in sorted(found, key=lambda what: (what not in ALWAYS, ALWAYS.index(what) if what in ALWAYS else 0)):
         alike: dict[str, list[str]] = {}

@@ -70,7 +70,8 @@ def btmlm(
 
 
 def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
-    """{language id: share} of the languages that the corpus has pairs of, by their number of pairs.
+    """{language id: share} of the languages that the corpus has translations of, by their number of pairs; pairs within
+    one language are none.
 
     Raises UserError where a language of monolingual text has none.
     """
@@ -79,7 +80,7 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
 
     counts: dict[str, float] = {}
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
-        for language in pair.languages:
+        for language in pair.languages if len({*pair.languages}) > 1 else ():
             counts[language] = counts.get(language, 0) + tokens(pair.first, corpus.vocabulary).sentences
     if lacking := sorted({text.language for text in find_text(corpus.mono)} - set(counts)):
         raise UserError(

@@ -24,20 +24,18 @@ def model(
 
     labels: gives the model a classification head. vocab_size: rows of the embedding; default: the size of the corpus's
     vocabulary. language_embedding: whether there is one, with a row for each language of the corpus; default: as in the
-    preset. classifier, layers: default: the preset's or the run's.
+    preset or the run, whose own is left behind by False. classifier, layers: default: the preset's or the run's.
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
     if labels:
         base = base.replace(num_labels=len(words(labels)))
     base = base.replace(classifier=classifier or base.classifier, layers=layers or base.layers)
-    if run:
-        return base.replace(**overrides)
     sizes: dict[str, int] = {}
-    if vocab_size is not None or corpus is not None:
+    if not run and (vocab_size is not None or corpus is not None):
         sizes["vocab_size"] = corpus.vocabulary.size if vocab_size is None else vocab_size
     if language_embedding is False:
         sizes["num_languages"] = 0
-    elif (language_embedding or base.num_languages) and corpus is not None:
+    elif (language_embedding or (base.num_languages and not run)) and corpus is not None:
         sizes["num_languages"] = len(corpus.languages)
     return base.replace(**sizes, **overrides)
 
