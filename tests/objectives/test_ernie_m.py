@@ -38,10 +38,11 @@ def sees(own_masks):
     return one
 
 
+@pytest.mark.parametrize("layout", ["camlm", "camlm_slots"])
 @pytest.mark.parametrize("own_masks", ["all", "self"])
-def test_camlm_equals_numpy(model_and_params, own_masks):
+def test_camlm_equals_numpy(model_and_params, own_masks, layout):
     model, params = model_and_params
-    batch, objective = make_batch("camlm"), CAMLM(own_masks=own_masks)
+    batch, objective = make_batch(layout), CAMLM(own_masks=own_masks)
     loss = jax.jit(lambda p, b: objective.loss(model, p, b, None, LANGUAGES))(params, batch)
     h = transformer.encode(CONFIG, params, batch, sees=sees(own_masks))
     half = batch["masked_weights"].shape[1] // 2
@@ -82,9 +83,11 @@ def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
     assert (failures > 0) == (objective.name == "tlm")
 
 
-def test_noise_on_the_own_side_changes_no_prediction(model_and_params):
+@pytest.mark.parametrize("layout", ["camlm", "camlm_slots"])
+def test_noise_on_the_own_side_changes_no_prediction(model_and_params, layout):
+    """Of layout "slots" the masked words too, which stand there to be read by the other side."""
     model, params = model_and_params
-    batch = make_batch("camlm", packed=False)
+    batch = make_batch(layout, packed=False)
     noise = np.random.default_rng(0).integers(tiny.FIRST_PIECE, 90, batch["input_ids"].shape)
     source = (batch["sides"] == 0) & (batch["is_mask"] == 0) & (batch["pack_ids"] > 0)
     other = dict(batch, input_ids=np.where(source, noise, batch["input_ids"]).astype(np.int32))

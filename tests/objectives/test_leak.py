@@ -114,7 +114,7 @@ def random_parameters():
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "unpacked"])
-@pytest.mark.parametrize("name", tiny.OBJECTIVES)
+@pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
 def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(random_parameters, name, packed):
     batch, objective = make_batch(name, packed), tiny.objective(name)
     found = prediction_visibility(objective, *random_parameters, batch)
