@@ -249,18 +249,22 @@ def test_pseudo_tokens_have_positions():
 
 
 def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
-    config, shares = cli.read_bakeoff(["gin/recipes/bakeoff.gin"], []), {}
+    config, shares, models = cli.read_bakeoff(["gin/recipes/bakeoff.gin"], []), {}, set()
     for mix, words in config.mixes.items():
         words = [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
         line = bakeoff.command("pretrain", words, Path("x"), 3000)
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
         bound = cli.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
         assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (0, 4e-3)
+        added = dict(cross_attention=False, word_recovery=False, paraphrase=False)
+        assert not bound["model"].has_languages  # ERNIE-M's would begin at 0, not as the others'
+        models.add(bound["model"].replace(language_init="random", **added))
         stages = [in_stages(entry) for entry in bound["objectives"]]
         names, weights = [of[0].objective.name for of in stages], [of[0].weight for of in stages]
         turns = Counter(names[i] for step in range(3000) for i in schedule.turns(step, 0, weights))
         assert set(turns) == set(names), mix
         shares[mix] = 1 - sum(turns[name] for name in ("mlm", "btmlm", "veco_text")) / 3000
+    assert len(models) == 1  # so that the weights they share begin equal
     assert len(shares) == 7 and shares.pop("MLM") == 0
     assert shares == pytest.approx(dict.fromkeys(shares, 0.8), abs=0.01)
 

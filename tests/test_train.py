@@ -12,10 +12,12 @@ import tiny_run
 
 from xlingjax.checkpoint import load_params
 from xlingjax.data.features import batch_shapes
+from xlingjax.data.loader import array_source
 from xlingjax.errors import UserError
 from xlingjax.feed import ObjectiveRun
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.unicoder import DAN
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.runtime import RuntimeConfig
@@ -207,6 +209,12 @@ def test_refusals_before_the_first_step(tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         tiny_run.run(tmp_path, **options)
     assert not (tmp_path / "metrics.jsonl").exists() or not tiny_run.lines(tmp_path)
+
+
+def test_a_batch_that_is_one_question_is_not_cut_into_microbatches(tmp_path):
+    dan = ObjectiveRun(DAN(), lambda: array_source([tiny.batch("tlm")], languages=tiny.LANGUAGES))
+    with pytest.raises(UserError, match="objective dan compares the rows .* 2 microbatches .* set MICROBATCHES=1"):
+        tiny_run.run(tmp_path, objectives=[dan], model=base_config(dan=8), microbatches=2)
 
 
 def test_a_platform_that_is_not_there_is_never_replaced(tmp_path):

@@ -12,6 +12,8 @@ LABELLED = ("plug_in",)
 PAIRS = ("tlm", "veco", "camlm", "clwr", "clpc", "plug_in")
 SIDE_BY_SIDE = ("veco", "camlm")
 """Objectives whose prediction slots are those of side 0, then as many of side 1."""
+LAYOUTS = {"camlm_slots": "camlm"}
+"""Other layouts and the objectives that read them: their masks are worth a test, steps on them are not."""
 
 
 def batch(
@@ -80,6 +82,24 @@ def batch(
     return fields
 
 
+def in_slots(batch):
+    """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind them the MASKs, each
+    with the position, language, side and pack of the word that it hides."""
+    text, columns, used = batch["input_ids"].shape[1], batch["masked_positions"], batch["masked_weights"] > 0
+    rows, slots = np.nonzero(used)
+    whole = batch["input_ids"].copy()
+    whole[rows, columns[rows, slots]] = batch["masked_targets"][rows, slots]
+    before = {**batch, "input_ids": whole, "is_mask": np.zeros_like(whole)}
+    behind = {
+        name: np.where(used, np.take_along_axis(batch[name], columns, axis=1), 0)
+        for name in ("position_ids", "language_ids", "pack_ids", "sides", "is_mask")
+    }
+    behind["input_ids"] = np.where(used, MASK, PAD)
+    fields = {name: np.concatenate([before[name], behind[name]], axis=1).astype(np.int32) for name in behind}
+    at = np.where(used, text + np.arange(columns.shape[1]), 0).astype(np.int32)
+    return {**batch, **fields, "masked_positions": at}
+
+
 def objective(name: str):
     """The objective of that name, as the tests use it."""
     from xlingjax.objectives import ernie_m, finetuning, unicoder, veco, xlm
@@ -95,4 +115,4 @@ def objective(name: str):
         "clpc": unicoder.CLPC(),
         "cl_mlm": unicoder.CLMLM(),
         "plug_in": finetuning.PlugIn(3),
-    }[name]
+    }[LAYOUTS.get(name, name)]

@@ -84,6 +84,11 @@ class Feed:
 
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
         objective = self.runs[name].objective
+        if self._microbatches > 1 and getattr(objective, "whole_batch", False):
+            raise UserError(
+                f"objective {name} compares the rows of a batch with each other: {self._microbatches} microbatches "
+                "would make it another one; set MICROBATCHES=1"
+            )
         required = required_fields(name, objective.reads, shapes)
         positions = getattr(self.runs[name].source, "positions", 0)
         check_length(name, shapes["input_ids"][1], self._model.config, positions)

@@ -9,6 +9,9 @@ from xlingjax.data.features import batch_hash, check_batch
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
+from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
+from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
 from xlingjax.tasks.xlm import TextSource
 
@@ -171,6 +174,33 @@ def test_restored_sources_continue_bitwise(open_source, features, same_language)
     assert hashes(second, 23) == expected[17:]
     second.restore(whole.state())
     assert hashes(second, 2) == hashes(whole, 2)
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        VecoFeatures(),
+        VecoTextFeatures(),
+        CamlmFeatures(),
+        CamlmFeatures(layout="slots"),
+        BtmlmFeatures(targets=((0, 0.5), (1, 0.3), (2, 0.2))),
+        ClwrFeatures(),
+        ClpcFeatures(),
+        ClMlmFeatures(),
+    ],
+    ids=lambda f: f"{f.name}_{getattr(f, 'layout', '')}".strip("_"),
+)
+def test_every_objectives_source_continues_bitwise(open_source, features):
+    """Whatever its features draw beside masks: languages, places, turns, wrong partners."""
+    sampling = Sampling(same_language=False)
+    whole = open_source(features, sampling=sampling)
+    before = hashes(whole, 5)
+    state = whole.state()
+    expected = hashes(whole, 6)
+    assert len({*before, *expected}) == 11
+    other = open_source(features, sampling=sampling)
+    other.restore(state)
+    assert hashes(other, 6) == expected
 
 
 def test_objectives_of_one_seed_draw_independently(open_source):

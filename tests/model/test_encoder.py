@@ -10,6 +10,7 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional, causal
+from xlingjax.optim import path_names
 
 MLM = AttentionSpec(bidirectional)
 SMALL = dict(
@@ -99,6 +100,21 @@ def test_initial_values_are_those_of_the_papers():
         assert 0.98 * fan_in**-0.5 < np.abs(kernel).max() <= fan_in**-0.5
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(xlm)} == {"float32"}
     assert np.abs(xlm["head"]["bias"]).max() == 0
+
+
+def test_what_objectives_add_leaves_the_other_initial_values_as_they_are():
+    """Mixes of objectives that are compared (`bakeoff.py`) begin from the same weights."""
+
+    def leaves(**added):
+        params = init(XLM.replace(**added))
+        return dict(zip(path_names(params), jax.tree.leaves(params), strict=True))
+
+    plain, veco, unicoder = leaves(), dict(cross_attention=True), dict(word_recovery=True, paraphrase=True)
+    for added in (veco, unicoder, veco | unicoder):
+        found = leaves(**added)
+        assert len(found) > len(plain)
+        for name, leaf in plain.items():
+            np.testing.assert_array_equal(found[name], leaf, err_msg=name)
 
 
 def test_bfloat16_computes_in_it_and_keeps_float32_parameters():

@@ -24,7 +24,9 @@ def random_model(config=CONFIG):
 
 def make_batch(name, packed=True, **options):
     """The tiny batch of an objective; packed: its first row holds a second example, the copy of the second row's."""
-    batch = tiny.batch(name, rows=3, length=12, vocab=90, **options)
+    if name == "camlm_slots":  # the MASKs behind the text of two examples fill the position table's 24 columns
+        return tiny.in_slots(make_batch("camlm", packed, length=8, slots=2, **options))
+    batch = tiny.batch(name, **{"rows": 3, "length": 12, "vocab": 90, **options})
     if not packed or name == "clpc":
         return batch
     return pack(batch, name in tiny.SIDE_BY_SIDE)
@@ -33,13 +35,13 @@ def make_batch(name, packed=True, **options):
 def pack(batch, side_by_side):
     """The batch with rows 0 and 1 in one row of twice the length; the other rows padded."""
     slots = [name for name in batch if name.startswith(("masked_", "pseudo_"))]
-    packed = {}
+    length, packed = batch["input_ids"].shape[1], {}
     for name, value in batch.items():
         first, second, rest = value[0], value[1].copy(), value[2:]
         if name == "pack_ids":
             second[second > 0] += 1
         if name.endswith("_positions") and name in slots:
-            second = np.where(batch[name.replace("positions", "weights")][1] > 0, second + 12, 0)
+            second = np.where(batch[name.replace("positions", "weights")][1] > 0, second + length, 0)
         if name in slots and side_by_side:
             half = first.size // 2
             row = np.concatenate([first[:half], second[:half], first[half:], second[half:]])

@@ -1,11 +1,14 @@
 """Who moves when a token changes: exactly those whom the mask lets see it, on two layers and more."""
 
+from functools import partial
+
 import jax
 import numpy as np
 import pytest
 import tiny
-from objectives.reference import CONFIG, make_batch, random_model
+from objectives.reference import CONFIG, make_batch, pack, random_model
 
+from xlingjax.model import attention
 from xlingjax.model.attention import AttentionSpec, Refused
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -114,7 +117,7 @@ def random_parameters():
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "unpacked"])
-@pytest.mark.parametrize("name", tiny.OBJECTIVES)
+@pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
 def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(random_parameters, name, packed):
     batch, objective = make_batch(name, packed), tiny.objective(name)
     found = prediction_visibility(objective, *random_parameters, batch)
@@ -132,12 +135,48 @@ def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
         assert made.sum() > 1 and (~want[made]).any()
 
 
+NO_PLAIN_MASK = {
+    "veco": "own_side",
+    "camlm": "camlm",
+    "camlm_slots": "camlm",
+    "btmlm": "pseudo_tokens",
+    "clwr": "own_side",
+}
+"""Objective -> the first mask that it needs and that no kernel knows."""
+
+
 @pytest.mark.parametrize("backend", ["cudnn", "splash"])
-@pytest.mark.parametrize("name", tiny.OBJECTIVES)
-def test_a_backend_that_cannot_honour_an_objective_refuses(name, backend):
-    model, params = random_model(CONFIG.replace(attention_backend=backend, dtype="bfloat16"))
-    with pytest.raises(Refused):
-        prediction_visibility(tiny.objective(name), model, params, make_batch(name))
+@pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
+def test_a_backend_that_cannot_honour_an_objective_refuses_it_for_that(random_parameters, name, backend):
+    """On any machine: that this one has no such device is said of those objectives alone that it could honour."""
+    if name in NO_PLAIN_MASK:
+        why = rf"{backend} cannot honour mask {NO_PLAIN_MASK[name]} \("
+    elif backend == "cudnn" and name != "clpc":  # whose rows hold one example each
+        why = r"cudnn cannot honour packed rows"
+    else:
+        why = rf"{backend} needs .* this is cpu"
+    model = Encoder(CONFIG.replace(attention_backend=backend, dtype="bfloat16"))
+    with pytest.raises(Refused, match=why):
+        prediction_visibility(tiny.objective(name), model, random_parameters[1], make_batch(name))
+
+
+@pytest.fixture(scope="module")
+def long_rows():
+    """(model, parameters) for rows of 128 tokens, the least that the kernel takes."""
+    return random_model(CONFIG.replace(max_positions=128, cross_attention=False))
+
+
+@pytest.mark.parametrize("name", ["mlm", "tlm", "clm"])
+def test_splash_leaks_nothing_of_what_it_can_honour(long_rows, name, monkeypatch):
+    """The kernel interpreted on CPU, over two layers and packed rows."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    monkeypatch.setitem(attention._COMPUTE, "splash", partial(attention._splash, interpret=True))
+    model = Encoder(long_rows[0].config.replace(attention_backend="splash"))
+    batch = pack(tiny.batch(name, rows=3, length=64, vocab=90), side_by_side=False)
+    seen = prediction_visibility(tiny.objective(name), model, long_rows[1], batch)[name]
+    assert seen.leaks.tolist() == [] and seen.blocked.tolist() == []
+    made = seen.columns >= 0
+    assert made.sum() > 5 and seen.moved[made].any(-1).all() and (~seen.moved[made]).any()
 
 
 class TLMThatPromisesCAMLM(TLM):

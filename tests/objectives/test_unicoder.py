@@ -7,7 +7,7 @@ from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, rand
 
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
+from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +128,38 @@ def test_cl_mlm_equals_numpy(model_and_params):
     loss = CLMLM().loss(model, params, batch, None, LANGUAGES)
     np.testing.assert_allclose(loss.terms["cl_mlm"], total, rtol=2e-5)
     assert float(CLMLM().weights(batch)["cl_mlm"]) == count
+
+
+def test_dan_equals_numpy():
+    """Each text's true partner among all of the batch; what fills the batch up is nobody's partner and asks nothing."""
+    config = CONFIG.replace(layers=0, dan=7)
+    model, params = random_model(config)
+    batch = tiny.batch("clwr", rows=5, length=12, vocab=90)
+    batch["pack_ids"][3] = 0
+    p = jax.tree.map(np.float64, params)
+    vectors = np.zeros((2, 5, 7))
+    for side, row in np.ndindex(2, 5):
+        words = (batch["sides"][row] == side) & (batch["pack_ids"][row] > 0)
+        x = p["embeddings"]["tokens"]["embedding"][batch["input_ids"][row, words]].sum(0) / max(words.sum(), 1)
+        for layer in ("in", "out"):
+            x = np.tanh(x @ p["dan"][layer]["kernel"] + p["dan"][layer]["bias"])
+        vectors[side, row] = x
+    for found, want in zip(model.averages(params, batch), vectors, strict=True):
+        np.testing.assert_allclose(found, want, atol=1e-5)
+    u, v = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+    real, total, hits = [0, 1, 2, 4], 0.0, 0
+    for row in real:
+        scores = np.array([20 * u[row] @ v[other] for other in real])
+        total -= 20 * u[row] @ v[row] - np.log(np.exp(scores).sum())
+        hits += real[scores.argmax()] == row
+    loss = jax.jit(lambda p, b: DAN().loss(model, p, b, None, LANGUAGES))(params, batch)
+    np.testing.assert_allclose(loss.terms["dan"], total, rtol=1e-5)
+    np.testing.assert_allclose(loss.metrics["dan/accuracy"], (hits, 4))
+    assert float(DAN().weights(batch)["dan"]) == 4
+    counts = np.bincount(batch["language_ids"][real, 0], minlength=LANGUAGES)
+    np.testing.assert_array_equal(loss.metrics["dan/loss_by_language"][1], counts)
+    with pytest.raises(UserError, match="set dan to its width"):
+        Encoder(CONFIG).averages(params, batch)
 
 
 @pytest.mark.parametrize("objective, remedy", [(CLWR(), "word_recovery=True"), (CLPC(), "paraphrase=True")], ids=str)

@@ -52,7 +52,10 @@ class Predictions:
 
 
 class Objective(Protocol):
-    """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the global batch."""
+    """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the global batch.
+
+    One whose terms are not sums over rows sets `whole_batch = True`: a run in microbatches then refuses it.
+    """
 
     name: str
     reads: tuple[str, ...]

@@ -118,12 +118,13 @@ class DAN:
     """The light model that finds wrong partners for `CLPC` (Unicoder §3.2; Guo et al. 2018): each text among all
     translations of the batch, softmax over `scale` times the cosine of deep averages.
 
-    A batch is one question, so it is not to be cut into microbatches. One pair per row.
+    A batch is one question: it cannot be cut into microbatches. One pair per row.
     """
 
     name: str = "dan"
     scale: float = 20.0
     reads = (*INPUTS, "sides")
+    whole_batch = True
 
     @property
     def coefficients(self) -> dict[str, float]:
