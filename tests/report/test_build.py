@@ -9,6 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.report import examples
 from xlingjax.report.build import build_report
 from xlingjax.report.run import read_run
+from xlingjax.report.sections import sampling_tables
 
 
 class Page(HTMLParser):
@@ -130,6 +131,20 @@ def test_the_page_shows_the_examples_of_the_objectives(report):
     assert "0.6729" in text and "Diana <schlief>." in text and "<schlief>" not in source
     assert "Die Katze" in text and "zh:" in text and '<span class="pseudo">猫</span> <small>1</small>' in source
     assert "de from en" in text and "▁Kuh" in text
+
+
+def test_steps_are_split_at_the_starts_of_the_stages(tmp_path):
+    run = fake_run.write_run(tmp_path / "run")
+    record = json.loads((run / "run.json").read_text())
+    data = record["identity"]["data"]
+    # The log lines stand at 10, 20, 30 and 40; of the steps before 17 mlm has the even ones.
+    data |= {name: data["mlm"] for name in ("mlm@17", "mlm@100", "tlm@20", "tlm@33")}
+    record["weights"]["tlm"] = {"0": 1.0, "33": 0.0, "37": 2.0}
+    (run / "run.json").write_text(json.dumps(record))
+    tables = sampling_tables(read_run(run))
+    steps = {name: 100 * rows[0]["epochs"] for name, rows in tables.items()}  # de: 10 epochs in 1000 steps
+    expected = {"mlm": 9, "mlm@17": 11, "mlm@100": 0, "tlm": 10, "tlm@20": 5 + 5 * 1 / 3, "tlm@33": 5 * 2 / 3}
+    assert steps == pytest.approx(expected)
 
 
 def test_word_recovery_as_a_picture():
