@@ -129,9 +129,7 @@ def write_run(path: Path, objectives=("mlm", "tlm"), level=0.5, finished=True, s
         {"name": "en", "sentences": 300, "tokens": 9000, "rows": 150, "share": 0.6, "epochs_per_1000_steps": 5.0},
     ]
     record = {
-        "identity": {
-            "data": {name: {"mixture": f"{name} mixture", "sampling_table": table} for name in objectives}, "seed": 0,
-        },
+        "identity": {"data": {name: {"mixture": f"{name} mixture", "sampling_table": table} for name in objectives}},
         "model": {"name": "tiny", "layers": 2}, "parameters": 123_456, "optimizer": {"name": "adamw"},
         "config": {"negatives": NEGATIVES}, "weights": {name: 1.0 for name in objectives},
         "languages": list(LANGUAGES), "steps": 40, "schedule": "alternate", "microbatches": 1,

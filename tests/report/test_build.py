@@ -133,17 +133,15 @@ def test_the_page_shows_the_examples_of_the_objectives(report):
     assert "de from en" in text and "▁Kuh" in text
 
 
-def test_steps_are_split_at_the_starts_of_the_stages(tmp_path):
-    run = fake_run.write_run(tmp_path / "run")
+def test_steps_count_for_the_stage_that_took_them(tmp_path):
+    run = fake_run.write_run(tmp_path / "run")  # log lines of 5 steps each at 10, 20, 30 and 40
     record = json.loads((run / "run.json").read_text())
     data = record["identity"]["data"]
-    # The log lines stand at 10, 20, 30 and 40; of the steps before 17 mlm has the even ones.
-    data |= {name: data["mlm"] for name in ("mlm@17", "mlm@100", "tlm@20", "tlm@33")}
-    record["weights"]["tlm"] = {"0": 1.0, "33": 0.0, "37": 2.0}
+    data |= {name: data["mlm"] for name in ("mlm@10", "mlm@40", "tlm@20", "tlm@30")}
     (run / "run.json").write_text(json.dumps(record))
     tables = sampling_tables(read_run(run))
     steps = {name: 100 * rows[0]["epochs"] for name, rows in tables.items()}  # de: 10 epochs in 1000 steps
-    expected = {"mlm": 9, "mlm@17": 11, "mlm@100": 0, "tlm": 10, "tlm@20": 5 + 5 * 1 / 3, "tlm@33": 5 * 2 / 3}
+    expected = {"mlm": 5, "mlm@10": 15, "mlm@40": 0, "tlm": 10, "tlm@20": 5, "tlm@30": 5}
     assert steps == pytest.approx(expected)
 
 

@@ -28,18 +28,18 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     `identity.schedule_record`."""
     found: dict[str, dict[str, Stages]] = {"weight": {}}
     for objective, weight in record.get("weights", {}).items():
-        found["weight"][objective] = as_stages(weight)
+        found["weight"][objective] = _stages(weight)
     for name, settings in record.get("stages", {}).items():
         objective, start = stage_of(name)
         for what, value in _flat(settings).items():
             found.setdefault(what, {}).setdefault(objective, {})[start] = value
-    frozen = as_stages(record.get("optimizer", {}).get("frozen", []))
+    frozen = _stages(record.get("optimizer", {}).get("frozen", []))
     if len(frozen) > 1 or any(frozen.values()):
         found["frozen"] = {"all": frozen}
     return {what: {objective: _changes(stages) for objective, stages in of.items()} for what, of in found.items() if of}
 
 
-def as_stages(value: Any) -> Stages:
+def _stages(value: Any) -> Stages:
     """A constant as stages, and the keys of JSON as steps."""
     return {int(step): one for step, one in value.items()} if isinstance(value, Mapping) else {0: value}
 

@@ -1,19 +1,16 @@
 """The sections of a report: each gives its HTML parts, or nothing where the run has nothing to show."""
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlingjax.evaluation.alignment import METHODS
 from xlingjax.report import html, plots
 from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
-from xlingjax.report.schedule import as_stages
 from xlingjax.report.summary import key
-from xlingjax.schedule import turns
-from xlingjax.stages import stage_name, stage_of
+from xlingjax.stages import stage_of
 
 LOSS_NOTE = "Loss: mean negative log-likelihood per prediction, in nats, over the steps since the line before."
 RETRIEVAL_NOTE = (
@@ -202,42 +199,16 @@ def alignment(run: Run) -> list[str]:
 
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
     """{stage of an objective: the sampling table of its data}, epochs added for the steps that it took."""
-    data = run.record.get("identity", {}).get("data", {})
-    taken, tables = _steps_by_stage(run, data), {}
+    tables, data = {}, run.record.get("identity", {}).get("data", {})
     for name, identity in data.items():
+        objective, start = stage_of(name)
+        later = [begin for other, begin in map(stage_of, data) if other == objective and begin > start]
+        lines = [line for line in run.lines(objective) if start < line["step"] <= min(later, default=math.inf)]
+        taken = sum(line.get("steps", 0) for line in lines)  # a line is of one stage: training logs where one begins
         rows = identity.get("sampling_table", [])
         if rows:
-            tables[name] = [row | {"epochs": row["epochs_per_1000_steps"] * taken[name] / 1000} for row in rows]
+            tables[name] = [row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in rows]
     return tables
-
-
-def _steps_by_stage(run: Run, stages: Iterable[str]) -> Mapping[str, float]:
-    """{stage of an objective: steps that its log lines count}. Those of a line that reaches over the start of a stage
-    are divided as the objective's turns are."""
-    starts: dict[str, list[int]] = {}
-    for objective, start in map(stage_of, stages):
-        starts.setdefault(objective, []).append(start)
-    weights = {objective: as_stages(weight) for objective, weight in run.record.get("weights", {}).items()}
-    seed, mode = run.record.get("identity", {}).get("seed", 0), run.record.get("schedule", "alternate")
-
-    def turns_of(objective: str, begin: int, end: int) -> int:
-        now = [turns(step, seed, [*weights.values()], mode) for step in range(begin, end)]
-        return sum([*weights].index(objective) in indices for indices in now)
-
-    logged = [0, *sorted({line["step"] for line in run.metrics})]
-    before = dict(zip(logged[1:], logged, strict=False))
-    taken: dict[str, float] = defaultdict(float)
-    for line in run.metrics:
-        objective, last = line["objective"], line["step"]
-        begun = [start for start in sorted(starts.get(objective, [0])) if start < last]
-        parts = [*pairwise([before[last], *(s for s in begun if s > before[last]), last])]
-        shares = [turns_of(objective, *part) for part in parts] if len(parts) > 1 else [1]
-        if not any(shares):  # continued with other weights
-            shares = [end - begin for begin, end in parts]
-        for (begin, _), share in zip(parts, shares, strict=True):
-            stage = stage_name(objective, max(start for start in begun if start <= begin))
-            taken[stage] += line.get("steps", 0) * share / sum(shares)
-    return taken
 
 
 def sampling(run: Run) -> list[str]:
