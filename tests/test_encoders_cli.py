@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 
 import jax
 import numpy as np
@@ -65,9 +66,14 @@ def test_phases_are_stages_of_one_run(run):
     assert {name: stage["plug_out"] for name, stage in record["stages"].items()} == {
         "veco": False, "veco@2": True, "veco_text": False, "veco_text@2": True
     }  # fmt: skip
+    assert all((stage["batch"], stage["length"]) == (8, 32) for stage in record["stages"].values())
     page = (run / "report.html").read_text()  # as written before the first step
     assert "had not logged a step" in page and "False; from step 2: True" in page
     assert "^(?!.*cross_attention); from step 2: none" in page
+    rows = page.split("What the objectives read</h2>")[1].split("</section>")[0]
+    grids = ["self-attention of H and S", "cross-attention of S to H", "TLM"]  # the last of the stage that has it
+    assert re.findall('aria-label="(.*?): grid"', rows) == grids and "VECO@2" in rows
+    assert '<bdi lang="de"' in rows and '<bdi lang="en"' in rows
 
 
 def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):

@@ -48,6 +48,7 @@ class Page(HTMLParser):
 def report(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     run = fake_run.write_run(root / "main", level=0.6)
+    (run / "rows.html").write_text("<h3>CAMLM</h3><p>its first row</p>")
     other = fake_run.write_run(root / "other", objectives=("mlm",), level=0.2)
     tuned = fake_run.write_finetuned(root / "nli")
     tagged = [fake_run.write_tagged(root / name, metric) for name, metric in (("pos", "accuracy"), ("ner", "f1"))]
@@ -112,7 +113,7 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     for title in (
         "Training", "Sentence retrieval", "How similar", "Held-out perplexity", "Zero-shot classification",
         "Zero-shot tagging", "Word alignment", "Masked words", "Word recovery", "Pseudo tokens", "Mined negatives",
-        "Schedule", "What was sampled", "Setting",
+        "Schedule", "What the objectives read", "its first row", "What was sampled", "Setting",
     ):  # fmt: skip
         assert title in text
     assert source.count("<svg") == 12

@@ -13,6 +13,10 @@ from xlingjax.report.summary import key
 from xlingjax.stages import stage_of
 
 LOSS_NOTE = "Loss: mean negative log-likelihood per prediction, in nats, over the steps since the line before."
+ROWS_NOTE = (
+    "A row of each objective's first batch, where it is in several languages coloured by them; every mask once. "
+    "Tables of the tokens: `xlingjax inspect`."
+)
 RETRIEVAL_NOTE = (
     "An English sentence finds its translation among the pairs' foreign sentences: cosine of {pooling}-pooled states, "
     "exact search, every figure at the layer best for the mean over languages, which is chosen on these same pairs. "
@@ -62,6 +66,11 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
 
 def _drawn(figure: Any, label: str) -> str:
     return html.figure(plots.svg(figure), label) if figure is not None else ""
+
+
+def rows(run: Run) -> list[str]:
+    """What `inspector.first_rows` made before the first step."""
+    return [run.rows, html.note(ROWS_NOTE)] if run.rows else []
 
 
 def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
