@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 
 import jax
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 from small_corpus import ENGLISH, GERMAN, arguments, build, options, write
 
 from xlingjax import cli, plug
+from xlingjax.checkpoint import load_params
 from xlingjax.data.sources import find_pairs
+from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
+from xlingjax.report.run import read_run
 from xlingjax.trained import open_run
 
 # Unicoder's and ERNIE-M's. The files of single objectives are built in test_recipes.py.
@@ -62,9 +66,14 @@ def test_phases_are_stages_of_one_run(run):
     assert {name: stage["plug_out"] for name, stage in record["stages"].items()} == {
         "veco": False, "veco@2": True, "veco_text": False, "veco_text@2": True
     }  # fmt: skip
+    assert all((stage["batch"], stage["length"]) == (8, 32) for stage in record["stages"].values())
     page = (run / "report.html").read_text()  # as written before the first step
     assert "had not logged a step" in page and "False; from step 2: True" in page
     assert "^(?!.*cross_attention); from step 2: none" in page
+    rows = page.split("What the objectives read</h2>")[1].split("</section>")[0]
+    grids = ["self-attention of H and S", "cross-attention of S to H", "TLM"]  # the last of the stage that has it
+    assert re.findall('aria-label="(.*?): grid"', rows) == grids and "VECO@2" in rows
+    assert '<bdi lang="de"' in rows and '<bdi lang="en"' in rows
 
 
 def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
@@ -167,6 +176,22 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
     ):
         assert cli.main(words) == 2
         assert part in capsys.readouterr().err
+
+
+def test_a_plugged_out_model_is_described_and_evaluated_as_what_it_is(run, tmp_path):
+    out, back = tmp_path / "out", tmp_path / "back"
+    assert cli.main(["plug", "out", str(run), "--output", str(out)]) == 0
+    assert cli.main(["plug", "in", str(out), "--output", str(back), "--source", str(run)]) == 0
+    assert cli.main(["evaluate", "--workdir", str(out), "--gin.HELDOUT_PAIRS=None"]) == 0
+    whole, plain, again = (json.loads((of / "run.json").read_text()) for of in (run, out, back))
+    before, after = open_run(run), open_run(out)
+    slot = jax.tree.leaves(before.params["encoder"]["layers"]["cross_attention"])
+    assert whole["parameters"] - plain["parameters"] == sum(leaf.size for leaf in slot) > 0
+    assert plain["identity"]["model"]["cross_attention"] is False and again == whole
+    ((step, values),) = read_run(out).evaluated("alignment")["alignment"]
+    assert step == 4 and values["by_layer"] == read_run(run).last("alignment")["by_layer"]  # of H, which is the same
+    with pytest.raises(UserError, match="another vocabulary"):
+        load_params(out, after.params, vocabulary="0" * 64)
 
 
 def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(run, tmp_path, capsys, monkeypatch):

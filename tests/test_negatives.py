@@ -49,6 +49,22 @@ def test_a_sentence_without_any_wrong_partner_has_none():
     assert found == [(-1, 0.0, "")] * 4
 
 
+def test_the_nearest_wrong_ones_are_found_behind_many_right_or_equal_ones():
+    """Line j is nearer to every sentence than line j + 1, and one of k = 3 is drawn."""
+    count = 80
+    second = np.stack([np.cos(np.arange(count) / 100), np.sin(np.arange(count) / 100)], axis=1).astype(np.float32)
+    first = np.tile(np.float32([1, 0]), (count, 1))
+    english = ["yes"] * 50 + [f"s {i}" for i in range(50, count)]
+    german = [f"ja {j}" for j in range(50)] + ["Nein."] * 20 + [f"t {j}" for j in range(70, count)]
+    nearest: dict[int, set[int]] = {0: set(), 60: set(), 79: set()}
+    for seed in range(30):
+        found = choose([english, german], [first, second], NegativesConfig(k=3, random_share=0, seed=seed))
+        for i, of in nearest.items():
+            of.add(found[i][0])
+    # "yes" has 50 translations; "nein" stands 20 times, and counts once.
+    assert nearest == {0: {50, 70, 71}, 60: {0, 1, 2}, 79: {0, 1, 2}}
+
+
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pairs")

@@ -180,28 +180,44 @@ def choose(
     there is none.
 
     Never one that says the translation, or the translation of the same sentence elsewhere: compared without case,
-    punctuation and spaces.
+    punctuation and spaces. Of lines that say the same the first stands for all.
     """
     said = [[normalised(text) for text in side] for side in sides]
     of_source: dict[str, set[str]] = {}
     for x, y in zip(*said, strict=True):
         of_source.setdefault(x, set()).add(y)
+    first_of: dict[str, int] = {}
+    for j, y in enumerate(said[1]):
+        first_of.setdefault(y, j)
+    distinct = np.array([*first_of.values()])
     first, second = (unit_rows(side) for side in vectors)
-    _, nearest = neighbours(first, second, min(config.k + 8, len(second)))
+
+    def wrong(i: int, lines: np.ndarray) -> list[int]:
+        right = of_source[said[0][i]]
+        return [j for j in lines.tolist() if said[1][j] not in right]
+
+    nearest = np.full((len(first), config.k), -1)
+    left, width = np.arange(len(first)), config.k + 8
+    while left.size:  # wider for those of which right ones took the places
+        _, found = neighbours(first[left], second[distinct], width)
+        for i, lines in zip(left.tolist(), distinct[found], strict=True):
+            candidates = wrong(i, lines)[: config.k]
+            nearest[i, : len(candidates)] = candidates
+        left = left[nearest[left, -1] < 0] if width < len(distinct) else left[:0]
+        width *= 4
     rng = np.random.default_rng(config.seed)
-    found = []
-    for i, x in enumerate(said[0]):
-        right = of_source[x]
-        kind = "random" if rng.random() < config.random_share else "hard"
-        candidates = nearest[i] if kind == "hard" else rng.integers(0, len(second), 20)
-        candidates = [j for j in candidates.tolist() if said[1][j] not in right]
-        candidates = candidates[: config.k] if kind == "hard" else candidates[:1]
+    chosen = []
+    for i in range(len(first)):
+        if rng.random() < config.random_share:
+            kind, candidates = "random", wrong(i, rng.choice(distinct, 20))[:1]
+        else:
+            kind, candidates = "hard", nearest[i][nearest[i] >= 0].tolist()
         if not candidates:
-            found.append((-1, 0.0, ""))
+            chosen.append((-1, 0.0, ""))
             continue
         j = candidates[int(rng.integers(len(candidates)))]
-        found.append((j, float(first[i] @ second[j]), kind))
-    return found
+        chosen.append((j, float(first[i] @ second[j]), kind))
+    return chosen
 
 
 def normalised(text: str) -> str:

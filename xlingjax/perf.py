@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 import jax
 
 from xlingjax.model.config import ModelConfig
+from xlingjax.objectives.base import INPUTS, SLOTS
 
 
 class Stopwatch:
@@ -46,14 +47,19 @@ def peak_memory_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> float:
-    """`flops_per_token` of the objective that reads fields of these shapes: vocabulary predictions at its slots; none
-    where rows have labels; else, causal, at every token."""
-    length = shapes["input_ids"][1]
-    if "masked_positions" in shapes:
+def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> float | None:
+    """`flops_per_token` of the objective that reads fields of these shapes, if one pass through the encoder is all that
+    it takes: causal with predictions at every token (CLM), predictions at slots (MLM, TLM, CL-MLM, CAMLM), or none
+    (labels of rows or words). None for what takes more and is not counted: VECO, BTMLM, word recovery, the DAN, and
+    labels where the model has a cross-attention, which plug-in fine-tuning uses."""
+    length, more = shapes["input_ids"][1], {*shapes} - {*INPUTS}
+    if not more:
+        return flops_per_token(config, length, 1.0, causal=True)
+    if more - {*SLOTS} in (set(), {"sides", "is_mask"}):
         return flops_per_token(config, length, shapes["masked_positions"][1] / length)
-    labelled = "labels" in shapes
-    return flops_per_token(config, length, 0.0 if labelled else 1.0, causal=not labelled)
+    if more & {"labels", "tag_labels"} and not config.cross_attention:
+        return flops_per_token(config, length, 0.0)
+    return None
 
 
 def flops_per_token(config: ModelConfig, length: int, predictions: float, causal: bool = False) -> float:

@@ -12,7 +12,7 @@ import orbax.checkpoint as ocp
 
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.errors import UserError
-from xlingjax.model.config import ModelConfig
+from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.encoder import Encoder
 from xlingjax.runs.corpus import read_run_record
 from xlingjax.trained import TrainedRun, open_run
@@ -76,20 +76,30 @@ def _size(params: Any) -> int:
 
 
 def write_workdir(run: str, output: str, config: ModelConfig, params: Any) -> None:
-    """A workdir that INIT_FROM and `open_run` read: run.json and vocabulary of `run`, these parameters as its newest
-    checkpoint. Raises UserError where `output` holds something already."""
+    """A workdir that INIT_FROM, `open_run` and `xlingjax evaluate` read like that of `run`: run.json and config.gin of
+    this model, the vocabulary, these parameters as its newest checkpoint. It cannot be continued: optimizer state and
+    data position stay behind. Raises UserError where `output` holds something already."""
     folder, checkpoint = Path(output).absolute(), find_checkpoint(run)
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; choose another --output")
     record = read_run_record(run)
-    for field in ("cross_attention", "cross_attention_query"):
-        record["model"][field] = getattr(config, field)
+    changed = {field: getattr(config, field) for field in ("cross_attention", "cross_attention_query")}
+    for model in (record["model"], record["identity"]["model"]):
+        model.update(changed)
+    record["parameters"] = count_parameters(config)
+    recipe, target = Path(run) / "config.gin", folder / "checkpoints" / checkpoint.name
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        if recipe.is_file():  # a run that Python started has none
+            lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
+            text = "\n".join([recipe.read_text(encoding="utf-8"), "# By `xlingjax plug`:", *lines]) + "\n"
+            (folder / "config.gin").write_text(text, encoding="utf-8")
         for name in ("vocab.model", "vocab.json"):
             (folder / name).write_bytes((Path(run) / name).read_bytes())
         with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
-            writer.save(folder / "checkpoints" / checkpoint.name / "params", args=ocp.args.StandardSave(params))
+            writer.save(target / "params", args=ocp.args.StandardSave(params))
+        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
+            writer.save(target / "run", args=ocp.args.JsonSave({"identity": record["identity"]}))
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another --output") from None

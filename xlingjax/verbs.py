@@ -7,9 +7,9 @@ import json
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -77,23 +77,49 @@ def train(args: Namespace, recipe: Recipe) -> int:
     evaluators = [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
     vocabulary = {"vocabulary": os.path.abspath(corpus.vocabulary_path), "vocabulary_sha256": corpus.vocabulary.sha256}
     negatives = {"negatives": read(corpus.negatives)} if corpus.negatives else {}
+    objectives, opened = watched(recipe.bound["objectives"])
     result = recipe.plan(
+        objectives=objectives,
         workdir=args.workdir,
         evaluators=evaluators,
         runtime=runtime(args),
         extra_config={"verb": args.name, **vocabulary, **negatives},
-        on_start=partial(first_report, args.workdir),
+        on_start=partial(first_report, args.workdir, opened, corpus.vocabulary),
         files={"config.gin": recipe.config.encode(), **vocabulary_files(corpus.vocabulary)},
     )
     return result.exit_code
 
 
-def first_report(workdir: str) -> None:
-    """report.html before the first step: the schedule, the setting, what will be sampled."""
-    from xlingjax.report.build import build_report
+def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
+    """The objectives of a run, and {stage: (objective, source)} of the sources as they are opened: their first batches
+    can be looked at without reading the text again."""
+    from xlingjax.data.loader import Peekable
+    from xlingjax.feed import in_stages
+    from xlingjax.stages import stage_name
 
-    if not (Path(workdir) / "report.html").exists():
-        build_report(workdir)
+    opened: dict[str, tuple[Any, Any]] = {}
+
+    def watch(run: Any, start: int) -> Any:
+        @wraps(run.source)  # with its shapes and settings
+        def source() -> Any:
+            peekable = Peekable(run.source())
+            opened[stage_name(run.objective.name, start)] = run.objective, peekable
+            return peekable
+
+        return replace(run, source=source)
+
+    return [{start: watch(run, start) for start, run in in_stages(entry).items()} for entry in objectives], opened
+
+
+def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any) -> None:
+    """report.html before the first step: the schedule, the setting, what will be sampled, what the objectives read."""
+    from xlingjax.report.build import build_report
+    from xlingjax.report.inspector import first_rows
+
+    folder = Path(workdir)
+    if not (folder / "report.html").exists():
+        (folder / "rows.html").write_text(first_rows(opened, vocabulary), encoding="utf-8")
+        build_report(folder)
 
 
 def evaluate(args: Namespace, recipe: Recipe) -> int:

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.data.features import FIELDS, batch_hash, batch_shapes
-from xlingjax.data.loader import BatchSource, array_source, to_global
+from xlingjax.data.loader import BatchSource, Peekable, array_source, to_global
 from xlingjax.errors import UserError
 
 
@@ -34,6 +34,24 @@ def test_array_source_repeats_restores_and_ends():
         finite.next()
     with pytest.raises(StopIteration):
         finite.next()
+
+
+def test_looking_ahead_changes_nothing_of_the_stream():
+    data = batches()
+    order = [batch_hash(batch) for batch in data]
+    source = Peekable(array_source(data, languages=("de", "en")))
+    assert isinstance(source, BatchSource) and source.languages == ("de", "en")
+    start = source.state()
+    assert batch_hash(source.peek()) == batch_hash(source.peek()) == order[0]
+    assert source.state() == start
+    assert [batch_hash(source.next()) for _ in data] == order
+    source.restore(start)
+    assert batch_hash(source.next()) == order[0] and batch_hash(source.peek()) == order[1]
+    taken = source.state()
+    source.restore(start)  # and what was seen is forgotten
+    assert batch_hash(source.next()) == order[0]
+    source.restore(taken)
+    assert batch_hash(source.next()) == order[1]
 
 
 def test_to_global_places_every_row_on_its_device():

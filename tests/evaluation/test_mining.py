@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -5,14 +7,32 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import mining
 
 
-def test_neighbours_are_exact_in_chunks():
-    rng = np.random.default_rng(0)
-    queries, index = rng.normal(size=(23, 8)), rng.normal(size=(41, 8))
-    cosines, rows = mining.neighbours(queries, index, 5, chunk=7)
+def whole_numbers(rng, *shapes, limit):
+    """Their products are exact, so that no order of summation changes a bit."""
+    return (rng.integers(-limit, limit + 1, shape).astype(np.float64) for shape in shapes)
+
+
+@pytest.mark.parametrize("limit", [2**20, 1])  # 1: nearly all cosines have equals
+def test_neighbours_are_exact_in_chunks(limit):
+    queries, index = whole_numbers(np.random.default_rng(0), (23, 8), (41, 8), limit=limit)
     scores = queries @ index.T
-    np.testing.assert_array_equal(rows, np.argsort(-scores, axis=1)[:, :5])
-    np.testing.assert_allclose(cosines, -np.sort(-scores, axis=1)[:, :5])
-    assert mining.neighbours(queries, index[:3], 5)[1].shape == (23, 3)
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :9]
+    for chunk in (7, 40, 1024):  # 7: less than k; 40: one row is left
+        cosines, rows = mining.neighbours(queries, index, 9, chunk=chunk)
+        np.testing.assert_array_equal(rows, best)
+        np.testing.assert_array_equal(cosines, np.take_along_axis(scores, best, axis=1))
+    cosines, rows = mining.neighbours(queries.astype(np.float32), index[:3].astype(np.float32), 9, chunk=2)
+    assert rows.shape == (23, 3) and cosines.dtype == np.float32
+
+
+def test_neighbours_hold_no_more_than_a_chunk_of_each_side():
+    """4 MB of cosines in all; a chunk and its sorting are less than a tenth of that."""
+    queries, index = whole_numbers(np.random.default_rng(0), (64, 4), (8192, 4), limit=2**20)
+    tracemalloc.start()
+    mining.neighbours(queries, index, 3, chunk=64)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 400_000
 
 
 @pytest.mark.parametrize("margin", mining.MARGINS)

@@ -9,6 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.report import examples
 from xlingjax.report.build import build_report
 from xlingjax.report.run import read_run
+from xlingjax.report.sections import sampling_tables
 
 
 class Page(HTMLParser):
@@ -47,6 +48,7 @@ class Page(HTMLParser):
 def report(tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
     run = fake_run.write_run(root / "main", level=0.6)
+    (run / "rows.html").write_text("<h3>CAMLM</h3><p>its first row</p>")
     other = fake_run.write_run(root / "other", objectives=("mlm",), level=0.2)
     tuned = fake_run.write_finetuned(root / "nli")
     tagged = [fake_run.write_tagged(root / name, metric) for name, metric in (("pos", "accuracy"), ("ner", "f1"))]
@@ -111,7 +113,7 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     for title in (
         "Training", "Sentence retrieval", "How similar", "Held-out perplexity", "Zero-shot classification",
         "Zero-shot tagging", "Word alignment", "Masked words", "Word recovery", "Pseudo tokens", "Mined negatives",
-        "Schedule", "What was sampled", "Setting",
+        "Schedule", "What the objectives read", "its first row", "What was sampled", "Setting",
     ):  # fmt: skip
         assert title in text
     assert source.count("<svg") == 12
@@ -130,6 +132,18 @@ def test_the_page_shows_the_examples_of_the_objectives(report):
     assert "0.6729" in text and "Diana <schlief>." in text and "<schlief>" not in source
     assert "Die Katze" in text and "zh:" in text and '<span class="pseudo">猫</span> <small>1</small>' in source
     assert "de from en" in text and "▁Kuh" in text
+
+
+def test_steps_count_for_the_stage_that_took_them(tmp_path):
+    run = fake_run.write_run(tmp_path / "run")  # log lines of 5 steps each at 10, 20, 30 and 40
+    record = json.loads((run / "run.json").read_text())
+    data = record["identity"]["data"]
+    data |= {name: data["mlm"] for name in ("mlm@10", "mlm@40", "tlm@20", "tlm@30")}
+    (run / "run.json").write_text(json.dumps(record))
+    tables = sampling_tables(read_run(run))
+    steps = {name: 100 * rows[0]["epochs"] for name, rows in tables.items()}  # de: 10 epochs in 1000 steps
+    expected = {"mlm": 5, "mlm@10": 15, "mlm@40": 0, "tlm": 10, "tlm@20": 5, "tlm@30": 5}
+    assert steps == pytest.approx(expected)
 
 
 def test_word_recovery_as_a_picture():

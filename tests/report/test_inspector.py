@@ -1,4 +1,5 @@
 import io
+import re
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from evaluation import toy
 from report import fake_run
 from rich.console import Console
 
-from xlingjax.data.loader import array_source
+from xlingjax.data.loader import Peekable, array_source
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.xlm import CLM, MLM, TLM
@@ -98,6 +99,29 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     names = ("classification", "clm", "mlm", "mlm@5", "tlm")
     assert pictures == sorted([f"{name}-0-attention.png" for name in names] + ["schedule.png"])
     assert "Diana &lt;schlief&gt;." in page and page.count('class="switched"') == 4  # all but the classification's
+
+
+def test_the_first_rows_show_every_objective_and_each_mask_once():
+    batch = {name: values[::-1] for name, values in masked_batch().items()}  # row 1 is the one in two languages
+    veco, camlm = (tiny.batch(name) for name in ("veco", "camlm"))
+    given = {
+        "mlm": (MLM(), batch), "tlm": (TLM(), batch), "mlm@5": (MLM(), None), "clm": (CLM(), batch),
+        "veco": (tiny.objective("veco"), veco), "clm@9": (tiny.objective("camlm"), camlm),
+    }  # fmt: skip
+    objectives = {
+        name: (objective, Peekable(array_source([fields], languages=toy.LANGUAGES)) if fields else None)
+        for name, (objective, fields) in given.items()
+    }
+    page = inspector.first_rows(objectives, VOCABULARY)
+    parts = dict(part.split("</h3>") for part in page.split("<h3>")[1:])
+    # A later stage is there for its mask; MLM's own stands with MLM, and TLM and VECO have it, too.
+    assert {name: re.findall('aria-label="(.*?): grid"', part) for name, part in parts.items()} == {
+        "MLM": ["attention"], "TLM": [], "CLM": ["attention"], "CLM@9": ["attention"],
+        "VECO": ["self-attention of H and S", "cross-attention of S to H"],
+    }  # fmt: skip
+    assert all(part.count("<svg") == part.count("aria-label") for part in parts.values())
+    assert '<bdi lang="de"' in parts["MLM"] and '<bdi lang="en"' in parts["TLM"] and "input_ids 2×8" in parts["MLM"]
+    assert objectives["mlm"][1].state() == array_source([batch]).state()  # looked at, not taken
 
 
 def test_a_text_of_several_languages_is_coloured_by_language():

@@ -73,6 +73,35 @@ class CountedSource:
         pass
 
 
+class Peekable:
+    """A `BatchSource` whose next batch can be looked at before it is taken."""
+
+    def __init__(self, source: BatchSource):
+        self._source, self._ahead = source, None
+        self.shapes, self.languages, self.identity = source.shapes, source.languages, source.identity
+
+    def peek(self) -> dict[str, np.ndarray]:
+        if self._ahead is None:
+            self._ahead = self._source.state(), self._source.next()
+        return self._ahead[1]
+
+    def next(self) -> dict[str, np.ndarray]:
+        if self._ahead is None:
+            return self._source.next()
+        (_, batch), self._ahead = self._ahead, None
+        return batch
+
+    def state(self) -> dict[str, bytes]:
+        return self._source.state() if self._ahead is None else self._ahead[0]
+
+    def restore(self, state: dict[str, bytes]) -> None:
+        self._ahead = None
+        self._source.restore(state)
+
+    def close(self) -> None:
+        self._source.close()
+
+
 def array_source(
     batches: Sequence[Mapping[str, np.ndarray]],
     *,

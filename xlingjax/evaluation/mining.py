@@ -24,16 +24,35 @@ class Mined:
 def neighbours(
     queries_QD: np.ndarray, index_SD: np.ndarray, k: int, chunk: int = 1024
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(cosines [Q, k], rows of the index [Q, k]) of the k nearest, nearest first; exact, `chunk` queries at a time."""
+    """(cosines [Q, k], rows of the index [Q, k]) of the k nearest, nearest first; exact; among equals the first row
+    wins. `chunk` rows of either side are compared at a time and bound the memory, not the result."""
     k = min(k, len(index_SD))
-    cosines, rows = [], []
+    found = []
     for start in range(0, len(queries_QD), chunk):
-        scores = queries_QD[start : start + chunk] @ index_SD.T
-        top = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-        order = np.argsort(-np.take_along_axis(scores, top, axis=1), axis=1, kind="stable")
-        rows.append(np.take_along_axis(top, order, axis=1))
-        cosines.append(np.take_along_axis(scores, rows[-1], axis=1))
+        queries = queries_QD[start : start + chunk]
+        cosines = np.empty((len(queries), 0), np.result_type(queries_QD, index_SD))
+        rows = np.empty((len(queries), 0), int)
+        for first in range(0, len(index_SD), chunk):
+            block = index_SD[first : first + chunk]
+            numbers = np.broadcast_to(np.arange(first, first + len(block)), (len(queries), len(block)))
+            cosines = np.concatenate([cosines, queries @ block.T], axis=1)
+            rows = np.concatenate([rows, numbers], axis=1)
+            best = _highest(cosines, min(k, cosines.shape[1]))
+            cosines, rows = (np.take_along_axis(x, best, axis=1) for x in (cosines, rows))
+        found.append((cosines, rows))
+    cosines, rows = zip(*found, strict=True)
     return np.concatenate(cosines), np.concatenate(rows)
+
+
+def _highest(scores_QC: np.ndarray, k: int) -> np.ndarray:
+    """[Q, k]: the columns of the k highest of each row, highest first; of equals the first."""
+    top = np.argpartition(-scores_QC, k - 1, axis=1)[:, :k]
+    lowest = np.take_along_axis(scores_QC, top, axis=1).min(axis=1, keepdims=True)
+    tied = (scores_QC >= lowest).sum(axis=1) > k  # there argpartition took any of the equals
+    top[tied] = np.argsort(-scores_QC[tied], axis=1, kind="stable")[:, :k]
+    top.sort(axis=1)
+    order = np.argsort(-np.take_along_axis(scores_QC, top, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(top, order, axis=1)
 
 
 def margin_scores(cosines: np.ndarray, left: np.ndarray, right: np.ndarray, margin: str) -> np.ndarray:

@@ -69,6 +69,7 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
     runs = {_name(run, others): run} | dict(others)
     shown = {
         "schedule": ("Schedule", schedule.section(run.record)),
+        "rows": ("What the objectives read", sections.rows(run)),
         "training": ("Training", sections.training(run, runs)),
         "languages": ("Training loss per language", sections.languages(run)),
         "retrieval": ("Sentence retrieval", sections.retrieval(run, runs)),

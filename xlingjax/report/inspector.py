@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.loader import BatchSource
+from xlingjax.data.loader import BatchSource, Peekable
 from xlingjax.errors import UserError
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
 from xlingjax.report import html, negatives, plots, schedule, switched
+from xlingjax.stages import stage_of
 
 SHOWN_ON_TERMINAL = 40  # tokens of a row
 Batch = Mapping[str, np.ndarray]
@@ -250,6 +251,24 @@ def _section(name: str, objective, source, views: Sequence[Row], statistics: Map
     if statistics:
         parts += ["<h3>Realised masking</h3>", html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1)]
     return html.section(name, name.upper(), *parts)
+
+
+def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary) -> str:
+    """What a report shows of the first batches, as HTML: of every objective the first of the rows in most languages,
+    coloured, and of all masks one grid. A later stage is left out unless it brings a mask of its own."""
+    parts, seen = [], set()
+    for name, (objective, source) in objectives.items():
+        new = {use: mask.name for use, mask in objective.masks().items() if mask.name not in seen}
+        if stage_of(name)[1] and not new:
+            continue
+        seen |= {*new.values()}
+        batch = source.peek()
+        languages = [len({*row[used > 0]}) for row, used in zip(batch["language_ids"], batch["pack_ids"], strict=True)]
+        view = read_row(objective, batch, int(np.argmax(languages)), vocabulary, source.languages)
+        figures = [html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid") for use in new]
+        parts += [f"<h3>{html.esc(name.upper())}</h3>", html.note(_facts(objective, source, view))]
+        parts += [switched.as_html(view.tokens, source.languages), *figures]
+    return "\n".join(part for part in parts if part)
 
 
 @plots.styled

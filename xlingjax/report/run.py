@@ -16,7 +16,7 @@ from xlingjax.errors import UserError
 @dataclass(frozen=True)
 class Run:
     """`record` is run.json, `result` result.json (empty while the run goes), `metrics` and `evaluations` their
-    lines.
+    lines, `rows` rows.html.
     """
 
     path: Path
@@ -26,6 +26,7 @@ class Run:
     metrics: list[dict[str, Any]]
     evaluations: list[dict[str, Any]]
     log: list[str]
+    rows: str
 
     @property
     def languages(self) -> list[str]:
@@ -95,6 +96,7 @@ def read_run(path: str | Path) -> Run:
         _jsonl(path / "metrics.jsonl"),
         _jsonl(path / "evaluations.jsonl"),
         _text(path / "log.txt").splitlines(),
+        _text(path / "rows.html"),
     )
 
 

@@ -1,6 +1,7 @@
 """The sections of a report: each gives its HTML parts, or nothing where the run has nothing to show."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,8 +10,13 @@ from xlingjax.report import html, plots
 from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
 from xlingjax.report.summary import key
+from xlingjax.stages import stage_of
 
 LOSS_NOTE = "Loss: mean negative log-likelihood per prediction, in nats, over the steps since the line before."
+ROWS_NOTE = (
+    "A row of each objective's first batch, where it is in several languages coloured by them; every mask once. "
+    "Tables of the tokens: `xlingjax inspect`."
+)
 RETRIEVAL_NOTE = (
     "An English sentence finds its translation among the pairs' foreign sentences: cosine of {pooling}-pooled states, "
     "exact search, every figure at the layer best for the mean over languages, which is chosen on these same pairs. "
@@ -60,6 +66,11 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
 
 def _drawn(figure: Any, label: str) -> str:
     return html.figure(plots.svg(figure), label) if figure is not None else ""
+
+
+def rows(run: Run) -> list[str]:
+    """What `inspector.first_rows` made before the first step."""
+    return [run.rows, html.note(ROWS_NOTE)] if run.rows else []
 
 
 def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
@@ -196,13 +207,16 @@ def alignment(run: Run) -> list[str]:
 
 
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
-    """{objective: the sampling table of its data}, epochs added for the steps the objective took."""
-    tables = {}
-    for objective, identity in run.record.get("identity", {}).get("data", {}).items():
-        taken = sum(line.get("steps", 0) for line in run.lines(objective))
+    """{stage of an objective: the sampling table of its data}, epochs added for the steps that it took."""
+    tables, data = {}, run.record.get("identity", {}).get("data", {})
+    for name, identity in data.items():
+        objective, start = stage_of(name)
+        later = [begin for other, begin in map(stage_of, data) if other == objective and begin > start]
+        lines = [line for line in run.lines(objective) if start < line["step"] <= min(later, default=math.inf)]
+        taken = sum(line.get("steps", 0) for line in lines)  # a line is of one stage: training logs where one begins
         rows = identity.get("sampling_table", [])
         if rows:
-            tables[objective] = [row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in rows]
+            tables[name] = [row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in rows]
     return tables
 
 
