@@ -1,0 +1,228 @@
+"""Recipes: gin files and bindings, read, checked and built. The only file that knows gin.
+
+What recipes bind are plain functions and dataclasses of the library (`runs.bindable`); here they get their gin names.
+A recipe's public knobs are its macros in CAPITALS.
+"""
+
+import difflib
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import xlingjax
+from xlingjax.errors import UserError
+
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
+
+
+def gin_folder() -> Path:
+    """The folder of recipes: beside the package in a clone, inside it in an installed wheel."""
+    package = Path(xlingjax.__file__).parent
+    inside = package / "gin"
+    return inside if inside.is_dir() else package.parent / "gin"
+
+
+def find_gin(name: str, roots: Sequence[Path]) -> Path | None:
+    """The first file of that name; gin/recipes/x.gin, recipes/x.gin, models/tiny.gin and the recipe x are found from
+    anywhere."""
+    places = [root / name for root in (*roots, gin_folder().parent, gin_folder())]
+    return next((path for path in (*places, gin_folder() / "recipes" / f"{name}.gin") if path.is_file()), None)
+
+
+@functools.cache
+def registered() -> dict[str, Callable]:
+    """Every name a recipe may bind and the function behind it, registered with gin once per process."""
+    import gin
+
+    from xlingjax import runs
+    from xlingjax.bakeoff import Bakeoff
+
+    functions = runs.bindable() | {"bakeoff": Bakeoff}
+    for name, function in functions.items():
+        gin.external_configurable(function, name, module="xlingjax")
+    return functions
+
+
+def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
+    """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an unknown name."""
+    import gin
+
+    registered()
+    gin.clear_config()
+    if not files:
+        raise UserError("no recipe: pass --gin_file gin/recipes/NAME.gin (there are " + ", ".join(names()) + ")")
+    for file in files:
+        path = find_gin(file, [Path()])
+        if path is None:
+            raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, names())}")
+        parse_file(path)
+    macros = macro_names()
+    for override in overrides:
+        key, _, value = override.partition("=")
+        where = f"--gin.{key}"
+        if _MACRO.fullmatch(key):
+            if key not in macros:
+                raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
+            weighs = re.search(rf"\.weight = %{key}$", gin.config_str(), re.MULTILINE)
+            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"), bool(weighs))
+        elif "." not in key:
+            raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
+        parse_text(f"{key} = {gin_value(value)}", where)
+    for macro in macros:
+        if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
+            raise UserError(
+                f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{_comment(macro, files)}"
+            )
+    for line in gin.config_str().splitlines():
+        for unknown in set(re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)) - set(macros):
+            raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
+
+
+def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
+    """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole number is
+    10000. One that `weighs` an objective may be any number."""
+    if isinstance(before, bool) or not isinstance(before, int | float) or value[:1] in "@%{" or value == "None":
+        return value
+    before = float(before) if weighs else before
+    try:
+        number = float(value)
+    except ValueError:
+        raise UserError(f"{where}={value}: a number is needed, like {before}") from None
+    if isinstance(before, int) and number != int(number):
+        raise UserError(f"{where}={value}: a whole number is needed, like {before}")
+    return str(int(number)) if isinstance(before, int) else value
+
+
+def build(name: str) -> Any:
+    """Call configurable `name` with everything bound. Raises UserError where a binding is missing."""
+    import gin
+
+    try:
+        built = gin.get_configurable(name)()
+    except RuntimeError as error:
+        missing = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", str(error))
+        if not missing:
+            raise
+        parameter = missing[2].split(",")[0].strip("'")
+        raise UserError(f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe") from None
+    return built
+
+
+def check_used(overrides: Sequence[str]) -> None:
+    """Raises UserError for an override that nothing of the run has read: it would be ignored in silence."""
+    operative = operative_config()
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if not re.search(rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE):  # a scope reads what has none, too
+            raise UserError(f"--gin.{key} changes nothing: this run does not read it; leave it out")
+
+
+def read_recipe(files: Sequence[str], overrides: Sequence[str]):
+    """`verbs.Recipe`: everything that the files and overrides bind, built, and nothing run. Raises UserError."""
+    from xlingjax.verbs import Recipe
+
+    parse_gin(files, overrides)
+    plan, corpus = build("train"), build("corpus")
+    check_used(overrides)
+    return Recipe(plan, corpus, operative_config())
+
+
+def read_bakeoff(files: Sequence[str], overrides: Sequence[str]):
+    """The `Bakeoff` that the files and overrides bind. Raises UserError."""
+    parse_gin(files, overrides)
+    config = build("bakeoff")
+    check_used(overrides)
+    return config
+
+
+def operative_config() -> str:
+    import gin
+
+    return gin.operative_config_str()
+
+
+def macro_names() -> list[str]:
+    import gin
+
+    return re.findall(rf"^({_MACRO.pattern}) =", gin.config_str(), re.MULTILINE)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
+
+
+def gin_value(text: str) -> str:
+    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string and gets quotes."""
+    import gin
+
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    try:
+        gin.config.parse_value(text)
+    except SyntaxError:
+        return repr(text)
+    except ValueError:  # a reference to something unknown: gin says so where it is bound
+        return text
+    return text
+
+
+def parse_file(path: Path) -> None:
+    """Read one gin file. Includes are followed here, because gin looks for them among Python's packages, and a folder
+    of the same name there, which it takes for one, stops it."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8") from None
+    done = 0
+    for number, line in enumerate(lines):
+        if included := re.match(r"""include\s+["'](.+)["']""", line):
+            parse_text("\n" * done + "\n".join(lines[done:number]), str(path))
+            done = number + 1
+            found = find_gin(included[1], [path.parent, Path()])
+            if found is None:
+                raise UserError(
+                    f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of "
+                    f"{path.name}, from here, or from xlingjax's gin/"
+                )
+            parse_file(found)
+    parse_text("\n" * done + "\n".join(lines[done:]), str(path))
+
+
+def parse_text(text: str, where: str) -> None:
+    """Read gin text. Raises UserError that says where and, of an unknown name, what was probably meant."""
+    import gin
+
+    try:
+        gin.parse_config(text)
+    except (ValueError, SyntaxError) as error:
+        names, message = registered(), str(error).splitlines()[0]
+        if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
+            where = f"{where}, line {place[-1]}"
+        if unknown := re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message):
+            name = unknown[1].split("/")[-1]
+            message = f"nothing is called {name!r}{_nearest(name, names)}"
+        elif unknown := re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message):
+            known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
+            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], list(known))}"
+        elif isinstance(error, SyntaxError):
+            message = f"not gin syntax: {message}"
+        raise UserError(f"{where}: {message}") from None
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
+
+
+def _comment(macro: str, files: Sequence[str]) -> str:
+    """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
+    own = [path for file in files if (path := find_gin(file, [Path()]))]
+    for path in (*own, *sorted(gin_folder().rglob("*.gin"))):
+        found = re.search(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return f" ({found[1].strip()})"
+    return ""
