@@ -2,14 +2,19 @@
 
 import argparse
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from xlingjax import bakeoff, verbs
-from xlingjax.errors import UserError
+from xlingjax import bakeoff, cli, verbs
+from xlingjax.errors import Stopped, UserError
 from xlingjax.report import bakeoff as told
 from xlingjax.report import plots
 
@@ -18,6 +23,8 @@ MIXES = {
     "MLM + TLM": ["both.gin", "TLM_WEIGHT=4", "STAGE_1_STEPS=0.667*STEPS", "CAMLM_WEIGHT={0: 2, 0.5*STEPS: 8}"],
 }
 TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
+HASHES = {"de": "a" * 64, "rows": "b" * 64}
+"""Of what pretraining and fine-tuning read."""
 
 
 @pytest.fixture
@@ -26,12 +33,13 @@ def commands(monkeypatch):
     lines = []
 
     def run(line, **options):
+        """The exit status."""
         lines.append(line[3:])
         workdir = Path(line[line.index("--workdir") + 1])
         bindings = dict(word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin."))
         if bindings.get("SEED") == "13":
             options["stdout"].write("error: unlucky\n")
-            return subprocess.CompletedProcess(line, 2)
+            return 2
         steps = int(bindings.get("TRAIN_STEPS", 7))
         mix = "MLM + TLM" if "both.gin" in line else "MLM"
         values = {"test": 0.5 + 0.01 * int(bindings.get("SEED", 0))}
@@ -55,10 +63,23 @@ def commands(monkeypatch):
             "evaluations": evaluations,
         }
         workdir.mkdir(parents=True, exist_ok=True)
+        data = {"nli": {"sha256": HASHES["rows"]}} if line[3] == "finetune" else {"mlm": {"text": {"de": HASHES["de"]}}}
+        (workdir / "run.json").write_text(json.dumps({"identity": {"data": data}}))
         (workdir / "result.json").write_text(json.dumps(result))
-        return subprocess.CompletedProcess(line, 0)
+        return 0
 
-    monkeypatch.setattr(subprocess, "run", run)
+    class Process:
+        def __init__(self, line, **options):
+            self.status = run(line, **options)
+
+        def poll(self):
+            return self.status
+
+        wait = poll
+
+    # Only the bake-off's own: matplotlib starts a process to find fonts where it has no list of them yet.
+    fake = SimpleNamespace(Popen=Process, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr(bakeoff, "subprocess", fake)
     return lines
 
 
@@ -95,6 +116,81 @@ def test_a_folder_of_other_settings_is_refused(commands, tmp_path):
     with pytest.raises(UserError, match="cells/mlm-0/nli was run with other settings.*LEARNING_RATE"):
         bakeoff.run(configured(mixes=other, tasks={"nli": ["nli.gin"]}, seeds=(0,)), tmp_path, **told_nothing)
     assert len(commands) == done + 2  # neither the old classifier nor the rest
+
+
+def test_seeds_of_one_mix_that_read_other_data_are_refused(commands, monkeypatch, tmp_path):
+    """Files that changed under the same name: figures of old and new text would stand in one table."""
+
+    def run(seeds):
+        bakeoff.run(configured(seeds=seeds, tasks={"nli": ["nli.gin"]}), tmp_path, " ".join, print)
+
+    run((0,))
+    monkeypatch.setitem(HASHES, "de", "d" * 64)
+    run((0,))  # what is finished stays
+    refused = r"mlm-1/pretrain has read other data than \S*mlm-0/pretrain \(mlm, de: dddd.*, there aaaa"
+    for jobs in (len(commands) + 2, len(commands) + 2):  # found when the cell is done, and before the next is begun
+        with pytest.raises(UserError, match=refused):
+            run((0, 1))
+        assert len(commands) == jobs
+    monkeypatch.setitem(HASHES, "de", "a" * 64)
+    monkeypatch.setitem(HASHES, "rows", "c" * 64)
+    shutil.rmtree(tmp_path / "cells" / "mlm-1")
+    with pytest.raises(UserError, match=r"mlm-1/nli has read other data than \S*mlm-0/nli \(nli, examples: cccc"):
+        run((0, 1))
+
+
+CHILD = """
+import pathlib, signal, sys
+folder = pathlib.Path(sys.argv[1])
+def leave(*_):
+    (folder / "saved").touch()
+    sys.exit(75)
+signal.signal(signal.SIGTERM, leave)
+signal.alarm(60)  # no orphan outlives a failed test
+(folder / "begun").touch()
+signal.pause()
+"""
+PARENT = f"""
+import sys
+from xlingjax import bakeoff
+from xlingjax.errors import Stopped
+bakeoff.command = lambda verb, words, workdir, *_: [sys.executable, "-c", {CHILD!r}, str(workdir)]
+try:
+    bakeoff.run(bakeoff.Bakeoff(base=[], mixes={{"a": [], "b": [], "c": []}}, jobs=2), sys.argv[1], lambda line: "")
+except Stopped as stopped:
+    sys.exit(str(stopped))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_runs_save_and_end_with_the_bakeoff(number, tmp_path):
+    """An orphan would go on in the workdir in which the same command then starts a second process."""
+
+    def wait_for(name):
+        until = time.monotonic() + 60
+        while len(found := sorted(path.parts[-3] for path in tmp_path.glob(f"cells/*/pretrain/{name}"))) < 2:
+            assert time.monotonic() < until, f"{name}: {found}"
+            time.sleep(0.05)
+        return found
+
+    line = [sys.executable, "-c", PARENT, tmp_path]
+    parent = subprocess.Popen(line, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for("begun")
+        os.killpg(parent.pid, number)  # as Ctrl-C does
+        assert "stopped; the same command goes on" in parent.communicate(timeout=60)[1]
+    finally:
+        parent.kill()
+    assert wait_for("saved") == wait_for("begun") == ["a-0", "b-0"]
+
+
+def test_being_asked_to_stop_is_status_75(monkeypatch, tmp_path, capsys):
+    def stopped(*_, **__):
+        raise Stopped("bakeoff: stopped; the same command goes on")
+
+    monkeypatch.setattr(bakeoff, "run", stopped)
+    assert cli.main(["bakeoff", "--gin_file", "gin/recipes/bakeoff.gin", "--workdir", str(tmp_path)]) == 75
+    assert capsys.readouterr().err == "bakeoff: stopped; the same command goes on\n"
 
 
 def test_a_row_is_mean_and_deviation_over_seeds(commands, tmp_path):

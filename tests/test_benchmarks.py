@@ -15,7 +15,7 @@ from benchmarks.shapes import Shape
 from xlingjax.data.features import FIELDS
 
 SHAPE = Shape("tiny", 2, 64, 2, 128, 512, 2, 32)
-COUNTED = ("CLWR", "CAMLM, slots", "BTMLM", "VECO with TLM", "VECO, phase 1")
+COUNTED = ("CLWR", "BTMLM", "VECO", "VECO, phase 1")
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
 def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
     def words(verb, *rest):
         given = {"HELDOUT_PAIRS": corpus / "heldout_pairs", "HELDOUT_TEXT": corpus / "heldout", "PROBE_PAIRS": 2}
-        given |= {"TRAIN_STEPS": 12, "STAGE_1_STEPS": 6}
+        given |= {"TRAIN_STEPS": 12, "STAGE_1_STEPS": 6, "CHECKPOINT_EVERY": 12}
         mix = f"--gin.train.objectives=[{', '.join(f'@{name}()' for name in ALL)}]"
         more = ["--gin_file", "gin/objectives/ernie_m.gin", mix]
         return [*command(verb, corpus, *rest, objective="unicoder", **given), *more]
@@ -139,6 +139,14 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     words = ["align", str(run), "--languages", "de", "en", "--stem", str(corpus / "align" / "de-en")]
     assert cli.main([*words, "--output", str(tmp_path / "a.txt"), "--picture", "1"]) == 0
     assert "alignment error rate" in capsys.readouterr().out
+    for code in ("de", "en"):
+        write(tmp_path / f"own.de-en.{code}", (corpus / "align" / f"de-en.{code}").read_text().splitlines())
+    write(tmp_path / "own.de-en.txt", (tmp_path / "a.txt").read_text().splitlines())
+    words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "own.de-en")]
+    assert cli.main([*words, "--output", str(tmp_path / "b.txt")]) == 0
+    assert "0.0000" in capsys.readouterr().out  # gold links stay in the order of their file's name
+    assert links_of(tmp_path / "b.txt") == [{(j, i) for i, j in one} for one in links_of(tmp_path / "a.txt")]
+    assert links_of(tmp_path / "b.txt") != links_of(tmp_path / "a.txt")
     assert len((tmp_path / "a.txt").read_text().splitlines()) == 4 and (tmp_path / "a.txt.png").stat().st_size > 1000
     files = [str(corpus / "heldout" / f"{code}.txt") for code in ("de", "en")]
     words = ["mine", str(run), "--languages", "de", "en", "--files", *files, "--output", str(tmp_path / "mined")]
@@ -148,6 +156,10 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     assert 0 < len(found) <= 4 and {a for a, _ in found} <= {*GERMAN} and {b for _, b in found} <= {*ENGLISH}
 
 
+def links_of(path):
+    return [{tuple(map(int, link.split("-"))) for link in line.split()} for line in path.read_text().splitlines()]
+
+
 def best_layer(run):
     return json.loads((run / "result.json").read_text())["evaluations"]["retrieval"]["retrieval_best_layer"]
 
@@ -155,6 +167,8 @@ def best_layer(run):
 def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys):
     assert cli.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
     before, after = open_run(run), open_run(tmp_path / "out")
+    slot = sum(leaf.size for leaf in jax.tree.leaves(before.params["encoder"]["layers"]["cross_attention"]))
+    assert f"{slot:,} parameters of the cross-attention plugged out" in capsys.readouterr().out  # from what is written
     assert not after.model.config.cross_attention and "cross_attention" not in after.params["encoder"]["layers"]
     np.testing.assert_array_equal(before.embed(ENGLISH, "en"), after.embed(ENGLISH, "en"))
     back = ["plug", "in", str(tmp_path / "out"), "--output", str(tmp_path / "back"), "--source", str(run)]
@@ -267,9 +281,13 @@ def test_bad_input(corpus, run, tmp_path, capsys):
 
     work = ("--workdir", str(tmp_path / "run"))
     refused(command("pretrain", corpus, *work, objective="camlm", PARALLEL=None), "camlm", "parallel")
-    flat = command("pretrain", corpus, *work, objective="cl_mlm")
-    flat = [word.replace(f"{corpus}/documents", f"{corpus}/pairs/*") for word in flat]
-    refused(flat, "cl_mlm", "blank line")
+    words = command("pretrain", corpus, *work, objective="cl_mlm")
+    flat = [word.replace(f"{corpus}/documents", f"{corpus}/pairs/*") for word in words]
+    refused(flat, "cl_mlm", "blank on both sides")
+    gaps = tmp_path / "documents"
+    for code, blank in (("de", 7), ("en", 20)):  # a side that is missing here and there ends no document
+        write(gaps / f"de-en.{code}", ["" if i == blank else f"{line} {i}" for i, line in enumerate(GERMAN * 10)])
+    refused([word.replace(f"{corpus}/documents", str(gaps)) for word in words], "blank on both sides")
     more = command("pretrain", corpus, *work, objective="btmlm")
     write(corpus / "mono" / "fr" / "a.txt", ["Il pleut."] * 40)
     write(corpus / "pairs" / "fr-fr.tsv", ["Il pleut.\tLa pluie tombe."] * 40)  # no translation
@@ -285,4 +303,11 @@ def test_bad_input(corpus, run, tmp_path, capsys):
         ["verify", *words[1 : words.index("--workdir")]], "verify tests pretraining objectives; plug_in is fine-tun"
     )
     refused(["mine", "--output", "x"], "mine needs RUN")
+    for codes in (("zh-TW", "en"), ("de", "de")):
+        words = ["mine", str(run), "--languages", *codes, "--files", source, source, "--output", str(tmp_path / "m")]
+        refused(words, f"--languages {codes[0]} {codes[1]}", "zh_TW")
     refused(["mine", "--negatives", "--output", "x"], "give both")
+    refused([*words, "--platform", "cpu"], "--platform: only mine --negatives reads this")
+    refused(["mine", str(run), "--negatives", "--margin", "ratio", "--output", "x"], "run, --margin: mine --negatives")
+    refused(["mine", "--negatives", "--random_share", "5", "--output", "x"], "'5' is not a share from 0 to 1")
+    refused(["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads this")

@@ -12,7 +12,7 @@ PACKAGE = ROOT / "xlingjax"
 
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
-    {"cli", "recipes", "verbs"},
+    {"cli", "arguments", "verbs"},
     {"applications", "negatives", "plug", "bakeoff"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
@@ -32,7 +32,7 @@ FORBIDDEN = [("data", "model"), ("preprocessors", "model"), ("model", "objective
 # Package -> the parts of xlingjax that may import it.
 HOMES = {
     "flax": {"model"},
-    "gin": {"recipes"},
+    "gin": {"cli"},
     "tensorflow": {"data", "preprocessors", "tasks", "doctor"},
     "seqio": {"data", "preprocessors", "tasks", "doctor"},
 }

@@ -1,13 +1,21 @@
 """Wrong partners: near, never right, and found again without working twice."""
 
+import json
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from xlingjax import cli
 from xlingjax.data.sources import find_negatives
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import unit_rows
 from xlingjax.negatives import NegativesConfig, choose, normalised, write_negatives
+from xlingjax.signals import Preemption
 
 WORDS = ["dog", "cat", "house", "river", "bread", "green", "old", "sees", "eats", "finds", "slow", "bird"]
 OTHER = ["hund", "katze", "haus", "fluss", "brot", "gruen", "alt", "sieht", "isst", "findet", "langsam", "vogel"]
@@ -77,7 +85,7 @@ def pairs(tmp_path_factory):
     return folder
 
 
-def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path):
+def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkeypatch):
     config = NegativesConfig(steps=60, batch=32, length=32, dim=32, width=32, k=3)
     vocabulary, told = Vocabulary.load(pairs / "vocab"), []
 
@@ -105,10 +113,54 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path):
     table.unlink()
     run()
     assert table.read_bytes() == written and not any("vectors" in line for line in told)
-    run(NegativesConfig(steps=60, batch=32, length=32, dim=32, width=32, k=3, seed=1))
+    for retrieval in (replace(config, k=5), replace(config, random_share=1.0)):  # the network is the same
+        run(retrieval)
+        assert table.read_bytes() != written and not any("vectors" in line for line in told)
+        run()
+        assert table.read_bytes() == written
+    run(replace(config, seed=1))
     assert any("vectors" in line for line in told)
+
+    move = Path.replace
+
+    def last(path, target):
+        if move(path, target) == table:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # written, and no more than that
+        patch.setattr(Path, "replace", last)
+        run()
+    for again in (replace(config, seed=1), config):
+        run(again)
+        assert told != [f"{table}: finished before"] and (table.read_bytes() == written) == (again == config)
     (triple,) = find_negatives([str(table)])
     assert triple.languages == ("en", "de", "de") and len(list(triple.lines())) == 120
+
+
+def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(pairs, tmp_path, monkeypatch):
+    for code, lines in zip(("en", "fr"), sentences(30), strict=True):
+        (tmp_path / f"en-fr.{code}").write_text("\n".join(lines) + "\n")
+    parallel = [str(pairs / "de-en.*"), str(tmp_path / "en-fr.*")]
+    output = tmp_path / "out"
+    argv = ["mine", "--negatives", "--parallel", *parallel, "--vocabulary", str(pairs / "vocab"), "--steps", "4"]
+    argv += ["--output", str(output)]
+    reached = Preemption.reached
+
+    def terminated(self, step):
+        if step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return reached(self, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Preemption, "reached", terminated)
+        assert cli.main(argv) == 75
+    (run,) = output.glob("dan/*/*")  # of one pair of languages: no other was begun, nor a stamp written
+    assert (run.parent.name, (run / "vectors.npz").exists()) == ("en-de", False)
+    assert [path.name for path in output.iterdir()] == ["dan"]
+    assert cli.main(argv) == 0
+    assert [s["step"] for s in json.loads((run / "run.json").read_text())["sessions"]] == [0, 2]
+    assert json.loads((run / "result.json").read_text())["steps"] == 4
+    assert [len(path.read_text().splitlines()) for path in sorted(output.glob("*.tsv"))] == [121, 31]
 
 
 def test_pairs_within_one_language_are_left_out(pairs, tmp_path):

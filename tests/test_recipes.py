@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import pytest
 from evaluation import toy
 
-from xlingjax import bakeoff, recipes, schedule
+from xlingjax import bakeoff, cli, schedule
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -30,7 +30,7 @@ from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.ernie_m import btmlm
 
 GOLDEN = Path(__file__).parent / "golden" / "configs"
-GIN = recipes.gin_folder()
+GIN = cli.gin_folder()
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 TEXT = {"MONO": "text/*/*.txt", "VOCABULARY": "vocab"}
 PAIRS = {"PARALLEL": "pairs/*"}
@@ -85,14 +85,14 @@ def recipe(request, tmp_path, monkeypatch):
 
 
 def test_the_table_above_is_complete():
-    assert sorted(RECIPES) == [name for name in recipes.names() if not name.startswith("bakeoff")]
+    assert sorted(RECIPES) == [name for name in cli.recipes() if not name.startswith("bakeoff")]
 
 
 @pytest.mark.parametrize("given, rows", [("None", 8), ("False", 0)])
 def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path / "run")
-    built = recipes.read_recipe(["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"])
+    built = cli.read_recipe(["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"])
     model = built.bound["model"]
     assert (model.num_languages, model.vocab_size) == (rows, 4000)
 
@@ -135,7 +135,7 @@ def test_operative_configuration_is_the_golden_one(recipe):
 
 
 def built(name: str):
-    return recipes.read_recipe([f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()])
+    return cli.read_recipe([f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()])
 
 
 def test_xlm_15_is_the_papers():
@@ -198,7 +198,7 @@ def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     given = TEXT | {"VOCABULARY_SIZE": 4000, "PARALLEL": "de-en.*", "LANGUAGES": "de en", "HELDOUT_PAIRS": "."}
     given |= {"HELDOUT_TEXT": "??.txt", "FLOORS": True, "PROBE_PAIRS": 3}
     given |= {"LENGTH": 96, "TLM_LENGTH": 48, "RESET_POSITIONS": False}
-    recipe = recipes.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
+    recipe = cli.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
     monkeypatch.setattr(Vocabulary, "load", lambda path: toy.ToyVocabulary())
     made = {made.name: made for make in recipe.bound["evaluators"] for made in make()}
     assert made["retrieval_floors"].test == made["retrieval"].pairs and len(made["retrieval"].pairs["de"]) == 3
@@ -228,8 +228,32 @@ def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
 def test_an_objectives_file_makes_a_recipe_its_own(file):
     given = TEXT | PAIRS | TINY | ({"DOCUMENTS": "documents"} if file == "cl_mlm" else {})
     files = ["gin/recipes/xlm_text.gin", f"gin/objectives/{file}.gin"]
-    recipe = recipes.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
+    recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
     assert [run.objective.name for run in recipe.bound["objectives"]] == [file]
+
+
+@pytest.mark.parametrize(
+    "file, given, arrives",
+    [
+        ("clwr", {"CLWR_RAW": True, "MAX_PIECES": 9}, {"raw": True, "max_pieces": 9}),
+        ("clpc", {"CLPC_NEGATIVES": 3, "RESET_POSITIONS": False}, {"negatives": 3, "reset_positions": False}),
+        ("cl_mlm", {"PARITY": "odd", "PACKING": False}, {"parity": "odd", "packed": False, "packing": False}),
+        ("camlm", {"CAMLM_LAYOUT": "slots", "OWN_MASKS": "self"}, {"layout": "slots", "own_masks": "self"}),
+        ("camlm", {"CAMLM_RESET_POSITIONS": True}, {"reset_positions": True}),
+        ("btmlm", {"PSEUDO_DECODE": "sample", "PSEUDO_MASKS": "all"}, {"decode": "sample", "own_masks": "all"}),
+        ("btmlm", {"PSEUDO_RATE": 0.3, "PSEUDO_RESET_POSITIONS": True}, {"proportion": 0.3, "reset_positions": True}),
+        ("veco", {"STOP_GRADIENT": False}, {"stop_gradient": False}),
+        ("veco", {"CROSS_ATTENTION_QUERY": "input"}, {"query": "input"}),
+    ],
+)
+def test_switches_arrive_in_every_objective_of_their_file(file, given, arrives):
+    given = TEXT | PAIRS | TINY | given | ({"DOCUMENTS": "documents"} if file == "cl_mlm" else {})
+    files = ["gin/recipes/xlm_text.gin", f"gin/objectives/{file}.gin"]
+    recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
+    for entry in recipe.bound["objectives"]:
+        for run in in_stages(entry).values():
+            found = vars(run.objective) | run.source.settings
+            assert {name: found[name] for name in arrives} == arrives, run.objective.name
 
 
 def test_pseudo_tokens_have_positions():
@@ -248,12 +272,12 @@ def test_pseudo_tokens_have_positions():
 
 
 def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
-    config, shares, models = recipes.read_bakeoff(["gin/recipes/bakeoff.gin"], []), {}, set()
+    config, shares, models = cli.read_bakeoff(["gin/recipes/bakeoff.gin"], []), {}, set()
     for mix, words in config.mixes.items():
         words = [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
         line = bakeoff.command("pretrain", words, Path("x"), 3000)
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
-        bound = recipes.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
+        bound = cli.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
         assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (0, 4e-3)
         added = dict(cross_attention=False, word_recovery=False, paraphrase=False)
         # ERNIE-M's table of languages begins at 0 and so changes nothing at first.

@@ -1,6 +1,7 @@
 """Processes that are only half described, and the compile cache."""
 
 import os
+import statistics
 import subprocess
 import sys
 
@@ -64,7 +65,7 @@ from xlingjax.runtime import keep_freed_memory
 print(keep_freed_memory() if "keep" in sys.argv else None)
 step = jax.jit(lambda x: (jnp.sin(x @ x.T) @ x).sum())
 x = jnp.ones((3000, 8))
-for _ in range(6):
+for _ in range(21):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     step(x).block_until_ready()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
@@ -72,7 +73,8 @@ for _ in range(6):
 
 
 def test_a_step_keeps_its_memory():
-    """In pages of 4 kB, 36 MB that the system had taken back fault 9,000 times when they are written again."""
+    """In pages of 4 kB, 36 MB that the system had taken back fault 9,000 times when they are written again. The median
+    step counts: on a busy machine XLA now and then hands a step to a thread of its own, whose memory is not kept."""
 
     def faults(*arguments):
         environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"JAX_PLATFORMS": "cpu"}
@@ -80,7 +82,7 @@ def test_a_step_keeps_its_memory():
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert not done.returncode, done.stderr
         kept, *counts = done.stdout.split()
-        return kept, int(counts[-1])
+        return kept, statistics.median(map(int, counts))
 
     if faults()[1] < 5000:
         pytest.skip("the system's pages are larger here, so that steps hardly fault")

@@ -21,7 +21,7 @@ from xlingjax.objectives.unicoder import DAN
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.runtime import RuntimeConfig
-from xlingjax.train import CheckpointConfig
+from xlingjax.train import ADDED, CheckpointConfig
 
 
 class Probe:
@@ -156,6 +156,19 @@ def test_init_from_takes_parameters_and_names_what_is_new(tiny_finished, tmp_pat
     new = sorted(found.keys() - expected.keys())
     assert new and all(name.startswith("classifier/") for name in new)
     assert f"weights: {base}, new and random: {', '.join(new)}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["cross_attention", "word_recovery", "paraphrase", "classifier"])
+def test_what_an_objective_adds_may_be_missing(part, tiny_finished):
+    """Unicoder and VECO start from a masked LM, which has none of it."""
+    base, result = tiny_finished
+    model = Encoder(base_config(**({"num_labels": 3} if part == "classifier" else {part: True})))
+    before = jax.jit(model.init)(jax.random.key(7))
+    loaded, new = load_params(base, before, ADDED)
+    ours, random, theirs = tiny_run.flat(loaded), tiny_run.flat(before), tiny_run.flat(result.params)
+    assert new and {*new} == ours.keys() - theirs.keys() and all(part in name for name in new)
+    for name, value in ours.items():
+        np.testing.assert_array_equal(value, (random if name in new else theirs)[name], err_msg=name)
 
 
 def test_init_from_refuses_what_does_not_fit(tiny_finished, tmp_path):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from xlingjax.data.sources import pair_table
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment, mining
 from xlingjax.evaluation.pairs import lines_of
@@ -25,9 +26,8 @@ def align(
     run: str, stem: str, languages: tuple[str, str], output: str, *, layer: int | None, method: str, picture: int
 ):
     """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`, and a picture of pair number `picture`
-    (from 1; 0: none). Where `stem.txt` holds gold links, their error rate is told. Returns what was done."""
-    trained = open_run(run)
-    layer = middle_layer(trained) if layer is None else known_layer(trained, layer)
+    (from 1; 0: none). Where `stem.txt` holds gold links, their error rate is told; they are read in the order of
+    `languages`, but of a stem that ends in TGT-SRC in that one. Returns what was done."""
     sides = [[line.split() for line in lines_of(f"{stem}.{language}")] for language in languages]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
@@ -35,6 +35,13 @@ def align(
             "must be aligned line by line"
         )
     pairs = list(zip(*sides, strict=True))
+    if picture and not 1 <= picture <= len(pairs):
+        raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
+    gold = Path(f"{stem}.txt")
+    turned = gold.stem.endswith("-".join(reversed(languages)))  # as in held-out folders: XX-en.txt, XX first
+    right = alignment.read_links(gold, [pair[::-1] for pair in pairs] if turned else pairs) if gold.is_file() else None
+    trained = open_run(run)
+    layer = middle_layer(trained) if layer is None else known_layer(trained, layer)
     found = alignment.align(
         trained.model, trained.params, pairs, languages, trained.languages, trained.vocabulary, layers=[layer]
     )[0]
@@ -42,15 +49,10 @@ def align(
     path = Path(output)
     write(path, lambda: path.write_text("".join(f"{alignment.pharaoh(one)}\n" for one in links), encoding="utf-8"))
     told = [f"{path}: {len(links)} pairs, layer {layer}, {method}"]
-    gold = Path(f"{stem}.txt")
-    if gold.is_file():
-        lines = [alignment.read_pharaoh(line, f"{gold}, line {i}") for i, line in enumerate(lines_of(gold), 1)]
-        if len(lines) != len(links):
-            raise UserError(f"{gold} has {len(lines)} lines for {len(links)} pairs")
-        told.append(f"alignment error rate against {gold}: {alignment.error_rate(links, lines):.4f}")
+    if right is not None:
+        right = [{(j, i) for i, j in one} for one in right] if turned else right
+        told.append(f"alignment error rate against {gold}: {alignment.error_rate(links, right):.4f}")
     if picture:
-        if not 1 <= picture <= len(pairs):
-            raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
         from xlingjax.report import plots
         from xlingjax.report.alignment import picture as draw
 
@@ -75,6 +77,7 @@ def mine(
 ) -> str:
     """Writes the pairs found as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a file that PARALLEL
     reads. Returns what was done."""
+    table = pair_table(output, languages)
     trained = open_run(run)
     layer, chosen = chosen_layer(trained, run, layer)
     lines = [[line for _, line in mining.unique(lines_of(path))] for path in files]
@@ -83,14 +86,13 @@ def mine(
         for side, language in zip(lines, languages, strict=True)
     ]
     found = mining.mine(*vectors, k=k, margin=margin, threshold=threshold)
-    path = Path(f"{output}.{'-'.join(languages)}.tsv")
     rows = ["\t".join((*languages, "score"))]
     rows += [
         f"{cell(lines[0][i])}\t{cell(lines[1][j])}\t{score:.4f}"
         for i, j, score in zip(found.source, found.target, found.scores, strict=True)
     ]
-    write(path, lambda: path.write_text("\n".join(rows) + "\n", encoding="utf-8"))
-    return f"{path}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different lines, {chosen}"
+    write(table, lambda: table.write_text("\n".join(rows) + "\n", encoding="utf-8"))
+    return f"{table}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different lines, {chosen}"
 
 
 def cell(text: str) -> str:

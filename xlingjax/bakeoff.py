@@ -2,21 +2,23 @@
 
 A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own `xlingjax` process
 in its own workdir, and a finished one is not run again, so a bake-off that was stopped goes on with the same command.
-What stands in a workdir with other settings is refused.
+What stands in a workdir with other settings is refused, and so are seeds of one mix that have read different data.
 """
 
+import contextlib
 import json
 import re
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.errors import UserError
+from xlingjax.errors import Stopped, UserError
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -77,11 +79,13 @@ def run(
 
     read: the operative configuration of the recipe that the words of a command line describe (`--gin_file F`,
     `--gin.NAME=VALUE`). arguments: given to every command (`--platform cpu`). Raises UserError naming the log of a run
-    that failed, and a folder that holds a run of other settings.
+    that failed, and a folder that holds a run of other settings or data; Stopped after SIGTERM, SIGINT or SIGHUP.
     """
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     runner = Runner(read, say)
+    cells = [Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}") for seed in config.seeds for mix in config.mixes]
+    same_data(cells, config.tasks)
 
     def steps_of(mix: str) -> int | None:
         return _steps(config, mix, folder, runner, arguments)
@@ -93,19 +97,15 @@ def run(
             return {}
         try:
             _train(config, cell, steps[cell.mix], runner, arguments)
+            same_data([one for one in cells if one.mix == cell.mix], config.tasks)
         except BaseException:
             failed.set()
             raise
         return cell.values(list(config.tasks))
 
-    with ThreadPoolExecutor(config.jobs) as pool:
+    with asked_to_stop(runner.stop), ThreadPoolExecutor(config.jobs) as pool:
         try:
             steps = dict(zip(config.mixes, pool.map(steps_of, config.mixes), strict=True))
-            cells = [
-                Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}")
-                for seed in config.seeds
-                for mix in config.mixes
-            ]
             values = list(pool.map(values_of, cells))
         except BaseException:
             pool.shutdown(cancel_futures=True)  # those that run are finished, no other is begun
@@ -113,6 +113,20 @@ def run(
     found = {"config": asdict(config), "cells": [summary(cell) for cell in values]}
     (folder / "bakeoff.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return found
+
+
+@contextlib.contextmanager
+def asked_to_stop(stop: threading.Event) -> Iterator[None]:
+    """SIGTERM, SIGINT and SIGHUP only set `stop`, from which the threads learn it. (Signals are the main thread's.)"""
+    here = threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    heard = [number for number in signals if here and signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _train(config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]) -> None:
@@ -156,18 +170,24 @@ class Runner:
     say: Callable[[str], None]
     one_at_a_time: Any = field(default_factory=threading.Lock)
     """For `read`: gin has one configuration per process."""
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def leave_if_asked(self) -> None:
+        if self.stop.is_set():
+            raise Stopped("bakeoff: stopped; the same command goes on")
 
     def run(self, line: Sequence[str], workdir: Path, before: str = "") -> str:
         """The settings of the run, after those of the run `before` it. They stand in its folder from its start on."""
         with self.one_at_a_time:
             settings = before + self.read(line)
-        record, result = workdir / "bakeoff.settings", workdir / "result.json"
+        record = workdir / "bakeoff.settings"
         if record.is_file() and (stands := record.read_text(encoding="utf-8")) != settings:
             raise UserError(
                 f"bakeoff: {workdir} was run with other settings ({difference(stands, settings)}): choose another "
                 "--workdir, or delete that folder"
             )
-        if result.is_file() and json.loads(result.read_text(encoding="utf-8"))["exit_reason"] == "finished":
+        self.leave_if_asked()
+        if finished(workdir):
             self.say(f"{workdir}: finished before")
             return settings
         workdir.mkdir(parents=True, exist_ok=True)
@@ -175,13 +195,44 @@ class Runner:
         log = workdir.with_suffix(".log")
         self.say(f"{workdir}: {' '.join(line[3:])}")
         with open(log, "w", encoding="utf-8") as output:
-            done = subprocess.run(line, stdout=output, stderr=subprocess.STDOUT, check=False)
-        if done.returncode:
-            last = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
-            raise UserError(
-                f"bakeoff: {workdir} ended with status {done.returncode} ({' '.join(last)}); its log is {log}"
+            # In a group of its own: Ctrl-C reaches the bake-off alone, which has its runs save.
+            child = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, process_group=0
             )
+            while child.poll() is None and not self.stop.wait(0.5):
+                pass
+            if child.poll() is None:
+                child.terminate()
+            status = child.wait()
+        if status:
+            self.leave_if_asked()
+            last = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
+            raise UserError(f"bakeoff: {workdir} ended with status {status} ({' '.join(last)}); its log is {log}")
         return settings
+
+
+def finished(workdir: Path) -> bool:
+    result = workdir / "result.json"
+    return result.is_file() and json.loads(result.read_text(encoding="utf-8"))["exit_reason"] == "finished"
+
+
+def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
+    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have read other data."""
+    known: dict[tuple[str, ...], tuple[str, Path]] = {}
+    for cell in cells:
+        for name in ("pretrain", *tasks):
+            if not finished(folder := cell.folder / name):
+                continue
+            data = json.loads((folder / "run.json").read_text(encoding="utf-8"))["identity"]["data"]
+            for objective, of in data.items():
+                # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
+                for what, value in (of.get("text") or {"examples": of.get("sha256", "")}).items():
+                    before, other = known.setdefault((cell.mix, name, objective, what), (value, folder))
+                    if before != value:
+                        raise UserError(
+                            f"bakeoff: {folder} has read other data than {other} ({objective}, {what}: {value[:16]}, "
+                            f"there {before[:16]}): choose another --workdir, or move the cells of the older data away"
+                        )
 
 
 def difference(before: str, now: str) -> str:

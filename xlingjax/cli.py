@@ -1,216 +1,237 @@
-"""The command line. What its verbs do stands in `verbs.py`; `--gin.TRAIN_STEPS=500` binds what a recipe leaves open."""
+"""The command line, and gin: the only file that knows it.
+
+What recipes bind are plain functions and dataclasses of the library (`runs.bindable`); here they get their gin names.
+A recipe's public knobs are its macros in CAPITALS: `--gin.TRAIN_STEPS=500`. The verbs and their options stand in
+`arguments.py`, what they do in `verbs.py`.
+"""
 
 import argparse
+import difflib
+import functools
+import inspect
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import xlingjax
-from xlingjax.errors import UserError
-from xlingjax.recipes import read_bakeoff, read_recipe
+from xlingjax.arguments import parser
+from xlingjax.errors import EXIT_CODE, Stopped, UserError
 
 GIN_PREFIX = "--gin."
-_POOLINGS = ("mean", "mean_no_special", "first")
-_NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
-def parser() -> argparse.ArgumentParser:
-    top = _Parser(
-        prog="xlingjax", description="Cross-lingual pretraining in JAX.", epilog="xlingjax VERB --help explains a verb."
-    )
-    top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+def gin_folder() -> Path:
+    """The folder of recipes: beside the package in a clone, inside it in an installed wheel."""
+    package = Path(xlingjax.__file__).parent
+    inside = package / "gin"
+    return inside if inside.is_dir() else package.parent / "gin"
 
-    def verb(name: str, text: str, recipe: bool = False) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        sub.set_defaults(name=name)
-        if recipe:
-            sub.add_argument(
-                "--gin_file", action="append", default=[], metavar="FILE", help="a recipe; repeat to add bindings"
+
+def find_gin(name: str, roots: Sequence[Path]) -> Path | None:
+    """The first file of that name; gin/recipes/x.gin, recipes/x.gin, models/tiny.gin and the recipe x are found from
+    anywhere."""
+    places = [root / name for root in (*roots, gin_folder().parent, gin_folder())]
+    return next((path for path in (*places, gin_folder() / "recipes" / f"{name}.gin") if path.is_file()), None)
+
+
+@functools.cache
+def registered() -> dict[str, Callable]:
+    """Every name a recipe may bind and the function behind it, registered with gin once per process."""
+    import gin
+
+    from xlingjax import runs
+    from xlingjax.bakeoff import Bakeoff
+
+    functions = runs.bindable() | {"bakeoff": Bakeoff}
+    for name, function in functions.items():
+        gin.external_configurable(function, name, module="xlingjax")
+    return functions
+
+
+def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
+    """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an unknown name."""
+    import gin
+
+    registered()
+    gin.clear_config()
+    if not files:
+        raise UserError("no recipe: pass --gin_file gin/recipes/NAME.gin (there are " + ", ".join(recipes()) + ")")
+    for file in files:
+        path = find_gin(file, [Path()])
+        if path is None:
+            raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}")
+        parse_file(path)
+    macros = macro_names()
+    for override in overrides:
+        key, _, value = override.partition("=")
+        where = f"--gin.{key}"
+        if _MACRO.fullmatch(key):
+            if key not in macros:
+                raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
+            weighs = re.search(rf"\.weight = %{key}$", gin.config_str(), re.MULTILINE)
+            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"), bool(weighs))
+        elif "." not in key:
+            raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
+        parse_text(f"{key} = {gin_value(value)}", where)
+    for macro in macros:
+        if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
+            raise UserError(
+                f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{_comment(macro, files)}"
             )
-            sub.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
-            sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
-            sub.add_argument("--devices", type=_positive, metavar="N", help="make the CPU look like N devices")
-        return sub
-
-    for name, text in (
-        ("pretrain", "train a model by a recipe, or continue where the run in the workdir stopped"),
-        ("finetune", "train a pretrained model on labelled examples by a recipe"),
-    ):
-        sub = verb(name, text, recipe=True)
-        sub.add_argument(
-            "--workdir", required=True, metavar="DIR", help="where the run lives: checkpoints, logs, report"
-        )
-        sub.add_argument(
-            "--coordinator", default="", metavar="HOST:PORT", help="process 0 of several (SLURM and TPU pods need none)"
-        )
-        sub.add_argument("--num_processes", type=int, default=0, metavar="N", help="of all hosts together")
-        sub.add_argument("--process_id", type=int, default=-1, metavar="I", help="of this one, from 0")
-
-    sub = verb("bakeoff", "compare mixes of objectives: the same text, weights and tokens, several seeds", recipe=True)
-    sub.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
-
-    sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
-    _files(sub)
-    sub.add_argument("--output", required=True, metavar="DIR", help="folder for vocab.model and vocab.json")
-    sub.add_argument("--size", type=_positive, default=32_000, help="pieces, special too (default %(default)s)")
-    sub.add_argument(
-        "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
-    )
-    sub.add_argument("--sentences", type=_positive, default=1_000_000, help="size of the sample (default %(default)s)")
-    sub.add_argument(
-        "--character_coverage", type=float, default=0.9995, help="share of characters with a piece (%(default)s)"
-    )
-    sub.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
-    sub.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
-    sub.add_argument("--normalization", default="nmt_nfkc", choices=_NORMALIZATIONS, help="nmt_nfkc_cf folds case")
-    sub.add_argument("--seed", type=int, default=0)
-
-    sub = verb("data", "look at a corpus before a run")
-    data = sub.add_subparsers(dest="action", metavar="check", required=True, parser_class=_Parser)
-    text = "find what is wrong with a corpus, and what a run would read of it; exit 1 when something must be repaired"
-    check = data.add_parser("check", help=text, description=text)
-    _files(check)
-    check.add_argument(
-        "--vocabulary", metavar="PATH", help="adds tokens, epochs per language, unknown pieces, cache size"
-    )
-    check.add_argument("--length", type=_positive, default=256, help="tokens in a row (default %(default)s)")
-    check.add_argument("--batch", type=_positive, default=64, help="rows in a batch (default %(default)s)")
-    check.add_argument("--steps", type=_positive, help="steps of the run, for its epochs (default: 1000)")
-    check.add_argument(
-        "--alpha", type=float, default=0.7, help="languages are drawn by share ** alpha (default %(default)s)"
-    )
-
-    sub = verb("tinyworld", "write the embedded multilingual corpus with its labelled sets")
-    sub.add_argument("folder", metavar="DIR")
-    sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--size", default="demo", help="demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)")
-    sub.add_argument("--languages", default="", help="codes separated by commas (default: all)")
-    text = "of the labelled training sets; several are translations line by line (default: en)"
-    sub.add_argument("--train_languages", default="", help=text)
-    sub.add_argument("--workers", type=_positive, default=2, metavar="N", help="processes (default %(default)s)")
-
-    sub = verb(
-        "inspect",
-        "show what a recipe feeds the model: pieces, targets, positions, languages, packing, masks",
-        recipe=True,
-    )
-    sub.add_argument("--rows", type=int, default=2, help="rows shown per objective (default %(default)s)")
-    sub.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
-
-    text = (
-        "test on this machine that every prediction of a recipe depends on what its objective promises and nothing else"
-    )
-    sub = verb("verify", text, recipe=True)
-    sub.add_argument("--rows", type=_positive, default=4, help="rows tested per objective (default %(default)s)")
-
-    sub = verb("freeze", "write a recipe's batches to files that train without TensorFlow", recipe=True)
-    sub.add_argument("--batches", type=_positive, required=True, metavar="N", help="batches per objective")
-    sub.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
-
-    sub = verb("evaluate", "run evaluators (default: those of the run) on the newest checkpoint of a run", recipe=True)
-    sub.add_argument("--workdir", required=True, metavar="DIR")
-
-    sub = verb("report", "write report.html and report.json of a run")
-    sub.add_argument("workdir", metavar="RUN")
-    sub.add_argument(
-        "--compare",
-        action="append",
-        default=[],
-        metavar="[NAME=]RUN",
-        help="a run to show beside it (MLM alone, a control)",
-    )
-    sub.add_argument(
-        "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"
-    )
-    sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
-    sub.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
-
-    best = "best of the run's retrieval, else the last"
-
-    def of_run(sub: argparse.ArgumentParser, output: str, layer: str) -> None:
-        sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
-        sub.add_argument("--output", required=True, metavar="PATH", help=output)
-        sub.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {layer})")
-
-    sub = verb("encode", "write a vector of every line of a file, float32 in .npy")
-    of_run(sub, ".npy is added where it is missing", best)
-    sub.add_argument("--input", required=True, metavar="FILE", help="one sentence per line")
-    sub.add_argument("--language", required=True, metavar="CODE")
-    sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
-
-    sub = verb("align", "align the words of translated sentences: Pharaoh lines, and a picture")
-    of_run(sub, "the links; the picture is PATH.png", "two thirds of the way up")
-    sub.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
-    sub.add_argument(
-        "--stem", required=True, metavar="STEM", help="files STEM.SRC and STEM.TGT, words with spaces between"
-    )
-    sub.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
-    sub.add_argument("--picture", type=int, default=0, metavar="N", help="draw pair N too")
-
-    sub = verb(
-        "mine", "find sentences of two texts that translate each other; or, of pairs, wrong partners to learn from"
-    )
-    sub.add_argument("run", nargs="?", metavar="RUN", help="workdir of a pretraining run")
-    sub.add_argument(
-        "--output", required=True, metavar="PATH", help="stem of PATH.SRC-TGT.tsv; with --negatives a folder"
-    )
-    sub.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
-    sub.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
-    sub.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {best})")
-    sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
-    sub.add_argument("--neighbours", type=_positive, metavar="K", help="default 4; with --negatives 10")
-    sub.add_argument("--margin", default="ratio", choices=("ratio", "distance", "absolute"))
-    sub.add_argument("--threshold", type=float, help="lowest score kept (default: all)")
-    sub.add_argument("--negatives", action="store_true", help="tables for CLPC: sentences that look like a translation")
-    sub.add_argument("--parallel", nargs="+", default=[], metavar="GLOB", help="with --negatives: the pairs")
-    sub.add_argument("--vocabulary", metavar="PATH", help="with --negatives")
-    sub.add_argument(
-        "--steps", type=_positive, default=2000, help="with --negatives: of the light model (default 2000)"
-    )
-    sub.add_argument(
-        "--random_share", type=float, default=0.1, help="with --negatives: share left to chance (default 0.1)"
-    )
-    sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
-    sub.set_defaults(devices=None)
-
-    sub = verb("plug", "write a trained model with its cross-attention plugged out, or plugged in")
-    sub.add_argument("direction", choices=("out", "in"))
-    sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
-    sub.add_argument("--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
-    sub.add_argument("--source", metavar="RUN", help="with in: take its cross-attention (default: a random one)")
-    sub.add_argument("--seed", type=int, default=0, help="with in: of a random one")
-
-    verb("doctor", "check this installation; every finding carries the command that repairs it")
-    return top
+    for line in gin.config_str().splitlines():
+        for unknown in set(re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)) - set(macros):
+            raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
 
 
-def _positive(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
+def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
+    """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole number is
+    10000. One that `weighs` an objective may be any number."""
+    if isinstance(before, bool) or not isinstance(before, int | float) or value[:1] in "@%{" or value == "None":
+        return value
+    before = float(before) if weighs else before
+    try:
+        number = float(value)
+    except ValueError:
+        raise UserError(f"{where}={value}: a number is needed, like {before}") from None
+    if isinstance(before, int) and number != int(number):
+        raise UserError(f"{where}={value}: a whole number is needed, like {before}")
+    return str(int(number)) if isinstance(before, int) else value
 
 
-class _Parser(argparse.ArgumentParser):
-    """Wrong usage is one line too."""
+def build(name: str) -> Any:
+    """Call configurable `name` with everything bound. Raises UserError where a binding is missing."""
+    import gin
 
-    def error(self, message: str):
-        raise UserError(f"{message} (see {self.prog} --help)")
+    try:
+        built = gin.get_configurable(name)()
+    except RuntimeError as error:
+        missing = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", str(error))
+        if not missing:
+            raise
+        parameter = missing[2].split(",")[0].strip("'")
+        raise UserError(f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe") from None
+    return built
 
 
-def _files(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument(
-        "--mono", nargs="+", default=[], metavar="GLOB", help="monolingual text; CODE=GLOB names its language"
-    )
-    sub.add_argument(
-        "--parallel",
-        nargs="+",
-        default=[],
-        metavar="GLOB",
-        help="pairs: [name.]aa-bb.aa beside [name.]aa-bb.bb, .tsv, .jsonl",
-    )
+def check_used(overrides: Sequence[str]) -> None:
+    """Raises UserError for an override that nothing of the run has read: it would be ignored in silence."""
+    operative = operative_config()
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if not re.search(rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE):  # a scope reads what has none, too
+            raise UserError(f"--gin.{key} changes nothing: this run does not read it; leave it out")
+
+
+def read_recipe(files: Sequence[str], overrides: Sequence[str]):
+    """`verbs.Recipe`: everything that the files and overrides bind, built, and nothing run. Raises UserError."""
+    from xlingjax.verbs import Recipe
+
+    parse_gin(files, overrides)
+    plan, corpus = build("train"), build("corpus")
+    check_used(overrides)
+    return Recipe(plan, corpus, operative_config())
+
+
+def read_bakeoff(files: Sequence[str], overrides: Sequence[str]):
+    """The `Bakeoff` that the files and overrides bind. Raises UserError."""
+    parse_gin(files, overrides)
+    config = build("bakeoff")
+    check_used(overrides)
+    return config
+
+
+def operative_config() -> str:
+    import gin
+
+    return gin.operative_config_str()
+
+
+def macro_names() -> list[str]:
+    import gin
+
+    return re.findall(rf"^({_MACRO.pattern}) =", gin.config_str(), re.MULTILINE)
+
+
+def recipes() -> list[str]:
+    return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
+
+
+def gin_value(text: str) -> str:
+    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string and gets quotes."""
+    import gin
+
+    text = text.strip()
+    if text.lower() in ("true", "false"):
+        return text.capitalize()
+    try:
+        gin.config.parse_value(text)
+    except SyntaxError:
+        return repr(text)
+    except ValueError:  # a reference to something unknown: gin says so where it is bound
+        return text
+    return text
+
+
+def parse_file(path: Path) -> None:
+    """Read one gin file. Includes are followed here, because gin looks for them among Python's packages, and a folder
+    of the same name there, which it takes for one, stops it."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8") from None
+    done = 0
+    for number, line in enumerate(lines):
+        if included := re.match(r"""include\s+["'](.+)["']""", line):
+            parse_text("\n" * done + "\n".join(lines[done:number]), str(path))
+            done = number + 1
+            found = find_gin(included[1], [path.parent, Path()])
+            if found is None:
+                raise UserError(
+                    f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of "
+                    f"{path.name}, from here, or from xlingjax's gin/"
+                )
+            parse_file(found)
+    parse_text("\n" * done + "\n".join(lines[done:]), str(path))
+
+
+def parse_text(text: str, where: str) -> None:
+    """Read gin text. Raises UserError that says where and, of an unknown name, what was probably meant."""
+    import gin
+
+    try:
+        gin.parse_config(text)
+    except (ValueError, SyntaxError) as error:
+        names, message = registered(), str(error).splitlines()[0]
+        if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
+            where = f"{where}, line {place[-1]}"
+        if unknown := re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message):
+            name = unknown[1].split("/")[-1]
+            message = f"nothing is called {name!r}{_nearest(name, names)}"
+        elif unknown := re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message):
+            known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
+            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], list(known))}"
+        elif isinstance(error, SyntaxError):
+            message = f"not gin syntax: {message}"
+        raise UserError(f"{where}: {message}") from None
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
+
+
+def _comment(macro: str, files: Sequence[str]) -> str:
+    """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
+    own = [path for file in files if (path := find_gin(file, [Path()]))]
+    for path in (*own, *sorted(gin_folder().rglob("*.gin"))):
+        found = re.search(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return f" ({found[1].strip()})"
+    return ""
 
 
 def run(args: argparse.Namespace, overrides: list[str]) -> int:
@@ -248,6 +269,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # gin appends lines about its own call stack to what passes through it; the first is ours.
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
+    except Stopped as stopped:
+        print(stopped, file=sys.stderr)
+        return EXIT_CODE
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130

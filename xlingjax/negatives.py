@@ -2,7 +2,8 @@
 translation and are none.
 
 Three stages per pair of languages, each kept in the output folder and taken up again: the deep averaging network
-(`dan/EN-DE/`), the vectors of all sentences (`dan/EN-DE/vectors.npz`), the table (`EN-DE.tsv`).
+(`dan/EN-DE/run-MARK/`), the vectors of all sentences (`vectors.npz` there), the table (`EN-DE.tsv`, and in
+`dan/EN-DE/finished.json` what it was made from).
 """
 
 import hashlib
@@ -20,10 +21,11 @@ from xlingjax.data.corpus import Tokens, pair_records
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import NEGATIVE, Pair, find_pairs
 from xlingjax.data.vocabulary import Vocabulary
-from xlingjax.errors import UserError
+from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.mining import neighbours
 from xlingjax.evaluation.retrieval import unit_rows
 from xlingjax.feed import ObjectiveRun
+from xlingjax.identity import write_json
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.unicoder import DAN
@@ -32,6 +34,8 @@ from xlingjax.preprocessors.unicoder import DanFeatures
 from xlingjax.runtime import RuntimeConfig
 from xlingjax.tasks.xlm import TextSource
 from xlingjax.train import train
+
+RETRIEVAL = ("k", "random_share")  # settings that the network does not depend on
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,11 @@ def write_negatives(
     say: Callable[[str], None] = print,
 ) -> list[Path]:
     """A table per pair of languages; finished ones of the same text and settings are left as they are. Pairs within one
-    language are left out: a paraphrase there is no translation. Raises UserError where there are no others."""
+    language are left out: a paraphrase there is no translation. Raises UserError where there are no others, and
+    Stopped."""
     by_languages: dict[tuple[str, ...], list[Pair]] = {}
     for pair in find_pairs(parallel):
-        if len({*pair.languages}) > 1:
+        if pair.translates:
             by_languages.setdefault(pair.languages, []).append(pair)
     if not by_languages:
         raise UserError(f"--parallel {parallel}: every pair has both sides in one language; give it translations")
@@ -79,9 +84,8 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     table, folder = output / f"{name}.tsv", output / "dan" / name
     keys = [[side.key for side in pair.sides] for pair in pairs]
     identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
-    mark = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
-    stamp = folder / f"finished-{mark}"
-    if table.is_file() and stamp.is_file():
+    stamp = folder / "finished.json"
+    if table.is_file() and stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == identity:
         say(f"{table}: finished before")
         return table
     records = pair_records(pairs, vocabulary)
@@ -90,6 +94,8 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     sides = [[side[line] for line in full.tolist()] for side in _lines(pairs, languages)]
     if len(sides[0]) <= config.k:
         raise UserError(f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at least")
+    trained = {name: value for name, value in identity.items() if name not in RETRIEVAL}
+    mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
     vectors = _vectors(folder / f"run-{mark}", pairs, tokens, full, vocabulary, config, runtime, say)
     negatives = choose(sides, vectors, config)
     rows = ["\t".join((*languages, NEGATIVE, "similarity", "kind"))]
@@ -101,8 +107,9 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     table.parent.mkdir(parents=True, exist_ok=True)
     partial = table.with_suffix(".partial")
     partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    stamp.unlink(missing_ok=True)  # of the table that goes; a crash from here on leaves one without a stamp
     partial.replace(table)
-    stamp.write_text(json.dumps(identity, indent=1) + "\n", encoding="utf-8")
+    write_json(stamp, identity)
     hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
     mean = f", mean similarity of the hard ones {np.mean(hard):.3f}" if hard else ""
     say(f"{table}: {len(rows) - 1} of {len(sides[0])} pairs with a negative{mean}")
@@ -136,11 +143,13 @@ def _vectors(folder, pairs, tokens, full, vocabulary, config, runtime, say) -> l
         DanFeatures(), vocabulary, config.batch, config.length, parallel=files, sampling=Sampling(), seed=config.seed
     )
     warmup = max(1, config.steps // 20)
-    train(
+    result = train(
         workdir=folder, model=model, objectives=[ObjectiveRun(DAN(), source)], steps=config.steps, seed=config.seed,
         optimizer=OptimizerConfig(learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup),
         runtime=runtime, log_every=max(1, config.steps // 10),
     )  # fmt: skip
+    if result.exit_reason == "preempted":
+        raise Stopped(f"{folder}: stopped; the same command goes on")
     encoder = Encoder(model)
     params, _ = load_params(folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
     say(f"{folder}: vectors of {full.size} pairs")

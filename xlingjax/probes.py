@@ -199,8 +199,8 @@ def pseudo_samples(
         from xlingjax.evaluation.pseudo import PseudoSamples
 
         pairs = find_pairs(corpus.parallel) if corpus.parallel else ()
-        translated = (pair.languages for pair in pairs if len({*pair.languages}) > 1)
-        targets = sorted({code for codes in translated for code in codes} & {*corpus.languages})
+        translated = {code for pair in pairs if pair.translates for code in pair.languages}
+        targets = sorted(translated & {*corpus.languages})
         return PseudoSamples(
             heldout_texts(text, corpus.languages),
             corpus.vocabulary,

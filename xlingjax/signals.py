@@ -6,8 +6,6 @@ import threading
 import jax
 from jax.experimental import multihost_utils
 
-EXIT_CODE = 75  # EX_TEMPFAIL: "try again later"; what a job script looks for to queue the run again
-
 
 class Preemption:
     """Context manager. While it is open SIGTERM only sets a flag; `reached(step)` says whether to save and leave.

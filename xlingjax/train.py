@@ -12,7 +12,7 @@ import jax
 from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, load_params
 from xlingjax.data.features import batch_hash
 from xlingjax.divergence import Guard
-from xlingjax.errors import UserError
+from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.feed import Feed, ObjectiveRun
 from xlingjax.identity import run_identity, schedule_record, vocabulary_of, write_json, write_run
 from xlingjax.metrics import Interval, apart
@@ -25,13 +25,13 @@ from xlingjax.perf import Stopwatch, peak_memory_bytes
 from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, out_of_memory_explained, start
 from xlingjax.schedule import check as check_schedule
 from xlingjax.schedule import turns
-from xlingjax.signals import EXIT_CODE, Preemption
+from xlingjax.signals import Preemption
 from xlingjax.stages import stage_of, starts
 from xlingjax.step import abstract_state, make_train_step, random_state
 from xlingjax.tracker import Tracker, finite, flatten
 
 # What a pretrained model may lack.
-ADDED = ("classifier/", "cross_attention/", "word_recovery/", "paraphrase/", "embeddings/languages/")
+ADDED = ("classifier/", "encoder/layers/cross_attention/", "word_recovery/", "paraphrase/", "embeddings/languages/")
 BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
 
 

@@ -51,7 +51,7 @@ def runtime(args: Namespace):
     from xlingjax.runtime import RuntimeConfig
 
     return RuntimeConfig(
-        platform=args.platform,
+        platform=args.platform or "",
         coordinator=getattr(args, "coordinator", ""),
         num_processes=getattr(args, "num_processes", 0),
         process_id=getattr(args, "process_id", -1),
@@ -165,7 +165,7 @@ def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
 
 
 def planned_course(recipe: Recipe) -> dict[str, Any]:
-    """What run.json would say of the run's schedule."""
+    """What run.json would say of the run's schedule. Raises UserError for one that `train` refuses."""
     from xlingjax.feed import in_stages
     from xlingjax.identity import schedule_record
     from xlingjax.optim import OptimizerConfig
@@ -368,41 +368,52 @@ def align(args: Namespace) -> int:
     return 0
 
 
+OF_RUN = ("run", "languages", "files", "layer", "pooling", "margin", "threshold")
+OF_NEGATIVES = ("parallel", "vocabulary", "steps", "random_share", "seed", "platform")
+
+
 def mine(args: Namespace) -> int:
     if args.negatives:
         from xlingjax.data.vocabulary import Vocabulary
         from xlingjax.negatives import NegativesConfig, write_negatives
 
+        _unread(args, OF_RUN, "mine --negatives reads pairs and no RUN")
         if not args.parallel or not args.vocabulary:
             raise UserError("mine --negatives reads --parallel pairs by a --vocabulary; give both")
-        config = NegativesConfig(
-            steps=args.steps, k=args.neighbours or 10, random_share=args.random_share, seed=args.seed
-        )
-        write_negatives(
-            args.parallel, Vocabulary.load(args.vocabulary), Path(args.output), config, runtime=runtime(args)
-        )
+        given = {"steps": args.steps, "k": args.neighbours, "random_share": args.random_share, "seed": args.seed}
+        config = NegativesConfig(**{name: value for name, value in given.items() if value is not None})
+        vocabulary = Vocabulary.load(args.vocabulary)
+        write_negatives(args.parallel, vocabulary, Path(args.output), config, runtime=runtime(args))
         return 0
     from xlingjax import applications
 
     if not args.run or not args.files or not args.languages:
         raise UserError("mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)")
-
+    _unread(args, OF_NEGATIVES, "only mine --negatives reads this")
     print(
         applications.mine(
-            args.run, tuple(args.files), tuple(args.languages), args.output, layer=args.layer, pooling=args.pooling,
-            k=args.neighbours or 4, margin=args.margin, threshold=args.threshold,
+            args.run, tuple(args.files), tuple(args.languages), args.output, layer=args.layer,
+            pooling=args.pooling or "mean", k=args.neighbours or 4, margin=args.margin or "ratio",
+            threshold=args.threshold,
         )
     )  # fmt: skip
     return 0
+
+
+def _unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
+    """Raises UserError where one of these options is given."""
+    if given := [name if name == "run" else f"--{name}" for name in names if getattr(args, name) is not None]:
+        raise UserError(f"{', '.join(given)}: {why}")
 
 
 def plug(args: Namespace) -> int:
     from xlingjax.plug import plug_in, plug_out
 
     if args.direction == "out":
+        _unread(args, ("source", "seed"), "only plug in reads this")
         print(plug_out(args.run, args.output))
     else:
-        print(plug_in(args.run, args.output, args.source, args.seed))
+        print(plug_in(args.run, args.output, args.source, args.seed or 0))
     return 0
 
 

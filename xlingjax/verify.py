@@ -86,7 +86,7 @@ def table(findings: Sequence[Finding], title: str) -> Any:
 
     result = Table(title=title, title_justify="left", box=None, header_style="dim")
     for name in ("objective", "predictions"):
-        result.add_column(name)
+        result.add_column(name, min_width=max(len(getattr(f, name)) for f in findings))
     for name in ("hidden pairs", "leaks", "seen pairs", "moved"):
         result.add_column(name, justify="right")
     result.add_column("verdict")

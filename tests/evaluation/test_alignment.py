@@ -84,11 +84,16 @@ def test_error_rate():
     assert alignment.error_rate(gold, gold) == 0
 
 
-def test_pharaoh_lines_are_read_back():
-    links = {(0, 0), (2, 11)}
-    assert alignment.read_pharaoh(alignment.pharaoh(links), "x") == links
-    with pytest.raises(UserError, match="gold.txt, line 3"):
-        alignment.read_pharaoh("0-0 1:1", "gold.txt, line 3")
+def test_pharaoh_lines_are_read_back(tmp_path):
+    path, links = tmp_path / "gold.txt", {(0, 0), (2, 11)}
+    path.write_text(f"0-1\n{alignment.pharaoh(links)}\n")
+    words = [("ab", "abc"), ("abc", "abcdefghijkl")]
+    assert alignment.read_links(path, words) == [{(0, 1)}, links]
+    with pytest.raises(UserError, match="gold.txt, line 2: link 2-11 of sentences of 12 and 3 words"):
+        alignment.read_links(path, [pair[::-1] for pair in words])
+    path.write_text("0-0\n0-0 1:1\n")
+    with pytest.raises(UserError, match="gold.txt, line 2: '0-0 1:1' is no alignment"):
+        alignment.read_links(path, words)
 
 
 def test_states_are_those_of_each_sentence_alone():
@@ -126,5 +131,5 @@ def test_the_probe_measures_every_layer_and_names_the_best(tmp_path):
     with pytest.raises(UserError, match="no gold alignments"):
         alignment.read_gold(tmp_path, ["fr"])
     (tmp_path / "de-en.txt").write_text("0-0\n")
-    with pytest.raises(UserError, match="1 lines of links for 2 and 2"):
+    with pytest.raises(UserError, match="de-en.txt has 1 lines for 2 pairs"):
         alignment.read_gold(tmp_path, toy.LANGUAGES)

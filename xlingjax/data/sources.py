@@ -93,6 +93,11 @@ class Pair:
     def languages(self) -> tuple[str, ...]:
         return tuple(side.language for side in self.sides)
 
+    @property
+    def translates(self) -> bool:
+        """Whether its sides are in two languages, and not one a rewording of the other."""
+        return self.first.language != self.second.language
+
     def lines(self) -> Iterator[tuple[str, str]]:
         """Aligned lines. Raises UserError naming both counts if one side has more."""
         first, second = self.first.lines(), self.second.lines()
@@ -365,6 +370,17 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
             raise UserError(f"{path}: a table of negatives has two languages, its name says {codes[0]} twice")
         triples.append(Triple(*(Text(path, code, column) for code, column in zip(codes, columns, strict=True))))
     return triples
+
+
+def pair_table(stem: str, languages: tuple[str, str]) -> Path:
+    """`STEM.SRC-TGT.tsv`, which `find_pairs` reads. Raises UserError for two codes that it would not read."""
+    source, target = languages
+    path = Path(f"{stem}.{source}-{target}.tsv")
+    if source == target or not _PAIR_STEM.match(path.name):
+        raise UserError(
+            f"--languages {source} {target}: name two languages by codes like de or zh_TW, as files of pairs are named"
+        )
+    return path
 
 
 def _partner(path: Path, stem: str, code: str) -> Path:

@@ -109,12 +109,26 @@ def pharaoh(links: Links) -> str:
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
 
 
-def read_pharaoh(line: str, where: str) -> Links:
-    """The links of a line. Raises UserError naming `where` it stands."""
-    try:
-        return {(int(i), int(j)) for i, j in (link.split("-") for link in line.split())}
-    except ValueError:
-        raise UserError(f"{where}: {line!r} is no alignment like 0-0 1-2") from None
+def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Links]:
+    """The links of a file in Pharaoh's format, a line per pair of sentences in words. Raises UserError naming the line:
+    another format, a word that the sentence has not; or another number of lines."""
+    lines = lines_of(path)
+    if len(lines) != len(pairs):
+        raise UserError(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
+    found = []
+    for number, (line, (first, second)) in enumerate(zip(lines, pairs, strict=True), 1):
+        try:
+            links = {(int(i), int(j)) for i, j in (link.split("-") for link in line.split())}
+        except ValueError:
+            raise UserError(f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2") from None
+        for i, j in links:
+            if i >= len(first) or j >= len(second):
+                raise UserError(
+                    f"{path}, line {number}: link {i}-{j} of sentences of {len(first)} and {len(second)} words; words "
+                    "count from 0, those of the first sentence come first"
+                )
+        found.append(links)
+    return found
 
 
 @dataclass(frozen=True)
@@ -133,11 +147,11 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
         language = path.name.removesuffix(f"-{PIVOT}.txt")
         if language not in languages:
             continue
-        foreign, english, gold = (lines_of(path.with_suffix(f".{end}")) for end in (language, PIVOT, "txt"))
-        if not len(foreign) == len(english) == len(gold):
-            raise UserError(f"{path}: {len(gold)} lines of links for {len(foreign)} and {len(english)} sentences")
-        links = [read_pharaoh(line, f"{path}, line {i}") for i, line in enumerate(gold, 1)]
+        foreign, english = (lines_of(path.with_suffix(f".{end}")) for end in (language, PIVOT))
+        if len(foreign) != len(english):
+            raise UserError(f"{path}: its sentences are {len(foreign)} lines in {language}, {len(english)} in {PIVOT}")
         pairs = [(a.split(), b.split()) for a, b in zip(foreign, english, strict=True)]
+        links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
     if not found:
         raise UserError(f"{folder}: no gold alignments XX-{PIVOT}.txt of the run's languages {', '.join(languages)}")

@@ -89,8 +89,8 @@ def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None, *, 
     for number, columns in _rows(path, quoted):
         if len(columns) != 3:
             raise UserError(
-                f"{path}, line {number}: {len(columns)} columns, expected 3: premise TAB hypothesis TAB label"
-                + ("" if quoted else " (quoted=True reads csv-quoted fields)")
+                f"{path}, line {number}: {len(columns)} columns, expected 3: premise TAB hypothesis TAB label; a "
+                "header or single texts cannot be read"
             )
         premise, hypothesis, label = (column.strip() for column in columns)
         if not premise or not hypothesis:

@@ -100,7 +100,7 @@ def by_layer(cells: Cells):
         axis.set_xlabel("layer")
         axis.set_ylim(bottom=0)
         axis.set_xticks([int(n) for n in layers])
-    axes[0].legend()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper")  # many mixes would hide lines
     return figure
 
 

@@ -80,7 +80,7 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
 
     counts: dict[str, float] = {}
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
-        for language in pair.languages if len({*pair.languages}) > 1 else ():
+        for language in pair.languages if pair.translates else ():
             counts[language] = counts.get(language, 0) + tokens(pair.first, corpus.vocabulary).sentences
     if lacking := sorted({text.language for text in find_text(corpus.mono)} - set(counts)):
         raise UserError(

@@ -75,12 +75,14 @@ def cl_mlm(
 
 
 def check_documents(corpus: Corpus) -> None:
-    """Raises UserError for aligned files without a blank line: they are one document, or sentences in no order."""
+    """Raises UserError for aligned files without a line that is blank on both sides: they are one document, or
+    sentences in no order."""
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
-        if tokens(pair.first, corpus.vocabulary).lengths.all():
+        blank = [tokens(side, corpus.vocabulary).lengths == 0 for side in (pair.first, pair.second)]
+        if not (blank[0] & blank[1]).any():
             raise UserError(
-                f"cl_mlm: {pair.first.path} has no blank line, so it holds no aligned documents; name files of pairs "
-                "with a blank line after each document in DOCUMENTS, on both sides"
+                f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no aligned documents; "
+                "name files of pairs with a blank line after each document in DOCUMENTS"
             )
 
 

@@ -1,0 +1,212 @@
+"""The grammar of the command line: its verbs and their options. What the verbs do stands in `verbs.py`."""
+
+import argparse
+
+import xlingjax
+from xlingjax.errors import UserError
+
+_POOLINGS = ("mean", "mean_no_special", "first")
+_NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(
+        prog="xlingjax", description="Cross-lingual pretraining in JAX.", epilog="xlingjax VERB --help explains a verb."
+    )
+    top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
+
+    def verb(name: str, text: str, recipe: bool = False) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub.set_defaults(name=name)
+        if recipe:
+            sub.add_argument(
+                "--gin_file", action="append", default=[], metavar="FILE", help="a recipe; repeat to add bindings"
+            )
+            sub.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
+            sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
+            sub.add_argument("--devices", type=_positive, metavar="N", help="make the CPU look like N devices")
+        return sub
+
+    for name, text in (
+        ("pretrain", "train a model by a recipe, or continue where the run in the workdir stopped"),
+        ("finetune", "train a pretrained model on labelled examples by a recipe"),
+    ):
+        sub = verb(name, text, recipe=True)
+        sub.add_argument(
+            "--workdir", required=True, metavar="DIR", help="where the run lives: checkpoints, logs, report"
+        )
+        sub.add_argument(
+            "--coordinator", default="", metavar="HOST:PORT", help="process 0 of several (SLURM and TPU pods need none)"
+        )
+        sub.add_argument("--num_processes", type=int, default=0, metavar="N", help="of all hosts together")
+        sub.add_argument("--process_id", type=int, default=-1, metavar="I", help="of this one, from 0")
+
+    sub = verb("bakeoff", "compare mixes of objectives: the same text, weights and tokens, several seeds", recipe=True)
+    sub.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
+
+    sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
+    _files(sub)
+    sub.add_argument("--output", required=True, metavar="DIR", help="folder for vocab.model and vocab.json")
+    sub.add_argument("--size", type=_positive, default=32_000, help="pieces, special too (default %(default)s)")
+    sub.add_argument(
+        "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
+    )
+    sub.add_argument("--sentences", type=_positive, default=1_000_000, help="size of the sample (default %(default)s)")
+    sub.add_argument(
+        "--character_coverage", type=float, default=0.9995, help="share of characters with a piece (%(default)s)"
+    )
+    sub.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
+    sub.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
+    sub.add_argument("--normalization", default="nmt_nfkc", choices=_NORMALIZATIONS, help="nmt_nfkc_cf folds case")
+    sub.add_argument("--seed", type=int, default=0)
+
+    sub = verb("data", "look at a corpus before a run")
+    data = sub.add_subparsers(dest="action", metavar="check", required=True, parser_class=_Parser)
+    text = "find what is wrong with a corpus, and what a run would read of it; exit 1 when something must be repaired"
+    check = data.add_parser("check", help=text, description=text)
+    _files(check)
+    check.add_argument(
+        "--vocabulary", metavar="PATH", help="adds tokens, epochs per language, unknown pieces, cache size"
+    )
+    check.add_argument("--length", type=_positive, default=256, help="tokens in a row (default %(default)s)")
+    check.add_argument("--batch", type=_positive, default=64, help="rows in a batch (default %(default)s)")
+    check.add_argument("--steps", type=_positive, help="steps of the run, for its epochs (default: 1000)")
+    check.add_argument(
+        "--alpha", type=float, default=0.7, help="languages are drawn by share ** alpha (default %(default)s)"
+    )
+
+    sub = verb("tinyworld", "write the embedded multilingual corpus with its labelled sets")
+    sub.add_argument("folder", metavar="DIR")
+    sub.add_argument("--seed", type=int, default=0)
+    sub.add_argument("--size", default="demo", help="demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)")
+    sub.add_argument("--languages", default="", help="codes separated by commas (default: all)")
+    text = "of the labelled training sets; several are translations line by line (default: en)"
+    sub.add_argument("--train_languages", default="", help=text)
+    sub.add_argument("--workers", type=_positive, default=2, metavar="N", help="processes (default %(default)s)")
+
+    sub = verb(
+        "inspect",
+        "show what a recipe feeds the model: pieces, targets, positions, languages, packing, masks",
+        recipe=True,
+    )
+    sub.add_argument("--rows", type=int, default=2, help="rows shown per objective (default %(default)s)")
+    sub.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
+
+    text = (
+        "test on this machine that every prediction of a recipe depends on what its objective promises and nothing else"
+    )
+    sub = verb("verify", text, recipe=True)
+    sub.add_argument("--rows", type=_positive, default=4, help="rows tested per objective (default %(default)s)")
+
+    sub = verb("freeze", "write a recipe's batches to files that train without TensorFlow", recipe=True)
+    sub.add_argument("--batches", type=_positive, required=True, metavar="N", help="batches per objective")
+    sub.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
+
+    sub = verb("evaluate", "run evaluators (default: those of the run) on the newest checkpoint of a run", recipe=True)
+    sub.add_argument("--workdir", required=True, metavar="DIR")
+
+    sub = verb("report", "write report.html and report.json of a run")
+    sub.add_argument("workdir", metavar="RUN")
+    sub.add_argument(
+        "--compare",
+        action="append",
+        default=[],
+        metavar="[NAME=]RUN",
+        help="a run to show beside it (MLM alone, a control)",
+    )
+    sub.add_argument(
+        "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"
+    )
+    sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
+    sub.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
+
+    best = "best of the run's retrieval, else the last"
+
+    def of_run(sub: argparse.ArgumentParser, output: str, layer: str) -> None:
+        sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
+        sub.add_argument("--output", required=True, metavar="PATH", help=output)
+        sub.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {layer})")
+
+    sub = verb("encode", "write a vector of every line of a file, float32 in .npy")
+    of_run(sub, ".npy is added where it is missing", best)
+    sub.add_argument("--input", required=True, metavar="FILE", help="one sentence per line")
+    sub.add_argument("--language", required=True, metavar="CODE")
+    sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
+
+    sub = verb("align", "align the words of translated sentences: Pharaoh lines, and a picture")
+    of_run(sub, "the links; the picture is PATH.png", "two thirds of the way up")
+    sub.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
+    sub.add_argument(
+        "--stem", required=True, metavar="STEM", help="files STEM.SRC and STEM.TGT, words with spaces between"
+    )
+    sub.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
+    sub.add_argument("--picture", type=int, default=0, metavar="N", help="draw pair N too")
+
+    sub = verb(
+        "mine", "find sentences of two texts that translate each other; or, of pairs, wrong partners to learn from"
+    )
+    sub.add_argument("run", nargs="?", metavar="RUN", help="workdir of a pretraining run")
+    sub.add_argument(
+        "--output", required=True, metavar="PATH", help="stem of PATH.SRC-TGT.tsv; with --negatives a folder"
+    )
+    sub.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
+    sub.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
+    sub.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {best})")
+    sub.add_argument("--pooling", choices=_POOLINGS, help="default mean")
+    sub.add_argument("--neighbours", type=_positive, metavar="K", help="default 4; with --negatives 10")
+    sub.add_argument("--margin", choices=("ratio", "distance", "absolute"), help="default ratio")
+    sub.add_argument("--threshold", type=float, help="lowest score kept (default: all)")
+    sub.add_argument("--negatives", action="store_true", help="tables for CLPC: sentences that look like a translation")
+    sub.add_argument("--parallel", nargs="+", metavar="GLOB", help="with --negatives: the pairs")
+    sub.add_argument("--vocabulary", metavar="PATH", help="with --negatives")
+    sub.add_argument("--steps", type=_positive, help="with --negatives: of the light model (default 2000)")
+    sub.add_argument("--random_share", type=_share, help="with --negatives: share left to chance (default 0.1)")
+    sub.add_argument("--seed", type=int, help="with --negatives (default 0)")
+    sub.add_argument("--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)")
+    sub.set_defaults(devices=None)
+
+    sub = verb("plug", "write a trained model with its cross-attention plugged out, or plugged in")
+    sub.add_argument("direction", choices=("out", "in"))
+    sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
+    sub.add_argument("--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
+    sub.add_argument("--source", metavar="RUN", help="with in: take its cross-attention (default: a random one)")
+    sub.add_argument("--seed", type=int, help="with in: of a random one (default 0)")
+
+    verb("doctor", "check this installation; every finding carries the command that repairs it")
+    return top
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    try:
+        if 0 <= float(text) <= 1:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 1")
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is one line too."""
+
+    def error(self, message: str):
+        raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def _files(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--mono", nargs="+", default=[], metavar="GLOB", help="monolingual text; CODE=GLOB names its language"
+    )
+    sub.add_argument(
+        "--parallel",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="pairs: [name.]aa-bb.aa beside [name.]aa-bb.bb, .tsv, .jsonl",
+    )
