@@ -63,7 +63,8 @@ def commands(monkeypatch):
             "evaluations": evaluations,
         }
         workdir.mkdir(parents=True, exist_ok=True)
-        data = {"nli": {"sha256": HASHES["rows"]}} if line[3] == "finetune" else {"mlm": {"text": {"de": HASHES["de"]}}}
+        text = {language: value for language, value in HASHES.items() if language != "rows"}
+        data = {"nli": {"sha256": HASHES["rows"]}} if line[3] == "finetune" else {"mlm": {"text": text}}
         (workdir / "run.json").write_text(json.dumps({"identity": {"data": data}}))
         (workdir / "result.json").write_text(json.dumps(result))
         return 0
@@ -133,6 +134,11 @@ def test_seeds_of_one_mix_that_read_other_data_are_refused(commands, monkeypatch
             run((0, 1))
         assert len(commands) == jobs
     monkeypatch.setitem(HASHES, "de", "a" * 64)
+    shutil.rmtree(tmp_path / "cells" / "mlm-1")
+    monkeypatch.setitem(HASHES, "fr", "f" * 64)  # text of another language beside it
+    with pytest.raises(UserError, match=r"mlm-1/pretrain has read other data than \S*mlm-0/pretrain \(mlm, fr: ffff"):
+        run((0, 1))
+    monkeypatch.delitem(HASHES, "fr")
     monkeypatch.setitem(HASHES, "rows", "c" * 64)
     shutil.rmtree(tmp_path / "cells" / "mlm-1")
     with pytest.raises(UserError, match=r"mlm-1/nli has read other data than \S*mlm-0/nli \(nli, examples: cccc"):

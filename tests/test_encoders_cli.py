@@ -147,6 +147,12 @@ def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     assert "0.0000" in capsys.readouterr().out  # gold links stay in the order of their file's name
     assert links_of(tmp_path / "b.txt") == [{(j, i) for i, j in one} for one in links_of(tmp_path / "a.txt")]
     assert links_of(tmp_path / "b.txt") != links_of(tmp_path / "a.txt")
+    for end in ("de", "en"):
+        (tmp_path / f"own.de-en.{end}").rename(tmp_path / f"made-en.{end}")  # a name, not a pair of languages
+    (tmp_path / "b.txt").rename(tmp_path / "made-en.txt")
+    words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "made-en")]
+    assert cli.main([*words, "--output", str(tmp_path / "c.txt")]) == 0
+    assert "0.0000" in capsys.readouterr().out
     assert len((tmp_path / "a.txt").read_text().splitlines()) == 4 and (tmp_path / "a.txt.png").stat().st_size > 1000
     files = [str(corpus / "heldout" / f"{code}.txt") for code in ("de", "en")]
     words = ["mine", str(run), "--languages", "de", "en", "--files", *files, "--output", str(tmp_path / "mined")]
@@ -287,7 +293,10 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     gaps = tmp_path / "documents"
     for code, blank in (("de", 7), ("en", 20)):  # a side that is missing here and there ends no document
         write(gaps / f"de-en.{code}", ["" if i == blank else f"{line} {i}" for i, line in enumerate(GERMAN * 10)])
-    refused([word.replace(f"{corpus}/documents", str(gaps)) for word in words], "blank on both sides")
+    of_gaps = [word.replace(f"{corpus}/documents", str(gaps)) for word in words]
+    refused(of_gaps, "blank on both sides")
+    write(gaps / "de-en.en", ["Once."])
+    refused(of_gaps, "differ in length", "de-en.en has 1;")
     more = command("pretrain", corpus, *work, objective="btmlm")
     write(corpus / "mono" / "fr" / "a.txt", ["Il pleut."] * 40)
     write(corpus / "pairs" / "fr-fr.tsv", ["Il pleut.\tLa pluie tombe."] * 40)  # no translation
@@ -306,8 +315,13 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     for codes in (("zh-TW", "en"), ("de", "de")):
         words = ["mine", str(run), "--languages", *codes, "--files", source, source, "--output", str(tmp_path / "m")]
         refused(words, f"--languages {codes[0]} {codes[1]}", "zh_TW")
+    words = ["mine", str(run), "--languages", "de", "en", "--files", source, source, "--output", f"{tmp_path}/"]
+    refused(words, f"--output {tmp_path}/: give the folder and a name")
     refused(["mine", "--negatives", "--output", "x"], "give both")
     refused([*words, "--platform", "cpu"], "--platform: only mine --negatives reads this")
     refused(["mine", str(run), "--negatives", "--margin", "ratio", "--output", "x"], "run, --margin: mine --negatives")
     refused(["mine", "--negatives", "--random_share", "5", "--output", "x"], "'5' is not a share from 0 to 1")
     refused(["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads this")
+    refused(
+        ["plug", "in", str(run), "--output", "x", "--source", str(run), "--seed", "0"], "--seed: the cross-attention"
+    )

@@ -8,7 +8,7 @@ import numpy as np
 from xlingjax.data.sources import pair_table
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment, mining
-from xlingjax.evaluation.pairs import lines_of
+from xlingjax.evaluation.pairs import aligned_lines, lines_of
 from xlingjax.trained import TrainedRun, open_run
 
 
@@ -28,17 +28,12 @@ def align(
     """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`, and a picture of pair number `picture`
     (from 1; 0: none). Where `stem.txt` holds gold links, their error rate is told; they are read in the order of
     `languages`, but of a stem that ends in TGT-SRC in that one. Returns what was done."""
-    sides = [[line.split() for line in lines_of(f"{stem}.{language}")] for language in languages]
-    if len(sides[0]) != len(sides[1]):
-        raise UserError(
-            f"{stem}.{languages[0]} has {len(sides[0])} lines and {stem}.{languages[1]} has {len(sides[1])}: the two "
-            "must be aligned line by line"
-        )
-    pairs = list(zip(*sides, strict=True))
+    lines = aligned_lines(*(f"{stem}.{language}" for language in languages))
+    pairs = [(first.split(), second.split()) for first, second in lines]
     if picture and not 1 <= picture <= len(pairs):
         raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
     gold = Path(f"{stem}.txt")
-    turned = gold.stem.endswith("-".join(reversed(languages)))  # as in held-out folders: XX-en.txt, XX first
+    turned = f".{gold.stem}".endswith(f".{languages[1]}-{languages[0]}")  # as in held-out folders: XX-en.txt, XX first
     right = alignment.read_links(gold, [pair[::-1] for pair in pairs] if turned else pairs) if gold.is_file() else None
     trained = open_run(run)
     layer = middle_layer(trained) if layer is None else known_layer(trained, layer)

@@ -5,20 +5,21 @@ in its own workdir, and a finished one is not run again, so a bake-off that was 
 What stands in a workdir with other settings is refused, and so are seeds of one mix that have read different data.
 """
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import Stopped, UserError
+from xlingjax.identity import differences
+from xlingjax.signals import asked_to_stop
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -103,7 +104,11 @@ def run(
             raise
         return cell.values(list(config.tasks))
 
-    with asked_to_stop(runner.stop), ThreadPoolExecutor(config.jobs) as pool:
+    # The threads learn it from the event; signals are the main thread's.
+    with (
+        asked_to_stop(runner.stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+        ThreadPoolExecutor(config.jobs) as pool,
+    ):
         try:
             steps = dict(zip(config.mixes, pool.map(steps_of, config.mixes), strict=True))
             values = list(pool.map(values_of, cells))
@@ -113,20 +118,6 @@ def run(
     found = {"config": asdict(config), "cells": [summary(cell) for cell in values]}
     (folder / "bakeoff.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return found
-
-
-@contextlib.contextmanager
-def asked_to_stop(stop: threading.Event) -> Iterator[None]:
-    """SIGTERM, SIGINT and SIGHUP only set `stop`, from which the threads learn it. (Signals are the main thread's.)"""
-    here = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    heard = [number for number in signals if here and signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _train(config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]) -> None:
@@ -218,7 +209,7 @@ def finished(workdir: Path) -> bool:
 
 def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
     """Raises UserError where two finished runs of one mix, which differ in their seed alone, have read other data."""
-    known: dict[tuple[str, ...], tuple[str, Path]] = {}
+    known: dict[tuple[str, ...], tuple[Any, Path]] = {}
     for cell in cells:
         for name in ("pretrain", *tasks):
             if not finished(folder := cell.folder / name):
@@ -226,13 +217,14 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
             data = json.loads((folder / "run.json").read_text(encoding="utf-8"))["identity"]["data"]
             for objective, of in data.items():
                 # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
-                for what, value in (of.get("text") or {"examples": of.get("sha256", "")}).items():
-                    before, other = known.setdefault((cell.mix, name, objective, what), (value, folder))
-                    if before != value:
-                        raise UserError(
-                            f"bakeoff: {folder} has read other data than {other} ({objective}, {what}: {value[:16]}, "
-                            f"there {before[:16]}): choose another --workdir, or move the cells of the older data away"
-                        )
+                read = of.get("text") or {"examples": of.get("sha256")}
+                before, other = known.setdefault((cell.mix, name, objective), (read, folder))
+                for what, there, here in differences(before, read):
+                    raise UserError(
+                        f"bakeoff: {folder} has read other data than {other} ({objective}, {what}: "
+                        f"{str(here)[:16]}, there {str(there)[:16]}): choose another --workdir, or move the cells of "
+                        "the older data away"
+                    )
 
 
 def difference(before: str, now: str) -> str:

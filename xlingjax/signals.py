@@ -1,10 +1,25 @@
 """Asked to stop: SIGTERM (or a cluster's preemption notice) ends a run at a step that all processes agree on."""
 
+import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 
 import jax
 from jax.experimental import multihost_utils
+
+
+@contextlib.contextmanager
+def asked_to_stop(asked: threading.Event, *signals: signal.Signals) -> Iterator[None]:
+    """These signals only set `asked`, but for those that are ignored, and in threads, which get none."""
+    here = threading.current_thread() is threading.main_thread()
+    heard = [number for number in signals if here and signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda *_: asked.set()) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Preemption:
@@ -16,16 +31,15 @@ class Preemption:
 
     def __init__(self):
         self._asked = threading.Event()
-        self._previous = None
+        alone = jax.process_count() == 1
+        self._heard = asked_to_stop(self._asked, signal.SIGTERM) if alone else contextlib.nullcontext()
 
     def __enter__(self) -> "Preemption":
-        if jax.process_count() == 1 and threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGTERM, lambda *_: self._asked.set())
+        self._heard.__enter__()
         return self
 
-    def __exit__(self, *_) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGTERM, self._previous)
+    def __exit__(self, *error) -> None:
+        self._heard.__exit__(*error)
 
     def reached(self, step: int) -> bool:
         """To be called by every process after every step."""

@@ -413,6 +413,8 @@ def plug(args: Namespace) -> int:
         _unread(args, ("source", "seed"), "only plug in reads this")
         print(plug_out(args.run, args.output))
     else:
+        if args.source:
+            _unread(args, ("seed",), "the cross-attention of --source is not drawn")
         print(plug_in(args.run, args.output, args.source, args.seed or 0))
     return 0
 

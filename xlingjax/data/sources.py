@@ -375,12 +375,14 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
 def pair_table(stem: str, languages: tuple[str, str]) -> Path:
     """`STEM.SRC-TGT.tsv`, which `find_pairs` reads. Raises UserError for two codes that it would not read."""
     source, target = languages
-    path = Path(f"{stem}.{source}-{target}.tsv")
-    if source == target or not _PAIR_STEM.match(path.name):
+    name = f"{source}-{target}.tsv"
+    if source == target or not _PAIR_STEM.match(name):
         raise UserError(
             f"--languages {source} {target}: name two languages by codes like de or zh_TW, as files of pairs are named"
         )
-    return path
+    if stem.endswith(os.sep):
+        raise UserError(f"--output {stem}: give the folder and a name, {stem}mined for {stem}mined.{name}")
+    return Path(f"{stem}.{name}")
 
 
 def _partner(path: Path, stem: str, code: str) -> Path:

@@ -14,7 +14,7 @@ import numpy as np
 from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import language_index, token_states
-from xlingjax.evaluation.pairs import PIVOT, lines_of
+from xlingjax.evaluation.pairs import PIVOT, aligned_lines, lines_of
 from xlingjax.evaluation.retrieval import unit_rows
 
 Links = set[tuple[int, int]]
@@ -147,10 +147,8 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
         language = path.name.removesuffix(f"-{PIVOT}.txt")
         if language not in languages:
             continue
-        foreign, english = (lines_of(path.with_suffix(f".{end}")) for end in (language, PIVOT))
-        if len(foreign) != len(english):
-            raise UserError(f"{path}: its sentences are {len(foreign)} lines in {language}, {len(english)} in {PIVOT}")
-        pairs = [(a.split(), b.split()) for a, b in zip(foreign, english, strict=True)]
+        lines = aligned_lines(*(path.with_suffix(f".{end}") for end in (language, PIVOT)))
+        pairs = [(foreign.split(), english.split()) for foreign, english in lines]
         links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
     if not found:

@@ -41,19 +41,24 @@ def lines_of(path: str | Path) -> list[str]:
     return [line.strip() for _, line in read_lines(path)]
 
 
+def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]]:
+    """`lines_of` two files. Raises UserError where one has more."""
+    sides = lines_of(first), lines_of(second)
+    if len(sides[0]) != len(sides[1]):
+        raise UserError(
+            f"{first} has {len(sides[0])} lines and {second} has {len(sides[1])}: the two must be aligned line by line"
+        )
+    return list(zip(*sides, strict=True))
+
+
 def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
     """Two files of the same number of lines. Pairs with an empty side are left out; `limit` > 0 keeps the first that
     many of the others.
     """
-    sides = lines_of(foreign), lines_of(english)
-    if len(sides[0]) != len(sides[1]):
-        raise UserError(
-            f"{foreign} has {len(sides[0])} lines and {english} has {len(sides[1])}: "
-            "the two must be aligned line by line"
-        )
-    if not sides[0]:
+    lines = aligned_lines(foreign, english)
+    if not lines:
         raise UserError(f"{foreign} and {english} are empty: no pairs to evaluate on")
-    kept = [pair for pair in zip(*sides, strict=True) if all(pair)][: limit or None]
+    kept = [pair for pair in lines if all(pair)][: limit or None]
     if not kept:
         raise UserError(f"{foreign} and {english} have no line with text on both sides: no pairs to evaluate on")
     return Pairs(language, *zip(*kept, strict=True))

@@ -79,6 +79,8 @@ def check_documents(corpus: Corpus) -> None:
     sentences in no order."""
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
         blank = [tokens(side, corpus.vocabulary).lengths == 0 for side in (pair.first, pair.second)]
+        if blank[0].size != blank[1].size:
+            raise pair.mismatch(blank[0].size, blank[1].size)
         if not (blank[0] & blank[1]).any():
             raise UserError(
                 f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no aligned documents; "
