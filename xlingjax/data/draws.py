@@ -13,6 +13,8 @@ import tensorflow as tf
 CHOICE, ORDER, SELECT, REPLACE, TOKENS, LANGUAGE, PLACES = range(7)
 """Purposes: which text a row comes from, the order of rows in an epoch, masked positions, their replacement, ids, the
 language and the places of pseudo tokens."""
+SPANS, STARTS, GAPS, SHUFFLE, DROP, BLANK = range(7, 13)
+"""Purposes of noise: lengths of spans, where they start, where an empty one goes, order, loss, and hiding of tokens."""
 
 
 def seed_pair(seed: int, purpose: int, number: Any) -> tf.Tensor:

@@ -1,0 +1,217 @@
+"""Noise against a plain loop over examples that reads the same draws, its properties (XGLUE §4.1) and distributions."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from preprocessors.made import Xlmr
+
+from xlingjax.data import draws as random
+from xlingjax.data.draws import Draws
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.noise import Noise, Noiser, Text, cumulative_poisson
+
+MASK, PAD, EOS, BOS = Xlmr.mask_id, Xlmr.pad_id, Xlmr.eos_id, Xlmr.bos_id
+LANGUAGES = ("en", "zh")
+
+
+class Vocabulary(Xlmr):
+    """Every third piece begins no word."""
+
+    @classmethod
+    def pieces(cls, ids):
+        return [f"{'' if i % 3 == 0 else '▁'}{i}" for i in ids]
+
+
+def begins_word(piece):
+    return piece % 3 != 0
+
+
+def rows(count=40, length=48, examples=2, seed=0):
+    """A Text of `<s> x </s>` examples, English and Chinese, and one row in ten that is padding alone."""
+    rng = np.random.default_rng(seed)
+    ids, packs, language = (np.full((count, length), value) for value in (PAD, 0, 0))
+    for row in range(count):
+        column = 0
+        for pack in range(1, examples + 1):
+            words = rng.integers(4, 99, rng.integers(1, length // examples - 3))
+            example = [BOS, *words, EOS]
+            where = slice(column, column + len(example))
+            ids[row, where], packs[row, where], language[row, where] = example, pack, (row + pack) % 2
+            column += len(example)
+    packs[::10], ids[::10] = 0, PAD
+    content = (packs > 0) & ~np.isin(ids, sorted(Xlmr.special_ids))
+    return Text(*(tf.constant(x, t) for x, t in ((ids, tf.int32), (packs, tf.int32), (language, tf.int32))), content)
+
+
+def noised(noise, text, step=0):
+    found = Noiser(noise, Vocabulary, LANGUAGES)(text, Draws(7, step, text.ids.shape[0]))
+    return Text(*(np.asarray(x) for x in (found.ids, found.pack, found.language, found.content)))
+
+
+def examples_of(text):
+    """{(row, example): (ids, language)}"""
+    ids, packs, language = (np.asarray(x) for x in (text.ids, text.pack, text.language))
+    return {
+        (row, pack): (ids[row][packs[row] == pack].tolist(), int(language[row][packs[row] == pack][0]))
+        for row in range(len(ids))
+        for pack in np.unique(packs[row][packs[row] > 0]).tolist()
+    }
+
+
+def check_rows(before, after):
+    """Examples keep their order, their language and their special tokens; padding stands behind them."""
+    assert examples_of(before).keys() == examples_of(after).keys()
+    for packs, ids in zip(after.pack, after.ids, strict=True):
+        used = int((packs > 0).sum())
+        assert (np.diff(packs[:used]) >= 0).all() and not packs[used:].any() and (ids[used:] == PAD).all()
+    for key, (ids, language) in examples_of(after).items():
+        assert language == examples_of(before)[key][1] and (ids[0], ids[-1]) == (BOS, EOS)
+
+
+def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, whole_words=True):
+    """One example, as fairseq's denoising data set does it."""
+    content = [i not in Xlmr.special_ids for i in ids]
+    unspaced = LANGUAGES[language] == "zh" or not whole_words
+    words = [c for c in range(len(ids)) if content[c] and (unspaced or begins_word(ids[c]) or not content[c - 1])]
+    budget = math.ceil(rate * len(words) - 1e-4)
+    lengths, inserts = [], 0
+    cdf = np.float32(cumulative_poisson(mean))
+    for word in words:
+        if sum(lengths) >= budget:
+            break
+        size = min(int((u_lengths[word] >= cdf).sum()), budget - sum(lengths))
+        lengths.append(size)
+    inserts, lengths = lengths.count(0), [size for size in lengths if size]
+    starts = sorted(words, key=lambda c: u_starts[c])[: len(lengths)]
+    shown, gone = set(starts), set()
+    for start, size in zip(starts, lengths, strict=True):
+        following = words[words.index(start) :][:size]
+        end = words[words.index(start) + size] if words.index(start) + size < len(words) else len(ids)
+        assert following
+        gone |= {c for c in range(start + 1, end) if content[c]}
+    gaps = sorted(range(len(ids) - 1), key=lambda c: u_gaps[c])[:inserts]
+    result = []
+    for column, piece in enumerate(ids):
+        if column not in gone:
+            result.append(MASK if column in shown else piece)
+        result += [MASK] * (column in gaps)
+    return result
+
+
+@pytest.mark.parametrize(
+    "rate, mean, whole_words", [(0.3, 3.0, True), (0.3, 3.0, False), (0.6, 0.7, True), (0.1, 8, True)]
+)
+def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words):
+    text = rows()
+    noise = Noise(infill=rate, poisson=mean, whole_words=whole_words)
+    after = noised(noise, text)
+    check_rows(text, after)
+    draws = Draws(7, 0, text.ids.shape[0])
+    uniforms = [draws.uniform(p, text.ids.shape[1]).numpy() for p in (random.SPANS, random.STARTS, random.GAPS)]
+    packs = text.pack.numpy()
+    found, compared, longer = examples_of(after), 0, 0
+    for (row, pack), (ids, language) in examples_of(text).items():
+        own = [u[row][packs[row] == pack] for u in uniforms]
+        expected = reference_infill(ids, language, *own, rate, mean, whole_words)
+        if len(after.ids[row]) > (after.pack[row] > 0).sum():  # of a full row the last inserts are left out
+            assert found[row, pack][0] == expected, (row, pack)
+            compared += 1
+            longer += len(expected) > len(ids)
+    assert compared > 50 and (mean > 1 or longer > 5)
+
+
+def test_spans_are_replaced_by_one_mask_and_the_budget_holds():
+    text = rows(count=200, length=64, examples=1)
+    after = noised(Noise(infill=0.3), text)
+    removed = words = 0
+    for key, (ids, language) in examples_of(text).items():
+        kept = [i for i in examples_of(after)[key][0] if i != MASK]
+        position = iter(ids)
+        assert all(piece in position for piece in kept)  # a subsequence
+        if language == 1:  # every piece a word
+            budget = math.ceil(0.3 * (len(ids) - 2) - 1e-4)
+            assert len(ids) - len(kept) <= budget
+            removed, words = removed + len(ids) - len(kept), words + len(ids) - 2
+    assert 0.2 < removed / words < 0.33  # overlaps and ends take some
+
+
+def test_spans_of_length_zero_only_insert():
+    text = rows(count=60, length=96, examples=1, seed=1)
+    room = (text.pack.numpy() > 0).sum(1) * 2 < 96
+    after = noised(Noise(infill=0.3, poisson=0.0), text)
+    for (row, pack), (ids, _) in examples_of(text).items():
+        found = examples_of(after)[row, pack][0]
+        assert [i for i in found if i != MASK] == ids
+        if room[row]:
+            assert MASK in found
+
+
+def test_span_lengths_are_poisson():
+    cdf = np.array(cumulative_poisson(3.0))
+    chances = np.diff(cdf, prepend=0)
+    assert chances[:3] == pytest.approx([0.0498, 0.1494, 0.2240], abs=1e-4)
+    assert (np.arange(len(cdf)) * chances).sum() == pytest.approx(3.0, abs=1e-9)
+
+
+def test_shuffling_moves_tokens_less_than_k_places():
+    text = rows(count=300, length=48)
+    after = noised(Noise(shuffle=3.0), text)
+    check_rows(text, after)
+    draws = Draws(7, 0, 300).uniform(random.SHUFFLE, 48).numpy()
+    moved = np.zeros(5, int)
+    for (row, pack), (ids, _) in examples_of(text).items():
+        own = draws[row][text.pack.numpy()[row] == pack]
+        content = [c for c, piece in enumerate(ids) if piece not in Xlmr.special_ids]
+        keys = [i + 3.0 * float(own[c]) for i, c in enumerate(content)]
+        order = np.argsort(keys, kind="stable")
+        expected = list(ids)
+        for slot, source in zip(content, order, strict=True):
+            expected[slot] = ids[content[source]]
+        assert examples_of(after)[row, pack][0] == expected
+        moved += np.bincount(np.clip(order - np.arange(len(order)) + 2, 0, 4), minlength=5)
+        assert not len(order) or np.abs(order - np.arange(len(order))).max() <= 2
+    assert (moved > 50).all() and moved[1] > 5 * moved[0] and moved[2] < 0.65 * moved.sum()
+
+
+def test_dropping_and_masking_have_their_rates_and_leave_one_token():
+    text = rows(count=400)
+    content = int(np.sum(text.content))
+    dropped, masked = noised(Noise(drop=0.1), text), noised(Noise(mask=0.1), text)
+    check_rows(text, dropped)
+    check_rows(text, masked)
+    assert 0.09 < 1 - dropped.content.sum() / content < 0.11
+    assert 0.09 < (masked.ids == MASK).sum() / content < 0.11
+    nearly_all = noised(Noise(drop=0.99), text)
+    kept = {key: sum(i not in Xlmr.special_ids for i in ids) for key, (ids, _) in examples_of(nearly_all).items()}
+    had = {key: sum(i not in Xlmr.special_ids for i in ids) for key, (ids, _) in examples_of(text).items()}
+    assert all(kept[key] >= 1 for key in kept if had[key]) and np.mean([*kept.values()]) < 1.3
+
+
+def test_all_together_and_none():
+    text = rows()
+    same = noised(Noise(), text)
+    np.testing.assert_array_equal(same.ids, text.ids)
+    noise = Noise(infill=0.3, shuffle=3.0, drop=0.1, mask=0.1)
+    every = noised(noise, text)
+    check_rows(text, every)
+    again = noised(noise, text)
+    np.testing.assert_array_equal(every.ids, again.ids)
+    assert (noised(noise, text, step=1).ids != every.ids).any()
+    with_gaps = Text(text.ids, text.pack, text.language, tf.constant(text.content) & (text.ids % 5 > 0))
+    untouched = noised(Noise(infill=0.5, shuffle=3.0, drop=0.3, mask=0.3), with_gaps)
+    for key, (ids, _) in examples_of(text).items():  # what may not be touched stays, in its order
+        fixed = [i for i in ids if i % 5 == 0 or i in Xlmr.special_ids]
+        assert [
+            i for i in examples_of(untouched)[key][0] if i != MASK and (i % 5 == 0 or i in Xlmr.special_ids)
+        ] == fixed
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="drop=1.0 must be at least 0 and below 1"):
+        Noise(drop=1.0)
+    with pytest.raises(UserError, match="poisson=-1"):
+        Noise(poisson=-1)
+    with pytest.raises(UserError, match="no mean for 'zh'"):
+        Noiser(Noise(infill=0.3, poisson={"en": 3.0}), Vocabulary, LANGUAGES)
