@@ -10,18 +10,36 @@ from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu
 Array = jax.Array
 
 
+KeysValues = tuple[Array, Array]
+"""(k_BSHK, v_BSHK)"""
+
+
 class MultiHeadAttention(nn.Module):
+    """`memory`: the states that x attends to, or their keys and values. With a `past`, keys and values of earlier
+    columns and the number of the first new one, memory's are written into it and it is returned too."""
+
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x_BLD: Array, memory_BSD: Array, attention: Attention, key: Array | None) -> Array:
+    def __call__(
+        self,
+        x_BLD: Array,
+        memory: Array | KeysValues,
+        attention: Attention,
+        key: Array | None,
+        past: tuple[KeysValues, Array] | None = None,
+    ):
         c = self.config
         project = dict(outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv"))
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
-        k_BSHK = Dense(c, **project, name="key")(memory_BSD)
-        v_BSHK = Dense(c, **project, name="value")(memory_BSD)
-        o_BLHK = attention(q_BLHK, k_BSHK, v_BSHK, key)
-        return Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
+        if not isinstance(memory, tuple):
+            memory = Dense(c, **project, name="key")(memory), Dense(c, **project, name="value")(memory)
+        if past is not None:
+            kept, column = past
+            memory = tuple(jax.lax.dynamic_update_slice_in_dim(a, b, column, 1) for a, b in zip(kept, memory, strict=True))
+        o_BLHK = attention(q_BLHK, *memory, key)
+        y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
+        return y_BLD if past is None else (y_BLD, memory)
 
 
 class CrossAttention(nn.Module):
@@ -30,12 +48,12 @@ class CrossAttention(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x_BLD: Array, memory_BSD: Array, attention: Attention, keys) -> Array:
+    def __call__(self, x_BLD: Array, memory: Array | KeysValues, attention: Attention, keys) -> Array:
         attend = MultiHeadAttention(self.config, name="attention")
         norm = LayerNorm(self.config, name="norm")
         if self.config.norm_order == "pre":
-            return x_BLD + dropout(attend(norm(x_BLD), memory_BSD, attention, keys[0]), self.config.dropout, keys[1])
-        return norm(x_BLD + dropout(attend(x_BLD, memory_BSD, attention, keys[0]), self.config.dropout, keys[1]))
+            return x_BLD + dropout(attend(norm(x_BLD), memory, attention, keys[0]), self.config.dropout, keys[1])
+        return norm(x_BLD + dropout(attend(x_BLD, memory, attention, keys[0]), self.config.dropout, keys[1]))
 
 
 class FeedForward(nn.Module):
@@ -49,7 +67,8 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """x_BLD -> x_BLD. `memory` = (memory_BSD, its Attention) feeds the cross-attention slot; None leaves it out.
+    """x_BLD -> x_BLD. `memory` = (memory_BSD or its keys and values, its Attention) feeds the cross-attention slot; None
+    leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD, the longer past).
 
     `key` None = no dropout. Post-LN: norm(x + f(x)) (XLM §3); pre-LN: x + f(norm(x)).
     """
@@ -57,7 +76,14 @@ class Block(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x_BLD: Array, key: Array | None, attention: Attention, memory: tuple[Array, Attention] | None):
+    def __call__(
+        self,
+        x_BLD: Array,
+        key: Array | None,
+        attention: Attention,
+        memory: tuple[Array | KeysValues, Attention] | None,
+        past: tuple[KeysValues, Array] | None = None,
+    ):
         c = self.config
         keys = [None] * 5 if key is None else jax.random.split(key, 5)
         self_attention = MultiHeadAttention(c, name="attention")
@@ -69,11 +95,14 @@ class Block(nn.Module):
         plugged_in = c.cross_attention and memory is not None
         if not plugged_in or c.cross_attention_query == "self_attention" or self.is_initializing():
             y_BLD = attention_norm(x_BLD) if pre else x_BLD
-            x_BLD = x_BLD + dropout(self_attention(y_BLD, y_BLD, attention, keys[0]), c.dropout, keys[1])
+            seen_BLD = self_attention(y_BLD, y_BLD, attention, keys[0], past)
+            seen_BLD, longer = (seen_BLD, None) if past is None else seen_BLD
+            x_BLD = x_BLD + dropout(seen_BLD, c.dropout, keys[1])
             if not pre:
                 x_BLD = attention_norm(x_BLD)
         if plugged_in:
             x_BLD = CrossAttention(c, name="cross_attention")(x_BLD, *memory, keys[3:])
         y_BLD = ffn_norm(x_BLD) if pre else x_BLD
         x_BLD = x_BLD + dropout(feed_forward(y_BLD), c.dropout, keys[2])
-        return x_BLD if pre else ffn_norm(x_BLD)
+        x_BLD = x_BLD if pre else ffn_norm(x_BLD)
+        return x_BLD if past is None else (x_BLD, longer)

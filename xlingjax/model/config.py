@@ -13,7 +13,8 @@ from xlingjax.errors import UserError
 CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
-    "head": ("tied", "transform"),
+    "head": ("tied", "transform", "plain"),
+    "decoder_embeddings": ("shared", "separate"),
     "classifier": ("xlm", "xlmr", "difference", "tagging", "plug_in"),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -49,7 +50,17 @@ class ModelConfig:
     embedding_norm: bool = True
     gelu: str = "exact"
     head: str = "tied"
-    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias (XLM-R)."""
+    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias (XLM-R); "plain": tied
+    projection alone (BART, ProphetNet)."""
+    embedding_scale: bool = False
+    """Word embeddings are read times sqrt(D) (fairseq's translation models)."""
+    decoder_layers: int = 0
+    """Layers of a decoder with cross-attention to the encoder's final states; 0 = no decoder."""
+    decoder_embeddings: str = "shared"
+    """"shared": encoder and decoder have one table of each kind, and one vocabulary head; "separate": each its own (XLM's
+    translation models)."""
+    tied_self_attention: bool = False
+    """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers` layers (VECO)."""
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "difference": compares
     the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
@@ -93,7 +104,7 @@ class ModelConfig:
         for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
-        for field in ("layers", "position_offset", "num_languages", "num_labels", "unroll", "dan"):
+        for field in ("layers", "position_offset", "num_languages", "num_labels", "unroll", "dan", "decoder_layers"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
@@ -105,6 +116,11 @@ class ModelConfig:
             raise UserError(
                 f"model {self.name}: max_positions={self.max_positions} leaves no row above "
                 f"position_offset={self.position_offset}"
+            )
+        if self.tied_self_attention and not 0 < self.decoder_layers <= self.layers:
+            raise UserError(
+                f"model {self.name}: tied_self_attention needs decoder_layers from 1 to layers={self.layers}, "
+                f"got {self.decoder_layers}"
             )
         if self.attention_backend != "xla" and self.attention_dropout > 0:
             raise UserError(
@@ -200,15 +216,16 @@ def count_parameters(config: ModelConfig) -> int:
     """Number of parameters, LM head included, with the vocabulary's true rows (not the padded ones)."""
     c, norm = config, 2 * config.dim
     attention = 4 * (c.dim * c.dim + c.dim)
-    block = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
-    if c.cross_attention:
-        block += attention + norm
-    total = c.layers * block
-    total += c.dim * (c.vocab_size + c.max_positions + (c.num_languages if c.has_languages else 0))
-    total += norm * (c.embedding_norm + (c.norm_order == "pre"))
-    total += c.vocab_size
-    if c.head == "transform":
-        total += c.dim * c.dim + c.dim + norm
+    plain = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
+    crossing = plain + attention + norm
+    embeddings = c.dim * (c.vocab_size + c.max_positions + (c.num_languages if c.has_languages else 0))
+    embeddings += norm * c.embedding_norm
+    head = c.vocab_size * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (c.head == "transform")
+    final_norm = norm * (c.norm_order == "pre")
+    total = c.layers * (crossing if c.cross_attention else plain) + final_norm + embeddings + head
+    if c.decoder_layers:
+        total += c.decoder_layers * (crossing - attention * c.tied_self_attention) + final_norm
+        total += (embeddings + head) * (c.decoder_embeddings == "separate")
     total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
     total += ((c.dim + 1) * c.dan + (c.dan + 1) * c.dan) * (c.dan > 0)
     if c.num_labels:

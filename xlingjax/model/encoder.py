@@ -27,7 +27,7 @@ Params = dict[str, Any]
 Batch = Mapping[str, Array]
 
 
-class _Embeddings(nn.Module):
+class Embeddings(nn.Module):
     """Token + position (+ language) embeddings, LayerNorm, dropout (XLM §3.1)."""
 
     config: ModelConfig
@@ -40,6 +40,7 @@ class _Embeddings(nn.Module):
         tokens = Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")
         x_BLD = tokens(batch["input_ids"]) if words_BLD is None else words_BLD
         x_BLD = x_BLD if shift_BLD is None else x_BLD + shift_BLD
+        x_BLD = x_BLD * c.dim**0.5 if c.embedding_scale else x_BLD
         # Padding keeps the row just below the first position (XLM-R's row 1).
         positions_BL = jnp.where(
             batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, max(c.position_offset - 1, 0)
@@ -60,7 +61,7 @@ class _Modules(nn.Module):
     mesh: Mesh | None
 
     def setup(self):
-        self.embeddings = _Embeddings(self.config)
+        self.embeddings = Embeddings(self.config)
         self.encoder = Stack(self.config, self.mesh)
         self.head = VocabularyHead(self.config)
         if self.config.num_labels:

@@ -12,7 +12,8 @@ Array = jax.Array
 
 
 class VocabularyHead(nn.Module):
-    """h_...D -> (g_...D, bias_V); logits are g @ token_table.T + bias. XLM-R transforms h first, XLM does not."""
+    """h_...D -> (g_...D, bias_V); logits are g @ token_table.T + bias. XLM-R transforms h first, XLM does not; BART
+    has no bias."""
 
     config: ModelConfig
 
@@ -22,6 +23,8 @@ class VocabularyHead(nn.Module):
         if c.head == "transform":
             h_BMD = gelu(c, Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BMD))
             h_BMD = LayerNorm(c, name="norm")(h_BMD)
+        if c.head == "plain":
+            return h_BMD, jnp.zeros((c.padded_vocab_size,), jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, ("vocab",))
         return h_BMD, self.param("bias", zeros, (c.padded_vocab_size,), jnp.float32)
 

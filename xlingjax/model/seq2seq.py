@@ -1,0 +1,179 @@
+"""The encoder-decoder: an `Encoder`, and a decoder that attends to its final states.
+
+Parameter paths beside the encoder's: `decoder/layers/*` (stacked on axis 0, with the `cross_attention` slot of VECO),
+`decoder/final_norm/*` (pre-LN) and, where they are separate, `decoder_embeddings/*` and `decoder_head/*`, named as the
+encoder's are.
+"""
+
+import dataclasses
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.block import KeysValues
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params
+from xlingjax.model.heads import VocabularyHead
+from xlingjax.model.masks import Fields, bidirectional, causal
+from xlingjax.model.stack import Stack
+
+Array = jax.Array
+
+SELF = AttentionSpec((causal & bidirectional).named("causal"), causal=True)
+"""Who sees whom in the decoder: itself and what stands before it in its example."""
+CROSS = AttentionSpec(bidirectional)
+"""The source of the same example."""
+DECODER_FIELDS = ("decoder_ids", "decoder_position_ids", "decoder_language_ids", "decoder_pack_ids")
+
+
+def decoder_side(batch: Batch) -> dict[str, Array]:
+    """The decoder's fields of a batch under the names that embeddings and masks know."""
+    names = ("input_ids", "position_ids", "language_ids", "pack_ids")
+    return {name: batch[field] for name, field in zip(names, DECODER_FIELDS, strict=True)}
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    """What decoding keeps from step to step, one example per row."""
+
+    past: KeysValues
+    """[N]BTHK: keys and values of the decoder's columns so far."""
+    memory: KeysValues
+    """[N]BSHK: those of the source."""
+    source: Fields
+    """Of the source, each [B, S]."""
+    column: Array
+    """int32: columns so far."""
+
+
+class _Decoder(nn.Module):
+    config: ModelConfig
+    mesh: Mesh | None
+
+    def setup(self):
+        self.embeddings = Embeddings(self.config)
+        self.decoder = Stack(self.config, self.mesh)
+        self.head = VocabularyHead(self.config)
+
+    def decode(self, batch: Batch, source: Fields, memory_BSD: Array, key: Array | None, shift_BTD: Array | None):
+        c = self.config
+        keys = (None, None) if key is None else jax.random.split(key)
+        fields = Fields.from_batch(batch)
+        attention = bind(SELF, fields, fields, c.attention_backend, c.attention_dropout)
+        memory = memory_BSD, bind(CROSS, fields, source, c.attention_backend, c.attention_dropout)
+        return self.decoder(self.embeddings(batch, keys[0], None, shift_BTD), keys[1], attention, memory)
+
+    def step(self, batch: Batch, cache: Cache):
+        queries = Fields.from_batch(batch)
+        queries = dataclasses.replace(queries, position=queries.position + cache.column)
+        length = cache.past[0].shape[2]
+        keys = Fields.from_batch({name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")})
+        # One example per row, so that the causal mask alone leaves out columns that are still to come.
+        memory = cache.memory, bind(CROSS, queries, cache.source)
+        x_BLD = self.embeddings(batch, None)
+        return self.decoder(x_BLD, None, bind(SELF, queries, keys), memory, past=(cache.past, cache.column))
+
+    def vocabulary_head(self, h):
+        return self.head(h)
+
+    def everything(self):
+        batch = {k: jnp.ones((1, 1), jnp.int32) for k in ("input_ids", "pack_ids")}
+        batch |= {k: jnp.zeros((1, 1), jnp.int32) for k in ("position_ids", "language_ids")}
+        source = Fields.from_batch(batch)
+        self.head(self.decode(batch, source, jnp.zeros((1, 1, self.config.dim)), None, None))
+
+
+class Seq2Seq(Encoder):
+    """An encoder with a decoder; for pairs of a source (the encoder's fields) and a target (the decoder's)."""
+
+    def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
+        """Raises `UserError` for a model without decoder layers."""
+        if not config.decoder_layers:
+            raise UserError(f"model {config.name} has no decoder; set decoder_layers")
+        super().__init__(config, mesh)
+        as_decoder = config.replace(
+            layers=config.decoder_layers, cross_attention=True, cross_attention_query="self_attention"
+        )
+        self._decoder = _Decoder(as_decoder, mesh)
+
+    def decode(
+        self,
+        params: Params,
+        batch: Batch,
+        memory_BSD: Array,
+        *,
+        rng: Array | None = None,
+        shift_BTD: Array | None = None,
+    ) -> Array:
+        """h_BTD of the decoder on the target's words, `memory_BSD` the encoder's states of the rows.
+
+        Reads the decoder's fields and input_ids and pack_ids of the source. `rng` None = no dropout. shift_BTD is added
+        to the word embeddings. Raises `UserError` when the rows are longer than the position table.
+        """
+        target = decoder_side(batch)
+        self._check(target)
+        source = Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
+        return self._apply(params, target, source, memory_BSD, rng, shift_BTD, method="decode")
+
+    def start(self, params: Params, batch: Batch, memory_BSD: Array, length: int) -> Cache:
+        """An empty cache for up to `length` columns; the rows of the batch hold one example each."""
+        c = self._decoder.config
+        source = Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
+        slot = self._view(params)["decoder"]["layers"]["cross_attention"]["attention"]
+
+        def projected(name):
+            kernel, bias = (slot[name][part].astype(c.dtype) for part in ("kernel", "bias"))
+            return jnp.einsum("BSD,NDHK->NBSHK", memory_BSD.astype(c.dtype), kernel) + bias[:, None, None]
+
+        shape = (c.layers, memory_BSD.shape[0], length, c.heads, c.head_dim)
+        past = jnp.zeros(shape, c.dtype), jnp.zeros(shape, c.dtype)
+        return Cache(past, (projected("key"), projected("value")), source, jnp.int32(0))
+
+    def step(self, params: Params, cache: Cache, ids_B: Array, languages_B: Array) -> tuple[Array, Cache]:
+        """(h_BD, the next cache): the decoder's state at one more column, of `ids_B`."""
+        one = jnp.ones_like(ids_B)[:, None]
+        batch = {"input_ids": ids_B[:, None], "language_ids": languages_B[:, None], "pack_ids": one}
+        batch["position_ids"] = one * cache.column
+        h_BLD, past = self._apply(params, batch, cache, method="step")
+        return h_BLD[:, 0], dataclasses.replace(cache, past=past, column=cache.column + 1)
+
+    def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
+        """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
+        g, bias_V = self._apply(params, h, method="vocabulary_head")
+        return g, self._view(params)["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
+
+    def _apply(self, params: Params, *arguments: Any, method: str):
+        return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)
+
+    def _view(self, params: Params) -> Params:
+        """The decoder's own tree: what is shared or tied filled in from the encoder's."""
+        c = self.config
+        separate = c.decoder_embeddings == "separate"
+        tree = {
+            "embeddings": params["decoder_embeddings" if separate else "embeddings"],
+            "decoder": params["decoder"],
+            "head": params.get("decoder_head" if separate else "head", {}),
+        }
+        if c.tied_self_attention:
+            tied = jax.tree.map(lambda x: x[-c.decoder_layers :], params["encoder"]["layers"]["attention"])
+            tree["decoder"] = {**tree["decoder"], "layers": {**tree["decoder"]["layers"], "attention": tied}}
+        return tree
+
+    def _boxed(self, rng):
+        encoder_rng, decoder_rng = jax.random.split(rng)
+        params = super()._boxed(encoder_rng)
+        made = self._decoder.init({"params": decoder_rng}, method="everything")["params"]
+        if self.config.tied_self_attention:
+            del made["decoder"]["layers"]["attention"]
+        params["decoder"] = made["decoder"]
+        if self.config.decoder_embeddings == "separate":
+            params["decoder_embeddings"] = made["embeddings"]
+            if "head" in made:
+                params["decoder_head"] = made["head"]
+        return params
