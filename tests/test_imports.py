@@ -21,7 +21,7 @@ LEVELS = [
     {"evaluation"},
     {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf"},
     {"objectives"},
-    {"losses", "optim"},
+    {"losses", "optim", "decoding"},
     {"model"},
     {"data", "preprocessors", "tasks"},
     {"partition", "runtime", "quiet", "stages"},

@@ -36,7 +36,9 @@ class MultiHeadAttention(nn.Module):
             memory = Dense(c, **project, name="key")(memory), Dense(c, **project, name="value")(memory)
         if past is not None:
             kept, column = past
-            memory = tuple(jax.lax.dynamic_update_slice_in_dim(a, b, column, 1) for a, b in zip(kept, memory, strict=True))
+            memory = tuple(
+                jax.lax.dynamic_update_slice_in_dim(a, b, column, 1) for a, b in zip(kept, memory, strict=True)
+            )
         o_BLHK = attention(q_BLHK, *memory, key)
         y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
         return y_BLD if past is None else (y_BLD, memory)
@@ -67,8 +69,8 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """x_BLD -> x_BLD. `memory` = (memory_BSD or its keys and values, its Attention) feeds the cross-attention slot; None
-    leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD, the longer past).
+    """x_BLD -> x_BLD. `memory` = (memory_BSD or its keys and values, its Attention) feeds the cross-attention slot;
+    None leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD, the longer past).
 
     `key` None = no dropout. Post-LN: norm(x + f(x)) (XLM §3); pre-LN: x + f(norm(x)).
     """

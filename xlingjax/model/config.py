@@ -50,15 +50,15 @@ class ModelConfig:
     embedding_norm: bool = True
     gelu: str = "exact"
     head: str = "tied"
-    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias (XLM-R); "plain": tied
-    projection alone (BART, ProphetNet)."""
+    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias (XLM-R); "plain":
+    tied projection alone (BART, ProphetNet)."""
     embedding_scale: bool = False
     """Word embeddings are read times sqrt(D) (fairseq's translation models)."""
     decoder_layers: int = 0
     """Layers of a decoder with cross-attention to the encoder's final states; 0 = no decoder."""
     decoder_embeddings: str = "shared"
-    """"shared": encoder and decoder have one table of each kind, and one vocabulary head; "separate": each its own (XLM's
-    translation models)."""
+    """"shared": encoder and decoder have one table of each kind, and one vocabulary head; "separate": each its own
+    (XLM's translation models)."""
     tied_self_attention: bool = False
     """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers` layers (VECO)."""
     classifier: str = "xlm"

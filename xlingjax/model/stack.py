@@ -20,8 +20,8 @@ class Stack(nn.Module):
     """N blocks, `layers/*` stacked on axis 0, and `final_norm` for pre-LN.
 
     Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD. With a `past`, every
-    layer's keys and values [N]BSHK of earlier columns and the number of the first new one, (h_BLD, the longer past); then
-    `memory` holds keys and values of every layer, too.
+    layer's keys and values [N]BSHK of earlier columns and the number of the first new one, (h_BLD, the longer past);
+    then `memory` holds keys and values of every layer, too.
     """
 
     config: ModelConfig

@@ -1,0 +1,244 @@
+"""Text from an encoder-decoder: greedy, sampled, and by beam search, a column at a time with a cache.
+
+Everything runs inside `jit` with fixed shapes. A row is one source; letters beside the model's: W beams, T columns.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.masks import bidirectional
+from xlingjax.model.seq2seq import Cache, Seq2Seq
+
+Array = jax.Array
+Params = dict[str, Any]
+LOWEST = -1.0e9
+"""Below every sum of log-probabilities; finite, so that differences of two are no NaN."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoding:
+    """How text is searched for. Lengths count what is generated, the end among it, but not the start.
+
+    beams: 1 is greedy. length_penalty: a finished text scores its log-probability / length ** length_penalty.
+    no_repeat_ngram: no n-gram of this order twice; 0: any. min_length: no end before so many tokens.
+    max_length: (a, b): at most a * (source tokens) + b. n_best: texts returned per source. temperature: above 0, tokens
+    are drawn instead (beams must be 1); top_k: from the k likeliest, 0: all.
+    """
+
+    beams: int = 1
+    length_penalty: float = 1.0
+    no_repeat_ngram: int = 0
+    min_length: int = 0
+    max_length: tuple[float, int] = (1.5, 10)
+    n_best: int = 1
+    temperature: float = 0.0
+    top_k: int = 0
+
+    def __post_init__(self):
+        if self.beams < 1 or not 1 <= self.n_best <= self.beams:
+            raise UserError(f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}")
+        if self.temperature and self.beams > 1:
+            raise UserError(f"decoding: temperature={self.temperature} draws tokens; set beams=1, not {self.beams}")
+        if min(self.temperature, self.no_repeat_ngram, self.min_length, self.top_k, *self.max_length) < 0:
+            raise UserError("decoding: no option may be negative but length_penalty")
+
+    def longest(self, source_B: Array, columns: int) -> Array:
+        """int32 [B]: the most tokens for sources of so many, within the columns there are."""
+        scale, more = self.max_length
+        return jnp.clip((scale * source_B).astype(jnp.int32) + more, 1, columns)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """The best first. ids: int32 [B, W, T], padded; lengths: [B, W], the end included; scores: float32 [B, W], the
+    log-probability, as `Decoding` divides it by the length."""
+
+    ids: Array
+    lengths: Array
+    scores: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Ids:
+    """The ids that a search must know: what ends a text, what fills the rest, and what is never written."""
+
+    end: int
+    pad: int
+    banned: tuple[int, ...] = ()
+
+
+def generate(
+    model: Seq2Seq,
+    params: Params,
+    batch: dict[str, Array],
+    start_B: Array,
+    languages_B: Array,
+    ids: Ids,
+    config: Decoding,
+    columns: int,
+    *,
+    first_B: Array | None = None,
+    key: Array | None = None,
+) -> Texts:
+    """Texts for the sources of a batch, one example to a row; no gradient passes.
+
+    start_B: the decoder's first input; languages_B: index of the language to write; columns: T, the most tokens;
+    first_B: tokens that must come first; key: for drawn tokens. Raises `UserError` where T does not fit the position
+    table.
+    """
+    c = model.config
+    if columns + c.position_offset > c.max_positions:
+        raise UserError(
+            f"texts of {columns} tokens do not fit model {c.name}: its position table takes "
+            f"{c.max_positions - c.position_offset}; lower max_length"
+        )
+    if config.temperature and key is None:
+        raise UserError("decoding: drawn tokens need a random key")
+    params = jax.lax.stop_gradient(params)
+    memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
+
+    def chances(cache: Cache, ids_R: Array, languages_R: Array, texts_RT: Array, first_R: Array | None):
+        """(log-probabilities [R, V] of the next token, the next cache)."""
+        column = cache.column
+        h_RD, cache = model.step(params, cache, ids_R, languages_R)
+        g_RD, table_VD, bias_V = model.decoder_head(params, h_RD)
+        logits_RV = jnp.einsum("RD,VD->RV", g_RD, table_VD, preferred_element_type=jnp.float32) + bias_V
+        logits_RV = jnp.where(jnp.arange(logits_RV.shape[1]) < c.vocab_size, logits_RV, -jnp.inf)
+        log_RV = jax.nn.log_softmax(logits_RV, axis=-1)
+        log_RV = log_RV.at[:, jnp.array([ids.pad, *ids.banned])].set(LOWEST)
+        if config.no_repeat_ngram:
+            log_RV = without_repeats(log_RV, texts_RT, column, config.no_repeat_ngram)
+        log_RV = jnp.where((column + 1 < config.min_length) & (jnp.arange(log_RV.shape[1]) == ids.end), LOWEST, log_RV)
+        if first_R is not None:
+            forced_RV = jnp.where(jnp.arange(log_RV.shape[1]) == first_R[:, None], 0.0, LOWEST)
+            log_RV = jnp.where(column == 0, forced_RV, log_RV)
+        return jnp.maximum(log_RV, LOWEST), cache
+
+    cache = model.start(params, batch, memory_BSD, columns)
+    search = beam_search if config.beams > 1 else one_by_one
+    return search(chances, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key)
+
+
+def without_repeats(log_RV: Array, texts_RT: Array, column: Array, order: int) -> Array:
+    """log_RV without the tokens that would repeat an n-gram of the first `column` tokens of their row."""
+    length = texts_RT.shape[1]
+    columns_T = jnp.arange(length)
+    repeats_RT = columns_T + order - 1 < column  # the n-gram that begins here is complete
+    for i in range(order - 1):
+        last_R = jnp.take(texts_RT, jnp.maximum(column - order + 1 + i, 0), axis=1)
+        repeats_RT &= jnp.roll(texts_RT, -i, axis=1) == last_R[:, None]
+    ending_RT = jnp.roll(texts_RT, 1 - order, axis=1)
+    rows_R1 = jnp.arange(log_RV.shape[0])[:, None]
+    return log_RV.at[rows_R1, ending_RT].min(jnp.where(repeats_RT, LOWEST, jnp.inf))
+
+
+def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key) -> Texts:
+    """The likeliest next token, or one drawn."""
+    rows = start_B.shape[0]
+
+    def going(state):
+        return (state[0].column < columns) & ~state[3].all()
+
+    def step(state):
+        cache, last_B, texts_BT, done_B, score_B, lengths_B = state
+        column = cache.column
+        log_BV, cache = chances(cache, last_B, languages_B, texts_BT, first_B)
+        choice_BV = log_BV
+        if config.temperature:
+            if config.top_k:
+                least_B1 = jax.lax.top_k(log_BV, config.top_k)[0][:, -1:]
+                choice_BV = jnp.where(log_BV >= least_B1, log_BV, LOWEST)
+            noise_BV = jax.random.gumbel(jax.random.fold_in(key, column), log_BV.shape)
+            choice_BV = choice_BV / config.temperature + noise_BV
+        next_B = jnp.where(done_B, ids.pad, choice_BV.argmax(-1).astype(jnp.int32))
+        gain_B = jnp.take_along_axis(log_BV, next_B[:, None], axis=1)[:, 0]
+        texts_BT = texts_BT.at[:, column].set(next_B)
+        score_B = score_B + jnp.where(done_B, 0.0, gain_B)
+        lengths_B = lengths_B + ~done_B
+        done_B |= (next_B == ids.end) | (column + 1 >= longest_B)
+        return cache, next_B, texts_BT, done_B, score_B, lengths_B
+
+    texts_BT = jnp.full((rows, columns), ids.pad, jnp.int32)
+    none_B = jnp.zeros(rows)
+    state = cache, start_B, texts_BT, none_B > 0, none_B, none_B.astype(jnp.int32)
+    _, _, texts_BT, _, score_B, lengths_B = jax.lax.while_loop(going, step, state)
+    score_B = score_B / lengths_B.astype(jnp.float32) ** config.length_penalty
+    return Texts(texts_BT[:, None], lengths_B[:, None], score_B[:, None])
+
+
+def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key) -> Texts:
+    """The W best unfinished texts of each row go on. Of the 2 W best continuations those among the first W that end are
+    kept as finished, the W best of all so far; a row is done when none of its unfinished texts, at its length, scores
+    above the worst of W finished ones (as transformers searches with early_stopping=False)."""
+    del key
+    rows, width = start_B.shape[0], config.beams
+
+    def widen(x, axis):
+        return jnp.repeat(x, width, axis=axis)
+
+    wide = Cache(
+        jax.tree.map(lambda x: widen(x, 1), cache.past),
+        jax.tree.map(lambda x: widen(x, 1), cache.memory),
+        jax.tree.map(lambda x: widen(x, 0), cache.source),
+        cache.column,
+    )
+    languages_R = widen(languages_B, 0)
+    first_R = None if first_B is None else widen(first_B, 0)
+
+    def flat(x_BW):
+        return x_BW.reshape(rows * width, *x_BW.shape[2:])
+
+    def chosen(x_BW, index_BC):
+        return jnp.take_along_axis(x_BW, index_BC.reshape(*index_BC.shape, *[1] * (x_BW.ndim - 2)), axis=1)
+
+    def going(state):
+        return (state[0].column < columns) & ~state[-1].all()
+
+    def step(state):
+        cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B = state
+        column = cache.column
+        log_RV, cache = chances(cache, flat(last_BW), languages_R, flat(texts_BWT), first_R)
+        vocabulary = log_RV.shape[1]
+        total_BWV = score_BW[:, :, None] + log_RV.reshape(rows, width, vocabulary)
+        best_BC, index_BC = jax.lax.top_k(total_BWV.reshape(rows, -1), 2 * width)
+        beam_BC, token_BC = index_BC // vocabulary, (index_BC % vocabulary).astype(jnp.int32)
+        texts_BCT = chosen(texts_BWT, beam_BC).at[:, :, column].set(token_BC)
+        ends_BC = (token_BC == ids.end) | (column + 1 >= longest_B)[:, None]
+
+        possible_BC = best_BC > LOWEST / 2
+        finishing_BC = ends_BC & possible_BC & (jnp.arange(2 * width) < width) & ~done_B[:, None]
+        length = (column + 1).astype(jnp.float32)
+        final_BC = jnp.where(finishing_BC, best_BC / length**config.length_penalty, LOWEST)
+        all_BX = jnp.concatenate([ended_score_BW, final_BC], axis=1)
+        ended_score_BW, keep_BW = jax.lax.top_k(all_BX, width)
+        ended_BWT = chosen(jnp.concatenate([ended_BWT, texts_BCT], axis=1), keep_BW)
+        lengths_BX = jnp.concatenate([ended_length_BW, jnp.full_like(index_BC, column + 1)], axis=1)
+        ended_length_BW = chosen(lengths_BX, keep_BW)
+
+        score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best_BC), width)
+        texts_BWT, last_BW = chosen(texts_BCT, keep_BW), chosen(token_BC, keep_BW)
+        rows_R = flat(chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None])
+        cache = dataclasses.replace(cache, past=jax.tree.map(lambda x: jnp.take(x, rows_R, axis=1), cache.past))
+        done_B |= score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
+        done_B |= column + 1 >= longest_B
+        return cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B
+
+    empty_BWT = jnp.full((rows, width, columns), ids.pad, jnp.int32)
+    none_BW = jnp.zeros((rows, width), jnp.int32)
+    lowest_BW = jnp.full((rows, width), LOWEST)
+    # All beams begin alike: only the first counts in the first step.
+    state = (
+        wide, widen(start_B, 0).reshape(rows, width), empty_BWT, lowest_BW.at[:, 0].set(0.0), empty_BWT, none_BW,
+        lowest_BW, jnp.zeros(rows, bool),
+    )  # fmt: skip
+    *_, ended_BWT, lengths_BW, scores_BW, _ = jax.lax.while_loop(going, step, state)
+    n = config.n_best
+    return Texts(ended_BWT[:, :n], lengths_BW[:, :n], scores_BW[:, :n])
