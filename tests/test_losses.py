@@ -38,6 +38,28 @@ def in_numpy(h, table, bias, targets, weights):
     return nll, correct, (dlogits @ table[:VOCAB], dtable, dbias)
 
 
+@pytest.mark.parametrize("chunk", [0, 7])
+def test_smoothed_targets_equal_numpy(inputs, chunk):
+    h, table, bias, targets, weights = inputs
+    logits = (h @ table[:VOCAB].T + bias[:VOCAB]).astype(np.float64)
+    log = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    target = np.full((TOKENS, VOCAB), 0.2 / VOCAB)
+    target[np.arange(TOKENS), targets] += 0.8
+
+    def loss(h, table, bias):
+        out = cross_entropy(h, table, bias, targets, weights, vocab_size=VOCAB, chunk=chunk, smoothing=0.2)
+        return out.loss, out
+
+    (total, out), grads = jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))(h, table, bias)
+    np.testing.assert_allclose(total, -(weights[:, None] * target * log).sum(), rtol=1e-6)
+    np.testing.assert_allclose(out.nll_T, in_numpy(*inputs)[0], atol=2e-6)
+    dlogits = weights[:, None] * (np.exp(log) - target)
+    np.testing.assert_allclose(grads[0], dlogits @ table[:VOCAB], atol=3e-6)
+    np.testing.assert_allclose(grads[1][:VOCAB], dlogits.T @ h, atol=3e-6)
+    np.testing.assert_allclose(grads[2][:VOCAB], dlogits.sum(0), atol=3e-6)
+    assert np.abs(grads[1][VOCAB:]).max() == np.abs(grads[2][VOCAB:]).max() == 0
+
+
 @pytest.mark.parametrize("chunk", [0, 1, 7, 11, 100])  # 7 needs padding, 11 divides
 def test_loss_and_gradients_equal_numpy(inputs, chunk):
     h, table, bias, targets, weights = inputs

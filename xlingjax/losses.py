@@ -1,5 +1,6 @@
 """Masked-position gather and cross-entropy over a large vocabulary, in float32, without holding every logit."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -31,13 +32,15 @@ def cross_entropy(
     *,
     vocab_size: int,
     chunk: int = 0,
+    smoothing: float = 0.0,
 ) -> CrossEntropy:
     """Cross-entropy of softmax(h @ table.T + bias) in float32, differentiable in h, table and bias.
 
     Vocabulary rows from `vocab_size` on are padding and get probability 0. `chunk` > 0 works on that many tokens at a
     time, so that no more than [V, chunk] logits exist at once; 0 = all tokens at once. The gradient is formed in the
     same pass as the loss and scaled afterwards, which spares computing the logits twice: the loss is one weighted sum,
-    so its cotangent is one scalar. Weights are constants (no gradient).
+    so its cotangent is one scalar. Weights are constants (no gradient). `smoothing` e: the loss is against a target of
+    probability 1 - e, and e spread evenly over the vocabulary; nll_T is not.
     """
     tokens, columns = h_TD.shape[0], table_VD.shape[0]
     padding_V = jnp.arange(columns) >= vocab_size
@@ -55,7 +58,8 @@ def cross_entropy(
     def join(x_IC):
         return jnp.swapaxes(x_IC, 0, 1).reshape(-1)[:tokens]
 
-    loss, nll_IC, correct_IC = _chunked(split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T))
+    target = (smoothing, vocab_size)
+    loss, nll_IC, correct_IC = _chunked(target, split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T))
     return CrossEntropy(loss, join(nll_IC), join(correct_IC))
 
 
@@ -93,8 +97,8 @@ def best_ids(
     return jax.lax.stop_gradient(jnp.swapaxes(ids_IC, 0, 1).reshape(-1)[:tokens])
 
 
-def _chunk(h_CD, table_VD, bias_V, targets_C, weights_C):
-    """(nll_C, correct_C) of one chunk, both 0 where the weight is, and what the gradient needs.
+def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
+    """(loss, nll_C, correct_C) of one chunk, the latter 0 where the weight is, and what the gradient needs.
 
     Logits stand as [V, C]: with the vocabulary in front all three products read their operands as they lie in memory.
     """
@@ -107,42 +111,50 @@ def _chunk(h_CD, table_VD, bias_V, targets_C, weights_C):
     used_C = weights_C != 0
     nll_C = jnp.where(used_C, logsum_C - target_C, 0.0)
     correct_C = (used_C & (target_C >= top_C)).astype(jnp.float32)
-    return nll_C, correct_C, (logits_VC, hit_VC, logsum_C)
+    smoothing, vocab_size = target
+    loss_C, target_VC = nll_C, hit_VC
+    if smoothing:
+        even_V1 = (jnp.arange(logits_VC.shape[0]) < vocab_size)[:, None] / vocab_size
+        target_VC = (1 - smoothing) * hit_VC + smoothing * even_V1
+        loss_C = logsum_C - jnp.where(even_V1 > 0, target_VC * logits_VC, 0.0).sum(0)
+    return (weights_C * loss_C).sum(), nll_C, correct_C, (logits_VC, target_VC, logsum_C)
 
 
 def _product(x, y, x_axis: int, y_axis: int):
     return jax.lax.dot_general(x, y, (((x_axis,), (y_axis,)), ((), ())), preferred_element_type=jnp.float32)
 
 
-@jax.custom_vjp
-def _chunked(h_ICD, table_VD, bias_V, targets_IC, weights_IC):
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
     def step(loss, chunk):
         h_CD, targets_C, weights_C = chunk
-        nll_C, correct_C, _ = _chunk(h_CD, table_VD, bias_V, targets_C, weights_C)
-        return loss + (weights_C * nll_C).sum(), (nll_C, correct_C)
+        more, nll_C, correct_C, _ = _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C)
+        return loss + more, (nll_C, correct_C)
 
     loss, (nll_IC, correct_IC) = _loop(step, jnp.zeros((), jnp.float32), (h_ICD, targets_IC, weights_IC))
     return loss, nll_IC, correct_IC
 
 
-def _chunked_forward(h_ICD, table_VD, bias_V, targets_IC, weights_IC):
+def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
     def step(carry, chunk):
         loss, dtable_VD, dbias_V = carry
         h_CD, targets_C, weights_C = chunk
-        nll_C, correct_C, (logits_VC, hit_VC, logsum_C) = _chunk(h_CD, table_VD, bias_V, targets_C, weights_C)
-        dlogits_VC = weights_C * (jnp.exp(logits_VC - logsum_C) - hit_VC)
+        more, nll_C, correct_C, (logits_VC, target_VC, logsum_C) = _chunk(
+            target, h_CD, table_VD, bias_V, targets_C, weights_C
+        )
+        dlogits_VC = weights_C * (jnp.exp(logits_VC - logsum_C) - target_VC)
         dbias_V = dbias_V + dlogits_VC.sum(1)
         dlogits_VC = dlogits_VC.astype(table_VD.dtype)
         dh_CD = _product(dlogits_VC, table_VD, 0, 0)
         dtable_VD = dtable_VD + _product(dlogits_VC, h_CD, 1, 0)
-        return (loss + (weights_C * nll_C).sum(), dtable_VD, dbias_V), (nll_C, correct_C, dh_CD)
+        return (loss + more, dtable_VD, dbias_V), (nll_C, correct_C, dh_CD)
 
     zeros = (jnp.zeros((), jnp.float32), jnp.zeros(table_VD.shape, jnp.float32), jnp.zeros_like(bias_V))
     (loss, dtable_VD, dbias_V), (nll_IC, correct_IC, dh_ICD) = _loop(step, zeros, (h_ICD, targets_IC, weights_IC))
     return (loss, nll_IC, correct_IC), (dh_ICD.astype(h_ICD.dtype), dtable_VD.astype(table_VD.dtype), dbias_V)
 
 
-def _chunked_backward(gradients, cotangents):
+def _chunked_backward(target, gradients, cotangents):
     scale = cotangents[0].astype(jnp.float32)  # a loss scale among others: never rounded to the gradients' dtype
     return *((g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients), None, None
 
