@@ -54,9 +54,9 @@ def test_smoothed_targets_equal_numpy(inputs, chunk):
     np.testing.assert_allclose(total, -(weights[:, None] * target * log).sum(), rtol=1e-6)
     np.testing.assert_allclose(out.nll_T, in_numpy(*inputs)[0], atol=2e-6)
     dlogits = weights[:, None] * (np.exp(log) - target)
-    np.testing.assert_allclose(grads[0], dlogits @ table[:VOCAB], atol=3e-6)
-    np.testing.assert_allclose(grads[1][:VOCAB], dlogits.T @ h, atol=3e-6)
-    np.testing.assert_allclose(grads[2][:VOCAB], dlogits.sum(0), atol=3e-6)
+    np.testing.assert_allclose(grads[0], dlogits @ table[:VOCAB], atol=1e-5)
+    np.testing.assert_allclose(grads[1][:VOCAB], dlogits.T @ h, atol=1e-5)
+    np.testing.assert_allclose(grads[2][:VOCAB], dlogits.sum(0), atol=1e-5)
     assert np.abs(grads[1][VOCAB:]).max() == np.abs(grads[2][VOCAB:]).max() == 0
 
 

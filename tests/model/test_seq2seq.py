@@ -1,0 +1,130 @@
+"""The decoder sees its past, the source of its own example, and nothing else; what is shared is one array."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.masks import bidirectional
+from xlingjax.model.seq2seq import Seq2Seq
+
+SOURCE, TARGET, VOCAB = 6, 5, 30
+KINDS = {
+    "shared": {},
+    "separate": {"decoder_embeddings": "separate", "head": "transform", "norm_order": "pre"},
+    "tied": {"tied_self_attention": True, "head": "plain", "embedding_scale": True},
+}
+
+
+def model_of(kind, **options):
+    sizes = dict(layers=3, decoder_layers=2, dim=16, heads=2, ffn=24, vocab_size=VOCAB, vocab_multiple=1)
+    more = dict(max_positions=16, num_languages=2, dropout=0.0, init_std=0.3)
+    model = Seq2Seq(preset("tiny", **sizes, **more, **KINDS[kind], **options))
+    return model, jax.jit(model.init)(jax.random.key(0))
+
+
+def batch(rows=4, seed=0, full=False):
+    """One example per row."""
+    rng = np.random.default_rng(seed)
+    made = {}
+    for names, length in ((("input_ids", ""), SOURCE), (("decoder_ids", "decoder_"), TARGET)):
+        ids, prefix = names
+        used = (np.arange(length) < rng.integers(2, length + 1, (rows, 1))) | full
+        made[ids] = np.where(used, rng.integers(4, VOCAB, (rows, length)), 1)
+        made[f"{prefix}position_ids"] = np.arange(length) * used
+        made[f"{prefix}language_ids"] = np.full((rows, length), int(bool(prefix))) * used
+        made[f"{prefix}pack_ids"] = used
+    return {name: jnp.asarray(value, jnp.int32) for name, value in made.items()}
+
+
+def states(model, params, rows, **shifts):
+    memory = model.encode(params, rows, AttentionSpec(bidirectional), shift_BLD=shifts.get("source"))
+    return model.decode(params, rows, memory, shift_BTD=shifts.get("target"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_are_counted_and_have_their_places(kind):
+    model, params = model_of(kind)
+    assert sum(x.size for x in jax.tree.leaves(params)) == count_parameters(model.config)
+    shapes = jax.tree.map(lambda x: len(x.shape), params)
+    axes = jax.tree.map(len, model.logical_axes(), is_leaf=lambda x: isinstance(x, tuple))
+    assert shapes == axes
+    assert ("decoder_embeddings" in params, "decoder_head" in params) == ((kind == "separate",) * 2)
+    assert ("attention" in params["decoder"]["layers"]) == (kind != "tied")
+    assert params["decoder"]["layers"]["cross_attention"]["attention"]["query"]["kernel"].shape == (2, 16, 2, 8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_depends_on_its_past_and_on_the_source(kind):
+    model, params = model_of(kind)
+    rows = batch()
+    of_row, at = 1, 2
+    zero = {"source": jnp.zeros((4, SOURCE, 16)), "target": jnp.zeros((4, TARGET, 16))}
+    gradients = jax.jit(jax.grad(lambda shifts: states(model, params, rows, **shifts)[of_row, at, 3]))(zero)
+    reached = {name: np.abs(np.asarray(g)).max(-1) > 0 for name, g in gradients.items()}
+    own = np.arange(4)[:, None] == of_row
+    np.testing.assert_array_equal(reached["target"], own & (np.arange(TARGET) <= at) & (rows["decoder_pack_ids"] > 0))
+    np.testing.assert_array_equal(reached["source"], own & (np.asarray(rows["pack_ids"]) > 0))
+
+
+def test_packed_examples_are_as_if_alone():
+    model, params = model_of("shared")
+    alone = batch(rows=2, full=True)
+    packed = {name: value.reshape(1, -1) for name, value in alone.items()}
+    for name, length in (("pack_ids", SOURCE), ("decoder_pack_ids", TARGET)):
+        packed[name] = jnp.repeat(jnp.array([[1, 2]], jnp.int32), length, axis=1)
+    expected = states(model, params, alone).reshape(1, -1, 16)
+    np.testing.assert_allclose(states(model, params, packed), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cache_gives_the_states_of_the_whole(kind):
+    model, params = model_of(kind)
+    rows = batch(full=True) | {name: batch()[name] for name in ("input_ids", "pack_ids", "position_ids")}
+    whole = states(model, params, rows)
+    cache = model.start(params, rows, model.encode(params, rows, AttentionSpec(bidirectional)), TARGET)
+    step = jax.jit(model.step)
+    for column in range(TARGET):
+        state, cache = step(params, cache, rows["decoder_ids"][:, column], rows["decoder_language_ids"][:, column])
+        np.testing.assert_allclose(state, whole[:, column], atol=1e-5)
+
+
+def test_what_is_tied_is_the_encoders_last_layers():
+    model, params = model_of("tied")
+    rows = batch()
+    memory = model.encode(params, rows, AttentionSpec(bidirectional))
+    before = model.decode(params, rows, memory)
+    for layer in range(3):
+        other = jax.tree.map(lambda x: x, params)
+        attention = other["encoder"]["layers"]["attention"]
+        attention["query"]["kernel"] = attention["query"]["kernel"].at[layer].multiply(2.0)
+        changed = np.abs(np.asarray(model.decode(other, rows, memory) - before)).max() > 1e-4
+        assert changed == (layer > 0), layer
+
+
+def test_heads_and_scale():
+    model, params = model_of("tied")
+    rows = batch()
+    h = states(model, params, rows)
+    g, table, bias = model.decoder_head(params, h)
+    np.testing.assert_array_equal(g, h)
+    assert not bias.any() and table is params["embeddings"]["tokens"]["embedding"]
+    plain = Seq2Seq(model.config.replace(embedding_scale=False))
+    scaled = {**params, "embeddings": {**params["embeddings"]}}
+    scaled["embeddings"]["tokens"] = {"embedding": params["embeddings"]["tokens"]["embedding"] * 4.0}
+    np.testing.assert_allclose(states(plain, scaled, rows), h, atol=1e-5)  # sqrt(16)
+    model, params = model_of("separate")
+    _, table, _ = model.decoder_head(params, h)
+    np.testing.assert_array_equal(table, params["decoder_embeddings"]["tokens"]["embedding"])
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="tied_self_attention needs decoder_layers from 1 to layers=2, got 3"):
+        preset("tiny", layers=2, decoder_layers=3, tied_self_attention=True)
+    model, params = model_of("shared")
+    long = {name: jnp.ones((1, 17), jnp.int32) for name in batch()}
+    with pytest.raises(UserError, match="rows of 17 tokens do not fit model tiny"):
+        model.decode(params, long, jnp.zeros((1, 17, 16)))
