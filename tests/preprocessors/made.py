@@ -34,13 +34,13 @@ def records(sides, sentences=40, shortest=2, longest=8, document=5, vocabulary=X
     return Records(("de", "en", "en")[:sides], tuple(made))
 
 
-def batch(features, length=48, vocabulary=Xlmr, languages=(0, 1, 1), step=0, **options):
-    """(token fields before the features' map, the batch), of all rows."""
+def batch(features, length=48, vocabulary=Xlmr, languages=(0, 1, 1), step=0, columns=None, **options):
+    """(token fields before the features' map, in rows of `columns`, the batch), of all rows."""
     text = records(features.sides, vocabulary=vocabulary, **options)
     ids = np.concatenate([[vocabulary.eos_id], *(side.ids for side in text.sides)]).astype(np.uint16)
     bases = np.cumsum([1, *(side.ids.size for side in text.sides[:-1])])
     rows, _ = stack([features.rows(text, bases, length, vocabulary)], [languages])
-    reader = RowReader(ids, rows, length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id)
+    reader = RowReader(ids, rows, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id)
     before = reader(tf.range(rows.count, dtype=tf.int64))
     after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(before, Draws(3, step, rows.count))
     assert set(after) >= set(features.fields)

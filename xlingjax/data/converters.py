@@ -56,7 +56,7 @@ class Rows:
         return {"sentences": self.sentences, "tokens": tokens, "rows": self.count / self.passes}
 
 
-def _rows(
+def plan_rows(
     row_of_example: np.ndarray, packs_per_example: int, sentences: int, passes: int, **fields: np.ndarray
 ) -> Rows:
     """Rows from fields [E, P] over E examples of P slices each, in the order of `row_of_example` [E]."""
@@ -78,17 +78,18 @@ def _rows(
 
 
 def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """First-fit packing: the row [E] of each example of `lengths` [E], in order, in rows of `capacity` tokens.
+    """First-fit packing: the row [E] of each example of `lengths` [E], in order, in rows of `capacity` tokens; of
+    lengths [E, P] in rows that have so many for each of the P parts.
 
     Each goes into the first of the last `OPEN_ROWS` rows that has room, or opens a row. No length exceeds `capacity`.
     """
-    row_of_example = np.empty(lengths.size, np.int64)
-    room = np.full(lengths.size + 1, capacity, np.int64)
+    row_of_example = np.empty(len(lengths), np.int64)
+    room = np.full((len(lengths) + 1, *lengths.shape[1:]), capacity, np.int64)
     count = 0
     for example, length in enumerate(lengths.tolist()):
         low = max(0, count - OPEN_ROWS)
         fits = room[low : count + 1] >= length  # the last one is a row not yet opened
-        row = low + int(fits.argmax())
+        row = low + int((fits.all(axis=1) if fits.ndim > 1 else fits).argmax())
         count = max(count, row + 1)
         room[row] -= length
         row_of_example[example] = row
@@ -109,7 +110,7 @@ def stream_rows(
     total = records.sides[0].ids.size
     begins = np.arange(0, total, step)
     lengths = np.minimum(begins + step, total) - begins + int(bos)
-    return _rows(
+    return plan_rows(
         np.arange(begins.size) // (length // chunk),
         1,
         records.sides[0].sentences,
@@ -171,7 +172,7 @@ def pair_rows(
     positions = np.zeros_like(lengths)
     if not reset_positions:
         positions[:, 1] = lengths[:, 0]
-    return _rows(
+    return plan_rows(
         row_of_example,
         1 if partner_visible else 2,
         sentences,
@@ -227,7 +228,7 @@ def paraphrase_rows(
     positions = np.zeros_like(size)
     if not reset_positions:
         positions[:, 1] = size[:, 0]
-    rows = _rows(
+    rows = plan_rows(
         np.arange(len(at)),
         1,
         keep.size,

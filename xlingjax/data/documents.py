@@ -84,7 +84,7 @@ def switched_rows(
         language = (number + flip + 1) % 2  # parity "even": sentence 0 is the translation
         size = np.minimum(lengths[language, np.arange(lines.size)], length - 1)
         at = starts[language, np.arange(lines.size)]
-        example, position, opens = _windows(document, size, length)
+        example, position, opens = windows(document, size, length)
         of_slice["starts"].append(at - opens)
         of_slice["lengths"].append(size + opens)
         of_slice["positions"].append(position)
@@ -101,7 +101,7 @@ def switched_rows(
     return _ragged(row, example, int(lines.size), len(flips), **_slices(**flat))
 
 
-def _windows(document: np.ndarray, size: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def windows(document: np.ndarray, size: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(window of each sentence, its first position, whether it opens the window): sentences of one document as long as
     they fit in `length` tokens, one of which opens the text."""
     window, position, opens = (np.zeros(size.size, np.int64) for _ in range(3))

@@ -1,7 +1,7 @@
 """The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
 
-A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, M prediction slots,
-P placeholders for pseudo tokens, Z special tokens.
+A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, T tokens of the decoder
+(as many as L), M prediction slots, P placeholders for pseudo tokens, Z special tokens.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ FIELDS: dict[str, Field] = _fields(
     ("masked_positions", "BM", np.int32, "column of each prediction; 0 in unused slots", "preprocessors", "masked LMs"),
     ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "preprocessors", "masked LMs"),
     ("masked_weights", "BM", np.float32, "1 = a prediction, 0 = an unused slot", "preprocessors", "masked LMs"),
+    ("decoder_ids", "BT", np.int32, "what the decoder reads", "xglue, translation", "decoder"),
+    ("decoder_position_ids", "BT", np.int32, "as position_ids", "xglue, translation", "decoder"),
+    ("decoder_language_ids", "BT", np.int32, "as language_ids", "xglue, translation", "decoder, metrics"),
+    ("decoder_pack_ids", "BT", np.int32, "as pack_ids, the source's numbers", "xglue, translation", "masks"),
+    ("decoder_targets", "BT", np.int32, "the next token; 0 at pads", "xglue, translation", "decoder's losses"),
+    ("decoder_weights", "BT", np.float32, "1 = a prediction", "xglue, translation", "decoder's losses"),
     ("labels", "B", np.int32, "class of the row", "finetuning, unicoder", "classifiers"),
     ("tag_labels", "BL", np.int32, "tag of the word whose first piece this is; 0 elsewhere", "finetuning", "tagging"),
     ("tag_weights", "BL", np.float32, "1 = first piece of a word", "finetuning", "tagging"),
@@ -54,6 +60,7 @@ FIELDS: dict[str, Field] = _fields(
 )
 # fmt: on
 
+DECODER_FIELDS = tuple(name for name in FIELDS if name.startswith("decoder_"))
 TOKEN_FIELDS = ("input_ids", "position_ids", "language_ids", "pack_ids", "sides")
 SPECIAL_IDS = 16
 """Z: room for the special tokens of any vocabulary."""
@@ -62,7 +69,7 @@ SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 def field_shape(name: str, *, batch: int, length: int = 0, slots: int = 0, placeholders: int = 0) -> tuple[int, ...]:
     """The shape of field `name` for B=batch, L=length, M=slots, P=placeholders."""
-    sizes = {"B": batch, "L": length, "M": slots, "P": placeholders, "Z": SPECIAL_IDS}
+    sizes = {"B": batch, "L": length, "T": length, "M": slots, "P": placeholders, "Z": SPECIAL_IDS}
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 

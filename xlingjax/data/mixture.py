@@ -37,6 +37,8 @@ class Preprocessor(Protocol):
     def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of ids."""
 
+    # columns(length), where the reader's rows are not `length` wide; placeholders(length), where there are some.
+
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[dict, Any], dict]:
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token frequencies."""
 
@@ -122,6 +124,7 @@ def mixture_source(
             "or leave their text out"
         ) from None
     rows, first_row = stack(plans, codes)
+    columns = preprocessor.columns(length) if hasattr(preprocessor, "columns") else length
 
     sampling = sampling or Sampling()
     sizes = {name: plan.sizes for name, plan in zip(names, plans, strict=True)}
@@ -133,7 +136,7 @@ def mixture_source(
 
     return PlannedSource(
         BatchPlan(
-            reader=RowReader(ids, rows, length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id),
+            reader=RowReader(ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id),
             map=preprocessor.map(vocabulary, counts, length),
             fields=preprocessor.fields,
             shares=np.array(list(shares.values())),

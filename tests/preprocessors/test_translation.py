@@ -1,0 +1,106 @@
+"""Sources and targets: every pair once in each direction, what the decoder reads and predicts, noise on the source."""
+
+import numpy as np
+import pytest
+from preprocessors import made
+
+from xlingjax.data.targets import check_directions
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.noise import Noise
+from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
+
+BOS, EOS, PAD, SIZE = made.Xlmr.bos_id, made.Xlmr.eos_id, made.Xlmr.pad_id, made.Xlmr.size
+
+
+class Vocabulary(made.Xlmr):
+    @classmethod
+    def pieces(cls, ids):
+        return [f"▁{i}" for i in ids]
+
+
+def examples(batch):
+    """[(source, source language, decoder input, targets, target language)] of every example, padding checked."""
+    found = []
+    for row in range(len(batch["pack_ids"])):
+        of = {name: value[row] for name, value in batch.items()}
+        for prefix, ids in (("", "input_ids"), ("decoder_", "decoder_ids")):
+            used = of[f"{prefix}pack_ids"] > 0
+            gaps = np.flatnonzero(np.diff(used.astype(int)) > 0) + 1  # between targets
+            assert (of[ids][~used] == PAD).all() and not used[gaps - 1].any() and (not gaps.size or prefix)
+        np.testing.assert_array_equal(of["decoder_weights"], of["decoder_pack_ids"] > 0)
+        for pack in range(1, of["pack_ids"].max() + 1):
+            source, target = of["pack_ids"] == pack, of["decoder_pack_ids"] == pack
+            for positions, chosen in ((of["position_ids"], source), (of["decoder_position_ids"], target)):
+                np.testing.assert_array_equal(positions[chosen], np.arange(chosen.sum()))
+            (language,), (target_language,) = {*of["language_ids"][source]}, {*of["decoder_language_ids"][target]}
+            ids = (of[name][chosen].tolist() for name, chosen in (("input_ids", source), ("decoder_ids", target)))
+            found.append((*ids, of["decoder_targets"][target].tolist(), int(language), int(target_language)))
+    return found
+
+
+def lines(text, number):
+    """The sentences of a side in order, blank ones as ()."""
+    tokens, at, found = text.sides[number], 0, []
+    for length in tokens.lengths.tolist():
+        found.append(tuple(tokens.ids[at : at + max(length - 1, 0)].tolist()))
+        at += length
+    return found
+
+
+@pytest.mark.parametrize("packing", [True, False])
+def test_every_pair_is_translated_both_ways_once(packing):
+    features = TranslationFeatures(packing=packing)
+    _, batch = made.batch(features, length=24, languages=(0, 1), sentences=30, columns=48)
+    pairs = [pair for pair in zip(*(lines(made.records(2, sentences=30), n) for n in (0, 1)), strict=True) if pair[0]]
+    expected = {((BOS, *x, EOS), (*y, EOS), way) for x, y in pairs for way in (0,)}
+    expected |= {((BOS, *y, EOS), (*x, EOS), 1) for x, y in pairs}
+    found = examples(batch)
+    assert {(tuple(source), tuple(targets), language) for source, _, targets, language, _ in found} == expected
+    assert len(found) == 2 * len(pairs) and all(language + target == 1 for *_, language, target in found)
+    assert all(inputs == [EOS, *targets[:-1]] for _, inputs, targets, _, _ in found)
+    assert (len(batch["pack_ids"]) < len(found) / 2) == packing
+
+
+def test_directions_and_language_tokens():
+    features = TranslationFeatures(directions=("en-de",), language_tokens=True)
+    _, batch = made.batch(features, length=24, languages=(0, 1), columns=48)
+    found = examples(batch)
+    assert found and all((language, target) == (1, 0) for *_, language, target in found)
+    assert all(inputs[0] == SIZE + 0 and targets[-1] == EOS for _, inputs, targets, _, _ in found)
+    check_directions(("en-de",), [("de", "en")])
+    with pytest.raises(UserError, match="no pairs for 'en-fr'; there are de-en, en-de"):
+        check_directions(("en-fr",), [("de", "en")])
+
+
+def test_without_noise_the_source_is_the_target():
+    features = DenoisingFeatures(unit="sentences", languages=("de",), language_tokens=True)
+    _, batch = made.batch(features, length=24, vocabulary=Vocabulary, languages=(0,))
+    found = examples(batch)
+    assert all(source == [BOS, *targets] for source, _, targets, _, _ in found)
+    assert all(inputs == [SIZE, *targets[:-1]] for _, inputs, targets, _, _ in found)
+    texts = made.texts(made.records(1), 0)
+    assert {tuple(targets[:-1]) for _, _, targets, _, _ in found} == texts and len(batch["pack_ids"]) < len(texts)
+
+
+def test_blocks_hold_whole_sentences_of_one_document_and_noise_leaves_the_target():
+    noise = Noise(infill=0.3, shuffle=3.0, drop=0.1, mask=0.1)
+    features = DenoisingFeatures(noise, languages=("de",))
+    _, batch = made.batch(features, length=24, vocabulary=Vocabulary, languages=(0,), longest=6)
+    found = examples(batch)
+    text = lines(made.records(1, longest=6), 0)
+    documents = "|".join("" if not line else ",".join(map(str, line)) + f",{EOS}" for line in text)
+    documents = [[int(i) for i in part.replace("|", ",").strip(",").split(",")] for part in documents.split("||")]
+    restored, noisy = [], 0
+    for source, inputs, targets, _, _ in found:
+        assert len(targets) < 24 and inputs == [EOS, *targets[:-1]] and targets[-1] == EOS
+        (home,) = [d for d in documents if any(d[i : i + len(targets)] == targets for i in range(len(d)))]
+        noisy += source != [BOS, *targets]
+        kept = [i for i in source if i in (EOS,)]
+        assert len(kept) == targets.count(EOS) and home
+        restored += targets
+    assert sorted(restored) == sorted(i for d in documents for i in d) and noisy > len(found) * 0.8
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="unit 'lines' is neither sentences nor blocks"):
+        DenoisingFeatures(unit="lines")

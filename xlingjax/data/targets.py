@@ -1,0 +1,157 @@
+"""Rows of a source and a target, for encoder-decoders: pairs to translate, and texts to restore.
+
+A row has room for `length` tokens of each side. The reader gives the tokens of both together; `side` takes one of them
+out, and `decoder_fields` makes of a target what the decoder reads and what it predicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.converters import Rows, first_fit, plan_rows
+from xlingjax.data.corpus import Records
+from xlingjax.errors import UserError
+
+
+def translation_rows(
+    records: Records,
+    bases: Sequence[int],
+    length: int,
+    *,
+    directions: Sequence[str] = (),
+    max_pieces: int = 100,
+    packing: bool = True,
+) -> Rows:
+    """Rows of pairs, source first, each side `</s> x </s>` with positions from 0, at most `length` tokens a side.
+
+    directions: "de-en" translates from de to en; none given: every pair both ways. Pairs with an empty side or one of
+    more than `max_pieces` are left out. Pairs share rows (`packing`) as far as both sides have room.
+    """
+    lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
+    starts = np.stack(
+        [base + np.cumsum(side.lengths) - side.lengths for base, side in zip(bases, records.sides, strict=True)], axis=1
+    )
+    keep = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1) & (lengths < length).all(axis=1)
+    order = np.random.default_rng(0).permutation(int(keep.sum()))  # neighbours in a file should not share a row
+    starts, lengths = (starts[keep] - 1)[order], (lengths[keep] + 1)[order]
+    ways = [way for way in ((0, 1), (1, 0)) if not directions or direction(records, way) in directions]
+    sources = [(starts[:, way], lengths[:, way], np.broadcast_to(way, starts.shape)) for way in map(list, ways)]
+    none = np.zeros((0, 2), np.int64)
+    starts, lengths, languages = (np.concatenate(parts) for parts in zip(*sources, (none,) * 3, strict=True))
+    return plan_rows(
+        first_fit(lengths, length) if packing else np.arange(len(lengths)),
+        1,
+        int(keep.sum()) * bool(ways),
+        max(len(ways), 1),
+        starts=starts,
+        lengths=lengths,
+        positions=np.zeros(2),
+        sides=np.arange(2),
+        languages=languages,
+        opens=np.array([True, True]),
+    )
+
+
+def direction(records: Records, way: Sequence[int]) -> str:
+    return "-".join(records.languages[side] for side in way)
+
+
+def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
+    """Raises UserError for a direction between languages that no pair has."""
+    known = {way for first, second in pairs for way in (f"{first}-{second}", f"{second}-{first}")}
+    for one in directions:
+        if one not in known:
+            raise UserError(
+                f"DIRECTIONS: no pairs for {one!r}; there are {', '.join(sorted(known)) or 'none'}: write "
+                "source-target as the files' languages, or add pairs to PARALLEL"
+            )
+
+
+def sentence_rows(records: Records, base: int, length: int, *, max_pieces: int = 100, packing: bool = True) -> Rows:
+    """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
+    (text,) = records.sides
+    starts = base + np.cumsum(text.lengths) - text.lengths
+    keep = (text.lengths > 0) & (text.lengths <= max_pieces + 1) & (text.lengths < length)
+    order = np.random.default_rng(0).permutation(int(keep.sum()))
+    starts, lengths = starts[keep][order] - 1, text.lengths[keep][order].astype(np.int64) + 1
+    return plan_rows(
+        first_fit(lengths, length) if packing else np.arange(lengths.size),
+        1,
+        lengths.size,
+        1,
+        starts=starts[:, None],
+        lengths=lengths[:, None],
+        positions=np.zeros(1),
+        sides=np.zeros(1),
+        languages=np.zeros(1),
+        opens=np.ones(1, bool),
+    )
+
+
+def block_rows(records: Records, base: int, length: int) -> Rows:
+    """Rows of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many as fit in `length` tokens (XGLUE
+    §4.1); a longer sentence is cut."""
+    from xlingjax.data.documents import documents, windows
+
+    (text,) = records.sides
+    lines, document = documents([text])
+    starts = base + (np.cumsum(text.lengths) - text.lengths)[lines]
+    size = np.minimum(text.lengths[lines].astype(np.int64), length - 1)
+    window = windows(document, size, length)[0]
+    first = np.flatnonzero(np.diff(window, prepend=-1))
+    # The sentences of a window stand one after the other in the text, so it is one slice.
+    lengths = 1 + (np.add.reduceat(size, first) if first.size else size)
+    return plan_rows(
+        np.arange(first.size),
+        1,
+        int(lines.size),
+        1,
+        starts=starts[first][:, None] - 1,
+        lengths=lengths[:, None],
+        positions=np.zeros(1),
+        sides=np.zeros(1),
+        languages=np.zeros(1),
+        opens=np.ones(1, bool),
+    )
+
+
+def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[str, Any]:
+    """The token fields [B, length] of the tokens of one side, moved together."""
+    import tensorflow as tf
+
+    chosen = (batch["pack_ids"] > 0) & (batch["sides"] == number)
+    width = chosen.shape[1]
+    columns = tf.sort(tf.where(chosen, tf.range(width)[None, :], width), axis=1)[:, :length]
+    used = columns < width
+    columns = tf.where(used, columns, 0)
+    return {
+        name: tf.where(used, tf.gather(batch[name], columns, batch_dims=1), pad_id if name == "input_ids" else 0)
+        for name in ("input_ids", "position_ids", "language_ids", "pack_ids")
+    }
+
+
+def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str, Any]:
+    """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`, `language_ids`,
+    `pack_ids`): at each column of an example but the last it reads the token, of the first column `starts` [B, L]
+    instead, and predicts the next. Padding stands in the last column."""
+    import tensorflow as tf
+
+    packs = target["pack_ids"]
+
+    def following(x: Any, pad: int) -> Any:
+        return tf.pad(x[:, 1:], [[0, 0], [0, 1]], constant_values=pad)
+
+    reads = (packs > 0) & (packs == following(packs, 0))
+    first = packs != tf.pad(packs[:, :-1], [[0, 0], [1, 0]])
+    ids = tf.where(first, starts, target["input_ids"])
+    return {
+        "decoder_ids": tf.where(reads, ids, pad_id),
+        "decoder_position_ids": tf.where(reads, target["position_ids"], 0),
+        "decoder_language_ids": tf.where(reads, target["language_ids"], 0),
+        "decoder_pack_ids": tf.where(reads, packs, 0),
+        "decoder_targets": tf.where(reads, following(target["input_ids"], 0), 0),
+        "decoder_weights": tf.cast(reads, tf.float32),
+    }
