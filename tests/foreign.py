@@ -55,7 +55,8 @@ def bart(model):
             }
         return found
 
-    params = {}
+    bias = model.final_logits_bias[0].numpy()
+    params = {"head": {"bias": np.zeros_like(bias)}, "decoder_head": {"bias": bias}}
     for side, tables in (("encoder", "embeddings"), ("decoder", "decoder_embeddings")):
         params[tables] = {
             "tokens": {"embedding": weights["shared.weight"]},

@@ -122,6 +122,9 @@ def test_scores_are_those_of_teacher_forcing(made):
         log = np.take_along_axis(teacher_forced(made, batch, texts), texts[:, :, None], axis=2)[:, :, 0]
         total = (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1)
         np.testing.assert_allclose(found.scores[:, beam], total / lengths**0.7, atol=1e-4)
+        behind = np.arange(COLUMNS) >= lengths[:, None] - 1
+        assert not (texts == END)[~behind].any() and (texts[:, 1:][behind[:, :-1]] == PAD).all()
+    assert (found.lengths > 1).any() and (found.ids == END).any(-1).sum() > 5
     assert all(len(np.unique(found.ids[row], axis=0)) == 4 for row in range(ROWS))
 
 
@@ -196,10 +199,13 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
     ours = Seq2Seq(
         preset(
             "xlmr_base", layers=2, decoder_layers=3, dim=24, heads=4, ffn=32, vocab_size=VOCAB, vocab_multiple=1,
-            max_positions=32, head="plain", decoder_embeddings="separate", embedding_scale=kind == "MBart",
+            max_positions=32, head="tied", decoder_embeddings="separate", embedding_scale=kind == "MBart",
             norm_order="pre" if kind == "MBart" else "post", unroll=0,
         )
     )  # fmt: skip
+    with torch.no_grad():
+        theirs.model.shared.weight *= 0.3  # or every text says one word again and again
+        theirs.final_logits_bias[:, END] = 1.0  # some texts end early
     params = foreign.bart(theirs)
     assert jax.tree.map(np.shape, params) == jax.tree.map(lambda x: x.shape, ours.abstract())
     batch = sources()
@@ -224,3 +230,5 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
         )  # fmt: skip
         np.testing.assert_allclose(found.scores, searched.sequences_scores.numpy().reshape(ROWS, 5), atol=1e-4)
         np.testing.assert_array_equal(np.asarray(found.ids)[:, :, : ids.shape[2]], ids)
+        ended = (ids == END).any(-1).mean()
+        assert 0.1 < ended < 1 and len(np.unique(ids)) > 4
