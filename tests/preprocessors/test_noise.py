@@ -66,8 +66,9 @@ def check_rows(before, after):
     for packs, ids in zip(after.pack, after.ids, strict=True):
         used = int((packs > 0).sum())
         assert (np.diff(packs[:used]) >= 0).all() and not packs[used:].any() and (ids[used:] == PAD).all()
+    was = examples_of(before)
     for key, (ids, language) in examples_of(after).items():
-        assert language == examples_of(before)[key][1] and (ids[0], ids[-1]) == (BOS, EOS)
+        assert language == was[key][1] and (ids[0], ids[-1]) == (BOS, EOS)
 
 
 def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, whole_words=True):
@@ -125,9 +126,9 @@ def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words):
 def test_spans_are_replaced_by_one_mask_and_the_budget_holds():
     text = rows(count=200, length=64, examples=1)
     after = noised(Noise(infill=0.3), text)
-    removed = words = 0
+    removed, words, found = 0, 0, examples_of(after)
     for key, (ids, language) in examples_of(text).items():
-        kept = [i for i in examples_of(after)[key][0] if i != MASK]
+        kept = [i for i in found[key][0] if i != MASK]
         position = iter(ids)
         assert all(piece in position for piece in kept)  # a subsequence
         if language == 1:  # every piece a word
@@ -141,8 +142,9 @@ def test_spans_of_length_zero_only_insert():
     text = rows(count=60, length=96, examples=1, seed=1)
     room = (text.pack.numpy() > 0).sum(1) * 2 < 96
     after = noised(Noise(infill=0.3, poisson=0.0), text)
+    now = examples_of(after)
     for (row, pack), (ids, _) in examples_of(text).items():
-        found = examples_of(after)[row, pack][0]
+        found = now[row, pack][0]
         assert [i for i in found if i != MASK] == ids
         if room[row]:
             assert MASK in found
@@ -160,7 +162,7 @@ def test_shuffling_moves_tokens_less_than_k_places():
     after = noised(Noise(shuffle=3.0), text)
     check_rows(text, after)
     draws = Draws(7, 0, 300).uniform(random.SHUFFLE, 48).numpy()
-    moved = np.zeros(5, int)
+    moved, now = np.zeros(5, int), examples_of(after)
     for (row, pack), (ids, _) in examples_of(text).items():
         own = draws[row][text.pack.numpy()[row] == pack]
         content = [c for c, piece in enumerate(ids) if piece not in Xlmr.special_ids]
@@ -169,7 +171,7 @@ def test_shuffling_moves_tokens_less_than_k_places():
         expected = list(ids)
         for slot, source in zip(content, order, strict=True):
             expected[slot] = ids[content[source]]
-        assert examples_of(after)[row, pack][0] == expected
+        assert now[row, pack][0] == expected
         moved += np.bincount(np.clip(order - np.arange(len(order)) + 2, 0, 4), minlength=5)
         assert not len(order) or np.abs(order - np.arange(len(order))).max() <= 2
     assert (moved > 50).all() and moved[1] > 5 * moved[0] and moved[2] < 0.65 * moved.sum()

@@ -14,6 +14,12 @@ KeysValues = tuple[Array, Array]
 """(k_BSHK, v_BSHK)"""
 
 
+def written(past: tuple[KeysValues, Array], new: KeysValues) -> KeysValues:
+    """The past's keys and values with new ones in the columns from its number on."""
+    kept, column = past
+    return tuple(jax.lax.dynamic_update_slice_in_dim(a, b, column, 1) for a, b in zip(kept, new, strict=True))
+
+
 class MultiHeadAttention(nn.Module):
     """`memory`: the states that x attends to, or their keys and values. With a `past`, keys and values of earlier
     columns and the number of the first new one, memory's are written into it and it is returned too."""
@@ -35,10 +41,7 @@ class MultiHeadAttention(nn.Module):
         if not isinstance(memory, tuple):
             memory = Dense(c, **project, name="key")(memory), Dense(c, **project, name="value")(memory)
         if past is not None:
-            kept, column = past
-            memory = tuple(
-                jax.lax.dynamic_update_slice_in_dim(a, b, column, 1) for a, b in zip(kept, memory, strict=True)
-            )
+            memory = written(past, memory)
         o_BLHK = attention(q_BLHK, *memory, key)
         y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
         return y_BLD if past is None else (y_BLD, memory)
@@ -72,10 +75,12 @@ class Block(nn.Module):
     """x_BLD -> x_BLD. `memory` = (memory_BSD or its keys and values, its Attention) feeds the cross-attention slot;
     None leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD, the longer past).
 
-    `key` None = no dropout. Post-LN: norm(x + f(x)) (XLM §3); pre-LN: x + f(norm(x)).
+    `key` None = no dropout. Post-LN: norm(x + f(x)) (XLM §3); pre-LN: x + f(norm(x)). self_attention: a module that is
+    called as `MultiHeadAttention` is.
     """
 
     config: ModelConfig
+    self_attention: type[nn.Module] = MultiHeadAttention
 
     @nn.compact
     def __call__(
@@ -88,7 +93,7 @@ class Block(nn.Module):
     ):
         c = self.config
         keys = [None] * 5 if key is None else jax.random.split(key, 5)
-        self_attention = MultiHeadAttention(c, name="attention")
+        self_attention = self.self_attention(c, name="attention")
         attention_norm = LayerNorm(c, name="attention_norm")
         feed_forward = FeedForward(c, name="ffn")
         ffn_norm = LayerNorm(c, name="ffn_norm")

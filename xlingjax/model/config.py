@@ -14,7 +14,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "norm_order": ("post", "pre"),
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform", "plain"),
-    "decoder_embeddings": ("shared", "separate"),
+    "decoder_embeddings": ("shared", "shared_tokens", "separate"),
     "classifier": ("xlm", "xlmr", "difference", "tagging", "plug_in"),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -57,10 +57,19 @@ class ModelConfig:
     decoder_layers: int = 0
     """Layers of a decoder with cross-attention to the encoder's final states; 0 = no decoder."""
     decoder_embeddings: str = "shared"
-    """"shared": encoder and decoder have one table of each kind, and one vocabulary head; "separate": each its own
-    (XLM's translation models)."""
+    """"shared": encoder and decoder have one table of each kind, and one vocabulary head; "shared_tokens": one token
+    table and head, and each its own positions, languages and norm (BART, ProphetNet); "separate": each its own (XLM's
+    translation models)."""
     tied_self_attention: bool = False
     """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers` layers (VECO)."""
+    streams: int = 0
+    """Predicting streams of the decoder (ProphetNet §3.2; xFNP: 2): stream i predicts from the words that stand more
+    than i before its target. 0 = an ordinary decoder."""
+    relative_buckets: int = 32
+    """Buckets of distances between words that an n-stream decoder tells apart: the first half of one distance each, the
+    others wider and wider."""
+    relative_max_distance: int = 128
+    """Distances from this on share the last bucket."""
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "difference": compares
     the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
@@ -104,7 +113,8 @@ class ModelConfig:
         for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
-        for field in ("layers", "position_offset", "num_languages", "num_labels", "unroll", "dan", "decoder_layers"):
+        counts = ("layers", "decoder_layers", "streams", "num_languages", "num_labels", "dan")
+        for field in (*counts, "position_offset", "unroll"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
@@ -122,11 +132,28 @@ class ModelConfig:
                 f"model {self.name}: tied_self_attention needs decoder_layers from 1 to layers={self.layers}, "
                 f"got {self.decoder_layers}"
             )
+        if self.streams:
+            self._check_streams()
         if self.attention_backend != "xla" and self.attention_dropout > 0:
             raise UserError(
                 f"model {self.name}: attention_backend={self.attention_backend} has no attention dropout; "
                 f"set attention_dropout=0 or attention_backend=xla"
             )
+
+    def _check_streams(self) -> None:
+        exact = self.relative_buckets // 2
+        for fits, message in (
+            (self.decoder_layers > 0, "needs decoder_layers"),
+            (not self.tied_self_attention, "has no tied_self_attention: the encoder's knows no distances"),
+            (self.attention_backend == "xla", f"needs attention_backend=xla, got {self.attention_backend}"),
+            (exact > 0, f"needs relative_buckets of 2 or more, got {self.relative_buckets}"),
+            (
+                self.relative_max_distance > exact,
+                f"needs relative_max_distance over {exact}, half of relative_buckets, got {self.relative_max_distance}",
+            ),
+        ):
+            if not fits:
+                raise UserError(f"model {self.name}: streams={self.streams} {message}")
 
     @property
     def head_dim(self) -> int:
@@ -225,7 +252,13 @@ def count_parameters(config: ModelConfig) -> int:
     total = c.layers * (crossing if c.cross_attention else plain) + final_norm + embeddings + head
     if c.decoder_layers:
         total += c.decoder_layers * (crossing - attention * c.tied_self_attention) + final_norm
-        total += (embeddings + head) * (c.decoder_embeddings == "separate")
+        total += {
+            "shared": 0,
+            "shared_tokens": embeddings - c.dim * c.vocab_size,
+            "separate": embeddings + head,
+        }[c.decoder_embeddings]
+    if c.streams:
+        total += c.streams * c.dim + c.decoder_layers * (c.dim + 1) * c.relative_buckets * c.heads
     total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
     total += ((c.dim + 1) * c.dan + (c.dan + 1) * c.dan) * (c.dan > 0)
     if c.num_labels:

@@ -232,10 +232,12 @@ class Encoder:
     def _abstract_boxed(self):
         return jax.eval_shape(self._boxed, jax.random.key(0))
 
-    def _check(self, batch: Batch) -> None:
+    def _check(self, batch: Batch, ahead: int = 0) -> None:
+        """`ahead`: positions that are read beyond the last token's."""
         c, length = self.config, batch["input_ids"].shape[-1]
-        if length + c.position_offset > c.max_positions:
+        rows = c.max_positions - c.position_offset - ahead
+        if length > rows:
             raise UserError(
-                f"rows of {length} tokens do not fit model {c.name}: its position table takes "
-                f"{c.max_positions - c.position_offset}; shorten the rows or raise max_positions"
+                f"rows of {length} tokens do not fit model {c.name}: its position table takes {rows}; shorten the rows "
+                f"or raise max_positions"
             )

@@ -1,8 +1,8 @@
 """The encoder-decoder: an `Encoder`, and a decoder that attends to its final states.
 
 Parameter paths beside the encoder's: `decoder/layers/*` (stacked on axis 0, with the `cross_attention` slot of VECO),
-`decoder/final_norm/*` (pre-LN) and, where they are separate, `decoder_embeddings/*` and `decoder_head/*`, named as the
-encoder's are.
+`decoder/final_norm/*` (pre-LN) and, where they are the decoder's own, `decoder_embeddings/*` and `decoder_head/*`,
+named as the encoder's are.
 """
 
 import dataclasses
@@ -52,7 +52,15 @@ class Cache:
     """int32: columns so far."""
 
 
-class _Decoder(nn.Module):
+def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
+    """The fields of the new column and of all that the cache has room for. Rows hold one example each, so that the
+    causal mask alone leaves out columns that are still to come."""
+    queries, length = Fields.from_batch(batch), cache.past[0].shape[2]
+    keys = Fields.from_batch({name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")})
+    return dataclasses.replace(queries, position=queries.position + cache.column), keys
+
+
+class Decoder(nn.Module):
     config: ModelConfig
     mesh: Mesh | None
 
@@ -70,11 +78,7 @@ class _Decoder(nn.Module):
         return self.decoder(self.embeddings(batch, keys[0], None, shift_BTD), keys[1], attention, memory)
 
     def step(self, batch: Batch, cache: Cache):
-        queries = Fields.from_batch(batch)
-        queries = dataclasses.replace(queries, position=queries.position + cache.column)
-        length = cache.past[0].shape[2]
-        keys = Fields.from_batch({name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")})
-        # One example per row, so that the causal mask alone leaves out columns that are still to come.
+        queries, keys = new_column(batch, cache)
         memory = cache.memory, bind(CROSS, queries, cache.source)
         x_BLD = self.embeddings(batch, None)
         return self.decoder(x_BLD, None, bind(SELF, queries, keys), memory, past=(cache.past, cache.column))
@@ -92,15 +96,21 @@ class _Decoder(nn.Module):
 class Seq2Seq(Encoder):
     """An encoder with a decoder; for pairs of a source (the encoder's fields) and a target (the decoder's)."""
 
+    _module: type[Decoder] = Decoder
+    _ahead = 0
+    """Positions beyond a target's last one that the decoder reads."""
+
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """Raises `UserError` for a model without decoder layers."""
+        """Raises `UserError` for a model without decoder layers, or with predicting streams (see `NgramSeq2Seq`)."""
         if not config.decoder_layers:
             raise UserError(f"model {config.name} has no decoder; set decoder_layers")
+        if config.streams and self._module is Decoder:
+            raise UserError(f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0")
         super().__init__(config, mesh)
         as_decoder = config.replace(
             layers=config.decoder_layers, cross_attention=True, cross_attention_query="self_attention"
         )
-        self._decoder = _Decoder(as_decoder, mesh)
+        self._decoder = self._module(as_decoder, mesh)
 
     def decode(
         self,
@@ -116,10 +126,7 @@ class Seq2Seq(Encoder):
         Reads the decoder's fields and input_ids and pack_ids of the source. `rng` None = no dropout. shift_BTD is added
         to the word embeddings. Raises `UserError` when the rows are longer than the position table.
         """
-        target = decoder_side(batch)
-        self._check(target)
-        source = Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
-        return self._apply(params, target, source, memory_BSD, rng, shift_BTD, method="decode")
+        return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode")
 
     def start(self, params: Params, batch: Batch, memory_BSD: Array, length: int) -> Cache:
         """An empty cache for up to `length` columns; the rows of the batch hold one example each."""
@@ -148,17 +155,22 @@ class Seq2Seq(Encoder):
         g, bias_V = self._apply(params, h, method="vocabulary_head")
         return g, self._view(params)["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
 
+    def _sides(self, batch: Batch) -> tuple[dict[str, Array], Fields]:
+        """(the target under the encoder's names, the source's fields)"""
+        target = decoder_side(batch)
+        self._check(target, self._ahead)
+        return target, Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
+
     def _apply(self, params: Params, *arguments: Any, method: str):
         return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)
 
     def _view(self, params: Params) -> Params:
         """The decoder's own tree: what is shared or tied filled in from the encoder's."""
         c = self.config
-        separate = c.decoder_embeddings == "separate"
         tree = {
-            "embeddings": params["decoder_embeddings" if separate else "embeddings"],
+            "embeddings": {**params["embeddings"], **params.get("decoder_embeddings", {})},
             "decoder": params["decoder"],
-            "head": params.get("decoder_head" if separate else "head", {}),
+            "head": params.get("decoder_head", params.get("head", {})),
         }
         if c.tied_self_attention:
             tied = jax.tree.map(lambda x: x[-c.decoder_layers :], params["encoder"]["layers"]["attention"])
@@ -172,8 +184,10 @@ class Seq2Seq(Encoder):
         if self.config.tied_self_attention:
             del made["decoder"]["layers"]["attention"]
         params["decoder"] = made["decoder"]
-        if self.config.decoder_embeddings == "separate":
+        if self.config.decoder_embeddings != "shared":
             params["decoder_embeddings"] = made["embeddings"]
-            if "head" in made:
-                params["decoder_head"] = made["head"]
+        if self.config.decoder_embeddings == "shared_tokens":
+            del made["embeddings"]["tokens"]
+        if self.config.decoder_embeddings == "separate" and "head" in made:
+            params["decoder_head"] = made["head"]
         return params

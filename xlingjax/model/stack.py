@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.model.attention import Attention
-from xlingjax.model.block import Block, KeysValues
+from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.layers import LayerNorm
 from xlingjax.partition import batch_sharding
@@ -21,11 +21,12 @@ class Stack(nn.Module):
 
     Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD. With a `past`, every
     layer's keys and values [N]BSHK of earlier columns and the number of the first new one, (h_BLD, the longer past);
-    then `memory` holds keys and values of every layer, too.
+    then `memory` holds keys and values of every layer, too. self_attention: see `Block`.
     """
 
     config: ModelConfig
     mesh: Mesh | None = None
+    self_attention: type[nn.Module] = MultiHeadAttention
 
     @nn.compact
     def __call__(
@@ -67,7 +68,7 @@ class Stack(nn.Module):
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
         of_layers = (None, None) if past is None else (past[0], memory[0])
-        h_BLD, h_NBLD = scan(Block(c, name="layers"), x_BLD, (keys_N, *of_layers))
+        h_BLD, h_NBLD = scan(Block(c, self.self_attention, name="layers"), x_BLD, (keys_N, *of_layers))
         final_norm = LayerNorm(c, name="final_norm") if c.norm_order == "pre" else lambda h: h
         if past is not None:
             return final_norm(h_BLD), h_NBLD

@@ -1,0 +1,435 @@
+"""The n-stream decoder is ProphetNet's: its numbers, what each stream sees, and stream 0 as an ordinary decoder."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig, count_parameters, preset
+from xlingjax.model.masks import bidirectional
+from xlingjax.model.ngram_decoder import NgramSeq2Seq, bucket
+from xlingjax.model.seq2seq import Seq2Seq
+from xlingjax.optim import path_names
+from xlingjax.partition import MeshConfig, make_mesh, param_shardings
+
+VOCAB = 40
+CONFIG = preset(
+    "tiny", layers=2, decoder_layers=2, dim=16, heads=2, ffn=32, vocab_size=VOCAB, vocab_multiple=8, max_positions=64,
+    position_offset=1, norm_eps=1e-5, head="plain", decoder_embeddings="shared_tokens", streams=2, dropout=0.0,
+    unroll=1,
+)  # fmt: skip
+XFNP = ModelConfig(
+    name="xfnp", layers=12, decoder_layers=12, dim=1024, heads=16, ffn=4096, vocab_size=250_012, max_positions=514,
+    position_offset=1, norm_eps=1e-5, head="plain", decoder_embeddings="shared_tokens", streams=2,
+)  # fmt: skip
+
+
+@functools.cache
+def random_params(config):
+    """No parameter at 0 or 1, so that each one counts."""
+    rng, abstract = np.random.default_rng(0), NgramSeq2Seq(config).abstract()
+    draw = lambda path, leaf: (path[-1].key == "scale") + 0.4 * rng.normal(size=leaf.shape)  # noqa: E731
+    return jax.tree.map(np.float32, jax.tree_util.tree_map_with_path(draw, abstract))
+
+
+def make_batch(targets, sources, length, width, seed=0):
+    """Random tokens; `targets` and `sources`: for each row the numbers of tokens of its examples."""
+    rng, rows = np.random.default_rng(seed), len(targets)
+    batch = {}
+    for prefix, parts, columns in (("", sources, width), ("decoder_", targets, length)):
+        fields = {name: np.zeros((rows, columns), np.int32) for name in ("position_ids", "pack_ids", "language_ids")}
+        for row, sizes in enumerate(parts):
+            used = sum(sizes)
+            fields["position_ids"][row, :used] = np.concatenate([np.arange(size) for size in sizes])
+            fields["pack_ids"][row, :used] = np.repeat(np.arange(len(sizes)) + 1, sizes)
+        ids = rng.integers(3, VOCAB, (rows, columns)) * (fields["pack_ids"] > 0)
+        batch |= {prefix + name: values for name, values in fields.items()}
+        batch["decoder_ids" if prefix else "input_ids"] = ids.astype(np.int32)
+    return batch
+
+
+def random_memory(batch, dim=CONFIG.dim):
+    return np.random.default_rng(7).normal(size=(*batch["input_ids"].shape, dim)).astype(np.float32)
+
+
+def streams(config, params, batch, memory_BSD, **options):
+    model = NgramSeq2Seq(config)
+    return np.asarray(jax.jit(lambda p, b, m: model.decode_streams(p, b, m, **options))(params, batch, memory_BSD))
+
+
+PACKED = make_batch([[4, 5], [3, 2]], [[3, 2], [1, 4]], length=10, width=6)
+
+
+# --- Parity with Hugging Face's ProphetNet ---
+
+NAMES = {
+    "embeddings/tokens": "word_embeddings",
+    "embeddings/positions": "encoder.position_embeddings",
+    "embeddings/norm": "encoder.embeddings_layer_norm",
+    "decoder_embeddings/positions": "decoder.position_embeddings",
+    "decoder_embeddings/norm": "decoder.embeddings_layer_norm",
+    "decoder/streams": "decoder.ngram_embeddings",
+}
+LAYER_NAMES = {
+    **{f"attention/{name}": f"self_attn.{name}_proj" for name in ("query", "key", "value", "out")},
+    "attention/relative": "self_attn.relative_pos_embeddings",
+    "attention_norm": "self_attn_layer_norm",
+    **{f"cross_attention/attention/{name}": f"cross_attn.{name}_proj" for name in ("query", "key", "value", "out")},
+    "cross_attention/norm": "cross_attn_layer_norm",
+    "ffn/in": "feed_forward.intermediate",
+    "ffn/out": "feed_forward.output",
+    "ffn_norm": "feed_forward_layer_norm",
+}
+
+
+def from_hugging_face(model, abstract):
+    """Our tree of the weights of a ProphetNetForConditionalGeneration, each of them taken."""
+    weights = {name.removeprefix("prophetnet."): p.detach().numpy() for name, p in model.named_parameters()}
+    taken = set()
+
+    def take(name, shape):
+        taken.add(name)
+        return weights[name].T.reshape(shape) if name.endswith(TRANSPOSED) else weights[name].reshape(shape)
+
+    def convert(path, leaf):
+        module, _, part = path.rpartition("/")
+        part = "bias" if part == "bias" else "weight"
+        stack, layers, inside = module.partition("/layers/")
+        if not layers:
+            return take(f"{NAMES[module]}.{part}", leaf.shape)
+        names = [f"{stack}.layers.{n}.{LAYER_NAMES[inside]}.{part}" for n in range(leaf.shape[0])]
+        return np.stack([take(name, leaf.shape[1:]) for name in names])
+
+    TRANSPOSED = ("_proj.weight", "relative_pos_embeddings.weight", "intermediate.weight", "output.weight")
+    leaves, tree = jax.tree.flatten(abstract)
+    converted = tree.unflatten([convert(path, leaf) for path, leaf in zip(path_names(abstract), leaves, strict=True)])
+    assert taken == set(weights)
+    return converted
+
+
+def relative_scores(self, hidden_states, attn_weights, position_ids, predict_relative_position_buckets):
+    """The bias of predicting streams as ProphetNet's own code has it, each query's of its state. transformers 5.23
+    permutes it to (rows, T, n, heads) and reads it as (rows, n, heads, T): unless there is but one column, or one
+    stream of one head, queries get the biases of others, those of later columns too."""
+    import torch
+
+    r_BNTE = self.relative_pos_embeddings(hidden_states.transpose(1, 2))
+    r_BNHTU = r_BNTE.unflatten(-1, (self.num_buckets, self.num_attn_heads)).permute(0, 1, 4, 2, 3)
+    buckets = predict_relative_position_buckets[:, None, None].expand(*r_BNHTU.shape[:4], -1)
+    return torch.gather(r_BNHTU, -1, buckets.long())
+
+
+def prophetnet(ngram, heads=2, positions=64):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(ngram)
+    c = CONFIG
+    model = transformers.ProphetNetForConditionalGeneration(
+        transformers.ProphetNetConfig(
+            vocab_size=VOCAB, hidden_size=c.dim, encoder_ffn_dim=c.ffn, decoder_ffn_dim=c.ffn,
+            num_encoder_layers=c.layers, num_decoder_layers=c.decoder_layers, num_encoder_attention_heads=heads,
+            num_decoder_attention_heads=heads, max_position_embeddings=positions, ngram=ngram,
+        )
+    )  # fmt: skip
+    for name, weight in model.named_parameters():
+        torch.nn.init.normal_(weight, mean=float(name.endswith("norm.weight")), std=0.4)
+    ours = CONFIG.replace(streams=ngram, heads=heads, max_positions=positions)
+    return model.eval(), ours, from_hugging_face(model, NgramSeq2Seq(ours).abstract())
+
+
+def our_logits(config, params, batch):
+    """[n]BTV"""
+    model = NgramSeq2Seq(config)
+
+    def compute(params, batch):
+        memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+        g, table_VD, bias_V = model.decoder_head(params, model.decode_streams(params, batch, memory_BSD))
+        return g @ table_VD.T + bias_V
+
+    return np.asarray(jax.jit(compute)(params, batch))
+
+
+def tensors(batch):
+    import torch
+
+    names = {"input_ids": "input_ids", "attention_mask": "pack_ids", "decoder_input_ids": "decoder_ids"}
+    return {name: torch.tensor(batch[field]).long() for name, field in names.items()}
+
+
+@pytest.mark.parametrize(("ngram", "length"), [(1, 40), (2, 150), (3, 40)])
+def test_logits_of_all_streams_equal_prophetnets(ngram, length, monkeypatch):
+    """150 tokens reach the last bucket, and 40 the first wide ones."""
+    model, config, params = prophetnet(ngram, positions=160)
+    attention = type(model.prophetnet.decoder.layers[0].self_attn)
+    monkeypatch.setattr(attention, "get_predict_relative_pos_embeddings", relative_scores)
+    batch = make_batch([[length]] * 2, [[9], [5]], length, 9)
+    theirs = model(**tensors(batch), use_cache=False)
+    want = [theirs.logits, *(theirs.logits_ngram.unbind(1) if ngram > 1 else ())]
+    want_NBTV = np.stack([logits.detach().numpy() for logits in want])
+    assert want_NBTV.std() > 1
+    np.testing.assert_allclose(our_logits(config, params, batch), want_NBTV, atol=1e-4)
+
+
+def test_one_stream_of_one_head_equals_prophetnets_as_it_stands():
+    model, config, params = prophetnet(1, heads=1)
+    batch = make_batch([[40]] * 2, [[9], [5]], 40, 9)
+    want_BTV = model(**tensors(batch), use_cache=False).logits.detach().numpy()
+    np.testing.assert_allclose(our_logits(config, params, batch)[0], want_BTV, atol=1e-4)
+
+
+def test_stream_0_equals_prophetnets_own_steps():
+    """Its cache counts the encoder's layers, so that both have as many here."""
+    model, config, params = prophetnet(2)
+    batch = make_batch([[40]] * 2, [[9], [5]], 40, 9)
+    given = tensors(batch)
+    ids, past, want = given.pop("decoder_input_ids"), None, []
+    given["encoder_outputs"] = model.prophetnet.encoder(given.pop("input_ids"), attention_mask=given["attention_mask"])
+    for column in range(40):
+        out = model(**given, decoder_input_ids=ids[:, column : column + 1], past_key_values=past, use_cache=True)
+        past = out.past_key_values
+        want.append(out.logits[:, 0].detach().numpy())
+    np.testing.assert_allclose(our_logits(config, params, batch)[0], np.stack(want, axis=1), atol=1e-4)
+
+
+# --- What each stream sees ---
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_stream_sees_all_words_but_the_last_and_nothing_of_others(n):
+    """The gradient of a logit is not 0 for columns 0 to max(t-i, 0) of its example, and exactly 0 for every other."""
+    config = CONFIG.replace(streams=n)
+    model, params, memory_BSD = NgramSeq2Seq(config), random_params(config), random_memory(PACKED)
+    rows, length = PACKED["decoder_ids"].shape
+    vocabulary_V = np.random.default_rng(3).normal(size=VOCAB)
+
+    def logits(shift_BTD, memory_BSD):
+        h_NBTD = model.decode_streams(params, PACKED, memory_BSD, shift_BTD=shift_BTD)
+        g, table_VD, bias_V = model.decoder_head(params, h_NBTD)
+        # Rows see nothing of each other: their sum has the gradients of each.
+        return (g @ table_VD.T + bias_V).sum(1) @ vocabulary_V
+
+    shift_BTD = jnp.zeros((rows, length, config.dim))
+    to_words, to_source = jax.jit(jax.jacrev(logits, (0, 1)))(shift_BTD, memory_BSD)
+    seen_NTBT, seen_NTBS = (np.asarray(g != 0).any(-1) for g in (to_words, to_source))
+    pack, source = PACKED["decoder_pack_ids"], PACKED["pack_ids"]
+    for row in range(rows):
+        for t in np.flatnonzero(pack[row]):
+            first = np.flatnonzero(pack[row] == pack[row, t])[0]
+            for i in range(n):
+                assert np.flatnonzero(seen_NTBT[i, t, row]).tolist() == list(range(first, max(t - i, first) + 1))
+                np.testing.assert_array_equal(seen_NTBS[i, t, row], source[row] == pack[row, t])
+
+
+def test_rows_see_nothing_of_each_other():
+    params, memory_BSD = random_params(CONFIG), random_memory(PACKED)
+    other = {name: np.concatenate([ids[:1], ids[:1]]) for name, ids in PACKED.items()}
+    h_NBTD = streams(CONFIG, params, PACKED, memory_BSD)
+    np.testing.assert_array_equal(h_NBTD[:, 0], streams(CONFIG, params, other, memory_BSD)[:, 0])
+
+
+def test_packed_examples_equal_those_alone():
+    params, memory_BSD = random_params(CONFIG), random_memory(PACKED)
+    packed = streams(CONFIG, params, PACKED, memory_BSD)
+    for row, pack in ((0, 1), (0, 2), (1, 1), (1, 2)):
+        words, source = PACKED["decoder_pack_ids"][row] == pack, PACKED["pack_ids"][row] == pack
+        alone = {
+            name: ids[row : row + 1, words if name.startswith("decoder") else source] for name, ids in PACKED.items()
+        }
+        alone |= {name: ids * 0 + 1 for name, ids in alone.items() if name.endswith("pack_ids")}
+        want_NBTD = streams(CONFIG, params, alone, memory_BSD[row : row + 1, source])
+        np.testing.assert_allclose(packed[:, row, words], want_NBTD[:, 0], atol=2e-5)
+    assert np.isfinite(packed).all()
+
+
+def test_distances_are_those_of_the_positions_given():
+    """As in pretraining, where the words of a target keep their positions in the document."""
+    params, memory_BSD = jax.tree.map(np.copy, random_params(CONFIG)), random_memory(PACKED)
+    params["decoder_embeddings"]["positions"]["embedding"][1:] = 1.0  # leaves distances alone
+    h_NBTD = streams(CONFIG, params, PACKED, memory_BSD)
+
+    def moved(by_T):
+        batch = {**PACKED, "decoder_position_ids": PACKED["decoder_position_ids"] + np.asarray(by_T)}
+        return np.abs(streams(CONFIG, params, batch, memory_BSD) - h_NBTD)[:, 0].max(-1)
+
+    assert moved([20] * 10).max() < 1e-5
+    apart_NT = moved([0, 0, 20, 20, 0, 0, 0, 0, 0, 0])
+    assert apart_NT[:, [0, 1, 4, 5, 6, 7, 8]].max() < 1e-5
+    assert min(apart_NT[0, 2], apart_NT[:, 3].min()) > 1e-2
+
+
+def test_buckets():
+    distances = np.arange(-3, 300)
+    want = [max(n, 0) if n < 16 else min(16 + int(16 * math.log(n / 16) / math.log(8)), 31) for n in distances]
+    np.testing.assert_array_equal(bucket(CONFIG, jnp.asarray(distances)), want)
+    assert bucket(CONFIG.replace(relative_buckets=4, relative_max_distance=8), jnp.arange(10)).tolist() == (
+        [0, 1, 2, 2, 3, 3, 3, 3, 3, 3]
+    )
+
+
+# --- Stream 0 as a decoder ---
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(),
+        dict(streams=1, norm_order="pre", decoder_embeddings="separate", num_languages=3, unroll=0),
+        dict(streams=3, decoder_embeddings="shared", relative_buckets=6, relative_max_distance=9, head="tied"),
+    ],
+    ids=["post", "pre", "shared"],
+)
+def test_steps_equal_the_teacher_forced_stream_0(change):
+    config = CONFIG.replace(**change)
+    model, params = NgramSeq2Seq(config), random_params(config)
+    batch = make_batch([[12], [12], [12]], [[6], [2], [4]], 12, 6)
+    batch["decoder_language_ids"] = np.repeat([[0], [2], [1]], 12, axis=1).astype(np.int32)
+    memory_BSD = random_memory(batch)
+    h_NBTD = streams(config, params, batch, memory_BSD)
+    assert h_NBTD.shape == (config.streams, 3, 12, 16)
+    decode = jax.jit(lambda p: model.decode(p, batch, memory_BSD))
+    np.testing.assert_allclose(decode(params), h_NBTD[0], atol=2e-5)
+    cache = jax.jit(lambda p: model.start(p, batch, memory_BSD, 14))(params)
+    step = jax.jit(model.step)
+    for column in range(12):
+        languages_B = batch["decoder_language_ids"][:, column]
+        h_BD, cache = step(params, cache, batch["decoder_ids"][:, column], languages_B)
+        np.testing.assert_allclose(h_BD, h_NBTD[0, :, column], atol=2e-5)
+
+
+def test_head_is_the_token_table_without_bias():
+    model, params = NgramSeq2Seq(CONFIG), random_params(CONFIG)
+    h = jnp.ones((2, 16))
+    g, table_VD, bias_V = model.decoder_head(params, h)
+    np.testing.assert_array_equal(g, h)
+    np.testing.assert_array_equal(table_VD, params["embeddings"]["tokens"]["embedding"])
+    assert not bias_V.any()
+
+
+# --- Parameters, switches, errors ---
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        dict(),
+        dict(streams=3, head="transform", decoder_embeddings="separate", norm_order="pre", num_languages=3),
+        dict(streams=1, head="tied", relative_buckets=8, relative_max_distance=20),
+        dict(decoder_embeddings="shared"),
+    ],
+    ids=str,
+)
+def test_count_is_that_of_the_parameters_themselves(change):
+    config = CONFIG.replace(**change)
+    leaves = jax.tree.leaves(NgramSeq2Seq(config).abstract())
+    assert count_parameters(config) == sum(math.prod(leaf.shape) for leaf in leaves)
+    assert {str(leaf.dtype) for leaf in leaves} == {"float32"}
+
+
+def test_xfnp_has_the_published_number_of_parameters():
+    assert round(count_parameters(XFNP) / 1e6) == 616
+
+
+def test_streams_add_their_own_parameters_only():
+    def names(model):
+        return dict(zip(path_names(model.abstract()), jax.tree.leaves(model.abstract()), strict=True))
+
+    before, after = names(Seq2Seq(CONFIG.replace(streams=0))), names(NgramSeq2Seq(CONFIG))
+    assert {name: leaf.shape for name, leaf in after.items() if name not in before} == {
+        "decoder/streams/embedding": (2, 16),
+        "decoder/layers/attention/relative/kernel": (2, 16, 32, 2),
+        "decoder/layers/attention/relative/bias": (2, 32, 2),
+    }
+    assert {name: after[name] for name in before} == before
+    owned = sorted(name for name in after if name.startswith("decoder_"))
+    assert owned == [f"decoder_embeddings/{name}" for name in ("norm/bias", "norm/scale", "positions/embedding")]
+    axes = NgramSeq2Seq(CONFIG).logical_axes()["decoder"]
+    assert axes["layers"]["attention"]["relative"]["kernel"] == ("layers", "embed", None, "heads")
+    assert axes["streams"]["embedding"] == (None, None)
+
+
+def value_and_grad(config, params, mesh=None, **jit):
+    model, memory_BSD = NgramSeq2Seq(config, mesh), random_memory(PACKED)
+    loss = lambda p: jnp.square(model.decode_streams(p, PACKED, memory_BSD)[..., :3]).mean()  # noqa: E731
+    return jax.jit(jax.value_and_grad(loss), **jit)(params)
+
+
+def test_unrolled_rematerialised_and_sharded_decoders_equal_the_scanned_one():
+    params = random_params(CONFIG)
+    value, grads = value_and_grad(CONFIG, params)
+    assert all(g.any() for g in jax.tree.leaves((grads["decoder"], grads["decoder_embeddings"])))
+    mesh = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))
+    model = NgramSeq2Seq(CONFIG, mesh)
+    shardings = param_shardings(mesh, model.logical_axes(), model.abstract())
+    for change, options in (
+        (dict(unroll=0, remat="dots"), {}),
+        ({}, dict(mesh=mesh, in_shardings=(shardings,))),
+    ):
+        other, other_grads = value_and_grad(CONFIG.replace(**change), params, **options)
+        np.testing.assert_allclose(other, value, rtol=1e-5)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), other_grads, grads)
+
+
+def test_dropout_is_a_function_of_the_key_in_self_attention_and_on_embeddings():
+    """Of sublayers that add nothing no dropout is seen but those of what is left."""
+    params, memory_BSD = jax.tree.map(np.copy, random_params(CONFIG)), random_memory(PACKED)
+    layers = params["decoder"]["layers"]
+    silence = {"attention_dropout": ("cross_attention", "ffn"), "dropout": ("attention",)}
+    for rate, sublayers in silence.items():
+        for name in sublayers:
+            for leaf in jax.tree.leaves((layers[name].get("attention") or layers[name])["out"]):
+                leaf[...] = 0
+        model = NgramSeq2Seq(CONFIG.replace(**{rate: 0.3}))
+        draw = jax.jit(lambda key, model=model: model.decode_streams(params, PACKED, memory_BSD, rng=key))
+        one, same, other = (np.asarray(draw(jax.random.key(seed))) for seed in (1, 1, 2))
+        np.testing.assert_array_equal(one, same)
+        for drawn in (other, streams(CONFIG.replace(**{rate: 0.3}), params, PACKED, memory_BSD)):
+            assert np.abs(one - drawn).max((1, 2, 3)).min() > 0.1
+
+
+def test_bfloat16_computes_in_it():
+    params, memory_BSD = random_params(CONFIG), random_memory(PACKED)
+    h_NBTD = streams(CONFIG.replace(dtype="bfloat16"), params, PACKED, memory_BSD)
+    assert h_NBTD.dtype == jnp.bfloat16
+    difference = np.abs(h_NBTD.astype(np.float32) - streams(CONFIG, params, PACKED, memory_BSD))
+    assert 1e-4 < difference[:, PACKED["decoder_pack_ids"] > 0].mean() < 0.05
+
+
+def test_rows_over_the_position_table_are_refused():
+    """Predicting streams stand one position after the last token's."""
+    config, memory_BSD = CONFIG.replace(max_positions=11), np.ones((1, 10, 16), np.float32)
+    model, params = NgramSeq2Seq(config), random_params(config)
+    for decode in (model.decode, model.decode_streams):
+        with pytest.raises(UserError, match="rows of 10 tokens do not fit model tiny: its position table takes 9"):
+            decode(params, make_batch([[10]], [[10]], 10, 10), memory_BSD)
+    assert np.isfinite(streams(config, params, make_batch([[9]], [[10]], 9, 10), memory_BSD)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(streams=-1), "streams=-1 must not be negative"),
+        (dict(decoder_layers=0), "streams=2 needs decoder_layers"),
+        (dict(tied_self_attention=True), "streams=2 has no tied_self_attention"),
+        (dict(attention_backend="splash", attention_dropout=0.0), "streams=2 needs attention_backend=xla, got splash"),
+        (dict(relative_buckets=1), "streams=2 needs relative_buckets of 2 or more, got 1"),
+        (dict(relative_max_distance=16), "streams=2 needs relative_max_distance over 16"),
+        (
+            dict(decoder_embeddings="tokens"),
+            "'tokens' is not one of shared, shared_tokens, separate",
+        ),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        CONFIG.replace(**change)
+
+
+def test_each_model_has_its_class():
+    with pytest.raises(UserError, match="has no predicting streams; set streams"):
+        NgramSeq2Seq(CONFIG.replace(streams=0))
+    with pytest.raises(UserError, match="has an n-stream decoder; use NgramSeq2Seq or set streams=0"):
+        Seq2Seq(CONFIG)
