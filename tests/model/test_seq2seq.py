@@ -1,5 +1,7 @@
 """The decoder sees its past, the source of its own example, and nothing else; what is shared is one array."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,6 +42,7 @@ def batch(rows=4, seed=0, full=False):
     return {name: jnp.asarray(value, jnp.int32) for name, value in made.items()}
 
 
+@functools.partial(jax.jit, static_argnums=0)
 def states(model, params, rows, **shifts):
     memory = model.encode(params, rows, AttentionSpec(bidirectional), shift_BLD=shifts.get("source"))
     return model.decode(params, rows, memory, shift_BTD=shifts.get("target"))
@@ -85,8 +88,9 @@ def test_a_cache_gives_the_states_of_the_whole(kind):
     model, params = model_of(kind)
     rows = batch(full=True) | {name: batch()[name] for name in ("input_ids", "pack_ids", "position_ids")}
     whole = states(model, params, rows)
-    cache = model.start(params, rows, model.encode(params, rows, AttentionSpec(bidirectional)), TARGET)
     step = jax.jit(model.step)
+    start = jax.jit(lambda p: model.start(p, rows, model.encode(p, rows, AttentionSpec(bidirectional)), TARGET))
+    cache = start(params)
     for column in range(TARGET):
         state, cache = step(params, cache, rows["decoder_ids"][:, column], rows["decoder_language_ids"][:, column])
         np.testing.assert_allclose(state, whole[:, column], atol=1e-5)
@@ -95,13 +99,14 @@ def test_a_cache_gives_the_states_of_the_whole(kind):
 def test_what_is_tied_is_the_encoders_last_layers():
     model, params = model_of("tied")
     rows = batch()
-    memory = model.encode(params, rows, AttentionSpec(bidirectional))
-    before = model.decode(params, rows, memory)
+    memory = jax.jit(lambda p: model.encode(p, rows, AttentionSpec(bidirectional)))(params)
+    decode = jax.jit(lambda p: model.decode(p, rows, memory))
+    before = decode(params)
     for layer in range(3):
         other = jax.tree.map(lambda x: x, params)
         attention = other["encoder"]["layers"]["attention"]
         attention["query"]["kernel"] = attention["query"]["kernel"].at[layer].multiply(2.0)
-        changed = np.abs(np.asarray(model.decode(other, rows, memory) - before)).max() > 1e-4
+        changed = np.abs(np.asarray(decode(other) - before)).max() > 1e-4
         assert changed == (layer > 0), layer
 
 
