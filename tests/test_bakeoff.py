@@ -157,7 +157,8 @@ signal.alarm(60)  # no orphan outlives a failed test
 signal.pause()
 """
 PARENT = f"""
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
 from xlingjax import bakeoff
 from xlingjax.errors import Stopped
 bakeoff.command = lambda verb, words, workdir, *_: [sys.executable, "-c", {CHILD!r}, str(workdir)]

@@ -213,17 +213,16 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
         logits = theirs(*inputs, decoder_input_ids=torch.cat([start, torch.tensor(texts[:, :-1])], 1)).logits
         expected = torch.log_softmax(logits, -1).numpy()
     np.testing.assert_allclose(teacher_forced((ours, params), batch, texts), expected, atol=1e-4)
-    for options in ({"length_penalty": 1.0}, {"length_penalty": 0.3, "no_repeat_ngram_size": 2}):
-        with torch.no_grad():
-            searched = theirs.generate(
-                inputs[0], attention_mask=inputs[1], num_beams=5, max_new_tokens=COLUMNS, do_sample=False,
-                num_return_sequences=5, return_dict_in_generate=True, output_scores=True, **options,
-            )  # fmt: skip
-        ids = searched.sequences[:, 1:].numpy().reshape(ROWS, 5, -1)
-        ngram = options.get("no_repeat_ngram_size", 0)
-        ways = dict(beams=5, n_best=5, no_repeat_ngram=ngram, max_length=(0, COLUMNS))
-        found = found_by((ours, params), batch, start=END, length_penalty=options["length_penalty"], **ways)
-        np.testing.assert_allclose(found.scores, searched.sequences_scores.numpy().reshape(ROWS, 5), atol=1e-4)
-        np.testing.assert_array_equal(np.asarray(found.ids)[:, :, : ids.shape[2]], ids)
-        ended = (ids == END).any(-1).mean()
-        assert ended > 0.1 and (found.lengths < COLUMNS).any() and len(np.unique(ids)) > 4
+    penalty, ngram = {"Bart": (1.0, 0), "MBart": (0.3, 2)}[kind]
+    with torch.no_grad():
+        searched = theirs.generate(
+            inputs[0], attention_mask=inputs[1], num_beams=5, max_new_tokens=COLUMNS, do_sample=False,
+            num_return_sequences=5, return_dict_in_generate=True, output_scores=True, length_penalty=penalty,
+            no_repeat_ngram_size=ngram,
+        )  # fmt: skip
+    ids = searched.sequences[:, 1:].numpy().reshape(ROWS, 5, -1)
+    ways = dict(beams=5, n_best=5, length_penalty=penalty, no_repeat_ngram=ngram, max_length=(0, COLUMNS))
+    found = found_by((ours, params), batch, start=END, **ways)
+    np.testing.assert_allclose(found.scores, searched.sequences_scores.numpy().reshape(ROWS, 5), atol=1e-4)
+    np.testing.assert_array_equal(np.asarray(found.ids)[:, :, : ids.shape[2]], ids)
+    assert (ids == END).any(-1).mean() > 0.1 and (found.lengths < COLUMNS).any() and len(np.unique(ids)) > 4
