@@ -10,6 +10,7 @@ import pytest
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.seq2seq import Seq2Seq
 
@@ -134,6 +135,8 @@ def test_heads_and_scale():
 def test_refusals():
     with pytest.raises(UserError, match="tied_self_attention needs decoder_layers from 1 to layers=2, got 3"):
         preset("tiny", layers=2, decoder_layers=3, tied_self_attention=True)
+    with pytest.raises(UserError, match="decoder_layers=2, and this trains and reads encoders alone"):
+        Encoder(config_of("shared"))
     model, params = model_of("shared")
     long = {name: jnp.ones((1, 17), jnp.int32) for name in batch()}
     with pytest.raises(UserError, match="rows of 17 tokens do not fit model tiny"):

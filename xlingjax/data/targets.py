@@ -13,6 +13,7 @@ import numpy as np
 
 from xlingjax.data.converters import Rows, first_fit, plan_rows
 from xlingjax.data.corpus import Records
+from xlingjax.data.documents import documents, windows
 from xlingjax.errors import UserError
 
 
@@ -94,8 +95,6 @@ def sentence_rows(records: Records, base: int, length: int, *, max_pieces: int =
 def block_rows(records: Records, base: int, length: int) -> Rows:
     """Rows of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many as fit in `length` tokens (XGLUE
     §4.1); a longer sentence is cut."""
-    from xlingjax.data.documents import documents, windows
-
     (text,) = records.sides
     lines, document = documents([text])
     starts = base + (np.cumsum(text.lengths) - text.lengths)[lines]
@@ -118,14 +117,21 @@ def block_rows(records: Records, base: int, length: int) -> Rows:
     )
 
 
+def columns_where(chosen: Any) -> Any:
+    """[B, L]: the chosen columns in order, then L."""
+    import tensorflow as tf
+
+    length = chosen.shape[1]
+    return tf.sort(tf.where(chosen, tf.range(length)[None, :], length), axis=1)
+
+
 def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[str, Any]:
     """The token fields [B, length] of the tokens of one side, moved together."""
     import tensorflow as tf
 
     chosen = (batch["pack_ids"] > 0) & (batch["sides"] == number)
-    width = chosen.shape[1]
-    columns = tf.sort(tf.where(chosen, tf.range(width)[None, :], width), axis=1)[:, :length]
-    used = columns < width
+    columns = columns_where(chosen)[:, :length]
+    used = columns < chosen.shape[1]
     columns = tf.where(used, columns, 0)
     return {
         name: tf.where(used, tf.gather(batch[name], columns, batch_dims=1), pad_id if name == "input_ids" else 0)

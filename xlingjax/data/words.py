@@ -15,6 +15,11 @@ UNSPACED = ("zh", "ja", "th", "lo", "km", "my")
 """Languages written without spaces between words: the model reads their words joined."""
 
 
+def base_language(code: str) -> str:
+    """ "zh" of "zh", "zh_TW", "zh-Hant"."""
+    return code.split("-")[0].split("_")[0]
+
+
 @dataclass(frozen=True)
 class Tagged:
     words: tuple[str, ...]
@@ -47,7 +52,7 @@ def read_tagged(path: str | Path) -> list[Tagged]:
 
 def pieces_of_words(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
     """(ids, the word of each): the sentence's pieces; a piece that covers several words belongs to the first."""
-    joiner = "" if language.split("-")[0].split("_")[0] in UNSPACED else " "
+    joiner = "" if base_language(language) in UNSPACED else " "
     text = joiner.join(words)
     begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
     ids, spans = vocabulary.encode_with_spans(text)

@@ -15,7 +15,7 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
-from xlingjax.data.words import UNSPACED
+from xlingjax.data.words import UNSPACED, base_language
 from xlingjax.errors import UserError
 
 # Python splits at more characters than Perl does in bytes, such as the no-break space: they are hidden from it.
@@ -29,10 +29,6 @@ def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         )
     if not len(hypotheses):
         raise UserError("0 hypotheses and 0 references: there is nothing to score")
-
-
-def _base(language: str) -> str:
-    return language.split("-")[0].split("_")[0]
 
 
 # --- BLEU and chrF ---------------------------------------------------------------------------------------------------
@@ -52,7 +48,7 @@ def bleu(
     Tokens: "zh" for Chinese, "char" for the other languages without spaces (Japanese, Thai, ...), "13a" otherwise;
     none needs a further package. XGLUE's QG and NTG are `lowercase`, divided by 100 (`xglue_evaluate.py`).
     """
-    tokenizer = "zh" if _base(language) == "zh" else "char" if _base(language) in UNSPACED else "13a"
+    tokenizer = "zh" if base_language(language) == "zh" else "char" if base_language(language) in UNSPACED else "13a"
     return _corpus_score(BLEU(lowercase=lowercase, tokenize=tokenizer), hypotheses, references)
 
 
@@ -102,7 +98,7 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
     from rouge_score.rouge_scorer import RougeScorer  # imports nltk: seconds
 
     _check(hypotheses, references)
-    scorer = RougeScorer(["rougeL"], tokenizer=_Tokens(_base(language) in UNSPACED))
+    scorer = RougeScorer(["rougeL"], tokenizer=_Tokens(base_language(language) in UNSPACED))
     pairs = zip(references, hypotheses, strict=True)
     return 100 * float(np.mean([scorer.score(reference, made)["rougeL"].fmeasure for reference, made in pairs]))
 

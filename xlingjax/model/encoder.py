@@ -141,7 +141,13 @@ class Encoder:
     """
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see `Stack`)."""
+        """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see `Stack`). Raises
+        `UserError` for a model with a decoder, which would be left out."""
+        if config.decoder_layers and type(self) is Encoder:
+            raise UserError(
+                f"model {config.name}: decoder_layers={config.decoder_layers}, and this trains and reads encoders "
+                "alone; set decoder_layers=0, or in Python use Seq2Seq"
+            )
         self.config = config
         self._modules = _Modules(config, mesh)
 

@@ -28,13 +28,12 @@ SELF = AttentionSpec((causal & bidirectional).named("causal"), causal=True)
 """Who sees whom in the decoder: itself and what stands before it in its example."""
 CROSS = AttentionSpec(bidirectional)
 """The source of the same example."""
-DECODER_FIELDS = ("decoder_ids", "decoder_position_ids", "decoder_language_ids", "decoder_pack_ids")
 
 
 def decoder_side(batch: Batch) -> dict[str, Array]:
     """The decoder's fields of a batch under the names that embeddings and masks know."""
-    names = ("input_ids", "position_ids", "language_ids", "pack_ids")
-    return {name: batch[field] for name, field in zip(names, DECODER_FIELDS, strict=True)}
+    fields = {name: batch[f"decoder_{name}"] for name in ("position_ids", "language_ids", "pack_ids")}
+    return {"input_ids": batch["decoder_ids"], **fields}
 
 
 @jax.tree_util.register_dataclass

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.targets import columns_where
 from xlingjax.data.vocabulary import Vocabulary
-from xlingjax.data.words import UNSPACED
+from xlingjax.data.words import UNSPACED, base_language
 from xlingjax.errors import UserError
 
 LONGEST_SPAN = 32
@@ -124,14 +125,6 @@ def cumulated(x: Any) -> Any:
     return tf.cumsum(x, axis=1, exclusive=True)
 
 
-def columns_where(chosen: Any) -> Any:
-    """[B, L]: the chosen columns in order, then L."""
-    import tensorflow as tf
-
-    length = chosen.shape[1]
-    return tf.sort(tf.where(chosen, tf.range(length)[None, :], length), axis=1)
-
-
 class Noiser:
     """`Noise` for one vocabulary and run: call it on a `Text` and `Draws`."""
 
@@ -142,7 +135,7 @@ class Noiser:
         self.noise, self._mask_id, self._pad_id = noise, vocabulary.mask_id, vocabulary.pad_id
         begins = [name.startswith("▁") for name in vocabulary.pieces(range(vocabulary.size))]
         self._begins_word_V = tf.constant(begins)
-        spaced = [noise.whole_words and code.split("-")[0].split("_")[0] not in UNSPACED for code in languages]
+        spaced = [noise.whole_words and base_language(code) not in UNSPACED for code in languages]
         self._spaced_G = tf.constant(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
         if noise.infill:
