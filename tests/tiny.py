@@ -7,6 +7,8 @@ ROWS, LENGTH, SLOTS, VOCAB, LANGUAGES = 8, 16, 3, 96, ("de", "en", "zh")
 BOS, EOS, PAD, MASK = 0, 0, 2, 5
 FIRST_PIECE = 14
 OBJECTIVES = ("clm", "mlm", "tlm", "veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm")
+GENERATED = ("translation",)
+"""Objectives with a decoder."""
 LABELLED = ("plug_in",)
 """Fine-tuning: a label per row and no `predictions`."""
 PAIRS = ("tlm", "veco", "camlm", "clwr", "clpc", "plug_in")
@@ -20,7 +22,9 @@ def batch(
     objective: str, seed: int = 0, rows: int = ROWS, length: int = LENGTH, slots: int = SLOTS, vocab: int = VOCAB
 ):
     """One batch of `objective`: rows end in padding of unequal width, slots are unequally used."""
-    rng = np.random.default_rng([seed, (*OBJECTIVES, *LABELLED).index(objective)])
+    rng = np.random.default_rng([seed, (*OBJECTIVES, *LABELLED, *GENERATED).index(objective)])
+    if objective in GENERATED:
+        return decoded(rng, rows, length, vocab)
     fields = {
         name: np.zeros((rows, length), np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")
     }
@@ -82,6 +86,32 @@ def batch(
     return fields
 
 
+def decoded(rng, rows, length, vocab):
+    """Sources and targets; the row before the last has two examples, the last one none."""
+    fields = {name: np.zeros((rows, length), np.int32) for name in ("position_ids", "language_ids", "pack_ids")}
+    fields["input_ids"] = np.full((rows, length), PAD, np.int32)
+    decoder = {f"decoder_{name}": array.copy() for name, array in fields.items() if name != "input_ids"}
+    decoder |= {"decoder_ids": fields["input_ids"].copy(), "decoder_targets": np.zeros((rows, length), np.int32)}
+    decoder["decoder_weights"] = np.zeros((rows, length), np.float32)
+    for row in range(rows - 1):
+        starts = [0, 0]
+        for number in range(1, 3 if row == rows - 2 else 2):
+            most = length // 2 if row == rows - 2 else length
+            source, target = (int(n) for n in rng.integers(most // 2, most + 1, 2)) if row else (length, length)
+            languages = rng.choice(len(LANGUAGES), 2, replace=False)
+            text = [EOS, *rng.integers(FIRST_PIECE, vocab, source - 2), EOS]
+            at, to = slice(starts[0], starts[0] + source), slice(starts[1], starts[1] + target)
+            fields["input_ids"][row, at], fields["position_ids"][row, at] = text, np.arange(source)
+            fields["language_ids"][row, at], fields["pack_ids"][row, at] = languages[0], number
+            targets = [*rng.integers(FIRST_PIECE, vocab, target - 1), EOS]
+            decoder["decoder_ids"][row, to] = [EOS, *targets[:-1]]
+            decoder["decoder_position_ids"][row, to] = np.arange(target)
+            decoder["decoder_language_ids"][row, to], decoder["decoder_pack_ids"][row, to] = languages[1], number
+            decoder["decoder_targets"][row, to], decoder["decoder_weights"][row, to] = targets, 1
+            starts = [at.stop, to.stop]
+    return fields | decoder
+
+
 def in_slots(batch):
     """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind them the MASKs, each
     with the position, language, side and pack of the word that it hides."""
@@ -102,7 +132,7 @@ def in_slots(batch):
 
 def objective(name: str):
     """The objective of that name, as the tests use it."""
-    from xlingjax.objectives import ernie_m, finetuning, unicoder, veco, xlm
+    from xlingjax.objectives import ernie_m, finetuning, translation, unicoder, veco, xlm
 
     return {
         "clm": xlm.CLM(),
@@ -115,4 +145,5 @@ def objective(name: str):
         "clpc": unicoder.CLPC(),
         "cl_mlm": unicoder.CLMLM(),
         "plug_in": finetuning.PlugIn(3),
+        "translation": translation.Translation(smoothing=0.1),
     }[LAYOUTS.get(name, name)]

@@ -12,8 +12,8 @@ import orbax.checkpoint as ocp
 
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.errors import UserError
+from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
-from xlingjax.model.encoder import Encoder
 from xlingjax.runs.corpus import read_run_record
 from xlingjax.trained import TrainedRun, open_run
 
@@ -45,7 +45,7 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
         giver = open_run(source)
         added, origin, theirs = _slot_of(giver, source), source, giver.model.config
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
-        shapes = Encoder(whole).abstract()["encoder"]["layers"][SLOT]
+        shapes = build_model(whole).abstract()["encoder"]["layers"][SLOT]
         if jax.tree.map(lambda x: x.shape, shapes) != jax.tree.map(lambda x: x.shape, added):
             raise UserError(f"the cross-attention of {source} does not fit {run}: the models differ in layers or width")
         if theirs.norm_order != config.norm_order:
@@ -54,7 +54,7 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
                 f"{theirs.norm_order} and is to stand in a model with {config.norm_order}; give another --source"
             )
     else:
-        added = jax.jit(Encoder(whole).init)(jax.random.key(seed))["encoder"]["layers"][SLOT]
+        added = jax.jit(build_model(whole).init)(jax.random.key(seed))["encoder"]["layers"][SLOT]
         origin = f"random (seed {seed})"
     params = _with_layers(trained.params, {**trained.params["encoder"]["layers"], SLOT: added})
     write_workdir(run, output, whole, params)

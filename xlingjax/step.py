@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.optim import Optimizer, OptimizerConfig, merge, moments_mask, split
 from xlingjax.partition import ROW_AXES, param_shardings, replicated, state_shardings
+from xlingjax.stages import Ramp
 
 LOSS_SCALE_GROWTH_STEPS = 2000
 
@@ -91,11 +92,12 @@ def train_step(
     trainable, frozen = split(state.params, now)
     weights = {term: jnp.maximum(weight, 1.0) for term, weight in objective.weights(batch).items()}
     step_key = jax.random.fold_in(key, state.step)
+    factors = {term: c.at(state.step) if isinstance(c, Ramp) else c for term, c in objective.coefficients.items()}
 
     def scaled_loss(trainable, rows, microbatch):
         rng = jax.random.fold_in(step_key, microbatch)
         loss = objective.loss(model, merge(trainable, frozen), rows, rng, languages)
-        total = sum(objective.coefficients[term] * value / weights[term] for term, value in loss.terms.items())
+        total = sum(factors[term] * value / weights[term] for term, value in loss.terms.items())
         return total * state.loss_scale if config.loss_scale else total, (total, loss.metrics)
 
     def one(rows, microbatch):
@@ -140,9 +142,11 @@ def train_step(
 
 
 def count_tokens(batch: dict[str, Any]) -> Any:
-    """Tokens that are not padding, a float32 scalar; of several objectives' batches {name: theirs}."""
+    """Tokens that are not padding, of sources and targets, a float32 scalar; of several objectives' batches {name:
+    theirs}."""
     if "pack_ids" in batch:
-        return jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
+        sides = [batch[name] for name in ("pack_ids", "decoder_pack_ids") if name in batch]
+        return sum(jnp.sum(packs > 0).astype(jnp.float32) for packs in sides)
     return {name: count_tokens(rows) for name, rows in batch.items()}
 
 

@@ -16,6 +16,7 @@ from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.feed import Feed, ObjectiveRun
 from xlingjax.identity import run_identity, schedule_record, vocabulary_of, write_json, write_run
 from xlingjax.metrics import Interval, apart
+from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.summed import Summed
@@ -118,7 +119,7 @@ def train(
         if model.dtype == "float16" and not optimizer.loss_scale:
             remedy = "set optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the device has it"
             raise UserError(f"in float16 small gradients become 0 without a loss scale: {remedy}")
-        encoder = Encoder(model, device_mesh)
+        encoder = build_model(model, device_mesh)
         update_rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)
         on_mesh = jax.tree.map(lambda x: x.sharding, abstract)

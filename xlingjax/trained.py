@@ -10,6 +10,7 @@ import numpy as np
 from xlingjax.checkpoint import load_params
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
+from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.runs.corpus import read_run_record
@@ -42,6 +43,6 @@ def open_run(workdir: str | Path, language_embedding: bool = True) -> TrainedRun
     record = read_run_record(str(workdir))
     vocabulary = Vocabulary.load(workdir)
     config = ModelConfig(**record["model"])
-    model = Encoder(config if language_embedding else config.replace(num_languages=0))
+    model = build_model(config if language_embedding else config.replace(num_languages=0))
     params, _ = load_params(workdir, jax.jit(model.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
     return TrainedRun(model, params, vocabulary, tuple(record["languages"]))

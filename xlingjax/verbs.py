@@ -127,7 +127,7 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
     import jax
 
     from xlingjax.checkpoint import find_checkpoint, load_params
-    from xlingjax.model.encoder import Encoder
+    from xlingjax.model.build import build_model
     from xlingjax.partition import make_mesh, param_shardings
     from xlingjax.runtime import is_primary, start
     from xlingjax.tracker import finite, scalars
@@ -138,7 +138,7 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
     if not evaluators:
         raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
     mesh = make_mesh(recipe.bound["mesh"])
-    encoder = Encoder(recipe.bound["model"], mesh)
+    encoder = build_model(recipe.bound["model"], mesh)
     abstract = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
     abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings)
@@ -203,7 +203,7 @@ def inspect(args: Namespace, recipe: Recipe) -> int:
 def verify(args: Namespace, recipe: Recipe) -> int:
     from rich.console import Console
 
-    from xlingjax.model.encoder import Encoder
+    from xlingjax.model.build import build_model
     from xlingjax.runtime import start
     from xlingjax.verify import table
     from xlingjax.verify import verify as examine
@@ -220,7 +220,7 @@ def verify(args: Namespace, recipe: Recipe) -> int:
     try:
         for name, run in stages:
             objectives[name] = run.objective, run.source()
-        findings = list(examine(objectives, Encoder(config), args.rows))
+        findings = list(examine(objectives, build_model(config), args.rows))
     finally:
         for _, source in objectives.values():
             source.close()

@@ -1,7 +1,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.model.masks import Fields, Mask, bidirectional, causal, full, same_pack, same_side, valid_keys
+from xlingjax.model.masks import Fields, Mask, bidirectional, causal, full, prefix, same_pack, same_side, valid_keys
 
 
 def fields(pack, **other):
@@ -24,6 +24,12 @@ def test_packed_causal():
 def test_sides_apart():
     f = fields([1, 1, 1, 0], sides=jnp.asarray([[0, 0, 1, 0]]))
     assert grid(bidirectional & same_side, f) == ["xx..", "xx..", "..x.", "...x"]
+
+
+def test_a_target_sees_its_source_and_what_is_before():
+    f = fields([1, 1, 2, 1, 1, 2, 0], sides=jnp.asarray([[0, 0, 0, 1, 1, 1, 1]]))
+    want = ["xx.....", "xx.....", "..x....", "xx.x...", "xx.xx..", "..x..x.", "......x"]
+    assert grid(prefix, f) == want
 
 
 def test_predicates_compose():

@@ -135,7 +135,7 @@ def test_heads_and_scale():
 def test_refusals():
     with pytest.raises(UserError, match="tied_self_attention needs decoder_layers from 1 to layers=2, got 3"):
         preset("tiny", layers=2, decoder_layers=3, tied_self_attention=True)
-    with pytest.raises(UserError, match="decoder_layers=2, and this trains and reads encoders alone"):
+    with pytest.raises(UserError, match="decoder_layers=2, and an Encoder has no decoder"):
         Encoder(config_of("shared"))
     model, params = model_of("shared")
     long = {name: jnp.ones((1, 17), jnp.int32) for name in batch()}

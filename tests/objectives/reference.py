@@ -5,19 +5,21 @@ import numpy as np
 import tiny
 from model import numpy_transformer as transformer
 
+from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
-from xlingjax.model.encoder import Encoder
 
 LANGUAGES = len(tiny.LANGUAGES)
 CONFIG = preset(
     "tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=90, max_positions=24, num_languages=LANGUAGES, dropout=0.0,
     cross_attention=True, word_recovery=True, paraphrase=True,
 )  # fmt: skip
+GENERATOR = CONFIG.replace(decoder_layers=2, cross_attention=False, word_recovery=False, paraphrase=False)
+"""For objectives with a decoder."""
 
 
 def random_model(config=CONFIG):
     """(model, parameters none of which is 0 or 1)."""
-    model, rng = Encoder(config), np.random.default_rng(0)
+    model, rng = build_model(config), np.random.default_rng(0)
     params = jax.jit(model.init)(jax.random.key(0))
     return model, jax.tree.map(lambda leaf: leaf + 0.2 * rng.normal(size=leaf.shape).astype(np.float32), params)
 
@@ -27,6 +29,8 @@ def make_batch(name, packed=True, **options):
     if name == "camlm_slots":  # the MASKs behind the text of two examples fill the position table's 24 columns
         return tiny.in_slots(make_batch("camlm", packed, length=8, slots=2, **options))
     batch = tiny.batch(name, **{"rows": 3, "length": 12, "vocab": 90, **options})
+    if name in tiny.GENERATED:
+        return batch if packed else {field: values[:1] for field, values in batch.items()}
     if not packed or name == "clpc":
         return batch
     return pack(batch, name in tiny.SIDE_BY_SIDE)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from objectives.reference import CONFIG, make_batch, pack, random_model
+from objectives.reference import CONFIG, GENERATOR, make_batch, pack, random_model
 
 from xlingjax.model import attention
 from xlingjax.model.attention import AttentionSpec, Refused
@@ -25,7 +25,7 @@ from xlingjax.model.masks import (
     valid_keys,
 )
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.objectives.leak import prediction_visibility, reachable, visibility
+from xlingjax.objectives.leak import prediction_visibility, reachable, visibility, words_of
 from xlingjax.objectives.xlm import TLM
 
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
@@ -107,6 +107,7 @@ NUMPY_EVIDENCE = {
     "veco_tlm": lambda f, q, k: True,
     "btmlm": lambda f, q, k: True,
     "btmlm_pseudo": lambda f, q, k: not f["is_mask"][k] or q == k,
+    "translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
 }
 """Entry of `predictions` -> (row's fields, query, key) -> may it, in words of the papers; inside a pack."""
 
@@ -116,11 +117,19 @@ def random_parameters():
     return random_model()
 
 
+@pytest.fixture(scope="module")
+def generator():
+    return random_model(GENERATOR)
+
+
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "unpacked"])
-@pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
-def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(random_parameters, name, packed):
+@pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS, *tiny.GENERATED])
+def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
+    random_parameters, generator, name, packed
+):
     batch, objective = make_batch(name, packed), tiny.objective(name)
-    found = prediction_visibility(objective, *random_parameters, batch)
+    found = prediction_visibility(objective, *(generator if name in tiny.GENERATED else random_parameters), batch)
+    batch = {field: np.asarray(values) for field, values in words_of(objective, batch).items()}
     assert set(found) >= set(objective.coefficients)
     for term, seen in found.items():
         assert seen.leaks.tolist() == [] and seen.blocked.tolist() == [], term

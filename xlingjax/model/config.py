@@ -60,6 +60,9 @@ class ModelConfig:
     """"shared": encoder and decoder have one table of each kind, and one vocabulary head; "shared_tokens": one token
     table and head, and each its own positions, languages and norm (BART, ProphetNet); "separate": each its own (XLM's
     translation models)."""
+    language_tokens: int = 0
+    """The last so many rows of the vocabulary are no pieces but languages: with its target's a decoder begins (XGLUE
+    §4.1). 0 = it begins with `</s>` (XLM §4.2)."""
     tied_self_attention: bool = False
     """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers` layers (VECO)."""
     streams: int = 0
@@ -113,7 +116,7 @@ class ModelConfig:
         for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
-        counts = ("layers", "decoder_layers", "streams", "num_languages", "num_labels", "dan")
+        counts = ("layers", "decoder_layers", "streams", "num_languages", "num_labels", "dan", "language_tokens")
         for field in (*counts, "position_offset", "unroll"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
@@ -132,6 +135,8 @@ class ModelConfig:
                 f"model {self.name}: tied_self_attention needs decoder_layers from 1 to layers={self.layers}, "
                 f"got {self.decoder_layers}"
             )
+        if self.language_tokens and not self.decoder_layers:
+            raise UserError(f"model {self.name}: language_tokens begin what a decoder writes; set decoder_layers")
         if self.streams:
             self._check_streams()
         if self.attention_backend != "xla" and self.attention_dropout > 0:

@@ -145,8 +145,8 @@ class Encoder:
         `UserError` for a model with a decoder, which would be left out."""
         if config.decoder_layers and type(self) is Encoder:
             raise UserError(
-                f"model {config.name}: decoder_layers={config.decoder_layers}, and this trains and reads encoders "
-                "alone; set decoder_layers=0, or in Python use Seq2Seq"
+                f"model {config.name}: decoder_layers={config.decoder_layers}, and an Encoder has no decoder; set "
+                "decoder_layers=0, or use build_model"
             )
         self.config = config
         self._modules = _Modules(config, mesh)

@@ -117,3 +117,9 @@ partner = (bidirectional & ~same_side).named("partner")
 
 own_side = (bidirectional & same_side).named("own_side")
 """Each side of a pair alone."""
+
+first_side = Mask("first_side", lambda q, k: (k.side == 0) & (q.side >= 0))
+
+prefix = (bidirectional & (first_side | causal)).named("prefix")
+"""An encoder-decoder, its source (side 0) and target (side 1) one behind the other: every word sees the source, a
+target's words also those before them."""

@@ -1,7 +1,7 @@
 """What an objective is: the fields it reads, who may see whom, and sums that only `step.py` divides."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import jax
@@ -11,10 +11,13 @@ from xlingjax.losses import cross_entropy, gather_positions
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask
+from xlingjax.stages import Ramp
 
 Array = jax.Array
 Batch = Mapping[str, Array]
 Params = dict[str, Any]
+Head = Callable[[Params, Array], tuple[Array, Array, Array]]
+"""As `Encoder.vocab_head`."""
 
 INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
 SLOTS = ("masked_positions", "masked_targets", "masked_weights")
@@ -59,7 +62,8 @@ class Objective(Protocol):
 
     name: str
     reads: tuple[str, ...]
-    coefficients: dict[str, float]
+    coefficients: dict[str, float | Ramp]
+    """Of the terms; a ramp is by the step of the run."""
 
     def attention(self) -> AttentionSpec:
         """Who sees whom in the encoder's self-attention."""
@@ -95,6 +99,12 @@ class TokenObjective:
 
     name: str
     chunk: int
+    smoothing = 0.0
+    """Of the targets, see `cross_entropy`."""
+
+    def head(self, model: Encoder) -> Head:
+        """Which of the model's vocabulary heads predicts."""
+        return model.vocab_head
 
     def masks(self) -> dict[str, Mask]:
         return {"attention": self.attention().mask}
@@ -107,17 +117,26 @@ class TokenObjective:
         terms, metrics = {}, {}
         for name, of_term in self.predictions(model, params, batch, rng).items():
             if name in self.coefficients:
-                terms[name], more = token_loss(name, model, params, of_term, languages, self.chunk)
+                terms[name], more = token_loss(
+                    name, self.head(model), model, params, of_term, languages, self.chunk, self.smoothing
+                )
                 metrics |= more
         return Loss(terms, metrics)
 
 
 def token_loss(
-    name: str, model: Encoder, params: Params, predictions: Predictions, languages: int, chunk: int
+    name: str,
+    head: Head,
+    model: Encoder,
+    params: Params,
+    predictions: Predictions,
+    languages: int,
+    chunk: int,
+    smoothing: float = 0.0,
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
     """(summed cross-entropy, metrics) of predicted tokens."""
     p = predictions
-    g_BMD, table_VD, bias_V = model.vocab_head(params, p.states)
+    g_BMD, table_VD, bias_V = head(params, p.states)
     weights_T, languages_T = jnp.float32(p.weights).reshape(-1), p.languages.reshape(-1)
     loss, nll_T, correct_T = cross_entropy(
         g_BMD.reshape(-1, g_BMD.shape[-1]),
@@ -127,6 +146,7 @@ def token_loss(
         weights_T,
         vocab_size=model.config.vocab_size,
         chunk=chunk,
+        smoothing=smoothing,
     )
     return loss, metrics_by_language(name, {"loss": nll_T, "accuracy": correct_T}, weights_T, languages_T, languages)
 

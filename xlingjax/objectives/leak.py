@@ -53,9 +53,10 @@ def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec
 
 def prediction_visibility(objective: Objective, model: Encoder, params: Params, batch: Batch) -> dict[str, Visibility]:
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
-    fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
+    words = words_of(objective, batch)
+    fields = Fields.from_batch(jax.tree.map(jnp.asarray, words))
     found = _moved(
-        lambda shift_BLD: objective.predictions(model, params, batch, None, shift_BLD), batch, model.config.dim
+        lambda shift_BLD: objective.predictions(model, params, batch, None, shift_BLD), words, model.config.dim
     )
     result = {}
     for name, mask in objective.evidence().items():
@@ -65,6 +66,11 @@ def prediction_visibility(objective: Objective, model: Encoder, params: Params, 
         allowed_BMS = np.take_along_axis(allowed_BLS, np.maximum(columns_BM, 0)[..., None], axis=1)
         result[name] = Visibility(allowed_BMS & made_BM1, moved & made_BM1, columns_BM)
     return result
+
+
+def words_of(objective: Objective, batch: Batch) -> dict[str, Any]:
+    """The token fields of all columns whose words the model reads: those of the batch, or as the objective says."""
+    return objective.words(batch) if hasattr(objective, "words") else dict(batch)
 
 
 def _moved(

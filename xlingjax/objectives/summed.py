@@ -7,6 +7,7 @@ import jax
 
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Array, Batch, Loss, Objective, Params
+from xlingjax.stages import Ramp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Summed:
     """{name: (objective, factor)}."""
 
     @property
-    def coefficients(self) -> dict[str, float]:
+    def coefficients(self) -> dict[str, float | Ramp]:
         return {
             f"{name}/{term}": factor * coefficient
             for name, (objective, factor) in self.parts.items()

@@ -15,6 +15,7 @@ from xlingjax.data.loader import BatchSource, Peekable
 from xlingjax.errors import UserError
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
+from xlingjax.objectives.leak import words_of
 from xlingjax.report import html, negatives, plots, schedule, switched
 from xlingjax.stages import stage_of
 
@@ -25,7 +26,8 @@ Batch = Mapping[str, np.ndarray]
 @dataclass(frozen=True)
 class Token:
     """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask", "random", "kept" (the
-    three fates of a chosen token), "next" (CLM), "recover" (word recovery), "pseudo" (a placeholder of BTMLM) or ""."""
+    three fates of a chosen token), "next" (CLM, decoders), "recover" (word recovery), "pseudo" (a placeholder of BTMLM)
+    or ""."""
 
     column: int
     piece: str
@@ -49,22 +51,29 @@ class Row:
 def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages: Sequence[str]) -> Row:
     """Row `row` of a batch of `objective`, in pieces."""
     one = {name: np.asarray(values[row : row + 1]) for name, values in batch.items()}
-    used = np.flatnonzero(one["pack_ids"][0])
     targets, fates = _targets(objective, one, vocabulary)
+    one |= {name: np.asarray(values) for name, values in words_of(objective, one).items()}
+    used = np.flatnonzero(one["pack_ids"][0])
     sides = one.get("sides", np.zeros_like(one["pack_ids"]))[0]
-    pieces = vocabulary.pieces(one["input_ids"][0, used].tolist())
+
+    def piece(token: int) -> str:
+        """Of decoders, a row behind the vocabulary's is a language."""
+        behind = token - vocabulary.size
+        is_language = behind >= 0 and "decoder_ids" in objective.reads
+        return f"[{languages[behind]}]" if is_language else vocabulary.pieces([token])[0]
+
     tokens = [
         Token(
             int(column),
-            piece,
-            vocabulary.pieces([targets[column]])[0] if column in targets else "",
+            piece(int(one["input_ids"][0, column])),
+            piece(targets[column]) if column in targets else "",
             fates.get(column, ""),
             int(one["position_ids"][0, column]),
             languages[int(one["language_ids"][0, column])],
             int(one["pack_ids"][0, column]),
             int(sides[column]),
         )
-        for column, piece in zip(used.tolist(), pieces, strict=True)
+        for column in used.tolist()
     ]
     label = int(one["labels"][0]) if "labels" in one else None
     fields = Fields.from_batch(one)
@@ -75,6 +84,10 @@ def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages
 def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
     ids, packs = one["input_ids"][0], one["pack_ids"][0]
+    if "decoder_targets" in objective.reads:
+        columns = np.flatnonzero(one["decoder_weights"][0]).tolist()
+        targets = {ids.size + c: int(one["decoder_targets"][0, c]) for c in columns}
+        return targets, dict.fromkeys(targets, "next")
     if "target_weights" in objective.reads:
         columns = np.flatnonzero(one["target_weights"][0]).tolist()
         return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "recover")

@@ -18,6 +18,7 @@ def model(
     language_embedding: bool | None = None,
     classifier: str | None = None,
     layers: int | None = None,
+    language_tokens: bool = False,
     **overrides: Any,
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
@@ -25,14 +26,19 @@ def model(
     labels: gives the model a classification head. vocab_size: rows of the embedding; default: the size of the corpus's
     vocabulary. language_embedding: whether there is one, with a row for each language of the corpus; default: as in the
     preset or the run, whose own is left behind by False. classifier, layers: default: the preset's or the run's.
+    language_tokens: whether a decoder begins with a token of the language, of which there is one for each language of
+    the corpus behind the vocabulary's pieces.
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
     if labels:
         base = base.replace(num_labels=len(words(labels)))
     base = base.replace(classifier=classifier or base.classifier, layers=layers or base.layers)
     sizes: dict[str, int] = {}
+    if language_tokens and not run and corpus is not None:
+        sizes["language_tokens"] = len(corpus.languages)
     if not run and (vocab_size is not None or corpus is not None):
-        sizes["vocab_size"] = corpus.vocabulary.size if vocab_size is None else vocab_size
+        pieces = corpus.vocabulary.size if vocab_size is None else vocab_size
+        sizes["vocab_size"] = pieces + sizes.get("language_tokens", 0)
     if language_embedding is False:
         sizes["num_languages"] = 0
     elif (language_embedding or (base.num_languages and not run)) and corpus is not None:
@@ -41,11 +47,12 @@ def model(
 
 
 def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
-    """Raises UserError unless the model has a row for each piece and no more."""
-    if vocabulary.size != config.vocab_size:
-        than = "fewer" if vocabulary.size < config.vocab_size else "more"
+    """Raises UserError unless the model has a row for each piece and no more (but those of languages)."""
+    pieces = config.vocab_size - config.language_tokens
+    if vocabulary.size != pieces:
+        than = "fewer" if vocabulary.size < pieces else "more"
         raise UserError(
-            f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {config.vocab_size} rows of model "
+            f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {pieces} rows of model "
             f"{config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own vocabulary"
         )
 

@@ -1,0 +1,109 @@
+"""Encoder-decoders: a target from its source, by teacher forcing (XLM §4.2-4.3, XGLUE §4.1)."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlingjax.data.features import DECODER_FIELDS
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.encoder import Encoder
+from xlingjax.model.masks import Mask, bidirectional, prefix
+from xlingjax.model.seq2seq import Seq2Seq
+from xlingjax.objectives.base import (
+    CHUNK,
+    INPUTS,
+    Array,
+    Batch,
+    Head,
+    Params,
+    Predictions,
+    TokenObjective,
+    at_all,
+)
+from xlingjax.stages import Ramp
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation(TokenObjective):
+    """Mean cross-entropy of every word of the target, its end included, from the words before it and the source.
+
+    The source may be a text in another language (translation), with noise (denoising: XLM §4.2, xDAE), or longer (a
+    title, a question). smoothing: of the labels. factor: of the loss, a ramp by the step of the run (XLM's lambda).
+    """
+
+    name: str = "translation"
+    smoothing: float = 0.0
+    factor: str | float = 1.0
+    chunk: int = CHUNK
+    reads = INPUTS + DECODER_FIELDS
+
+    def __post_init__(self):
+        Ramp.parse(self.factor)
+        if not 0 <= self.smoothing < 1:
+            raise UserError(f"{self.name}: label smoothing {self.smoothing} must be at least 0 and below 1")
+
+    @property
+    def coefficients(self) -> dict[str, float | Ramp]:
+        ramp = Ramp.parse(self.factor)
+        return {self.name: ramp if len(ramp.steps) > 1 else ramp.values[0]}
+
+    def attention(self) -> AttentionSpec:
+        return AttentionSpec(bidirectional)
+
+    def masks(self) -> dict[str, Mask]:
+        """Over the columns of `words`: the encoder's, the decoder's, and the decoder's of the encoder."""
+        return {"attention": prefix}
+
+    def evidence(self) -> dict[str, Mask]:
+        """Over the columns of `words`."""
+        return {self.name: prefix}
+
+    def words(self, batch: Batch) -> dict[str, Any]:
+        """The token fields of the source's columns, then of the decoder's."""
+        both = {
+            name: jnp.concatenate([batch[name], batch[f"decoder_{name.removeprefix('input_')}"]], axis=1)
+            for name in INPUTS
+        }
+        sides = jnp.arange(both["input_ids"].shape[1]) >= batch["input_ids"].shape[1]
+        return {**both, "sides": jnp.broadcast_to(sides, both["input_ids"].shape).astype(jnp.int32)}
+
+    def head(self, model: Encoder) -> Head:
+        return with_decoder(model, self.name).decoder_head
+
+    def weights(self, batch: Batch) -> dict[str, Array]:
+        return {self.name: batch["decoder_weights"].sum(dtype=jnp.float32)}
+
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        """shift_BLD: of the columns of `words`."""
+        keys, shifts = [None] * 2 if rng is None else jax.random.split(rng), [None] * 2
+        length = batch["input_ids"].shape[1]
+        if shift_BLD is not None:
+            shifts = shift_BLD[:, :length], shift_BLD[:, length:]
+        memory_BSD = model.encode(params, batch, self.attention(), rng=keys[0], shift_BLD=shifts[0])
+        h_BTD = with_decoder(model, self.name).decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=shifts[1])
+        return {self.name: behind(at_target(h_BTD, batch), length)}
+
+
+def at_target(h_BTD: Array, batch: Batch) -> Predictions:
+    """A prediction at every column of the decoder."""
+    return at_all(h_BTD, batch["decoder_targets"], batch["decoder_weights"], batch["decoder_language_ids"])
+
+
+def behind(predictions: Predictions, length: int) -> Predictions:
+    """With the columns counted behind `length` of the source."""
+    return dataclasses.replace(predictions, columns=predictions.columns + length)
+
+
+def with_decoder(model: Encoder, name: str) -> Seq2Seq:
+    """The model. Raises UserError for one without a decoder."""
+    if not isinstance(model, Seq2Seq):
+        raise UserError(
+            f"objective {name} needs a decoder and model {model.config.name} has none: set DECODER_LAYERS, or give an "
+            "encoder-decoder"
+        )
+    return model
