@@ -7,7 +7,7 @@ ROWS, LENGTH, SLOTS, VOCAB, LANGUAGES = 8, 16, 3, 96, ("de", "en", "zh")
 BOS, EOS, PAD, MASK = 0, 0, 2, 5
 FIRST_PIECE = 14
 OBJECTIVES = ("clm", "mlm", "tlm", "veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm")
-GENERATED = ("translation",)
+GENERATED = ("translation", "back_translation")
 """Objectives with a decoder."""
 LABELLED = ("plug_in",)
 """Fine-tuning: a label per row and no `predictions`."""
@@ -23,6 +23,8 @@ def batch(
 ):
     """One batch of `objective`: rows end in padding of unequal width, slots are unequally used."""
     rng = np.random.default_rng([seed, (*OBJECTIVES, *LABELLED, *GENERATED).index(objective)])
+    if objective == "back_translation":
+        return restored(rng, rows, length, vocab)
     if objective in GENERATED:
         return decoded(rng, rows, length, vocab)
     fields = {
@@ -112,6 +114,32 @@ def decoded(rng, rows, length, vocab):
     return fields | decoder
 
 
+def restored(rng, rows, length, vocab):
+    """One text in a row, source and target, the last row empty; and the language that the model translates it into."""
+    fields = decoded(rng, rows, length, vocab)
+    for row in range(rows):
+        target = fields["decoder_pack_ids"][row] == 1
+        used = min(int(target.sum()), length - 1) * (row < rows - 1)
+        ids, language = fields["decoder_targets"][row, :used].copy(), fields["decoder_language_ids"][row, 0]
+        for name in [name for name in fields if name not in ("input_ids", "decoder_ids")]:
+            fields[name][row] = 0
+        fields["input_ids"][row], fields["decoder_ids"][row] = PAD, PAD
+        if used:
+            ids[-1] = EOS
+            fields["input_ids"][row, : used + 1] = [EOS, *ids]
+            fields["decoder_ids"][row, :used], fields["decoder_targets"][row, :used] = [EOS, *ids[:-1]], ids
+            for prefix, count in (("", used + 1), ("decoder_", used)):
+                fields[f"{prefix}position_ids"][row, :count] = np.arange(count)
+                fields[f"{prefix}language_ids"][row, :count] = language
+                fields[f"{prefix}pack_ids"][row, :count] = 1
+            fields["decoder_weights"][row, :used] = 1
+    fields["special_ids"] = np.resize(np.arange(FIRST_PIECE), (rows, 16)).astype(np.int32)
+    fields["edge_ids"] = np.resize([BOS, EOS, PAD], (rows, 3)).astype(np.int32)
+    own = fields["language_ids"][:, 0]
+    fields["pivot_languages"] = ((own + rng.integers(1, len(LANGUAGES), rows)) % len(LANGUAGES)).astype(np.int32)
+    return fields
+
+
 def in_slots(batch):
     """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind them the MASKs, each
     with the position, language, side and pack of the word that it hides."""
@@ -132,7 +160,7 @@ def in_slots(batch):
 
 def objective(name: str):
     """The objective of that name, as the tests use it."""
-    from xlingjax.objectives import ernie_m, finetuning, translation, unicoder, veco, xlm
+    from xlingjax.objectives import back_translation, ernie_m, finetuning, translation, unicoder, veco, xlm
 
     return {
         "clm": xlm.CLM(),
@@ -146,4 +174,5 @@ def objective(name: str):
         "cl_mlm": unicoder.CLMLM(),
         "plug_in": finetuning.PlugIn(3),
         "translation": translation.Translation(smoothing=0.1),
+        "back_translation": back_translation.BackTranslation(),
     }[LAYOUTS.get(name, name)]

@@ -10,7 +10,7 @@ import numpy as np
 from xlingjax.data.loader import BatchSource
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Objective
-from xlingjax.objectives.leak import Visibility, prediction_visibility, words_of
+from xlingjax.objectives.leak import Visibility, as_read, prediction_visibility, words_of
 
 LEAST_MOVED = 0.5
 """In less than float32 a shift of one word among hundreds may round to nothing; of those seen this share must move."""
@@ -45,6 +45,7 @@ def verify(objectives: Mapping[str, tuple[Objective, BatchSource]], model: Encod
     for stage, (objective, source) in objectives.items():
         drawn = source.next()
         batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
+        objective, batch = as_read(objective, model, params, batch)
         for name, seen in prediction_visibility(objective, model, params, batch).items():
             yield finding(stage, name, seen, words_of(objective, batch), exact=model.config.dtype == "float32")
 

@@ -12,7 +12,7 @@ def make(batch=4, length=8, slots=2):
 
 def test_every_field_has_known_letters_and_a_32_bit_dtype():
     for name, field in FIELDS.items():
-        assert field.name == name and set(field.shape) <= set("BLTMPZ") and field.shape[0] == "B"
+        assert field.name == name and set(field.shape) <= set("BLTMPZE") and field.shape[0] == "B"
         assert field.dtype.itemsize == 4 and field.written_by and field.read_by
 
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-erf = np.vectorize(math.erf)
+erf = np.vectorize(math.erf, otypes=[float])
 
 
 def layer_norm(x, p, eps):
@@ -91,6 +91,33 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
         if config.norm_order == "pre":
             x = layer_norm(x, params["encoder"]["final_norm"], config.norm_eps)
         full = np.zeros((len(pack), config.dim))
+        full[used] = x
+        states.append(full)
+    return np.stack(states)
+
+
+def decode(config, params, batch, memory):
+    """h [B, T, D] of a decoder with the encoder's tables, memory [B, L, D] its states; those of padding are 0."""
+    params = _float64(params)
+    embeddings, states = params["embeddings"], []
+    for row in range(len(batch["decoder_ids"])):
+        packs, sources = batch["decoder_pack_ids"][row], batch["pack_ids"][row]
+        used, source = np.flatnonzero(packs), np.flatnonzero(sources)
+        x = embeddings["tokens"]["embedding"][batch["decoder_ids"][row][used]]
+        x = x + embeddings["positions"]["embedding"][batch["decoder_position_ids"][row][used] + config.position_offset]
+        x = x + embeddings["languages"]["embedding"][batch["decoder_language_ids"][row][used]]
+        x = layer_norm(x, embeddings["norm"], config.norm_eps)
+        past = lambda t, k, packs=packs[used]: packs[t] == packs[k] and k <= t  # noqa: E731
+        of_pack = lambda t, s, packs=packs[used], own=sources[source]: packs[t] == own[s]  # noqa: E731
+        for layer in range(config.decoder_layers):
+            p = _layer(params["decoder"]["layers"], layer)
+            x = layer_norm(x + attention(x, p["attention"], past), p["attention_norm"], config.norm_eps)
+            across, h = p["cross_attention"], np.float64(memory[row])[source]
+            x = layer_norm(x + attention(x, across["attention"], of_pack, h), across["norm"], config.norm_eps)
+            hidden = gelu(x @ p["ffn"]["in"]["kernel"] + p["ffn"]["in"]["bias"], config.gelu)
+            x = x + hidden @ p["ffn"]["out"]["kernel"] + p["ffn"]["out"]["bias"]
+            x = layer_norm(x, p["ffn_norm"], config.norm_eps)
+        full = np.zeros((len(packs), config.dim))
         full[used] = x
         states.append(full)
     return np.stack(states)

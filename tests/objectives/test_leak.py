@@ -25,7 +25,7 @@ from xlingjax.model.masks import (
     valid_keys,
 )
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.objectives.leak import prediction_visibility, reachable, visibility, words_of
+from xlingjax.objectives.leak import as_read, prediction_visibility, reachable, visibility, words_of
 from xlingjax.objectives.xlm import TLM
 
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
@@ -108,6 +108,7 @@ NUMPY_EVIDENCE = {
     "btmlm": lambda f, q, k: True,
     "btmlm_pseudo": lambda f, q, k: not f["is_mask"][k] or q == k,
     "translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
+    "back_translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
 }
 """Entry of `predictions` -> (row's fields, query, key) -> may it, in words of the papers; inside a pack."""
 
@@ -127,8 +128,9 @@ def generator():
 def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
     random_parameters, generator, name, packed
 ):
-    batch, objective = make_batch(name, packed), tiny.objective(name)
-    found = prediction_visibility(objective, *(generator if name in tiny.GENERATED else random_parameters), batch)
+    model = generator if name in tiny.GENERATED else random_parameters
+    objective, batch = as_read(tiny.objective(name), *model, make_batch(name, packed))
+    found = prediction_visibility(objective, *model, batch)
     batch = {field: np.asarray(values) for field, values in words_of(objective, batch).items()}
     assert set(found) >= set(objective.coefficients)
     for term, seen in found.items():

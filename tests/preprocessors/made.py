@@ -19,7 +19,7 @@ class Xlmr(Xlm):
     layout, mask_id, bos_id, eos_id, pad_id, special_ids = "xlmr", 99, 0, 2, 1, frozenset((0, 1, 2, 3, 99))
 
 
-def records(sides, sentences=40, shortest=2, longest=8, document=5, vocabulary=Xlmr, seed=0):
+def records(sides, sentences=40, shortest=2, longest=8, document=5, vocabulary=Xlmr, seed=0, codes=("de", "en", "en")):
     """Aligned sentences of random pieces 14..98, those of side 1 above 56; a blank line after every `document`."""
     rng = np.random.default_rng(seed)
     made = []
@@ -31,7 +31,7 @@ def records(sides, sentences=40, shortest=2, longest=8, document=5, vocabulary=X
             ids += [] if blank else [*words, vocabulary.eos_id]
             lengths.append(0 if blank else len(words) + 1)
         made.append(Tokens(np.array(ids, np.uint16), np.array(lengths, np.int32)))
-    return Records(("de", "en", "en")[:sides], tuple(made))
+    return Records(codes[:sides], tuple(made))
 
 
 def batch(features, length=48, vocabulary=Xlmr, languages=(0, 1, 1), step=0, columns=None, **options):

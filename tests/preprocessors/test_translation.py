@@ -7,7 +7,8 @@ from preprocessors import made
 from xlingjax.data.targets import check_directions
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise
-from xlingjax.preprocessors.translation import DenoisingFeatures, TranslationFeatures
+from xlingjax.preprocessors.translation import BackTranslationFeatures, DenoisingFeatures, TranslationFeatures
+from xlingjax.runs.translation import pivots
 
 BOS, EOS, PAD, SIZE = made.Xlmr.bos_id, made.Xlmr.eos_id, made.Xlmr.pad_id, made.Xlmr.size
 
@@ -99,6 +100,43 @@ def test_blocks_hold_whole_sentences_of_one_document_and_noise_leaves_the_target
         assert len(kept) == targets.count(EOS) and home
         restored += targets
     assert sorted(restored) == sorted(i for d in documents for i in d) and noisy > len(found) * 0.8
+
+
+def test_a_text_to_translate_back_stands_on_both_sides_of_its_own_row():
+    features = BackTranslationFeatures(((0, (1, 2)), (1, (0,)), (2, (0, 1))), language_tokens=True)
+    _, batch = made.batch(features, length=24, languages=(0,), sentences=200)
+    found = examples(batch)
+    assert len(found) == len(batch["pack_ids"]) > 100
+    assert all(source == [BOS, *targets] and inputs == [SIZE, *targets[:-1]] for source, inputs, targets, *_ in found)
+    assert {tuple(targets[:-1]) for _, _, targets, *_ in found} == made.texts(made.records(1, sentences=200), 0)
+    share = (batch["pivot_languages"] == 1).mean()  # drawn evenly
+    assert {*batch["pivot_languages"]} == {1, 2} and abs(share - 0.5) < 3 * 0.5 / len(found) ** 0.5
+    _, other = made.batch(features, length=24, languages=(1,), step=1)
+    assert {*other["pivot_languages"]} == {0}
+    assert {*map(tuple, batch["edge_ids"])} == {(BOS, EOS, PAD)}
+    assert {*batch["special_ids"][0]} == {*made.Xlmr.special_ids}
+
+
+def test_directions_say_into_which_languages_a_text_is_translated():
+    languages = ("de", "en", "fr")
+    assert dict(pivots(languages, ())) == {0: (1, 2), 1: (0, 2), 2: (0, 1)}
+    assert dict(pivots(languages, ("de-en", "fr-de", "en-fr", "de-fr"))) == {0: (2,), 1: (0,), 2: (0, 1)}
+    for chosen, match in ((("de-ru",), "'de-ru' is none of de-en"), (("de-en", "en-fr"), "none leads to de, whose")):
+        with pytest.raises(UserError, match=match):
+            pivots(languages, chosen)
+    with pytest.raises(UserError, match="text in de alone"):
+        pivots(("de",), ())
+
+
+def test_pairs_that_are_read():
+    within, both = TranslationFeatures(within=True), TranslationFeatures()
+    one = TranslationFeatures(directions=("en-de",))
+    pairs = [("de", "en"), ("en", "fr"), ("en", "en")]
+    assert [[features.takes(pair) for pair in pairs] for features in (both, one, within)] == [
+        [True, True, False], [True, False, False], [False, False, True]
+    ]  # fmt: skip
+    _, batch = made.batch(TranslationFeatures(within=True), length=24, languages=(0, 0), columns=48, codes=("de", "de"))
+    assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {False}  # the second text is the target, once
 
 
 def test_refusals():

@@ -1,7 +1,7 @@
 """The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
 
 A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, T tokens of the decoder
-(as many as L), M prediction slots, P placeholders for pseudo tokens, Z special tokens.
+(as many as L), M prediction slots, P placeholders for pseudo tokens, Z special tokens, E the three ids of `edge_ids`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ FIELDS: dict[str, Field] = _fields(
     ("original_ids", "BL", np.int32, "the text before masking", "ernie_m", "btmlm"),
     ("target_weights", "BL", np.float32, "1 = this token itself is predicted", "unicoder", "clwr"),
     ("pseudo_positions", "BP", np.int32, "column of each placeholder; 0 in unused slots", "ernie_m", "btmlm"),
-    ("special_ids", "BZ", np.int32, "ids of the special tokens, again and again", "ernie_m", "btmlm"),
+    ("special_ids", "BZ", np.int32, "ids of the special tokens, again and again", "ernie_m, translation", "generation"),
+    ("edge_ids", "BE", np.int32, "ids of: a source's start, a text's end, padding", "translation", "back_translation"),
+    ("pivot_languages", "B", np.int32, "language to translate the row into", "translation", "back_translation"),
     ("pseudo_weights", "BP", np.float32, "1 = a placeholder, 0 = an unused slot", "ernie_m", "btmlm"),
     ("masked_positions", "BM", np.int32, "column of each prediction; 0 in unused slots", "preprocessors", "masked LMs"),
     ("masked_targets", "BM", np.int32, "original id; 0 in unused slots", "preprocessors", "masked LMs"),
@@ -69,7 +71,7 @@ SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 def field_shape(name: str, *, batch: int, length: int = 0, slots: int = 0, placeholders: int = 0) -> tuple[int, ...]:
     """The shape of field `name` for B=batch, L=length, M=slots, P=placeholders."""
-    sizes = {"B": batch, "L": length, "T": length, "M": slots, "P": placeholders, "Z": SPECIAL_IDS}
+    sizes = {"B": batch, "L": length, "T": length, "M": slots, "P": placeholders, "Z": SPECIAL_IDS, "E": 3}
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 

@@ -37,7 +37,8 @@ class Preprocessor(Protocol):
     def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of ids."""
 
-    # columns(length), where the reader's rows are not `length` wide; placeholders(length), where there are some.
+    # columns(length), where the reader's rows are not `length` wide; placeholders(length), where there are some;
+    # takes(languages), where it does not read every text of the mixture.
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[dict, Any], dict]:
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token frequencies."""
@@ -100,6 +101,11 @@ def mixture_source(
     if not isinstance(feature.vocabulary, SeqioVocabulary):
         raise UserError(f"task {tasks[0].name}: its features need a SeqioVocabulary(Vocabulary.load(path))")
     vocabulary = feature.vocabulary.vocabulary
+    if hasattr(preprocessor, "takes"):
+        every, tasks = tasks, [task for task in tasks if preprocessor.takes(_languages(task))]
+        if not tasks:
+            found = ", ".join("-".join(_languages(task)) for task in every)
+            raise UserError(f"'{preprocessor.name}' reads none of the pairs {found}: add others to PARALLEL")
     records = [task_records(task, split, vocabulary, use_cached) for task in tasks]
     for task, record in zip(tasks, records, strict=True):
         if len(record.sides) != preprocessor.sides:
@@ -192,6 +198,10 @@ def _tasks(mixture: str, split: str) -> list[Any]:
     if not tasks:
         raise UserError(f"no task of '{mixture}' has a split '{split}'; it has {', '.join(sorted(provider.splits))}")
     return tasks
+
+
+def _languages(task: Any) -> tuple[str, ...]:
+    return tuple(feature.language for feature in task.output_features.values())
 
 
 def _rate(mixture: str, task: Any) -> float:

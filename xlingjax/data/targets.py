@@ -28,8 +28,9 @@ def translation_rows(
 ) -> Rows:
     """Rows of pairs, source first, each side `</s> x </s>` with positions from 0, at most `length` tokens a side.
 
-    directions: "de-en" translates from de to en; none given: every pair both ways. Pairs with an empty side or one of
-    more than `max_pieces` are left out. Pairs share rows (`packing`) as far as both sides have room.
+    directions: "de-en" translates from de to en; none given: every pair both ways (within one language from the first
+    text to the second). Pairs with an empty side or one of more than `max_pieces` are left out. Pairs share rows
+    (`packing`) as far as both sides have room.
     """
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     starts = np.stack(
@@ -38,7 +39,8 @@ def translation_rows(
     keep = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1) & (lengths < length).all(axis=1)
     order = np.random.default_rng(0).permutation(int(keep.sum()))  # neighbours in a file should not share a row
     starts, lengths = (starts[keep] - 1)[order], (lengths[keep] + 1)[order]
-    ways = [way for way in ((0, 1), (1, 0)) if not directions or direction(records, way) in directions]
+    ways = ((0, 1), (1, 0)) if records.languages[0] != records.languages[1] else ((0, 1),)
+    ways = [way for way in ways if not directions or direction(records, way) in directions]
     sources = [(starts[:, way], lengths[:, way], np.broadcast_to(way, starts.shape)) for way in map(list, ways)]
     none = np.zeros((0, 2), np.int64)
     starts, lengths, languages = (np.concatenate(parts) for parts in zip(*sources, (none,) * 3, strict=True))

@@ -68,6 +68,14 @@ def prediction_visibility(objective: Objective, model: Encoder, params: Params, 
     return result
 
 
+def as_read(objective: Objective, model: Encoder, params: Params, batch: Batch) -> tuple[Objective, dict[str, Any]]:
+    """The objective and the batch of the pass that predicts: its own, or what an earlier pass made of them."""
+    if not hasattr(objective, "as_read"):
+        return objective, dict(batch)
+    objective, batch = objective.as_read(model, params, batch)
+    return objective, {name: np.asarray(values) for name, values in batch.items()}
+
+
 def words_of(objective: Objective, batch: Batch) -> dict[str, Any]:
     """The token fields of all columns whose words the model reads: those of the batch, or as the objective says."""
     return objective.words(batch) if hasattr(objective, "words") else dict(batch)

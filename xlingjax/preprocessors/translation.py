@@ -1,4 +1,5 @@
-"""Features of encoder-decoders: pairs to translate (XLM §4.3), texts to restore from noise (XLM §4.2, XGLUE §4.1)."""
+"""Features of encoder-decoders: pairs to translate (XLM §4.3), texts to restore from noise (XLM §4.2, XGLUE §4.1), and
+from the model's own translation of them (XLM §4.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from xlingjax.data.converters import Rows
 from xlingjax.data.corpus import Records
-from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
+from xlingjax.data.features import DECODER_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
 from xlingjax.data.targets import block_rows, decoder_fields, sentence_rows, side, translation_rows
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -29,13 +30,15 @@ def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) 
 
 @dataclass(frozen=True)
 class TranslationFeatures:
-    """Pairs, source and target; the switches are those of `targets.translation_rows` and `start_ids`."""
+    """Pairs, source and target; the switches are those of `targets.translation_rows` and `start_ids`. within: reads the
+    pairs of texts within one language, and not the translations."""
 
+    name: str = "translation"
     directions: tuple[str, ...] = ()
     max_pieces: int = 100
     packing: bool = True
     language_tokens: bool = False
-    name = "translation"
+    within: bool = False
     sides = 2
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
 
@@ -44,6 +47,12 @@ class TranslationFeatures:
 
     def columns(self, length: int) -> int:
         return 2 * length
+
+    def takes(self, languages: tuple[str, str]) -> bool:
+        """Whether it reads pairs of these languages."""
+        ways = ("-".join(languages), "-".join(reversed(languages)))
+        wanted = not self.directions or any(way in self.directions for way in ways)
+        return wanted and (languages[0] == languages[1]) == self.within
 
     def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
         return translation_rows(
@@ -113,3 +122,54 @@ class DenoisingFeatures:
             }
 
         return noised
+
+
+@dataclass(frozen=True)
+class BackTranslationFeatures:
+    """Single sentences, one in a row: the target, and at first the source too, which the model translates into
+    `pivot_languages` before it learns to translate that back.
+
+    pivots: {language id: those that its text is translated into, one drawn evenly}.
+    """
+
+    pivots: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    max_pieces: int = 100
+    language_tokens: bool = False
+    name = "back_translation"
+    sides = 1
+    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("special_ids", "edge_ids", "pivot_languages")
+
+    def slots(self, length: int) -> int:
+        return 0
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return sentence_rows(records, bases[0], length, max_pieces=self.max_pieces, packing=False)
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        import tensorflow as tf
+
+        from xlingjax.data import draws as random
+
+        pivots, most = dict(self.pivots), max((len(to) for _, to in self.pivots), default=1)
+        # [G, most]: the languages to draw from, again and again.
+        of_language = [pivots.get(own, (own,)) for own in range(max(pivots, default=0) + 1)]
+        pivot_GC = tf.constant(np.stack([np.resize(to, most) for to in of_language]), tf.int32)
+        count_G = tf.constant([len(to) for to in of_language])
+        special_Z = tf.constant(np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32)
+        edges_E = tf.constant([vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], tf.int32)
+
+        def with_pivots(batch: Batch, draws: Any) -> Batch:
+            own_B = tf.reduce_max(batch["language_ids"], axis=1)
+            uniform_B = draws.uniform(random.LANGUAGE, 1)[:, 0]
+            choice_B = tf.cast(uniform_B * tf.cast(tf.gather(count_G, own_B), tf.float32), tf.int32)
+            starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
+            one_B1 = tf.ones_like(own_B)[:, None]
+            return {
+                **batch,
+                **decoder_fields(batch, starts, vocabulary.pad_id),
+                "special_ids": special_Z * one_B1,
+                "edge_ids": edges_E * one_B1,
+                "pivot_languages": tf.gather(tf.gather(pivot_GC, own_B), choice_B, batch_dims=1),
+            }
+
+        return with_pivots

@@ -3,7 +3,7 @@
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,14 @@ def text_source(
     prefetch: int = 2,
     stage: int = 0,
     complete: Callable[[Any], Any] | None = None,
+    parallel: Sequence[str] | None = None,
 ) -> Batches:
     """The batches of one objective; opening them prints what is sampled.
 
     From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python modules `tasks` register,
     else from the corpus's files. holdout: share of the lines left out of training. stage: first step of its stage
     of the run, where it has several; each draws anew. complete: fills in what only the text can tell of the features,
-    when it is opened. The others: see `mixture_source`.
+    when it is opened. parallel: other pairs than the corpus's. The others: see `mixture_source`.
     """
 
     def frozen() -> BatchSource:
@@ -96,7 +97,7 @@ def text_source(
             batch,
             length,
             mono=corpus.mono,
-            parallel=corpus.parallel,
+            parallel=corpus.parallel if parallel is None else parallel,
             negatives=corpus.negatives,
             holdout=holdout,
             seed=seed + stage,

@@ -1,0 +1,73 @@
+"""Online back-translation: a text from the model's own translation of it (XLM §4.2)."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from xlingjax.data.features import DECODER_FIELDS
+from xlingjax.decoding import Decoding, Ids, generate
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions
+from xlingjax.objectives.translation import Translation, with_decoder
+
+
+@dataclasses.dataclass(frozen=True)
+class BackTranslation(Translation):
+    """`Translation` of the target from a source that the model of this very step has written: the target's translation
+    into the row's pivot language, without dropout and without gradient.
+
+    max_length: (a, b): at most a * (tokens of the text) + b. temperature: above 0, words are drawn instead of the
+    likeliest taken. The rows hold one text each.
+    """
+
+    name: str = "back_translation"
+    max_length: tuple[float, int] = (1.3, 5)
+    temperature: float = 0.0
+    reads = (*INPUTS, *DECODER_FIELDS, "special_ids", "edge_ids", "pivot_languages")
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._decoding()
+
+    def _decoding(self) -> Decoding:
+        return Decoding(max_length=tuple(self.max_length), temperature=self.temperature)
+
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        _, translated = self.as_read(model, params, batch, rng)
+        return super().predictions(model, params, translated, rng, shift_BLD)
+
+    def as_read(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> tuple[Translation, dict[str, Any]]:
+        """(the objective of the second pass, the batch that it reads: its source written by the model)."""
+        second = Translation(self.name, self.smoothing, self.factor, self.chunk)
+        return second, {**batch, **self.translated(model, params, batch, rng)}
+
+    def translated(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> dict[str, Array]:
+        """The source's fields [B, L] for the second pass. rng: for drawn words; None draws always the same."""
+        model = with_decoder(model, self.name)
+        rows, length = batch["input_ids"].shape
+        first, end, pad = (batch["edge_ids"][0, column] for column in range(3))
+        banned_Z = jnp.where(batch["special_ids"][0] == end, pad, batch["special_ids"][0])
+        pivot_B, tokens = batch["pivot_languages"], model.config.language_tokens
+        start_B = pivot_B + model.config.vocab_size - tokens if tokens else jnp.broadcast_to(end, rows)
+        key = jax.random.fold_in(jax.random.key(0) if rng is None else rng, 1)
+        texts = generate(
+            model, params, batch, start_B, pivot_B, Ids(end, pad, banned_Z), self._decoding(), length - 1, key=key
+        )
+        ids_BT, lengths_B = texts.ids[:, 0], texts.lengths[:, 0]
+        columns_T = jnp.arange(length - 1)
+        ids_BT = jnp.where(columns_T == lengths_B[:, None] - 1, end, ids_BT)  # one cut at its length ends too
+        real_B = batch["pack_ids"][:, 0] > 0  # not a row that only fills the batch
+        used_BL = (jnp.arange(length) <= lengths_B[:, None]) & real_B[:, None]
+        ids_BL = jnp.concatenate([jnp.broadcast_to(first, (rows, 1)), ids_BT], axis=1)
+        return {
+            "input_ids": jnp.where(used_BL, ids_BL, pad).astype(jnp.int32),
+            "position_ids": jnp.where(used_BL, jnp.arange(length), 0).astype(jnp.int32),
+            "language_ids": jnp.where(used_BL, pivot_B[:, None], 0),
+            "pack_ids": used_BL.astype(jnp.int32),
+        }
