@@ -122,6 +122,29 @@ def test_pair_errors(tmp_path):
         find_pairs(str(tmp_path / "*.fr"))
 
 
+def test_pairs_within_one_language(tmp_path):
+    write(tmp_path / "dev-en.tsv", "A long story.\tStory\nA cat sleeps.\tCat\n")
+    write(tmp_path / "xglue.ntg.de.src.dev", "Eine Geschichte.\nEine Katze.\n")
+    write(tmp_path / "xglue.ntg.de.tgt.dev.gz", gzip.compress(b"Geschichte\nKatze\n"))
+    wanted = [("A long story.", "Story"), ("A cat sleeps.", "Cat")], [
+        ("Eine Geschichte.", "Geschichte"), ("Eine Katze.", "Katze")
+    ]  # fmt: skip
+    for end in ("src", "tgt", "*"):  # one side, either, is enough, and both are one pair
+        english, german = find_pairs([f"en={tmp_path}/dev-en.tsv", f"de={tmp_path}/xglue.ntg.de.{end}.dev*"])
+        assert (german.languages, english.languages) == (("de", "de"), ("en", "en"))
+        assert (list(english.lines()), list(german.lines())) == wanted
+        assert not english.translates
+    write(tmp_path / "de-en.de", "ja\n")
+    with pytest.raises(UserError, match=r"de-en.de: within one language \(en=\) .* leave the code out"):
+        find_pairs(f"en={tmp_path}/de-en.de")
+    write(tmp_path / "a.src.txt", "x\n")
+    with pytest.raises(UserError, match="a.src.txt has no other side .*a.tgt.txt"):
+        find_pairs(f"en={tmp_path}/a.src.txt")
+    write(tmp_path / "one.tsv", "only a source\n")
+    with pytest.raises(UserError, match="one.tsv, line 1: no column 1"):
+        list(find_pairs(f"en={tmp_path}/one.tsv")[0].lines())
+
+
 def test_invalid_utf8_names_file_line_and_byte(tmp_path):
     path = write(tmp_path / "de.txt", b"gut\nsch\xf6n\nspaet\n")
     with pytest.raises(UserError, match=r"de.txt, line 2: invalid UTF-8 \(byte 0xf6, column 4\)"):

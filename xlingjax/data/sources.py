@@ -2,8 +2,9 @@
 
 Monolingual text, one sentence per line, a blank line ends a document: `.txt` (or any other ending), `.tsv` with a
 header naming a `text` column, `.jsonl` with a `text` field. Pairs: line-aligned `[name.]src-tgt.src` and
-`[name.]src-tgt.tgt`, `[name.]src-tgt.tsv` of two columns, `[name.]src-tgt.jsonl` with a field per code. Each may end in
-`.gz` or `.zst`.
+`[name.]src-tgt.tgt`, `[name.]src-tgt.tsv` of two columns, `[name.]src-tgt.jsonl` with a field per code. Pairs within
+one language, a source and its target (an article and its title): `code=` before a `.tsv` of two columns without a
+header, or before XGLUE's `name.src.end`, beside which stands `name.tgt.end`. Each may end in `.gz` or `.zst`.
 
 The language of monolingual text is, in this order: a `code=` written before the pattern; a `language` or `lang` column;
 the folder; a part of the file name (`news.de.txt`).
@@ -80,7 +81,8 @@ class Text:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two texts of which line i of one translates line i of the other; `first.language` sorts first."""
+    """Two texts of which line i of one translates line i of the other; `first.language` sorts first. Of one language:
+    a source and its target, or two wordings."""
 
     first: Text
     second: Text
@@ -320,12 +322,17 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
 
 
 def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
-    """Aligned pairs for the patterns; naming one side of a pair of files is enough.
+    """Aligned pairs for the patterns; naming one side of a pair of files is enough. With a `code=` before the pattern
+    they lie within that language, the source first.
 
     Raises UserError: no match, a name that does not tell the languages, a side that is missing.
     """
     pairs: dict[tuple[Path, str], Pair] = {}
-    for path, _ in expand(patterns, "parallel"):
+    for path, code in expand(patterns, "parallel"):
+        if code is not None:
+            pair = _within(path, code)
+            pairs[pair.first.path, "within"] = pair
+            continue
         match = _PAIR_STEM.match(plain_name(path))
         if not match or match["end"] not in (match["src"], match["tgt"], "tsv", "jsonl"):
             raise UserError(f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl")
@@ -346,6 +353,20 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             sides = [Text(_partner(path, stem, code), code) for code in codes]
         pairs[path.parent / stem, match["end"] if match["end"] in ("tsv", "jsonl") else ""] = Pair(*sides)
     return list(pairs.values())
+
+
+def _within(path: Path, code: str) -> Pair:
+    """The source and the target of one language that a file holds, or it and the file beside it."""
+    if _format(path) == "tsv":
+        return Pair(Text(path, code, 0), Text(path, code, 1))
+    name = plain_name(path)
+    if ".src." not in name and ".tgt." not in name:
+        raise UserError(
+            f"{path}: within one language ({code}=) a source and its target are two columns of a .tsv, or files like "
+            "xglue.ntg.en.src.dev and xglue.ntg.en.tgt.dev; for translations leave the code out"
+        )
+    source = name.replace(".tgt.", ".src.")
+    return Pair(*(Text(_side(path, other), code) for other in (source, source.replace(".src.", ".tgt."))))
 
 
 NEGATIVE = "negative"
@@ -386,7 +407,11 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
 
 
 def _partner(path: Path, stem: str, code: str) -> Path:
-    other = path.with_name(f"{stem}.{code}")
+    return _side(path, f"{stem}.{code}")
+
+
+def _side(path: Path, name: str) -> Path:
+    other = path.with_name(name)
     if (found := find_file(other)) is None:
         raise UserError(f"missing file: {path} has no other side {other}")
     return found
