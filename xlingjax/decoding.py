@@ -49,9 +49,9 @@ class Decoding:
             raise UserError("decoding: no option may be negative but length_penalty")
 
     def longest(self, source_B: Array, columns: int) -> Array:
-        """int32 [B]: the most tokens for sources of so many, within the columns there are."""
+        """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a row of padding."""
         scale, more = self.max_length
-        return jnp.clip((scale * source_B).astype(jnp.int32) + more, 1, columns)
+        return jnp.where(source_B > 0, jnp.clip((scale * source_B).astype(jnp.int32) + more, 1, columns), 0)
 
 
 @jax.tree_util.register_dataclass
@@ -91,14 +91,14 @@ def generate(
     """Texts for the sources of a batch, one example to a row; no gradient passes.
 
     start_B: the decoder's first input; languages_B: index of the language to write; columns: T, the most tokens;
-    first_B: tokens that must come first; key: for drawn tokens. Raises `UserError` where T does not fit the position
-    table.
+    first_B: tokens that must come first; key: for drawn tokens, one, or one for each row. Raises `UserError` where T
+    does not fit the position table.
     """
     c = model.config
-    if columns + c.position_offset > c.max_positions:
+    if columns > model.longest_target:
         raise UserError(
-            f"texts of {columns} tokens do not fit model {c.name}: its position table takes "
-            f"{c.max_positions - c.position_offset}; lower max_length"
+            f"texts of {columns} tokens do not fit model {c.name}: its position table takes {model.longest_target}; "
+            "lower max_length"
         )
     if config.temperature and key is None:
         raise UserError("decoding: drawn tokens need a random key")
@@ -145,6 +145,7 @@ def without_repeats(log_RV: Array, texts_RT: Array, column: Array, order: int) -
 def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key) -> Texts:
     """The likeliest next token, or one drawn."""
     rows = start_B.shape[0]
+    keys_B = key if key is None or key.ndim else jax.random.split(key, rows)
 
     def going(state):
         return (state[0].column < columns) & ~state[3].all()
@@ -158,7 +159,8 @@ def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, con
             if config.top_k:
                 least_B1 = jax.lax.top_k(log_BV, config.top_k)[0][:, -1:]
                 choice_BV = jnp.where(log_BV >= least_B1, log_BV, LOWEST)
-            noise_BV = jax.random.gumbel(jax.random.fold_in(key, column), log_BV.shape)
+            now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
+            noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, log_BV.shape[1:]))(now_B)
             choice_BV = choice_BV / config.temperature + noise_BV
         next_B = jnp.where(done_B, ids.pad, choice_BV.argmax(-1).astype(jnp.int32))
         gain_B = jnp.take_along_axis(log_BV, next_B[:, None], axis=1)[:, 0]
@@ -170,9 +172,9 @@ def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, con
 
     texts_BT = jnp.full((rows, columns), ids.pad, jnp.int32)
     none_B = jnp.zeros(rows)
-    state = cache, start_B, texts_BT, none_B > 0, none_B, none_B.astype(jnp.int32)
+    state = cache, start_B, texts_BT, longest_B == 0, none_B, none_B.astype(jnp.int32)
     _, _, texts_BT, _, score_B, lengths_B = jax.lax.while_loop(going, step, state)
-    score_B = score_B / lengths_B.astype(jnp.float32) ** config.length_penalty
+    score_B = score_B / jnp.maximum(lengths_B, 1).astype(jnp.float32) ** config.length_penalty
     return Texts(texts_BT[:, None], lengths_B[:, None], score_B[:, None])
 
 
@@ -239,7 +241,7 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
     # All beams begin alike: only the first counts in the first step.
     state = (
         wide, widen(start_B, 0).reshape(rows, width), empty_BWT, lowest_BW.at[:, 0].set(0.0), empty_BWT, none_BW,
-        lowest_BW, jnp.zeros(rows, bool),
+        lowest_BW, longest_B == 0,
     )  # fmt: skip
     *_, ended_BWT, lengths_BW, scores_BW, _ = jax.lax.while_loop(going, step, state)
     n = config.n_best

@@ -310,7 +310,54 @@ def tagging_score(
     return _unless_missing(files, make)
 
 
-def _unless_missing(path: str | None, make: Callable[[], Any]) -> Evaluators:
+def generation(
+    corpus: Any,
+    pairs: Files = None,
+    directions: Files = None,
+    files: str | None = None,
+    languages: Files = None,
+    limit: int = 0,
+    beams: int = 1,
+    length_penalty: float = 1.0,
+    no_repeat_ngram: int = 0,
+    min_length: int = 0,
+    max_length: tuple[float, int] = (1.5, 10),
+    lowercase: bool = False,
+    trained_on: Files = None,
+    samples: int = 3,
+    name: str = "generation",
+) -> Evaluators:
+    """What the model writes for held-out sources, scored against references: BLEU, chrF, ROUGE-L and more.
+
+    pairs: patterns of aligned files, as PARALLEL has them, translated in `directions` ("de-en fr-en"; default: both
+    ways). files: a path with {language}, within each of `languages` (default: the run's): a TSV of source and target,
+    "titles/dev-{language}.tsv", or "xglue.ntg.{language}.src.dev". limit: lines of a direction, 0: all. beams ...
+    max_length: those of `Decoding`. trained_on: the directions, or languages, that the run has examples of; the means
+    over these and over the others are told apart.
+    """
+
+    def make():
+        from xlingjax.decoding import Decoding
+        from xlingjax.evaluation.generated import GenerationScore, heldout
+
+        within = labelled_files(files, words(languages) or corpus.languages) if files else {}
+        found = find_pairs([*words(pairs), *(f"{code}={path}" for code, path in within.items())])
+        decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
+        return GenerationScore(
+            heldout(found, corpus.languages, words(directions), limit),
+            corpus.vocabulary,
+            corpus.languages,
+            decoding,
+            lowercase=lowercase,
+            trained_on=words(trained_on),
+            samples=samples,
+            name=name,
+        )
+
+    return _unless_missing(pairs or files, make)
+
+
+def _unless_missing(path: Files, make: Callable[[], Any]) -> Evaluators:
     return lambda: [make()] if path else []
 
 

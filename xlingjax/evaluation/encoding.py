@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from xlingjax.data.loader import to_global
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.encoder import Encoder
+from xlingjax.model.build import build_model
 from xlingjax.model.masks import bidirectional
 from xlingjax.partition import batch_sharding
 
@@ -69,10 +69,10 @@ def on_xla(model, mesh):
     """
     if model.config.attention_backend == "xla":
         return model
-    return _encoder(model.config.replace(attention_backend="xla"), mesh)
+    return _model(model.config.replace(attention_backend="xla"), mesh)
 
 
-_encoder = functools.lru_cache(maxsize=8)(Encoder)
+_model = functools.lru_cache(maxsize=8)(build_model)
 
 
 @functools.lru_cache(maxsize=32)

@@ -111,6 +111,11 @@ class Seq2Seq(Encoder):
         )
         self._decoder = self._module(as_decoder, mesh)
 
+    @property
+    def longest_target(self) -> int:
+        """Tokens that the decoder's positions suffice for."""
+        return self.config.max_positions - self.config.position_offset - self._ahead
+
     def decode(
         self,
         params: Params,

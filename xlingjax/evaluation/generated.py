@@ -1,0 +1,128 @@
+"""Generated text as an evaluator: what the model writes for held-out sources, beside their references."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.sources import Pair
+from xlingjax.decoding import Decoding
+from xlingjax.errors import UserError
+from xlingjax.evaluation.generation import score, wrong_language_rate
+from xlingjax.evaluation.generator import Generator
+
+METRICS = ("bleu", "chrf", "tokenised_bleu", "rouge_l", "wrong_language_rate")
+
+
+@dataclass(frozen=True)
+class Heldout:
+    """Source i and its reference; `source` and `target` are their languages."""
+
+    source: str
+    target: str
+    sources: tuple[str, ...]
+    references: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The direction, "de-en"; within a language its code."""
+        return self.source if self.source == self.target else f"{self.source}-{self.target}"
+
+
+def heldout(
+    pairs: Sequence[Pair], languages: Sequence[str], directions: Sequence[str] = (), limit: int = 0
+) -> list[Heldout]:
+    """A set for each direction: both ways of pairs of two languages of `languages`, within one from source to target.
+
+    directions: these alone; limit: the first so many with text on both sides (0: all). Raises UserError where nothing
+    is left, or nothing of one of `directions`.
+    """
+    sides: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for pair in pairs:
+        if not {*pair.languages} <= {*languages}:
+            continue
+        lines = [line for line in pair.lines() if all(line)]
+        sides.setdefault(pair.languages, []).extend(lines)
+        if pair.translates:
+            sides.setdefault(pair.languages[::-1], []).extend((second, first) for first, second in lines)
+    sets = [
+        Heldout(*codes, *map(tuple, zip(*lines[: limit or None], strict=True)))
+        for codes, lines in sorted(sides.items())
+        if lines
+    ]
+    known = [one.name for one in sets]
+    if missing := [name for name in directions if name not in known]:
+        raise UserError(f"held-out pairs: none for {missing[0]!r}; there are {', '.join(known) or 'none'}")
+    if not sets:
+        found = sorted({code for pair in pairs for code in pair.languages})
+        raise UserError(
+            f"held-out pairs: no line with text on both sides in the run's languages, {', '.join(languages)}; the "
+            f"files' are {', '.join(found) or 'none'}"
+        )
+    return [one for one in sets if not directions or one.name in directions]
+
+
+@dataclass
+class GenerationScore:
+    """Metrics of what the model writes for held-out sources (`evaluation.generation`), as an evaluator.
+
+    Values: {metric: {direction: value}} for `METRICS`, and their means over directions, {"bleu_mean": x, ...}; of
+    `trained_on`, directions or, within a language, codes, also {"bleu_trained": x, "bleu_others": y, ...}; "signatures"
+    by direction; "lines" {direction: count}; "truncated": sources cut at the position table; "samples", of each
+    direction the first `samples` lines: {"direction", "source", "reference", "output"}.
+
+    Languages of one script are told apart by the sources and references of all directions.
+    """
+
+    sets: Sequence[Heldout]
+    vocabulary: Any
+    languages: Sequence[str]
+    decoding: Decoding = Decoding()  # noqa: RUF009 - frozen
+    lowercase: bool = False
+    trained_on: Sequence[str] = ()
+    samples: int = 3
+    tokens_per_batch: int = 4096
+    name: str = "generation"
+
+    def __post_init__(self):
+        self.texts: dict[str, list[str]] = {}
+        for one in self.sets:
+            self.texts.setdefault(one.source, []).extend(one.sources)
+            self.texts.setdefault(one.target, []).extend(one.references)
+        for one in self.sets:  # what it refuses, it refuses before training
+            wrong_language_rate(one.references[:1], one.target, self.texts)
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        generator = Generator(
+            model, params, self.vocabulary, self.languages, self.decoding, mesh, self.tokens_per_batch, truncate=True
+        )
+        values: dict[str, Any] = {"kind": "generation", **{metric: {} for metric in METRICS}}
+        values |= {"signatures": {}, "lines": {}, "truncated": 0, "samples": []}
+        for one in self.sets:
+            outputs = [best.text for best, *_ in generator.generate(one.sources, one.source, one.target)]
+            scores = score(outputs, one.references, one.target, self.lowercase, self.texts)
+            for metric in METRICS:
+                values[metric][one.name] = scores[metric]
+            values["signatures"][one.name] = scores["signatures"]
+            values["lines"][one.name] = len(outputs)
+            values["truncated"] += sum(
+                len(self.vocabulary.encode(line)) + 2 > generator.longest_source for line in one.sources
+            )
+            shown = zip(one.sources, one.references, outputs, strict=True)
+            values["samples"] += [
+                {"direction": one.name, "source": source, "reference": reference, "output": output}
+                for (source, reference, output), _ in zip(shown, range(self.samples), strict=False)
+            ]
+        return values | self._means(values)
+
+    def _means(self, values: Mapping[str, Any]) -> dict[str, float]:
+        means = {}
+        for metric in METRICS:
+            groups: dict[str, list[float]] = {"mean": [*values[metric].values()]}
+            if self.trained_on:
+                trained = {name: name in self.trained_on for name in values[metric]}
+                groups["trained"] = [value for name, value in values[metric].items() if trained[name]]
+                groups["others"] = [value for name, value in values[metric].items() if not trained[name]]
+            means |= {f"{metric}_{group}": float(np.mean(found)) for group, found in groups.items() if found}
+        return means
