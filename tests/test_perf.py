@@ -6,8 +6,10 @@ import time
 import numpy as np
 import tiny
 
+from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.objectives.finetuning import Tagging
+from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import DAN
 from xlingjax.perf import Stopwatch, flops_of_batch, flops_per_token, peak_memory_bytes
 
@@ -38,6 +40,20 @@ def test_flops_are_six_per_matrix_weight_plus_attention():
     full, masked, none = (flops_per_token(config, 512, share) for share in (1, 0.15, 0))
     assert abs((full - none) / full - 0.67) < 0.03 and abs((masked - none) / masked - 0.23) < 0.03
     assert count_parameters(config) > blocks
+
+
+def test_flops_of_a_decoder_are_six_per_matrix_weight_plus_attention():
+    config = preset("xlmr_base", decoder_layers=2)
+    source, target, block, crossing = 100, 60, 4 * 768**2 + 2 * 768 * 3072, 4 * 768**2
+    shapes = {field: (8, target if field in DECODER_FIELDS else source) for field in Translation().reads}
+    # A layer's cross-attention: half of its weights work on the source's states, half on the target's.
+    products = 12 * source * block + 2 * target * block + 2 * crossing / 2 * (source + target)
+    products += target * (250_002 * 768 + 768**2)
+    attention = 12 * 2 * source**2 + 2 * (target**2 + 2 * target * source)
+    expected = (6 * products + 3 * 2 * attention * 768) / (source + target)
+    np.testing.assert_allclose(flops_of_batch(config, shapes), expected)
+    assert flops_of_batch(config.replace(streams=2), shapes) is None
+    assert flops_of_batch(config, {field: (8, 9) for field in tiny.objective("back_translation").reads}) is None
 
 
 def test_flops_are_those_of_the_objective_or_none():

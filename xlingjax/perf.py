@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import jax
 
+from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.model.config import ModelConfig
 from xlingjax.objectives.base import INPUTS, SLOTS
 
@@ -48,11 +49,14 @@ def peak_memory_bytes() -> int:
 
 
 def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> float | None:
-    """`flops_per_token` of the objective that reads fields of these shapes, if one pass through the encoder is all that
-    it takes: causal with predictions at every token (CLM), predictions at slots (MLM, TLM, CL-MLM, CAMLM), or none
-    (labels of rows or words). None for what takes more and is not counted: VECO, BTMLM, word recovery, the DAN, and
-    labels where the model has a cross-attention, which plug-in fine-tuning uses."""
+    """`flops_per_token` of the objective that reads fields of these shapes, if one pass through the model is all that
+    it takes: causal with predictions at every token (CLM), predictions at slots (MLM, TLM, CL-MLM, CAMLM), none (labels
+    of rows or words), or a decoder's (translation, denoising). None for what takes more and is not counted: VECO,
+    BTMLM, word recovery, the DAN, back-translation, predicting streams, and labels where the model has a
+    cross-attention, which plug-in fine-tuning uses."""
     length, more = shapes["input_ids"][1], {*shapes} - {*INPUTS}
+    if more == {*DECODER_FIELDS} and not config.streams:
+        return decoder_flops_per_token(config, length, shapes["decoder_ids"][1])
     if not more:
         return flops_per_token(config, length, 1.0, causal=True)
     if more - {*SLOTS} in (set(), {"sides", "is_mask"}):
@@ -70,6 +74,22 @@ def flops_per_token(config: ModelConfig, length: int, predictions: float, causal
     predictions per token (slots M / length L for MLM, about 1 for CLM). Counted with the true vocabulary, without
     recomputation, embedding look-ups, norms and softmax.
     """
-    block = 8 * config.dim**2 + 4 * config.dim * config.ffn + (2 if causal else 4) * length * config.dim
-    head = 2 * config.dim * config.vocab_size + (2 * config.dim**2 if config.head == "transform" else 0)
-    return 3.0 * (config.layers * block + predictions * head)
+    return 3.0 * (config.layers * _block(config, length, causal) + predictions * _head(config))
+
+
+def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> float:
+    """As `flops_per_token`, of rows of so many source and target tokens, a prediction at each target: the mean over
+    both kinds of tokens."""
+    # Cross-attention: queries and outputs of the target, keys and values of the source, both products.
+    crossing = 4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
+    decoder = config.decoder_layers * (target * _block(config, target, causal=True) + crossing)
+    encoder = config.layers * source * _block(config, source, causal=False)
+    return 3.0 * (encoder + decoder + target * _head(config)) / (source + target)
+
+
+def _block(config: ModelConfig, length: int, causal: bool) -> float:
+    return 8 * config.dim**2 + 4 * config.dim * config.ffn + (2 if causal else 4) * length * config.dim
+
+
+def _head(config: ModelConfig) -> float:
+    return 2 * config.dim * config.vocab_size + (2 * config.dim**2 if config.head == "transform" else 0)

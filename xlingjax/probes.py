@@ -310,7 +310,7 @@ def tagging_score(
     return _unless_missing(files, make)
 
 
-def generation(
+def generation_score(
     corpus: Any,
     pairs: Files = None,
     directions: Files = None,

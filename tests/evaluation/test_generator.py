@@ -156,7 +156,7 @@ CORPUS = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=toy.ToyVocabulary()
 
 
 def evaluator(**options):
-    (found,) = probes.generation(CORPUS, **options)()
+    (found,) = probes.generation_score(CORPUS, **options)()
     return found
 
 
@@ -184,7 +184,7 @@ def test_the_evaluator_of_translations(model, tmp_path):
         evaluator(**given, directions="de-fr")
     CHINESE = SimpleNamespace(languages=("zh", "ja"), vocabulary=toy.ToyVocabulary())
     with pytest.raises(UserError, match="in the run's languages, zh, ja; the files' are de, en, fr"):
-        probes.generation(CHINESE, **given)()
+        probes.generation_score(CHINESE, **given)()
 
 
 def test_the_evaluator_within_languages(model, tmp_path):
@@ -199,4 +199,4 @@ def test_the_evaluator_within_languages(model, tmp_path):
     assert [one["reference"] for one in values["samples"]] == [titles[0]] * 2
     same = evaluator(files=f"{tmp_path}/xglue.ntg.{{language}}.src.dev", languages="de", **given)(*model, 0)
     assert same["chrf"] == {"de": values["chrf"]["de"]}
-    assert probes.generation(CORPUS)() == []
+    assert probes.generation_score(CORPUS)() == []

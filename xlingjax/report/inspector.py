@@ -54,6 +54,8 @@ def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages
     targets, fates = _targets(objective, one, vocabulary)
     one |= {name: np.asarray(values) for name, values in words_of(objective, one).items()}
     used = np.flatnonzero(one["pack_ids"][0])
+    if "decoder_ids" in objective.reads:
+        used = used[np.argsort(one["pack_ids"][0, used], kind="stable")]  # each example's target behind its source
     sides = one.get("sides", np.zeros_like(one["pack_ids"]))[0]
 
     def piece(token: int) -> str:
