@@ -89,6 +89,12 @@ class Feed:
                 f"objective {name} compares the rows of a batch with each other: {self._microbatches} microbatches "
                 "would make it another one; set MICROBATCHES=1"
             )
+        tokens = getattr(self.runs[name].source, "settings", {}).get("language_tokens")
+        if tokens is not None and tokens != bool(self._model.config.language_tokens):
+            raise UserError(
+                f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {self._model.config.name} has "
+                f"{self._model.config.language_tokens or 'no'} tokens of languages; set it as the model has it"
+            )
         required = required_fields(name, objective.reads, shapes)
         positions = getattr(self.runs[name].source, "positions", 0)
         check_length(name, shapes["input_ids"][1], self._model.config, positions)
