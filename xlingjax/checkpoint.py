@@ -224,26 +224,10 @@ def load_params(
     returned as the second value. `vocabulary`: the hash of the one they are to be used with. Raises UserError naming
     every other missing parameter, every mismatched shape, another vocabulary, and an unreadable checkpoint.
     """
-    forget_abandoned_reads()
-    folder = find_checkpoint(path) / "params"
     ours, tree = jax.tree_util.tree_flatten_with_path(params)
-    handler = ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
-    try:
-        saved = {
-            path_name(key): tuple(leaf.shape)
-            for key, leaf in jax.tree_util.tree_flatten_with_path(handler.metadata(folder).item_metadata.tree)[0]
-        }
-        run = folder.with_name("run")  # not there in a checkpoint that did not come from training
-        json = ocp.Checkpointer(ocp.JsonCheckpointHandler())
-        trained_on = vocabulary_of(json.restore(run)["identity"]) if run.is_dir() else None
-    except Exception as error:
-        raise _unreadable(folder.parent, error) from error
-    if vocabulary and trained_on and trained_on != vocabulary:
-        raise UserError(
-            f"checkpoint {folder.parent} was trained on another vocabulary (SHA-256 {trained_on!s:.12}, this run's "
-            f"{vocabulary!s:.12}), in which the same ids are other pieces; set VOCABULARY to that run's workdir, which "
-            f"keeps a copy"
-        )
+    checkpoint = find_checkpoint(path)
+    saved, trained_on = saved_params(checkpoint)
+    require_vocabulary(checkpoint, trained_on, vocabulary)
     names = [path_name(key) for key, _ in ours]
     kept = [name for name in names if name not in saved and any(re.match(pattern, name) for pattern in new)]
     problems = [f"{name} is missing" for name in names if name not in saved and name not in kept]
@@ -253,29 +237,59 @@ def load_params(
         if name in saved and saved[name] != leaf.shape
     ]
     if problems:
-        raise UserError(
-            f"checkpoint {folder.parent} does not fit the model: {'; '.join(problems)}; give the model that "
-            "run.json of its workdir describes"
-        )
+        remedy = "give the model that run.json of its workdir describes"
+        if any(name.startswith("decoder/") for name in names) and not any(n.startswith("decoder/") for n in saved):
+            remedy = "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both (gin/runs/init_seq2seq.gin)"
+        raise UserError(f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}")
     wanted = [
         None if name in kept else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
         for name, (_, leaf) in zip(names, ours, strict=True)
     ]
-    abstract = jax.tree.unflatten(tree, wanted)
+    loaded = read_params(checkpoint, jax.tree.unflatten(tree, wanted))
+    values = {path_name(key): leaf for key, leaf in jax.tree_util.tree_flatten_with_path(loaded)[0]}
+    leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, ours, strict=True)]
+    return jax.tree.unflatten(tree, leaves), kept
+
+
+def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
+    """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a checkpoint. Raises
+    UserError when it cannot be read."""
+    forget_abandoned_reads()
+    run = checkpoint / "run"  # not there in a checkpoint that did not come from training
     try:
-        loaded = handler.restore(
-            folder,
+        tree = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(checkpoint / "params").item_metadata.tree
+        shapes = {path_name(key): tuple(x.shape) for key, x in jax.tree_util.tree_flatten_with_path(tree)[0]}
+        json = ocp.Checkpointer(ocp.JsonCheckpointHandler())
+        return shapes, vocabulary_of(json.restore(run)["identity"]) if run.is_dir() else None
+    except Exception as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def read_params(checkpoint: Path, wanted: Any) -> Any:
+    """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack some or hold None for
+    them. Raises UserError when they cannot be read."""
+    forget_abandoned_reads()
+    try:
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(
+            checkpoint / "params",
             args=ocp.args.PyTreeRestore(
-                item=abstract,
-                restore_args=ocp.checkpoint_utils.construct_restore_args(abstract),
+                item=wanted,
+                restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
                 partial_restore=True,
             ),
         )
     except Exception as error:
-        raise _unreadable(folder.parent, error) from error
-    values = {path_name(key): leaf for key, leaf in jax.tree_util.tree_flatten_with_path(loaded)[0]}
-    leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, ours, strict=True)]
-    return jax.tree.unflatten(tree, leaves), kept
+        raise _unreadable(checkpoint, error) from error
+
+
+def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> None:
+    """Raise UserError where both hashes are known and differ."""
+    if vocabulary and trained_on and trained_on != vocabulary:
+        raise UserError(
+            f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256 {trained_on!s:.12}, this run's "
+            f"{vocabulary!s:.12}), in which the same ids are other pieces; set VOCABULARY to that run's workdir, which "
+            f"keeps a copy"
+        )
 
 
 def _unreadable(checkpoint: Path, error: Exception) -> UserError:

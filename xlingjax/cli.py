@@ -167,6 +167,8 @@ def gin_value(text: str) -> str:
     text = text.strip()
     if text.lower() in ("true", "false"):
         return text.capitalize()
+    if re.fullmatch(r"\d+([ ,]+\d+)+", text):  # numbers of layers: gin would read the first alone
+        return repr(text)
     try:
         gin.config.parse_value(text)
     except SyntaxError:

@@ -191,6 +191,16 @@ def write_run(
     write_json(path, {**record, "sessions": [*sessions, session]})
 
 
+def read_run_record(run: str | Path) -> dict[str, Any]:
+    """run.json of a workdir. Raises UserError when it is not there."""
+    path = Path(run) / "run.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        remedy = "give the workdir of a training run (INIT_FROM: of a pretraining run)"
+        raise UserError(f"missing file: {path}; {remedy}") from None
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write whole or not at all."""
     partial = path.with_suffix(".partial")

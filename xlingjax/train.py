@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 import jax
 
-from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, load_params
+from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps
 from xlingjax.data.features import batch_hash
 from xlingjax.divergence import Guard
 from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.feed import Feed, ObjectiveRun
 from xlingjax.identity import run_identity, schedule_record, vocabulary_of, write_json, write_run
+from xlingjax.initialisation import Initialisation, first_weights
 from xlingjax.metrics import Interval, apart
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
@@ -77,7 +78,7 @@ def train(
     eval_every: int = 0,
     log_every: int = 50,
     checkpoint: CheckpointConfig = CheckpointConfig(),  # noqa: B008 - frozen
-    init_from: str | Path | None = None,
+    init_from: str | Path | Initialisation | None = None,
     init_new: Sequence[str] = ADDED,
     max_bad_steps: int = 20,
     rng_impl: str = "threefry2x32",
@@ -90,9 +91,9 @@ def train(
     """Train `model` on several objectives for `steps` steps; go on from the newest checkpoint in `workdir` if there
     is one. An objective that changes during the run comes in stages, by the step from which each holds.
 
-    init_from: a workdir or checkpoint folder whose parameters a new run starts from; parameters whose path matches a
-    regular expression of init_new may be missing there. eval_every, log_every: steps between evaluations and log lines
-    (0: only at the end).
+    init_from: a workdir or checkpoint folder whose parameters a new run starts from, or several of them (see
+    `Initialisation`); parameters whose path matches a regular expression of init_new may be missing in the one.
+    eval_every, log_every: steps between evaluations and log lines (0: only at the end).
     rng_impl: "rbg" makes dropout cheaper and its bits dependent on the mesh. hash_batches: put a hash of the batches
     into metrics.jsonl. extra_config: kept in run.json. files: {name: content}, kept in workdir, written like run.json
     when nothing is left to refuse. on_start: called then, by one process, before the first step.
@@ -123,6 +124,8 @@ def train(
         update_rule = make_optimizer(optimizer, steps, encoder.abstract())
         abstract = abstract_state(device_mesh, encoder, update_rule, optimizer)
         on_mesh = jax.tree.map(lambda x: x.sharding, abstract)
+        started = checkpoint_steps(workdir / "checkpoints")
+        give = None if started else first_weights(init_from, model, abstract.params, init_new)
 
         # ---- the data ------------------------------------------------------------------------------------------------
         feed = Feed(objectives, encoder, device_mesh, microbatches)
@@ -136,7 +139,7 @@ def train(
         identity = run_identity(model, sources, {name: run.objective for name, run in runs.items()}, seed, optimizer)
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.callback(checkpoints.close)
-        step, tokens_seen = 0, 0
+        step, tokens_seen, given = 0, 0, []
         if restored := checkpoints.restore(abstract):
             step, state, tokens_seen = restored.step, restored.state, restored.progress["tokens_seen"]
             for name, source in sources.items():
@@ -145,11 +148,12 @@ def train(
         else:
             state = random_state(encoder, update_rule, optimizer, on_mesh, seed)
             weights_from = f"random (seed {seed})"
-            if init_from:
-                params, new = load_params(init_from, state.params, init_new, vocabulary_of(identity))
+            if give:
+                params, weights_from, given = give(state.params, languages, vocabulary_of(identity))
                 state = dataclasses.replace(state, params=params)
-                weights_from = f"{init_from}" + (f", new and random: {', '.join(new)}" if new else "")
         left = f"steps {step} to {steps}" if step < steps else f"nothing left to do: it has {step} steps of {steps}"
+        for line in given:
+            tracker.say(line)
         tracker.say(f"weights: {weights_from}; {count_parameters(model):,} parameters; {left}")
         if is_primary() and (step < steps or not (workdir / "run.json").exists()):
             for name, content in (files or {}).items():
@@ -159,7 +163,8 @@ def train(
                 workdir, identity, model, feed.shapes, languages, extra_config,
                 settings={"microbatches": microbatches, **schedule_record(
                     runs, dict(zip(names, weights, strict=True)), steps, schedule, optimizer)},
-                session={"step": step, "machine": machine, "mesh": dict(device_mesh.shape), "weights": weights_from},
+                session={"step": step, "machine": machine, "mesh": dict(device_mesh.shape), "weights": weights_from,
+                         **({"given": given} if given else {})},
             )  # fmt: skip
             if on_start:
                 on_start()

@@ -15,6 +15,7 @@ from typing import Any
 from xlingjax import probes
 from xlingjax.checkpoint import CheckpointConfig
 from xlingjax.data.sampling import Sampling
+from xlingjax.initialisation import Initialisation
 from xlingjax.optim import OptimizerConfig
 from xlingjax.partition import MeshConfig
 from xlingjax.preprocessors.xlm import Masking
@@ -46,6 +47,7 @@ def bindable() -> dict[str, Callable]:
         "optimizer": OptimizerConfig,
         "mesh": MeshConfig,
         "checkpoint": CheckpointConfig,
+        "initialisation": Initialisation,
         "sampling": staged(Sampling),
         "masking": staged(Masking),
     }

@@ -2,13 +2,12 @@
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
-from typing import Any
 
 from xlingjax.data.frozen import read_header
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
+from xlingjax.identity import read_run_record
 from xlingjax.probes import Files, words
 
 
@@ -63,16 +62,6 @@ def corpus(
             "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a SentencePiece .model file"
         )
     return Corpus(words(mono), words(parallel), str(vocabulary), words(languages), frozen, words(negatives))
-
-
-def read_run_record(run: str) -> dict[str, Any]:
-    """run.json of a workdir. Raises UserError when it is not there."""
-    path = Path(run) / "run.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        remedy = "give the workdir of a training run (INIT_FROM: of a pretraining run)"
-        raise UserError(f"missing file: {path}; {remedy}") from None
 
 
 BINDABLE = {"corpus": corpus}
