@@ -1,8 +1,8 @@
 """The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
 
 A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, T tokens of the decoder
-(as many as L, if a preprocessor does not say), M prediction slots, P placeholders for pseudo tokens, Z special tokens, E
-the three ids of `edge_ids`.
+(as many as L, if a preprocessor does not say), M prediction slots, P placeholders for pseudo tokens, Z special tokens,
+E the three ids of `edge_ids`.
 """
 
 from __future__ import annotations
