@@ -22,8 +22,8 @@ from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.feed import in_stages
 from xlingjax.identity import check_length
+from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
-from xlingjax.model.encoder import Encoder
 from xlingjax.optim import learning_rate_schedule
 from xlingjax.partition import check_rows, make_mesh
 from xlingjax.runs.corpus import Corpus
@@ -62,7 +62,14 @@ RECIPES = {
     "ernie_m_large": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 560.16),
     "ernie_m_15": (TEXT | PAIRS | {"INIT_FROM": "run"}, 278.3),
     "ernie_m_tiny": (TINY, 0.8),
+    "xfnp": (TEXT | {"LANGUAGES": XNLI}, 616.1),
+    "xfnp_tiny": (TINY, 1.2),
 }
+
+MORE = {"cl_mlm": {"DOCUMENTS": "documents"}, "xfnp": {"DECODER_LAYERS": 2}}
+"""What an objective's file needs besides text and pairs."""
+PARTS = {"xfnp": ["gin/models/ngram_decoder.gin"]}
+"""The files of the model's parts that it needs."""
 
 
 def write_record(folder, **options):
@@ -100,7 +107,7 @@ def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_pa
 def test_recipe_builds_and_fits_its_shapes(recipe):
     name, built = recipe
     bound = built.bound
-    encoder, languages = Encoder(bound["model"]), len(built.corpus.languages)
+    encoder, languages = build_model(bound["model"]), len(built.corpus.languages)
     assert count_parameters(bound["model"]) / 1e6 == pytest.approx(RECIPES[name][1], abs=0.05)
     params = encoder.abstract()
     mesh = make_mesh(bound["mesh"])
@@ -190,6 +197,20 @@ def test_veco_is_the_papers():
         assert optimizer.b2 == b2 and recipe.bound["steps"] == 240_000 and text.weight == pairs.weight
 
 
+def test_xfnp_is_the_papers():
+    recipe = built("xfnp")
+    (xfnp,), model = recipe.bound["objectives"], recipe.bound["model"]
+    assert (model.layers, model.decoder_layers, model.dim, model.heads, model.ffn) == (12, 12, 1024, 16, 4096)
+    assert (model.vocab_size, model.num_languages, model.streams, model.norm_order) == (250_012, 0, 2, "post")
+    assert (model.head, model.decoder_embeddings, model.dropout) == ("plain", "shared_tokens", 0.1)
+    assert xfnp.source.shapes["input_ids"] == (1024, 512) and xfnp.source.shapes["decoder_ids"] == (1024, 71)
+    settings = xfnp.source.settings
+    assert (settings["block"], settings["span"], settings["mask"], settings["random"]) == (64, 9, 0.8, 0.1)
+    assert xfnp.objective.alphas == (1.0, 1.0) and xfnp.objective.skip
+    assert (recipe.bound["steps"], recipe.bound["optimizer"].learning_rate) == (120_000, 1e-4)
+    check_length("xfnp", 512, model)
+
+
 def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for code in ("de", "en"):
@@ -224,10 +245,10 @@ def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
         assert both.bound[name] == alone.bound[name]
 
 
-@pytest.mark.parametrize("file", ["clm", "mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm"])
+@pytest.mark.parametrize("file", ["clm", "mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm", "xfnp"])
 def test_an_objectives_file_makes_a_recipe_its_own(file):
-    given = TEXT | PAIRS | TINY | ({"DOCUMENTS": "documents"} if file == "cl_mlm" else {})
-    files = ["gin/recipes/xlm_text.gin", f"gin/objectives/{file}.gin"]
+    given = TEXT | PAIRS | TINY | MORE.get(file, {})
+    files = ["gin/recipes/xlm_text.gin", *PARTS.get(file, ()), f"gin/objectives/{file}.gin"]
     recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
     assert [run.objective.name for run in recipe.bound["objectives"]] == [file]
 
@@ -244,11 +265,14 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
         ("btmlm", {"PSEUDO_RATE": 0.3, "PSEUDO_RESET_POSITIONS": True}, {"proportion": 0.3, "reset_positions": True}),
         ("veco", {"STOP_GRADIENT": False}, {"stop_gradient": False}),
         ("veco", {"CROSS_ATTENTION_QUERY": "input"}, {"query": "input"}),
+        ("xfnp", {"XFNP_BLOCK": 32, "XFNP_SPAN": 5, "PACKING": False}, {"block": 32, "span": 5, "packing": False}),
+        ("xfnp", {"STREAMS": 3, "LABEL_SMOOTHING": 0.1}, {"alphas": (1.0, 1.0, 1.0), "smoothing": 0.1}),
+        ("xfnp", {"XFNP_ALPHAS": "(2, 1)", "RANDOM_RANGE": "all"}, {"alphas": (2.0, 1.0), "random_range": "all"}),
     ],
 )
 def test_switches_arrive_in_every_objective_of_their_file(file, given, arrives):
-    given = TEXT | PAIRS | TINY | given | ({"DOCUMENTS": "documents"} if file == "cl_mlm" else {})
-    files = ["gin/recipes/xlm_text.gin", f"gin/objectives/{file}.gin"]
+    given = TEXT | PAIRS | TINY | given | MORE.get(file, {})
+    files = ["gin/recipes/xlm_text.gin", *PARTS.get(file, ()), f"gin/objectives/{file}.gin"]
     recipe = cli.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
     for entry in recipe.bound["objectives"]:
         for run in in_stages(entry).values():

@@ -7,7 +7,7 @@ ROWS, LENGTH, SLOTS, VOCAB, LANGUAGES = 8, 16, 3, 96, ("de", "en", "zh")
 BOS, EOS, PAD, MASK = 0, 0, 2, 5
 FIRST_PIECE = 14
 OBJECTIVES = ("clm", "mlm", "tlm", "veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm")
-GENERATED = ("translation", "back_translation")
+GENERATED = ("translation", "back_translation", "xfnp")
 """Objectives with a decoder."""
 LABELLED = ("plug_in",)
 """Fine-tuning: a label per row and no `predictions`."""
@@ -25,6 +25,8 @@ def batch(
     rng = np.random.default_rng([seed, (*OBJECTIVES, *LABELLED, *GENERATED).index(objective)])
     if objective == "back_translation":
         return restored(rng, rows, length, vocab)
+    if objective == "xfnp":
+        return hidden_runs(rng, rows, length, vocab)
     if objective in GENERATED:
         return decoded(rng, rows, length, vocab)
     fields = {
@@ -140,6 +142,38 @@ def restored(rng, rows, length, vocab):
     return fields
 
 
+def hidden_runs(rng, rows, length, vocab, block=5, span=3):
+    """Texts with a hidden run in every full block after their first token, and these runs for the decoder; the row
+    before the last has two examples, the last one none."""
+    names = ("position_ids", "language_ids", "pack_ids")
+    fields = {name: np.zeros((rows, length), np.int32) for name in names}
+    fields["input_ids"] = np.full((rows, length), PAD, np.int32)
+    width = span * ((length - 1) // block)
+    decoder = {f"decoder_{name}": np.zeros((rows, width), np.int32) for name in (*names, "targets")}
+    decoder |= {"decoder_ids": np.full((rows, width), PAD, np.int32), "run_offsets": np.zeros((rows, width), np.int32)}
+    decoder["decoder_weights"] = np.zeros((rows, width), np.float32)
+    for row in range(rows - 1):
+        column = used = 0
+        for number in range(1, 3 if row == rows - 2 else 2):
+            most = length // 2 if row == rows - 2 else length
+            size = int(rng.integers(max(most // 2, block + 1), most + 1)) if row else most
+            text = np.array([EOS, *rng.integers(FIRST_PIECE, vocab, size - 2), EOS])
+            at, language = slice(column, column + size), rng.choice(len(LANGUAGES))
+            fields["position_ids"][row, at], fields["pack_ids"][row, at] = np.arange(size), number
+            fields["language_ids"][row, at], fields["input_ids"][row, at] = language, text
+            for begin in range(1, size - block + 1, block):
+                run = begin + rng.integers(block - span + 1) + np.arange(span)
+                fields["input_ids"][row, column + run] = MASK
+                to = slice(used, used + span)
+                decoder["decoder_ids"][row, to], decoder["decoder_targets"][row, to] = text[run - 1], text[run]
+                decoder["decoder_position_ids"][row, to], decoder["decoder_pack_ids"][row, to] = run - 1, number
+                decoder["decoder_language_ids"][row, to], decoder["decoder_weights"][row, to] = language, 1
+                decoder["run_offsets"][row, to] = np.arange(span)
+                used += span
+            column += size
+    return fields | decoder
+
+
 def in_slots(batch):
     """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind them the MASKs, each
     with the position, language, side and pack of the word that it hides."""
@@ -160,7 +194,7 @@ def in_slots(batch):
 
 def objective(name: str):
     """The objective of that name, as the tests use it."""
-    from xlingjax.objectives import back_translation, ernie_m, finetuning, translation, unicoder, veco, xlm
+    from xlingjax.objectives import back_translation, ernie_m, finetuning, translation, unicoder, veco, xglue, xlm
 
     return {
         "clm": xlm.CLM(),
@@ -175,4 +209,5 @@ def objective(name: str):
         "plug_in": finetuning.PlugIn(3),
         "translation": translation.Translation(smoothing=0.1),
         "back_translation": back_translation.BackTranslation(),
+        "xfnp": xglue.XFNP(smoothing=0.1, alphas=(1.0, 0.5)),
     }[LAYOUTS.get(name, name)]

@@ -1,4 +1,5 @@
-"""A transformer encoder and its losses in plain NumPy float64, row by row: the arithmetic to compare with."""
+"""A transformer encoder, an n-stream decoder and their losses in plain NumPy float64, row by row: the arithmetic to
+compare with."""
 
 import math
 
@@ -121,6 +122,68 @@ def decode(config, params, batch, memory):
         full[used] = x
         states.append(full)
     return np.stack(states)
+
+
+def decode_streams(config, params, batch, memory):
+    """h [n, B, T, D] of the predicting streams of a post-LN model that shares its embeddings, example by example; the
+    states of padding are 0. memory: the encoder's states [B, S, D]."""
+    params = _float64(params)
+    embeddings, layers, n = params["embeddings"], params["decoder"]["layers"], config.streams
+    h = np.zeros((n, *batch["decoder_ids"].shape, config.dim))
+    for row, packs in enumerate(batch["decoder_pack_ids"]):
+        for pack in range(1, packs.max() + 1):
+            at, source = np.flatnonzero(packs == pack), np.flatnonzero(batch["pack_ids"][row] == pack)
+            position = batch["decoder_position_ids"][row][at]
+            x = []
+            for stream in range(-1, n):  # -1 is the main one
+                words = embeddings["tokens"]["embedding"][batch["decoder_ids"][row][at]]
+                if stream >= 0:
+                    words = np.tile(params["decoder"]["streams"]["embedding"][(stream - 1) % n], (len(at), 1))
+                where = position + (stream >= 0) + config.position_offset
+                words = words + embeddings["positions"]["embedding"][where]
+                if "languages" in embeddings:
+                    words = words + embeddings["languages"]["embedding"][batch["decoder_language_ids"][row][at]]
+                x.append(layer_norm(words, embeddings["norm"], config.norm_eps))
+            for layer in range(config.decoder_layers):
+                p = _layer(layers, layer)
+                x = [y + stream_attention(x, stream - 1, position, p["attention"]) for stream, y in enumerate(x)]
+                x = [layer_norm(y, p["attention_norm"], config.norm_eps) for y in x]
+                cross = p["cross_attention"]
+                seen = np.float64(memory)[row][source]
+                x = [y + attention(y, cross["attention"], lambda i, s: True, seen) for y in x]
+                x = [layer_norm(y, cross["norm"], config.norm_eps) for y in x]
+                feed, out = p["ffn"]["in"], p["ffn"]["out"]
+                x = [y + gelu(y @ feed["kernel"] + feed["bias"], config.gelu) @ out["kernel"] + out["bias"] for y in x]
+                x = [layer_norm(y, p["ffn_norm"], config.norm_eps) for y in x]
+            h[:, row, at] = x[1:]
+    return h
+
+
+def stream_attention(x, stream, position, p):
+    """What stream `stream` (-1: the main one) of x, [T, D] each, takes from the main one and from itself."""
+
+    def project(name, state, head):
+        return state @ p[name]["kernel"][:, head] + p[name]["bias"][head]
+
+    def bucket(distance):
+        n = max(distance, 0)
+        return n if n < 16 else min(16 + int(16 * math.log(n / 16) / math.log(8)), 31)
+
+    out = np.tile(p["out"]["bias"], (len(position), 1))
+    for t, state in enumerate(x[stream + 1]):
+        keys = [(x[0][s], position[t] + (stream >= 0) - position[s]) for s in range(max(t - max(stream, 0), 0) + 1)]
+        keys += [(state, 0)] * (stream >= 0)
+        relative = np.einsum("D,DUH->UH", state, p["relative"]["kernel"]) + p["relative"]["bias"]
+        for head in range(p["query"]["kernel"].shape[1]):
+            q = project("query", state, head)
+            score = [
+                q @ project("key", y, head) / math.sqrt(len(q)) + relative[bucket(distance), head]
+                for y, distance in keys
+            ]
+            weight = np.exp(np.array(score) - max(score))
+            mixed = sum(w * project("value", y, head) for w, (y, _) in zip(weight / weight.sum(), keys, strict=True))
+            out[t] += mixed @ p["out"]["kernel"][head]
+    return out
 
 
 def log_probabilities(config, params, h):

@@ -4,13 +4,20 @@ import jax
 import pytest
 
 from xlingjax.errors import UserError
+from xlingjax.model.build import build_model
 from xlingjax.model.config import PRESETS, count_parameters, preset
-from xlingjax.model.encoder import Encoder
 
 
 @pytest.mark.parametrize(
     ("name", "millions"),
-    [("xlm_15", 249.1), ("xlm_17", 571.7), ("xlm_100", 571.7), ("xlmr_base", 278.3), ("xlmr_large", 560.1)],
+    [
+        ("xlm_15", 249.1),
+        ("xlm_17", 571.7),
+        ("xlm_100", 571.7),
+        ("xlmr_base", 278.3),
+        ("xlmr_large", 560.1),
+        ("xfnp", 616.1),
+    ],  # fmt: skip
 )
 def test_presets_have_the_published_number_of_parameters(name, millions):
     assert round(count_parameters(PRESETS[name]) / 1e6, 1) == millions
@@ -27,9 +34,9 @@ def test_presets_have_the_published_number_of_parameters(name, millions):
     ids=lambda c: c.name,
 )
 def test_count_is_that_of_the_parameters_themselves(config):
-    counted = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(Encoder(config).abstract()))
+    counted = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(build_model(config).abstract()))
     padding_rows = config.padded_vocab_size - config.vocab_size
-    assert count_parameters(config) == counted - padding_rows * (config.dim + 1)
+    assert count_parameters(config) == counted - padding_rows * (config.dim + (config.head != "plain"))
 
 
 def test_vocabulary_rows_are_padded():

@@ -10,7 +10,7 @@ import pytest
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
-from xlingjax.model.config import ModelConfig, count_parameters, preset
+from xlingjax.model.config import count_parameters, preset
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, bucket
 from xlingjax.model.seq2seq import Seq2Seq
@@ -23,10 +23,7 @@ CONFIG = preset(
     position_offset=1, norm_eps=1e-5, head="plain", decoder_embeddings="shared_tokens", streams=2, dropout=0.0,
     unroll=1,
 )  # fmt: skip
-XFNP = ModelConfig(
-    name="xfnp", layers=12, decoder_layers=12, dim=1024, heads=16, ffn=4096, vocab_size=250_012, max_positions=514,
-    position_offset=1, norm_eps=1e-5, head="plain", decoder_embeddings="shared_tokens", streams=2,
-)  # fmt: skip
+XFNP = preset("xfnp")
 
 
 @functools.cache

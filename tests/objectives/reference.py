@@ -15,6 +15,8 @@ CONFIG = preset(
 )  # fmt: skip
 GENERATOR = CONFIG.replace(decoder_layers=2, cross_attention=False, word_recovery=False, paraphrase=False)
 """For objectives with a decoder."""
+NGRAM = GENERATOR.replace(streams=2)
+"""For those of several streams."""
 
 
 def random_model(config=CONFIG):

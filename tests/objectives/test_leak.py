@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from objectives.reference import CONFIG, GENERATOR, make_batch, pack, random_model
+from objectives.reference import CONFIG, GENERATOR, NGRAM, make_batch, pack, random_model
 
 from xlingjax.model import attention
 from xlingjax.model.attention import AttentionSpec, Refused
@@ -109,6 +109,8 @@ NUMPY_EVIDENCE = {
     "btmlm_pseudo": lambda f, q, k: not f["is_mask"][k] or q == k,
     "translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "back_translation": lambda f, q, k: f["sides"][k] == 0 or k <= q,
+    "xfnp_0": lambda f, q, k: f["sides"][k] == 0 or k <= q,
+    "xfnp_1": lambda f, q, k: f["sides"][k] == 0 or k < q,
 }
 """Entry of `predictions` -> (row's fields, query, key) -> may it, in words of the papers; inside a pack."""
 
@@ -119,16 +121,17 @@ def random_parameters():
 
 
 @pytest.fixture(scope="module")
-def generator():
-    return random_model(GENERATOR)
+def generators():
+    ordinary = random_model(GENERATOR)
+    return {name: random_model(NGRAM) if name == "xfnp" else ordinary for name in tiny.GENERATED}
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "unpacked"])
 @pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS, *tiny.GENERATED])
 def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
-    random_parameters, generator, name, packed
+    random_parameters, generators, name, packed
 ):
-    model = generator if name in tiny.GENERATED else random_parameters
+    model = generators[name] if name in tiny.GENERATED else random_parameters
     objective, batch = as_read(tiny.objective(name), *model, make_batch(name, packed))
     found = prediction_visibility(objective, *model, batch)
     batch = {field: np.asarray(values) for field, values in words_of(objective, batch).items()}

@@ -55,7 +55,7 @@ def test_the_grid_is_the_objectives_mask():
     assert [t.target for t in causal.tokens] == ["a", "<5>", "<1>", "", "j", "e", "<1>", ""]  # none across examples
     padded = inspector.read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
     assert padded.grids_LL["attention"].shape == (4, 4) and padded.grids_LL["attention"].all()
-    assert inspector.grid_text(causal, causal.grids_LL["attention"], 3) == "   0 ■··\n   1 ■■·\n   2 ■■■"
+    assert inspector.grid_text(causal, causal.grids_LL["attention"], range(3)) == "   0 ■··\n   1 ■■·\n   2 ■■■"
 
 
 def test_realised_mask_rates():
@@ -65,6 +65,27 @@ def test_realised_mask_rates():
     assert table["fr"]["rate"] == 0.25
     assert table["all"]["tokens"] == 24 and table["all"]["predictions"] == 8
     assert table["all"]["mask"] == pytest.approx(0.5) and table["all"]["kept"] == pytest.approx(0.25)
+
+
+def test_hidden_runs_of_the_source_and_what_each_stream_sees():
+    batch = tiny.batch("xfnp", rows=3, length=12, vocab=VOCABULARY.size)
+    objective = tiny.objective("xfnp")
+    row = inspector.read_row(objective, batch, 0, VOCABULARY, toy.LANGUAGES)
+    hidden = {column: token for token in row.tokens if (column := token.column) < 12 and token.how}
+    targets = [token for token in row.tokens if token.column >= 12]
+    assert len(hidden) == len(targets) == 6 and {token.how for token in targets} == {"next"}
+    assert {token.how for token in hidden.values()} == {"mask"}
+    assert sorted(hidden) == [token.position + 1 for token in targets]  # the first row is one example from column 0
+    own_0, own_1 = (row.grids_LL[f"stream {i}"][12:, 12:] for i in (0, 1))
+    assert (own_0 == np.tri(6, dtype=bool)).all() and (own_1[1:, :5] == np.tri(5, dtype=bool)).all()
+    assert own_1[0].tolist() == [True] + [False] * 5
+    assert inspector.shown_tokens(row, True) == list(range(18))
+    long = inspector.Row(row.tokens[:12] * 5 + row.tokens[12:] * 5, {}, None)
+    assert inspector.shown_tokens(long, True) == [*range(20), *range(60, 80)]
+    assert inspector.shown_tokens(long, False) == list(range(40))
+    rates = inspector.mask_statistics([batch], VOCABULARY, toy.LANGUAGES)["all"]
+    assert rates["predictions"] == batch["decoder_weights"].sum() and rates["mask"] == 1.0
+    assert rates["tokens"] == (batch["pack_ids"] > 0).sum()
 
 
 def test_inspect_shows_every_objective_and_writes_files(tmp_path):

@@ -1,7 +1,8 @@
 """The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
 
 A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, T tokens of the decoder
-(as many as L), M prediction slots, P placeholders for pseudo tokens, Z special tokens, E the three ids of `edge_ids`.
+(as many as L, if a preprocessor does not say), M prediction slots, P placeholders for pseudo tokens, Z special tokens,
+E the three ids of `edge_ids`.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ FIELDS: dict[str, Field] = _fields(
     ("decoder_pack_ids", "BT", np.int32, "as pack_ids, the source's numbers", "xglue, translation", "masks"),
     ("decoder_targets", "BT", np.int32, "the next token; 0 at pads", "xglue, translation", "decoder's losses"),
     ("decoder_weights", "BT", np.float32, "1 = a prediction", "xglue, translation", "decoder's losses"),
+    ("run_offsets", "BT", np.int32, "place of the target in its hidden run, from 0", "xglue", "xfnp"),
     ("labels", "B", np.int32, "class of the row", "finetuning, unicoder", "classifiers"),
     ("tag_labels", "BL", np.int32, "tag of the word whose first piece this is; 0 elsewhere", "finetuning", "tagging"),
     ("tag_weights", "BL", np.float32, "1 = first piece of a word", "finetuning", "tagging"),
@@ -69,9 +71,12 @@ SPECIAL_IDS = 16
 SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
-def field_shape(name: str, *, batch: int, length: int = 0, slots: int = 0, placeholders: int = 0) -> tuple[int, ...]:
-    """The shape of field `name` for B=batch, L=length, M=slots, P=placeholders."""
-    sizes = {"B": batch, "L": length, "T": length, "M": slots, "P": placeholders, "Z": SPECIAL_IDS, "E": 3}
+def field_shape(
+    name: str, *, batch: int, length: int = 0, targets: int | None = None, slots: int = 0, placeholders: int = 0
+) -> tuple[int, ...]:
+    """The shape of field `name` for B=batch, L=length, T=targets (None: as many as L), M=slots, P=placeholders."""
+    targets = length if targets is None else targets
+    sizes = {"B": batch, "L": length, "T": targets, "M": slots, "P": placeholders, "Z": SPECIAL_IDS, "E": 3}
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 

@@ -22,6 +22,9 @@ from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
+SIZES = ("placeholders", "targets")
+"""Sizes of fields that some preprocessors tell."""
+
 
 class Preprocessor(Protocol):
     """What turns records into an objective's fields: the frozen dataclasses of `preprocessors/<paper>.py`."""
@@ -38,7 +41,8 @@ class Preprocessor(Protocol):
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of ids."""
 
     # columns(length), where the reader's rows are not `length` wide; placeholders(length), where there are some;
-    # takes(languages), where it does not read every text of the mixture.
+    # takes(languages), where it does not read every text of the mixture; targets(length): T, where the decoder has not
+    # `length` columns.
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[dict, Any], dict]:
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token frequencies."""
@@ -46,14 +50,8 @@ class Preprocessor(Protocol):
 
 def shapes_of(preprocessor: Preprocessor, batch: int, length: int) -> dict[str, tuple[int, ...]]:
     """The global shapes of its batches."""
-    placeholders = getattr(preprocessor, "placeholders", None)
-    return batch_shapes(
-        preprocessor.fields,
-        batch=batch,
-        length=length,
-        slots=preprocessor.slots(length),
-        placeholders=placeholders(length) if placeholders else 0,
-    )
+    more = {name: getattr(preprocessor, name)(length) for name in SIZES if hasattr(preprocessor, name)}
+    return batch_shapes(preprocessor.fields, batch=batch, length=length, slots=preprocessor.slots(length), **more)
 
 
 def mixture_source(

@@ -94,9 +94,9 @@ def sentence_rows(records: Records, base: int, length: int, *, max_pieces: int =
     )
 
 
-def block_rows(records: Records, base: int, length: int) -> Rows:
-    """Rows of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many as fit in `length` tokens (XGLUE
-    §4.1); a longer sentence is cut."""
+def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
+    """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences as fit in `length`
+    tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what room another leaves (`packing`)."""
     (text,) = records.sides
     lines, document = documents([text])
     starts = base + (np.cumsum(text.lengths) - text.lengths)[lines]
@@ -105,8 +105,11 @@ def block_rows(records: Records, base: int, length: int) -> Rows:
     first = np.flatnonzero(np.diff(window, prepend=-1))
     # The sentences of a window stand one after the other in the text, so it is one slice.
     lengths = 1 + (np.add.reduceat(size, first) if first.size else size)
+    if packing:  # neighbours in a file should not share a row
+        order = np.random.default_rng(0).permutation(first.size)
+        first, lengths = first[order], lengths[order]
     return plan_rows(
-        np.arange(first.size),
+        first_fit(lengths, length) if packing else np.arange(first.size),
         1,
         int(lines.size),
         1,

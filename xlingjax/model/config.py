@@ -232,6 +232,20 @@ PRESETS: dict[str, ModelConfig] = {
     "xlm_100": _XLM.replace(name="xlm_100", **_XLM_100),
     "xlmr_base": _XLMR,
     "xlmr_large": _XLMR.replace(name="xlmr_large", layers=24, dim=1024, heads=16, ffn=4096),
+    # XGLUE's Unicoder with xFNP; of ProphetNet what the paper does not print.
+    "xfnp": _XLMR.replace(
+        name="xfnp",
+        layers=12,
+        dim=1024,
+        heads=16,
+        ffn=4096,
+        vocab_size=250_012,
+        position_offset=1,
+        head="plain",
+        decoder_layers=12,
+        decoder_embeddings="shared_tokens",
+        streams=2,
+    ),
 }
 
 

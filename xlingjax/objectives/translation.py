@@ -1,6 +1,7 @@
 """Encoder-decoders: a target from its source, by teacher forcing (XLM §4.2-4.3, XGLUE §4.1)."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -80,13 +81,20 @@ class Translation(TokenObjective):
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
     ) -> dict[str, Predictions]:
         """shift_BLD: of the columns of `words`."""
+        decode = with_decoder(model, self.name).decode
+        h_BTD = self.decoded(decode, model, params, batch, rng, shift_BLD)
+        return {self.name: behind(at_target(h_BTD, batch), batch["input_ids"].shape[1])}
+
+    def decoded(
+        self, decode: Callable[..., Array], model: Encoder, params: Params, batch: Batch, rng: Array | None, shift_BLD
+    ) -> Array:
+        """The states that `decode`, a method of the model, makes of the source's."""
         keys, shifts = [None] * 2 if rng is None else jax.random.split(rng), [None] * 2
         length = batch["input_ids"].shape[1]
         if shift_BLD is not None:
             shifts = shift_BLD[:, :length], shift_BLD[:, length:]
         memory_BSD = model.encode(params, batch, self.attention(), rng=keys[0], shift_BLD=shifts[0])
-        h_BTD = with_decoder(model, self.name).decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=shifts[1])
-        return {self.name: behind(at_target(h_BTD, batch), length)}
+        return decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=shifts[1])
 
 
 def at_target(h_BTD: Array, batch: Batch) -> Predictions:

@@ -74,6 +74,27 @@ class Masking:
         return math.ceil(length * self.rate - 1e-6)
 
 
+def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], Any]:
+    """The map (ids [B, W], `Draws`) -> what is shown in their place [B, W]."""
+    import tensorflow as tf
+
+    from xlingjax.data import draws as random
+
+    special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
+    pieces = np.arange(vocabulary.size) if masking.random_range == "all" else np.flatnonzero(~special)
+    piece_R = tf.constant(pieces, tf.int32)
+
+    def show(ids: Any, draws: Any) -> Any:
+        if masking.validation:
+            return tf.fill(ids.shape, vocabulary.mask_id)
+        kind = draws.uniform(random.REPLACE, ids.shape[1])
+        other = tf.gather(piece_R, draws.uniform(random.TOKENS, ids.shape[1], maxval=len(pieces)))
+        shown = tf.where(kind < masking.mask + masking.random, other, ids)
+        return tf.where(kind < masking.mask, vocabulary.mask_id, shown)
+
+    return show
+
+
 def masker(
     masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: int, side_by_side: bool = False
 ) -> Callable[[Batch, Any], Batch]:
@@ -92,8 +113,7 @@ def masker(
     with np.errstate(divide="ignore"):
         log_weights = np.where(special & (exponent > 0), -np.inf, -exponent * np.log(np.maximum(counts, 1)))
     log_weight_V = tf.constant(log_weights, tf.float32)
-    ordinary = np.arange(vocabulary.size) if masking.random_range == "all" else np.flatnonzero(~special)
-    replacement = tf.constant(ordinary, tf.int32)
+    show = replacer(masking, vocabulary)
     exact = masking.count == "exact" and not masking.validation
 
     def choose(real: Any, eligible: Any, score: Any, uniform: Any) -> tuple[Any, Any]:
@@ -127,14 +147,7 @@ def masker(
         positions, used = (tf.concat(parts, axis=1) for parts in zip(*chosen, strict=True))
         width = positions.shape[1]
         original = tf.gather(ids, positions, batch_dims=1)
-        if masking.validation:
-            shown = tf.fill([rows, width], vocabulary.mask_id)
-        else:
-            kind = draws.uniform(random.REPLACE, width)
-            other = tf.gather(replacement, draws.uniform(random.TOKENS, width, maxval=len(ordinary)))
-            shown = tf.where(kind < masking.mask + masking.random, other, original)
-            shown = tf.where(kind < masking.mask, vocabulary.mask_id, shown)
-        shown = tf.where(used, shown, original)
+        shown = tf.where(used, show(original, draws), original)
         where = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], [rows, width]), positions], axis=-1)
         return {
             **batch,

@@ -89,15 +89,13 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
     if "decoder_targets" in objective.reads:
         columns = np.flatnonzero(one["decoder_weights"][0]).tolist()
         targets = {ids.size + c: int(one["decoder_targets"][0, c]) for c in columns}
-        return targets, dict.fromkeys(targets, "next")
+        hidden = _slots(with_slots(one), vocabulary)[1] if "run_offsets" in objective.reads else {}
+        return targets, dict.fromkeys(targets, "next") | hidden
     if "target_weights" in objective.reads:
         columns = np.flatnonzero(one["target_weights"][0]).tolist()
         return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "recover")
     if "masked_positions" in objective.reads:
-        slots = np.flatnonzero(one["masked_weights"][0])
-        targets = {int(one["masked_positions"][0, s]): int(one["masked_targets"][0, s]) for s in slots}
-        fate = {True: "kept", False: "random"}
-        how = {c: "mask" if ids[c] == vocabulary.mask_id else fate[ids[c] == t] for c, t in targets.items()}
+        targets, how = _slots(one, vocabulary)
         if "pseudo_positions" in objective.reads:
             how |= dict.fromkeys(one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist(), "pseudo")
         return targets, how
@@ -107,6 +105,25 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
     return {}, {}
 
 
+def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
+    """({column: id hidden there}, {column: how the input shows it}) of the prediction slots of a batch of one row."""
+    ids, slots = one["input_ids"][0], np.flatnonzero(one["masked_weights"][0])
+    targets = {int(one["masked_positions"][0, s]): int(one["masked_targets"][0, s]) for s in slots}
+    fate = {True: "kept", False: "random"}
+    return targets, {c: "mask" if ids[c] == vocabulary.mask_id else fate[ids[c] == t] for c, t in targets.items()}
+
+
+def with_slots(batch: Batch) -> Batch:
+    """Where a decoder predicts what its source hides (xFNP): with prediction slots at these words of the source."""
+    if "run_offsets" not in batch:
+        return batch
+    here_BTL = True
+    for name, ahead in (("pack_ids", 0), ("position_ids", 1)):
+        here_BTL &= batch[name][:, None] == batch[f"decoder_{name}"][..., None] + ahead
+    slots = {f"masked_{name}": batch[f"decoder_{name}"] for name in ("targets", "weights")}
+    return {**batch, **slots, "masked_positions": here_BTL.argmax(-1)}
+
+
 def mask_statistics(batches: Sequence[Batch], vocabulary, languages: Sequence[str]) -> dict[str, dict[str, float]]:
     """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token, padding apart), and
     what share of the predictions shows MASK, a random piece or the piece itself (`mask`, `random`, `kept`).
@@ -114,7 +131,7 @@ def mask_statistics(batches: Sequence[Batch], vocabulary, languages: Sequence[st
     A random piece that happens to be the true one counts as kept.
     """
     counts = np.zeros((len(languages), 4), np.int64)  # tokens, mask, random, kept
-    for batch in batches:
+    for batch in map(with_slots, batches):
         language_BL = batch["language_ids"]
         np.add.at(counts[:, 0], language_BL[batch["pack_ids"] > 0], 1)
         used_BM = batch["masked_weights"] > 0
@@ -166,7 +183,7 @@ def inspect(
         pictures |= {"schedule": figure} if (figure := schedule.picture(record)) else {}
         parts.append(html.section("schedule", "Schedule", *schedule.section(record)))
     for name, (objective, source) in objectives.items():
-        masked = "masked_positions" in objective.reads
+        masked = bool({"masked_positions", "run_offsets"} & {*objective.reads})
         drawn = [source.next() for _ in range(batches if masked else 1)]
         count = min(rows, len(drawn[0]["input_ids"]))
         views = [read_row(objective, drawn[0], row, vocabulary, source.languages) for row in range(count)]
@@ -214,20 +231,20 @@ def _print(console, name: str, objective, source, views: Sequence[Row], statisti
         console.print(Text(_facts(objective, source, view), style="dim"))
         if (text := switched.as_text(view.tokens, source.languages)) is not None:
             console.print(text)
-        shown = view.tokens[:SHOWN_ON_TERMINAL]
+        shown = shown_tokens(view, "decoder_ids" in objective.reads)
         table = Table(box=None, header_style="dim", pad_edge=False)
         for head in TOKENS_HEAD:
             table.add_column(head, justify="right" if head in ("column", "position", "pack", "side") else "left")
-        for t in shown:
+        for t in (view.tokens[index] for index in shown):
             style = {"mask": "yellow", "random": "red", "kept": "green"}.get(t.how)
             cells = (t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side)
             table.add_row(*(Text(str(cell)) for cell in cells), style=style)
         console.print(table)
         for use, grid_LL in view.grids_LL.items():
             console.print(Text(f"{use}: who sees whom", style="dim"))
-            console.print(Text(grid_text(view, grid_LL)))
+            console.print(Text(grid_text(view, grid_LL, shown)))
         if len(view.tokens) > len(shown):
-            console.print(Text(f"the first {len(shown)} of {len(view.tokens)} tokens", style="dim"))
+            console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim"))
     if statistics:
         table = Table(title=f"{name}: realised masking", box=None, header_style="dim", title_justify="left")
         for head in STATISTICS_HEAD:
@@ -237,11 +254,20 @@ def _print(console, name: str, objective, source, views: Sequence[Row], statisti
         console.print(table)
 
 
-def grid_text(view: Row, grid_LL: np.ndarray, limit: int = SHOWN_ON_TERMINAL) -> str:
-    """An attention grid in characters, a line per query: ■ sees, · does not."""
+def shown_tokens(view: Row, decoder: bool) -> list[int]:
+    """Which tokens of a row the terminal shows: the first ones; with a decoder half of them of the target."""
+    count = len(view.tokens)
+    if not decoder:
+        return list(range(min(SHOWN_ON_TERMINAL, count)))
+    half, source = SHOWN_ON_TERMINAL // 2, sum(token.side == 0 for token in view.tokens)
+    return [*range(min(half, source)), *range(source, min(source + half, count))]
+
+
+def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
+    """The rows and columns `shown` of an attention grid in characters, a line per query: ■ sees, · does not."""
     return "\n".join(
-        f"{token.column:4d} " + "".join("■" if seen else "·" for seen in row[:limit])
-        for token, row in zip(view.tokens[:limit], grid_LL, strict=False)
+        f"{view.tokens[i].column:4d} " + "".join("■" if seen else "·" for seen in grid_LL[i, list(shown)])
+        for i in shown
     )
 
 

@@ -1,0 +1,99 @@
+"""xFNP: several future words at once, by the predicting streams of an n-stream decoder (XGLUE §4.2; ProphetNet §3)."""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from xlingjax.data.features import DECODER_FIELDS
+from xlingjax.errors import UserError
+from xlingjax.model.encoder import Encoder
+from xlingjax.model.masks import Fields, Mask, bidirectional, first_side
+from xlingjax.model.ngram_decoder import NgramSeq2Seq
+from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, at_all
+from xlingjax.objectives.translation import Translation, behind, with_decoder
+from xlingjax.stages import Ramp
+
+
+@dataclasses.dataclass(frozen=True)
+class XFNP(Translation):
+    """Cross-entropy of every word of the target by every stream, stream i from the source and the words that stand more
+    than i before it. alphas: factor of each stream's sum; the loss is their sum divided by the predictions of all.
+
+    skip: stream i does not predict the first i words of each hidden run, before which words of the run before would
+    stand (pretraining). False: every word, for the targets of `Translation` (fine-tuning).
+    """
+
+    name: str = "xfnp"
+    alphas: tuple[float, ...] = (1.0, 1.0)
+    skip: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.alphas or min(self.alphas) < 0 or not any(self.alphas):
+            raise UserError(f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per stream")
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return INPUTS + DECODER_FIELDS + ("run_offsets",) * self.skip
+
+    @property
+    def terms(self) -> list[str]:
+        return [f"{self.name}_{i}" for i in range(len(self.alphas))]
+
+    @property
+    def coefficients(self) -> dict[str, float | Ramp]:
+        factor = super().coefficients[self.name]
+        return {term: alpha * factor for term, alpha in zip(self.terms, self.alphas, strict=True)}
+
+    def masks(self) -> dict[str, Mask]:
+        """Over the columns of `words`, those of the main stream behind those of the encoder."""
+        return {f"stream {i}": stream_prefix(i) for i in range(len(self.alphas))}
+
+    def evidence(self) -> dict[str, Mask]:
+        """Over the columns of `words`."""
+        return dict(zip(self.terms, self.masks().values(), strict=True))
+
+    def weights(self, batch: Batch) -> dict[str, Array]:
+        """Of every term the predictions of all streams."""
+        total = sum(self._weights_BT(batch, i).sum(dtype=jnp.float32) for i in range(len(self.alphas)))
+        return dict.fromkeys(self.terms, total)
+
+    def _weights_BT(self, batch: Batch, i: int) -> Array:
+        """1 where stream i predicts."""
+        weights_BT = batch["decoder_weights"]
+        return weights_BT * (batch["run_offsets"] >= i) if self.skip else weights_BT
+
+    def predictions(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+    ) -> dict[str, Predictions]:
+        """shift_BLD: of the columns of `words`."""
+        decode = with_streams(model, self.name, len(self.alphas)).decode_streams
+        h_NBTD = self.decoded(decode, model, params, batch, rng, shift_BLD)
+        targets_BT, languages_BT = batch["decoder_targets"], batch["decoder_language_ids"]
+        return {
+            term: behind(
+                at_all(h_NBTD[i], targets_BT, self._weights_BT(batch, i), languages_BT), batch["input_ids"].shape[1]
+            )
+            for i, term in enumerate(self.terms)
+        }
+
+
+def stream_prefix(i: int) -> Mask:
+    """As `prefix`, without the last i words of the target; its first column is never hidden (`ngram_stream`)."""
+
+    def allow(q: Fields, k: Fields) -> Array:
+        target = (k.pack == q.pack) & (k.side > 0) & (q.side > 0)
+        first = jnp.where(target, k.position, k.position.shape[-1]).min(-1, keepdims=True)
+        return target & ((k.position <= q.position - i) | (k.position == first))
+
+    return (bidirectional & (first_side | Mask("lagging", allow))).named(f"stream_prefix({i})")
+
+
+def with_streams(model: Encoder, name: str, streams: int) -> NgramSeq2Seq:
+    """The model. Raises UserError for one whose decoder has not so many predicting streams."""
+    if with_decoder(model, name).config.streams != streams:
+        raise UserError(
+            f"objective {name} trains {streams} predicting streams and the decoder of model {model.config.name} has "
+            f"{model.config.streams}: set STREAMS={streams} (model.streams), or other alphas"
+        )
+    return model

@@ -1,0 +1,117 @@
+"""xFNP features from text (XGLUE §4.2, §6.1): a run of words of every block is hidden, and the decoder predicts it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.converters import Rows
+from xlingjax.data.corpus import Records
+from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
+from xlingjax.data.targets import block_rows, columns_where
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.noise import Examples
+from xlingjax.preprocessors.xlm import Masking, replacer
+
+Batch = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class XfnpFeatures:
+    """Consecutive sentences of one document, of which the decoder predicts the hidden runs, one behind the other.
+
+    The tokens of an example, its opening one apart, are cut into blocks of `block`; a run of `span` of each is hidden,
+    wherever it fits, all places alike. Of a last block of r < `block` tokens it has floor(span * r / block), so that
+    floor(span * L / block) of an example's L tokens are hidden. Any token may be, `</s>` between sentences too.
+    mask, random, random_range: what the encoder sees of them, token by token, as in `Masking`. packing: several
+    examples share a row.
+
+    Before each target the decoder reads the token that stands there in the text, at its position there: the model's
+    predicting streams stand one position further, the target's own. What opens the text is `</s>` to the decoder.
+    """
+
+    block: int = 64
+    span: int = 9
+    mask: float = 0.8
+    random: float = 0.1
+    random_range: str = "ordinary"
+    packing: bool = True
+    name = "xfnp"
+    sides = 1
+    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("run_offsets",)
+
+    def __post_init__(self):
+        if not 0 < self.span < self.block:
+            raise UserError(f"xfnp: span={self.span} must be at least 1 and below block={self.block}")
+        self._masking()
+
+    def _masking(self) -> Masking:
+        return Masking(self.span / self.block, self.mask, self.random, random_range=self.random_range)
+
+    def slots(self, length: int) -> int:
+        return 0
+
+    def targets(self, length: int) -> int:
+        """T: so many tokens are hidden in a row of one full example; where several share it, no more. Raises UserError
+        for rows without room for any."""
+        targets = self.span * (length - 1) // self.block
+        if not targets:
+            raise UserError(
+                f"xfnp: rows of {length} tokens have no room for a run of {self.span} in {self.block}: set LENGTH to "
+                f"{self.block + 1} or more, or a smaller block"
+            )
+        return targets
+
+    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+        return block_rows(records, bases[0], length, packing=self.packing)
+
+    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        import tensorflow as tf
+
+        from xlingjax.data import draws as random
+
+        show, targets = replacer(self._masking(), vocabulary), self.targets(length)
+
+        def offsets(batch: Batch, draws: Any) -> Any:
+            """[B, L]: the place of each token in its run, -1 where it is not hidden."""
+            position = batch["position_ids"] - 1
+            text = (batch["pack_ids"] > 0) & (position >= 0)
+            place = position % self.block
+            tokens = Examples(batch["pack_ids"]).total(tf.cast(text, tf.int32))
+            size = tf.minimum(tokens - (position - place), self.block)
+            run = self.span * size // self.block
+            # A block has one draw, that of its first column.
+            first = tf.maximum(tf.range(length)[None, :] - place, 0)
+            uniform = tf.gather(draws.uniform(random.STARTS, length), first, batch_dims=1)
+            starts = size - run + 1
+            start = tf.minimum(tf.cast(uniform * tf.cast(starts, tf.float32), tf.int32), starts - 1)
+            return tf.where(text & (start <= place) & (place < start + run), place - start, -1)
+
+        def hidden(batch: Batch, draws: Any) -> Batch:
+            ids, position = batch["input_ids"], batch["position_ids"]
+            offset = offsets(batch, draws)
+            columns = columns_where(offset >= 0)[:, :targets]
+            used = columns < length
+            columns = tf.where(used, columns, 0)
+
+            def of_targets(x: Any, pad: int = 0) -> Any:
+                return tf.where(used, tf.gather(x, columns, batch_dims=1), pad)
+
+            before = tf.where(position == 1, vocabulary.eos_id, tf.pad(ids[:, :-1], [[0, 0], [1, 0]]))
+            return {
+                **{name: batch[name] for name in TOKEN_FIELDS[1:4]},
+                "input_ids": tf.where(offset >= 0, show(ids, draws), ids),
+                "decoder_ids": of_targets(before, vocabulary.pad_id),
+                "decoder_position_ids": of_targets(position - 1),
+                "decoder_language_ids": of_targets(batch["language_ids"]),
+                "decoder_pack_ids": of_targets(batch["pack_ids"]),
+                "decoder_targets": of_targets(ids),
+                "decoder_weights": tf.cast(used, tf.float32),
+                "run_offsets": of_targets(offset),
+            }
+
+        return hidden
