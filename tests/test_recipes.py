@@ -36,6 +36,8 @@ TEXT = {"MONO": "text/*/*.txt", "VOCABULARY": "vocab"}
 PAIRS = {"PARALLEL": "pairs/*"}
 NOWHERE = Corpus((), (), "vocab", ())
 TINY = {"VOCABULARY_SIZE": 4000, "LANGUAGES": "de en es fr hi ru tr zh"}
+GIVEN = {"INIT_ENCODER": "run"}
+PAIR_SIZE = {"VOCABULARY_SIZE": 64_500}
 
 # What a user must give, and how many parameters (in millions) the model then has; spec figures of the papers.
 RECIPES = {
@@ -64,6 +66,19 @@ RECIPES = {
     "ernie_m_tiny": (TINY, 0.8),
     "xfnp": (TEXT | {"LANGUAGES": XNLI}, 616.1),
     "xfnp_tiny": (TINY, 1.2),
+    "xdae": (TEXT | GIVEN, 349.9),
+    "xdae_tiny": (TINY, 1.2),
+    "titles_tiny": ({"INIT_FROM": "run"}, 3.2),
+    "xlm_unmt_en_fr": (TEXT | GIVEN | PAIR_SIZE, 309.6),
+    "xlm_unmt_en_de": (TEXT | GIVEN | PAIR_SIZE, 309.6),
+    "xlm_unmt_en_ro": (TEXT | GIVEN | PAIR_SIZE, 309.6),
+    "xlm_unmt_tiny": (TINY | {"LANGUAGES": "de en"}, 1.2),
+    "xlm_mt_ro_en": (TEXT | PAIRS | GIVEN | PAIR_SIZE, 309.6),
+    "xlm_mt_tiny": (TINY | {"LANGUAGES": "de en"}, 1.2),
+    "veco_mt_en_de": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 963.3),
+    "veco_mt_en_fr": (PAIRS | GIVEN | {"VOCABULARY": "vocab"}, 963.3),
+    "veco_mt_tiny": (TINY, 1.2),
+    "mt_text": (PAIRS | TINY | {"VOCABULARY": "vocab"}, 4.4),
 }
 
 MORE = {"cl_mlm": {"DOCUMENTS": "documents"}, "xfnp": {"DECODER_LAYERS": 2}}
@@ -87,7 +102,8 @@ def write_record(folder, **options):
 def recipe(request, tmp_path, monkeypatch):
     """(name, recipe) in an empty folder but for the run.json that fine-tuning starts from."""
     monkeypatch.chdir(tmp_path)
-    write_record(tmp_path / "run", cross_attention="plug_in" in request.param)
+    decoder = {"decoder_layers": 1, "language_tokens": 8} if request.param == "titles_tiny" else {}
+    write_record(tmp_path / "run", cross_attention="plug_in" in request.param, **decoder)
     return request.param, built(request.param)
 
 

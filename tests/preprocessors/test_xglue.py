@@ -133,7 +133,7 @@ def test_shares_are_those_asked_for():
 
 
 def test_the_decoder_is_as_long_as_the_targets_of_a_full_row():
-    assert [XfnpFeatures().targets(length) for length in (65, 128, 129, 512, 513)] == [9, 17, 18, 71, 72]
+    assert [XfnpFeatures().decoder_columns(length) for length in (65, 128, 129, 512, 513)] == [9, 17, 18, 71, 72]
     shapes = shapes_of(XfnpFeatures(), 8, 129)
     assert {shapes[name] for name in shapes if name.startswith(("decoder", "run"))} == {(8, 18)}
     assert shapes["input_ids"] == (8, 129)
@@ -147,4 +147,4 @@ def test_refusals():
     with pytest.raises(UserError, match="sum to at most 1, got 0.8, 0.3"):
         XfnpFeatures(random=0.3)
     with pytest.raises(UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set LENGTH to 65"):
-        XfnpFeatures().targets(8)
+        XfnpFeatures().decoder_columns(8)

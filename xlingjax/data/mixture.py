@@ -22,7 +22,7 @@ from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
-SIZES = ("placeholders", "targets")
+SIZES = {"placeholders": "placeholders", "decoder_columns": "targets"}
 """Sizes of fields that some preprocessors tell."""
 
 
@@ -41,8 +41,8 @@ class Preprocessor(Protocol):
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of ids."""
 
     # columns(length), where the reader's rows are not `length` wide; placeholders(length), where there are some;
-    # takes(languages), where it does not read every text of the mixture; targets(length): T, where the decoder has not
-    # `length` columns.
+    # takes(languages), where it does not read every text of the mixture; decoder_columns(length): T, where it is
+    # not `length`.
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[dict, Any], dict]:
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are token frequencies."""
@@ -50,7 +50,7 @@ class Preprocessor(Protocol):
 
 def shapes_of(preprocessor: Preprocessor, batch: int, length: int) -> dict[str, tuple[int, ...]]:
     """The global shapes of its batches."""
-    more = {name: getattr(preprocessor, name)(length) for name in SIZES if hasattr(preprocessor, name)}
+    more = {size: getattr(preprocessor, name)(length) for name, size in SIZES.items() if hasattr(preprocessor, name)}
     return batch_shapes(preprocessor.fields, batch=batch, length=length, slots=preprocessor.slots(length), **more)
 
 

@@ -55,7 +55,7 @@ class XfnpFeatures:
     def slots(self, length: int) -> int:
         return 0
 
-    def targets(self, length: int) -> int:
+    def decoder_columns(self, length: int) -> int:
         """T: so many tokens are hidden in a row of one full example; where several share it, no more. Raises UserError
         for rows without room for any."""
         targets = self.span * (length - 1) // self.block
@@ -74,7 +74,7 @@ class XfnpFeatures:
 
         from xlingjax.data import draws as random
 
-        show, targets = replacer(self._masking(), vocabulary), self.targets(length)
+        show, targets = replacer(self._masking(), vocabulary), self.decoder_columns(length)
 
         def offsets(batch: Batch, draws: Any) -> Any:
             """[B, L]: the place of each token in its run, -1 where it is not hidden."""
