@@ -111,7 +111,8 @@ def generate(
         h_RD, cache = model.step(params, cache, ids_R, languages_R)
         g_RD, table_VD, bias_V = model.decoder_head(params, h_RD)
         logits_RV = jnp.einsum("RD,VD->RV", g_RD, table_VD, preferred_element_type=jnp.float32) + bias_V
-        logits_RV = jnp.where(jnp.arange(logits_RV.shape[1]) < c.vocab_size, logits_RV, -jnp.inf)
+        pieces = c.vocab_size - c.language_tokens
+        logits_RV = jnp.where(jnp.arange(logits_RV.shape[1]) < pieces, logits_RV, -jnp.inf)
         log_RV = jax.nn.log_softmax(logits_RV, axis=-1)
         log_RV = log_RV.at[:, jnp.array([ids.pad, *ids.banned])].set(LOWEST)
         if config.no_repeat_ngram:
