@@ -33,6 +33,27 @@ class Shape:
         return self.rows * self.length
 
 
+@dataclasses.dataclass(frozen=True)
+class GenerationShape:
+    """A model of as many layers on either side, and what it is to write: B rows, T columns, W beams."""
+
+    name: str
+    layers: int
+    dim: int
+    heads: int
+    ffn: int
+    vocab: int
+    rows: int
+    source: int
+    columns: int
+    beams: int
+
+    @property
+    def tokens(self) -> int:
+        """Written in a call."""
+        return self.rows * self.columns
+
+
 CPU = (
     Shape("base-250k 8x128", 12, 768, 12, 3072, 250_002, 8, 128),
     Shape("small-32k 32x128", 4, 256, 4, 1024, 32_000, 32, 128),

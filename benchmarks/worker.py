@@ -5,12 +5,16 @@ import multiprocessing
 import os
 import traceback
 
-from benchmarks.shapes import Shape
+from benchmarks.shapes import GenerationShape, Shape
 
 CONTESTANTS = ("xlingjax", "pytorch-eager", "pytorch-compile")
 
 
-def make(name: str, shape: Shape, platform: str):
+def make(name: str, shape: Shape | GenerationShape, platform: str):
+    if isinstance(shape, GenerationShape):
+        from benchmarks import generation
+
+        return generation.CONTESTANTS[name](shape, platform)
     if name == "xlingjax":
         from benchmarks.ours import Ours
 
@@ -20,7 +24,7 @@ def make(name: str, shape: Shape, platform: str):
     return Theirs(shape, platform, compiled=name.endswith("compile"))
 
 
-def serve(pipe, name: str, shape: Shape, platform: str) -> None:
+def serve(pipe, name: str, shape: Shape | GenerationShape, platform: str) -> None:
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     if platform == "cpu":
         os.environ["JAX_PLATFORMS"] = "cpu"
@@ -37,7 +41,7 @@ def serve(pipe, name: str, shape: Shape, platform: str) -> None:
 class Worker:
     """The parent's handle. `failed` holds the reason when the contestant could not run."""
 
-    def __init__(self, name: str, shape: Shape, platform: str):
+    def __init__(self, name: str, shape: Shape | GenerationShape, platform: str):
         context = multiprocessing.get_context("spawn")
         self.name, self.failed = name, ""
         self._pipe, child = context.Pipe()

@@ -3,12 +3,12 @@
 import dataclasses
 import functools
 
-import foreign
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import foreign
 from xlingjax.decoding import Decoding, Ids, generate
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec

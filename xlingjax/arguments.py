@@ -166,6 +166,18 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)")
     sub.set_defaults(devices=None)
 
+    for name, text in (
+        ("translate", "translate each line of a file"),
+        ("generate", "write a text for each line of a file, in the same language: a title, a question"),
+    ):
+        sub = verb(name, text)
+        sub.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
+        if name == "generate":
+            sub.add_argument("--language", metavar="CODE", help="of the input and of what is written")
+        sub.add_argument("--to", required=name == "translate", metavar="CODE", help="language to write")
+        sub.add_argument("--from", dest="source", metavar="CODE", help="of the input (default: a run of two's other)")
+        _generation(sub)
+
     sub = verb("plug", "write a trained model with its cross-attention plugged out, or plugged in")
     sub.add_argument("direction", choices=("out", "in"))
     sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
@@ -192,6 +204,14 @@ def _share(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 1")
 
 
+def _at_most(text: str) -> tuple[float, int]:
+    scale, _, more = text.partition(",")
+    try:
+        return float(scale), int(more)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not A,B, like 1.5,10") from None
+
+
 class _Parser(argparse.ArgumentParser):
     """Wrong usage is one line too."""
 
@@ -210,3 +230,28 @@ def _files(sub: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="pairs: [name.]aa-bb.aa beside [name.]aa-bb.bb, .tsv, .jsonl",
     )
+
+
+def _generation(sub: argparse.ArgumentParser) -> None:
+    """What `translate` and `generate` have in common. No defaults here: what is given and not read is refused."""
+    sub.add_argument("--input", metavar="FILE", help="a line per text; .gz, .zst too (default: standard input)")
+    sub.add_argument(
+        "--output", metavar="FILE", help="written as FILE.partial, which goes on if interrupted (default: a pipe)"
+    )
+    sub.add_argument("--beams", type=_positive, metavar="N", help="1: greedy (default 5; 1 with --temperature)")
+    sub.add_argument("--length_penalty", type=float, metavar="P", help="score: log-probability / tokens ** P (1.0)")
+    sub.add_argument("--no_repeat_ngram", type=_positive, metavar="N", help="no N tokens in a row twice")
+    sub.add_argument("--min_length", type=_positive, metavar="N", help="tokens, the end among them")
+    text = "at most A * source tokens + B tokens (default 1.5,10)"
+    sub.add_argument("--max_length", type=_at_most, metavar="A,B", help=text)
+    sub.add_argument("--n_best", type=_positive, metavar="N", help="N lines for each: number ||| text ||| score")
+    sub.add_argument("--temperature", type=float, metavar="T", help="draw tokens instead of searching")
+    sub.add_argument("--top_k", type=_positive, metavar="K", help="with --temperature: of the K likeliest")
+    sub.add_argument("--seed", type=int, metavar="N", help="with --temperature (default 0)")
+    sub.add_argument("--batch_tokens", type=_positive, metavar="N", help="tokens x beams of a batch (default 4096)")
+    sub.add_argument("--truncate", action="store_true", help="cut lines that are longer than the model's positions")
+    text = "write scores of its lines instead: score, log-probability, tokens"
+    sub.add_argument("--score", metavar="FILE", help=text)
+    sub.add_argument("--references", metavar="FILE", help="print BLEU, chrF, ROUGE-L and the share in a wrong language")
+    sub.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
+    sub.add_argument("--devices", type=_positive, metavar="N", help="make the CPU look like N devices")

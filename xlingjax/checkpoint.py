@@ -215,14 +215,15 @@ def find_checkpoint(path: str | Path) -> Path:
 
 
 def load_params(
-    path: str | Path, params: Any, new: Sequence[str] = (), vocabulary: Any = None
+    path: str | Path, params: Any, new: Sequence[str] = (), vocabulary: Any = None, exact: bool = False
 ) -> tuple[Any, list[str]]:
     """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the shardings of
     `params`.
 
     A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its path; those are
-    returned as the second value. `vocabulary`: the hash of the one they are to be used with. Raises UserError naming
-    every other missing parameter, every mismatched shape, another vocabulary, and an unreadable checkpoint.
+    returned as the second value. `vocabulary`: the hash of the one they are to be used with; exact: nothing of the
+    checkpoint may be left behind. Raises UserError naming every other missing parameter, every mismatched shape,
+    another vocabulary, and an unreadable checkpoint.
     """
     ours, tree = jax.tree_util.tree_flatten_with_path(params)
     checkpoint = find_checkpoint(path)
@@ -231,6 +232,7 @@ def load_params(
     names = [path_name(key) for key, _ in ours]
     kept = [name for name in names if name not in saved and any(re.match(pattern, name) for pattern in new)]
     problems = [f"{name} is missing" for name in names if name not in saved and name not in kept]
+    problems += [f"{name} is not the model's" for name in saved if exact and name not in names]
     problems += [
         f"{name}: checkpoint {saved[name]}, model {leaf.shape}"
         for name, (_, leaf) in zip(names, ours, strict=True)

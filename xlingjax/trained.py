@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh, SingleDeviceSharding
 
 from xlingjax.checkpoint import load_params
 from xlingjax.data.vocabulary import Vocabulary
@@ -13,6 +14,7 @@ from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_i
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.partition import param_shardings
 from xlingjax.runs.corpus import read_run_record
 
 
@@ -37,12 +39,19 @@ class TrainedRun:
         return embed(self.model, self.params, rows, index, self.vocabulary, poolings=(pooling,), buckets=buckets)[0]
 
 
-def open_run(workdir: str | Path, language_embedding: bool = True) -> TrainedRun:
-    """The newest checkpoint of a run on one device. language_embedding: False leaves the model's behind, as of one that
-    was of training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint."""
+def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None) -> TrainedRun:
+    """The newest checkpoint of a run, on one device or laid out on a mesh. language_embedding: False leaves the model's
+    behind, as of one that was of training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint, one
+    that is not of the model that the run describes."""
     record = read_run_record(str(workdir))
     vocabulary = Vocabulary.load(workdir)
     config = ModelConfig(**record["model"])
-    model = build_model(config if language_embedding else config.replace(num_languages=0))
-    params, _ = load_params(workdir, jax.jit(model.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
+    model = build_model(config if language_embedding else config.replace(num_languages=0), mesh)
+    params = model.abstract()
+    if mesh is None:
+        shardings = jax.tree.map(lambda _: SingleDeviceSharding(jax.devices()[0]), params)
+    else:
+        shardings = param_shardings(mesh, model.logical_axes(), params)
+    params = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), params, shardings)
+    params, _ = load_params(workdir, params, vocabulary=vocabulary.sha256, exact=language_embedding)
     return TrainedRun(model, params, vocabulary, tuple(record["languages"]))

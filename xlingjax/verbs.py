@@ -419,6 +419,38 @@ def plug(args: Namespace) -> int:
     return 0
 
 
+OF_DRAWING = ("top_k", "seed")
+OF_SEARCH = ("beams", "no_repeat_ngram", "min_length", "max_length", "n_best", "temperature", *OF_DRAWING, "references")
+
+
+def translate(args: Namespace) -> int:
+    """Both `translate` and `generate`: one language may be another, or not."""
+    from xlingjax.runtime import start
+
+    language = getattr(args, "language", None)
+    source, target = args.source or language, args.to or language
+    if target is None:
+        raise UserError("generate: which language? Give --language, or --to and --from")
+    if args.score:
+        _unread(args, OF_SEARCH, "--score searches for nothing")
+    if not args.temperature:
+        _unread(args, OF_DRAWING, "only drawn tokens read this, see --temperature")
+    start(runtime(args))
+    from xlingjax.decoding import Decoding
+    from xlingjax.generation import Job, write
+
+    names = ("length_penalty", "no_repeat_ngram", "min_length", "max_length", "n_best", "temperature", "top_k")
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    beams = args.beams or (1 if args.temperature or args.score else 5)
+    write(
+        Job(
+            args.run, source, target, Decoding(beams=beams, **given), args.input, args.output, args.score,
+            args.references, args.batch_tokens or 4096, args.truncate, args.seed or 0,
+        )
+    )  # fmt: skip
+    return 0
+
+
 def shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
@@ -445,6 +477,8 @@ VERBS: dict[str, Callable[..., int]] = {
     "encode": encode,
     "align": align,
     "mine": mine,
+    "translate": translate,
+    "generate": translate,
     "plug": plug,
     "doctor": doctor,
 }

@@ -58,6 +58,7 @@ def _search(model: Encoder, mesh: Mesh | None, ids: Ids, decoding: Decoding, col
 def _forced(model: Encoder, mesh: Mesh | None) -> Callable:
     """jit of (params, batch) -> log-probability_B of the rows' targets."""
     model = on_xla(model, mesh)
+    pieces = model.config.vocab_size - model.config.language_tokens
 
     def run(params, batch):
         memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
@@ -65,7 +66,7 @@ def _forced(model: Encoder, mesh: Mesh | None) -> Callable:
         targets_BT, weights_BT = batch["decoder_targets"], batch["decoder_weights"]
         nll_T = cross_entropy(
             g_BTD.reshape(-1, g_BTD.shape[-1]), table_VD, bias_V, targets_BT.reshape(-1), weights_BT.reshape(-1),
-            vocab_size=model.config.vocab_size, chunk=CHUNK,
+            vocab_size=pieces, chunk=CHUNK,
         ).nll_T  # fmt: skip
         return -nll_T.reshape(targets_BT.shape).sum(1)
 
@@ -131,7 +132,7 @@ class Generator:
         Raises UserError: an unknown language, and, unless `truncate`, a line that is too long.
         """
         from_id, to_id = self.language(source), self.language(target)
-        rows_of_lines = self._sources(lines, first)
+        rows_of_lines = self.tokens(lines, first)
         found = [[Generated()] * self.decoding.n_best for _ in lines]
         for members, length, rows in self._batches([len(ids) for ids in rows_of_lines], self.decoding.beams):
             batch = rows_of([rows_of_lines[i] for i in members], from_id, self.vocabulary.pad_id, rows, length)
@@ -168,7 +169,7 @@ class Generator:
         if len(lines) != len(references):
             raise UserError(f"{len(lines)} lines but {len(references)} references: give one of each per line, in order")
         from_id, to_id = self.language(source), self.language(target)
-        sources, targets = self._sources(lines, first), []
+        sources, targets = self.tokens(lines, first), []
         for number, reference in enumerate(references, first):
             given = isinstance(reference, str)
             targets.append([*self.vocabulary.encode(reference), self.vocabulary.eos_id] if given else [*reference])
@@ -201,8 +202,9 @@ class Generator:
     def _start(self, language: int) -> int:
         return self.vocabulary.size + language if self.model.config.language_tokens else self.vocabulary.eos_id
 
-    def _sources(self, lines: Sequence[str], first: int) -> list[list[int]]:
-        """`</s> pieces </s>` of each line; of an empty one nothing."""
+    def tokens(self, lines: Sequence[str], first: int = 1) -> list[list[int]]:
+        """`</s> pieces </s>` of each line; of an empty one nothing. Raises UserError, unless `truncate`, for a line
+        that is too long; `first` is the number of the first."""
         end, limit = self.vocabulary.eos_id, self.longest_source
         found = []
         for number, line in enumerate(lines, first):
