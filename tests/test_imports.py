@@ -13,7 +13,7 @@ PACKAGE = ROOT / "xlingjax"
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
     {"cli", "arguments", "verbs"},
-    {"applications", "negatives", "plug", "bakeoff"},
+    {"applications", "negatives", "plug", "average", "bakeoff"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

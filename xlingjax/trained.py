@@ -10,10 +10,10 @@ import numpy as np
 from xlingjax.checkpoint import load_params
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
+from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
-from xlingjax.runs.corpus import read_run_record
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class TrainedRun:
 
 
 def open_run(workdir: str | Path, language_embedding: bool = True) -> TrainedRun:
-    """The newest checkpoint of a run on one device. language_embedding: False leaves the model's behind, as of one that
-    was of training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint."""
+    """A run on one device: "RUN" its newest checkpoint; "RUN@STEP", "RUN@METRIC" (the best by a metric of BEST_METRIC)
+    and "RUN/checkpoints/STEP" another. language_embedding: False leaves the model's behind, as of one that was of
+    training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint."""
     record = read_run_record(str(workdir))
-    vocabulary = Vocabulary.load(workdir)
+    vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])
     config = ModelConfig(**record["model"])
     model = build_model(config if language_embedding else config.replace(num_languages=0))
     params, _ = load_params(workdir, jax.jit(model.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
