@@ -1,6 +1,7 @@
 """Damaged checkpoints, foreign checkpoints, and which ones are kept."""
 
 import dataclasses
+import json
 import shutil
 
 import jax
@@ -11,7 +12,7 @@ import tiny_run
 
 from xlingjax.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, find_checkpoint
 from xlingjax.errors import UserError
-from xlingjax.identity import differences, require_same, run_identity
+from xlingjax.identity import differences, require_same, run_and_checkpoint, run_identity
 from xlingjax.objectives.ernie_m import CAMLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.step import TrainState
@@ -138,8 +139,50 @@ def test_keep_last_and_keep_best(tmp_path):
     scores = {1: 9.0, 2: 3.0, 3: 5.0, 4: 4.0, 5: 8.0}
     write(tmp_path, range(1, 7), config, {step: {"perplexity/mean": score} for step, score in scores.items()})
     assert checkpoint_steps(tmp_path / "checkpoints") == [2, 4, 6]
-    with pytest.raises(UserError, match="keep_best=1 needs best_metric"):
+    with pytest.raises(UserError, match="KEEP_BEST=1 needs BEST_METRIC"):
         CheckpointConfig(keep_best=1)
+
+
+def test_the_best_by_each_of_several_metrics(tmp_path):
+    """As XGLUE chooses (§4.1): one checkpoint for the supervised language, one for the others."""
+    config = CheckpointConfig(keep_last=1, keep_best=1, best_metric="bleu/one bleu/others", best_mode="max")
+    assert config.kept == 3
+    one = {1: 1.0, 2: 8.0, 3: float("nan"), 4: 8.0, 5: 2.0, 6: 3.0}
+    others = {1: 2.0, 2: 9.0, 3: 9.5, 4: 1.0, 5: 2.0}
+    values = {step: {"bleu/one": one[step], "bleu/others": others.get(step, float("nan"))} for step in one}
+    (tmp_path / "run.json").write_text("{}")
+    write(tmp_path, [1, 2, 3], config, values)
+    first = json.loads((tmp_path / "best.json").read_text())
+    assert first == {"bleu/one": {"step": 2, "value": 8.0}, "bleu/others": {"step": 3, "value": 9.5}}
+    checkpoints = Checkpoints(tmp_path, config, IDENTITY, print)  # a run that goes on knows them
+    checkpoints.restore(ABSTRACT)
+    assert checkpoints.best == first
+    for step in (4, 5, 6):
+        checkpoints.save(step, state_at(step), positions_at(step), {}, values[step])
+    checkpoints.close()
+    best = json.loads((tmp_path / "best.json").read_text())
+    assert best == {"bleu/one": {"step": 4, "value": 8.0}, "bleu/others": {"step": 3, "value": 9.5}}
+    assert checkpoint_steps(tmp_path / "checkpoints") == [3, 4, 6]
+    folder = tmp_path / "checkpoints"
+    for name, step in (("bleu/one", 4), ("bleu/others", 3), ("6", 6)):
+        assert find_checkpoint(f"{tmp_path}@{name}") == folder / str(step)
+    for path in (tmp_path, f"{tmp_path}@bleu/one", folder / "3", folder):
+        assert run_and_checkpoint(path)[0] == tmp_path
+    with pytest.raises(UserError, match=r"has no checkpoint 5 \(there are: 3, 4, 6\); KEEP_CHECKPOINTS"):
+        find_checkpoint(f"{tmp_path}@5")
+    with pytest.raises(
+        UserError, match="kept no best checkpoint by bleu .but by bleu/one, bleu/others.*BEST_METRIC=bleu"
+    ):
+        find_checkpoint(f"{tmp_path}@bleu")
+
+
+def test_a_metric_that_nothing_measures_is_told(tmp_path, capsys):
+    config = CheckpointConfig(keep_best=1, best_metric="perplexity/man")
+    write(tmp_path, [1], config, {1: {"perplexity/mean": 3.0}})
+    assert "no checkpoint is the best by perplexity/man: nothing measures it; the nearest is perplexity/mean" in (
+        capsys.readouterr().out
+    )
+    assert not (tmp_path / "best.json").exists()
 
 
 def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "xlingjax"
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
     {"cli", "arguments", "verbs"},
-    {"applications", "generation", "negatives", "plug", "bakeoff"},
+    {"applications", "generation", "negatives", "plug", "average", "bakeoff"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

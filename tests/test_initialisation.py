@@ -7,10 +7,10 @@ import json
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 import tiny
 import tiny_run
+import written_run
 
 from xlingjax.errors import UserError
 from xlingjax.givers import numbers_of
@@ -57,17 +57,10 @@ def giver(tmp_path_factory):
     """giver(NAME, seed, model) -> (workdir of a run with these parameters, {path: array}), written once."""
     root = tmp_path_factory.mktemp("givers")
 
-    def write(name, seed, model, languages=tiny.LANGUAGES, vocabulary="abc"):
+    def write(name, seed, model, languages=tiny.LANGUAGES):
         params, folder = made(model, seed), root / name
         if not folder.exists():
-            identity = {"data": {"mlm": {"vocabulary": {"sha256": vocabulary}}}}
-            record = {"model": dataclasses.asdict(model), "languages": list(languages), "identity": identity}
-            folder.mkdir()
-            (folder / "run.json").write_text(json.dumps(record))
-            with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
-                writer.save(folder / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params))
-            with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
-                writer.save(folder / "checkpoints" / "7" / "run", args=ocp.args.JsonSave({"identity": identity}))
+            written_run.write(folder, model, params, languages=languages)
         return str(folder), tiny_run.flat(params)
 
     return write
@@ -347,6 +340,15 @@ def test_refusals(model, options, message, mlm, xlmr):
         model = pair(**model)
         Plan(Initialisation(**options), model, shapes(model)[0])
     assert "\n" not in str(refused.value)
+
+
+def test_a_checkpoint_of_a_giver_may_be_named(giver, mlm):
+    for path in (f"{mlm[0]}@7", f"{mlm[0]}/checkpoints/7"):
+        found, before, lines = load(pair(), encoder=path)
+        assert_same(found, expected(before, mlm[1], {}))
+        assert f"head: {path}" in lines
+    with pytest.raises(UserError, match=r"has no checkpoint 5 \(there are: 7\)"):
+        load(pair(), encoder=f"{mlm[0]}@5")
 
 
 def test_another_vocabulary_is_refused(mlm):

@@ -9,6 +9,7 @@ from xlingjax.data.sources import pair_table
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment, mining
 from xlingjax.evaluation.pairs import aligned_lines, lines_of
+from xlingjax.identity import run_and_checkpoint
 from xlingjax.trained import TrainedRun, open_run
 
 
@@ -121,8 +122,9 @@ def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> tuple[int,
     if layer is not None:
         layer = known_layer(trained, layer)
         return layer, f"layer {layer}"
+    workdir, _ = run_and_checkpoint(run)
     try:
-        evaluations = json.loads((Path(run) / "result.json").read_text(encoding="utf-8"))["evaluations"]
+        evaluations = json.loads((workdir / "result.json").read_text(encoding="utf-8"))["evaluations"]
         best = int(evaluations["retrieval"]["retrieval_best_layer"])
     except (OSError, ValueError, KeyError, TypeError):
         last = trained.model.config.layers

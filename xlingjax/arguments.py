@@ -185,6 +185,12 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--source", metavar="RUN", help="with in: take its cross-attention (default: a random one)")
     sub.add_argument("--seed", type=int, help="with in: of a random one (default 0)")
 
+    sub = verb("average", "write the mean of several checkpoints of a run as a trained model")
+    sub.add_argument("run", metavar="RUN", help="workdir of a run")
+    sub.add_argument("--last", type=int, metavar="N", help="of its newest N checkpoints (KEEP_CHECKPOINTS keeps them)")
+    sub.add_argument("--steps", type=_steps, default=(), metavar="A,B,C", help="of the checkpoints of these steps")
+    sub.add_argument("--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
+
     verb("doctor", "check this installation; every finding carries the command that repairs it")
     return top
 
@@ -193,6 +199,13 @@ def _positive(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def _steps(text: str) -> list[int]:
+    words = text.replace(",", " ").split()
+    if not words or not all(word.isdigit() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of steps like 1000,2000")
+    return [int(word) for word in words]
 
 
 def _share(text: str) -> float:

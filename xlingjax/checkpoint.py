@@ -5,7 +5,10 @@ On disk: `checkpoints/STEP/{params,training,run}` written by Orbax in the backgr
 every finalised checkpoint has its data position.
 """
 
+import difflib
 import hashlib
+import json
+import math
 import os
 import re
 import shutil
@@ -18,13 +21,14 @@ import jax
 import orbax.checkpoint as ocp
 
 from xlingjax.errors import UserError
-from xlingjax.identity import require_same, vocabulary_of
+from xlingjax.identity import require_same, run_and_checkpoint, vocabulary_of, write_json
 from xlingjax.optim import path_name
 from xlingjax.quiet import forget_abandoned_reads
 from xlingjax.runtime import all_agree, barrier, first_line, is_primary
 from xlingjax.step import TrainState
 
 Positions = dict[str, dict[str, bytes]]
+BEST = "best.json"
 
 
 @dataclass(frozen=True)
@@ -33,18 +37,31 @@ class CheckpointConfig:
     """Steps between checkpoints; 0 = only at the end and when asked to stop."""
     keep_last: int = 2
     keep_best: int = 0
-    """Keep this many more, the best by `best_metric`; needs an evaluation at the checkpoint's step."""
+    """Keep this many more by each of `best_metric`, the best; needs an evaluation at the checkpoint's step."""
     best_metric: str = ""
-    """"EVALUATOR/NAME" of a scalar, for instance "perplexity/mean"."""
+    """"EVALUATOR/NAME" of a scalar, for instance "perplexity/mean", or several with spaces between; for each the best
+    checkpoint is kept, and named in best.json and result.json."""
     best_mode: str = "min"
 
     def __post_init__(self):
         if self.keep_last < 1:
             raise UserError(f"checkpoint keep_last={self.keep_last} must be at least 1")
+        if self.keep_best < 0:
+            raise UserError(f"KEEP_BEST={self.keep_best} must not be negative")
         if self.keep_best and not self.best_metric:
-            raise UserError(f"checkpoint keep_best={self.keep_best} needs best_metric (EVALUATOR/NAME)")
+            raise UserError(f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)")
         if self.best_mode not in ("min", "max"):
-            raise UserError(f"checkpoint best_mode={self.best_mode!r} is neither min nor max")
+            raise UserError(f"BEST_MODE={self.best_mode!r} is neither min nor max")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """By which the best are kept."""
+        return tuple(self.best_metric.replace(",", " ").split()) if self.keep_best else ()
+
+    @property
+    def kept(self) -> int:
+        """Checkpoints on disk at most."""
+        return self.keep_last + self.keep_best * len(self.metrics)
 
 
 @dataclass(frozen=True)
@@ -63,20 +80,27 @@ class Checkpoints:
         self._positions = workdir / "data_state"
         self._config, self._identity, self._say = config, identity, say
         policies = [ocp.checkpoint_managers.LatestN(n=config.keep_last)]
-        if config.keep_best:
-            policies.append(
-                ocp.checkpoint_managers.BestN(
-                    get_metric_fn=lambda metrics: metrics["best"],
-                    reverse=config.best_mode == "min",
-                    n=config.keep_best,
-                    keep_checkpoints_without_metrics=False,
-                )
+        worst = float("inf" if config.best_mode == "min" else "-inf")
+        policies += [
+            ocp.checkpoint_managers.BestN(
+                get_metric_fn=lambda values, metric=metric: values.get(metric, worst),
+                reverse=config.best_mode == "min",
+                n=config.keep_best,
+                keep_checkpoints_without_metrics=False,
             )
+            for metric in config.metrics
+        ]
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies), cleanup_tmp_directories=True
+            preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
+            best_fn=len
+            if config.metrics
+            else None,  # without one Orbax writes no metrics, and a continued run has none
+            cleanup_tmp_directories=True,
         )
         self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=("params", "training", "run"))
         self.saved_step = -1
+        self.best: dict[str, dict[str, Any]] = {}
+        """{metric: {"step", "value"}} of the best checkpoint so far, as in best.json."""
 
     # ---- saving -----------------------------------------------------------------------------------------------------
 
@@ -85,7 +109,8 @@ class Checkpoints:
     ) -> None:
         """Start writing the checkpoint of `step`; returns when the state has been copied to the host. `values`:
         scalars of an evaluation at this very step. Raises UserError when the disk is full or not writable."""
-        metrics = {"best": values[self._config.best_metric]} if self._config.best_metric in values else None
+        finite = {name: value for name, value in values.items() if math.isfinite(value)}
+        metrics = {name: finite[name] for name in self._config.metrics if name in finite}
         try:
             self._write_positions(step, positions)
             failed = None
@@ -102,11 +127,23 @@ class Checkpoints:
                     training=ocp.args.StandardSave(training),
                     run=ocp.args.JsonSave({"identity": self._identity, "progress": progress}),
                 ),
-                metrics=metrics,
+                metrics=metrics or None,
             )
+            self._note_best(step, metrics, values)
         except Exception as error:
             raise explained(error, self.folder) from error
         self.saved_step = step
+
+    def _note_best(self, step: int, metrics: dict[str, float], values: dict[str, float]) -> None:
+        if values and (unknown := [name for name in self._config.metrics if name not in values]):
+            near = difflib.get_close_matches(unknown[0], values, 1, 0.0)
+            self._say(f"no checkpoint is the best by {unknown[0]}: nothing measures it; the nearest is {near[0]}")
+        for name, value in metrics.items():
+            known = self.best.get(name, {}).get("value", value)
+            if value <= known if self._config.best_mode == "min" else value >= known:  # of equals Orbax keeps the last
+                self.best[name] = {"step": step, "value": value}
+        if metrics and is_primary():
+            write_json(self.folder.with_name(BEST), self.best)
 
     def close(self) -> None:
         """Wait until the last checkpoint is on disk. Raises UserError when it could not be written."""
@@ -172,6 +209,9 @@ class Checkpoints:
                 barrier("set-aside")
                 self._manager.reload()
                 self.saved_step = step
+                for name, best in read_best(self.folder.parent).items():
+                    if name in self._config.metrics and best["step"] in steps and best["step"] <= step:
+                        self.best[name] = best
                 return found
             unreadable.append((step, problem or "another process could not read it"))
         if unreadable:
@@ -202,9 +242,18 @@ def checkpoint_steps(folder: Path) -> list[int]:
     return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit()) if folder.is_dir() else []
 
 
+def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
+    """{metric: {"step", "value"}} of a run's best checkpoints; empty where it kept none."""
+    path = workdir / BEST
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint that `path` names: itself, or the newest of a run's workdir or of a `checkpoints` folder. Raises
-    UserError."""
+    """The checkpoint that `path` names: itself, the newest of a run's workdir or of a `checkpoints` folder, that of a
+    step (RUN@STEP) or the best by a metric (RUN@METRIC, see `CheckpointConfig`). Raises UserError."""
+    run, which = run_and_checkpoint(path)
+    if which and not Path(path).exists():
+        return _named_checkpoint(run.absolute(), which)
     path = Path(path).absolute()
     if (path / "params").is_dir():
         return path
@@ -212,6 +261,20 @@ def find_checkpoint(path: str | Path) -> Path:
         if steps := checkpoint_steps(folder):
             return folder / str(steps[-1])
     raise UserError(f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP")
+
+
+def _named_checkpoint(run: Path, which: str) -> Path:
+    best, steps = read_best(run), checkpoint_steps(run / "checkpoints")
+    if not which.isdigit() and which not in best:
+        raise UserError(
+            f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'}); train with KEEP_BEST=1 "
+            f"and BEST_METRIC={which}"
+        )
+    step = int(which) if which.isdigit() else best[which]["step"]
+    if step not in steps:
+        there = ", ".join(map(str, steps)) or "none"
+        raise UserError(f"{run} has no checkpoint {step} (there are: {there}); KEEP_CHECKPOINTS keeps more of them")
+    return run / "checkpoints" / str(step)
 
 
 def load_params(
@@ -261,8 +324,8 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
     try:
         tree = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(checkpoint / "params").item_metadata.tree
         shapes = {path_name(key): tuple(x.shape) for key, x in jax.tree_util.tree_flatten_with_path(tree)[0]}
-        json = ocp.Checkpointer(ocp.JsonCheckpointHandler())
-        return shapes, vocabulary_of(json.restore(run)["identity"]) if run.is_dir() else None
+        record = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run) if run.is_dir() else None
+        return shapes, vocabulary_of(record["identity"]) if record else None
     except Exception as error:
         raise _unreadable(checkpoint, error) from error
 

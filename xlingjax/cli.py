@@ -248,7 +248,9 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
         return verbs.VERBS[args.name](args)
     files = args.gin_file
     if args.name == "evaluate" and not files:
-        config = Path(args.workdir) / "config.gin"
+        from xlingjax.identity import run_and_checkpoint
+
+        config = run_and_checkpoint(args.workdir)[0] / "config.gin"
         if not config.is_file():
             raise UserError(f"no run in {args.workdir}: there is no config.gin; give the --workdir of a run")
         files = [str(config)]

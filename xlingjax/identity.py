@@ -191,9 +191,25 @@ def write_run(
     write_json(path, {**record, "sessions": [*sessions, session]})
 
 
+def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
+    """(workdir, which checkpoint) that a RUN names: itself ("" = the newest); RUN@STEP and RUN@METRIC, the best by that
+    metric; RUN/checkpoints/STEP."""
+    text, path = str(path), Path(path)
+    if not path.exists():
+        for at in (i for i, letter in enumerate(text) if letter == "@"):
+            if Path(text[:at]).is_dir():
+                return Path(text[:at]), text[at + 1 :]
+    folder = path.absolute()
+    if folder.name == "checkpoints" and (folder.parent / "run.json").is_file():
+        return folder.parent, ""
+    if folder.parent.name == "checkpoints" and (folder.parents[1] / "run.json").is_file():
+        return folder.parents[1], folder.name
+    return path, ""
+
+
 def read_run_record(run: str | Path) -> dict[str, Any]:
-    """run.json of a workdir. Raises UserError when it is not there."""
-    path = Path(run) / "run.json"
+    """run.json of the workdir of a run, which may be named with a checkpoint. Raises UserError when it is not there."""
+    path = run_and_checkpoint(run)[0] / "run.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -12,9 +12,9 @@ import orbax.checkpoint as ocp
 
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.errors import UserError
+from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
-from xlingjax.runs.corpus import read_run_record
 from xlingjax.trained import TrainedRun, open_run
 
 SLOT = "cross_attention"
@@ -27,7 +27,7 @@ def plug_out(run: str, output: str) -> str:
         raise UserError(f"{run} has no cross-attention to plug out: it is model {trained.model.config.name} without it")
     layers = {name: leaf for name, leaf in trained.params["encoder"]["layers"].items() if name != SLOT}
     params = _with_layers(trained.params, layers)
-    write_workdir(run, output, trained.model.config.replace(cross_attention=False), params)
+    _write(run, output, trained.model.config.replace(cross_attention=False), params)
     removed = _size(trained.params) - _size(params)
     return f"{output}: {removed:,} parameters of the cross-attention plugged out, {_size(params):,} as they were"
 
@@ -57,8 +57,13 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
         added = jax.jit(build_model(whole).init)(jax.random.key(seed))["encoder"]["layers"][SLOT]
         origin = f"random (seed {seed})"
     params = _with_layers(trained.params, {**trained.params["encoder"]["layers"], SLOT: added})
-    write_workdir(run, output, whole, params)
+    _write(run, output, whole, params)
     return f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters as they were"
+
+
+def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
+    changed = {field: getattr(config, field) for field in ("cross_attention", "cross_attention_query")}
+    write_workdir(run, output, find_checkpoint(run).name, params, "plug", {}, **changed)
 
 
 def _with_layers(params: dict[str, Any], layers: dict[str, Any]) -> dict[str, Any]:
@@ -75,31 +80,38 @@ def _size(params: Any) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def write_workdir(run: str, output: str, config: ModelConfig, params: Any) -> None:
-    """A workdir that INIT_FROM, `open_run` and `xlingjax evaluate` read like that of `run`: run.json and config.gin of
-    this model, the vocabulary, these parameters as its newest checkpoint. It cannot be continued: optimizer state and
-    data position stay behind. Raises UserError where `output` holds something already."""
-    folder, checkpoint = Path(output).absolute(), find_checkpoint(run)
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty; choose another --output")
+def write_workdir(run: str, output: str, step: int | str, params: Any, by: str, told: dict[str, Any], **changed: Any):
+    """A workdir that INIT_FROM, `open_run` and `xlingjax evaluate` read like that of `run`: run.json and config.gin,
+    with fields of the model `changed`, the vocabulary, these parameters as its checkpoint `step`. It cannot be
+    continued: optimizer state and data position stay behind. by: the verb; told: what run.json says beside. Raises
+    UserError where `output` holds something already."""
+    require_empty(output)
+    folder, source = Path(output).absolute(), run_and_checkpoint(run)[0]
     record = read_run_record(run)
-    changed = {field: getattr(config, field) for field in ("cross_attention", "cross_attention_query")}
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
-    record["parameters"] = count_parameters(config)
-    recipe, target = Path(run) / "config.gin", folder / "checkpoints" / checkpoint.name
+    record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **told}
+    recipe, target = source / "config.gin", folder / "checkpoints" / str(step)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         if recipe.is_file():  # a run that Python started has none
             lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
-            text = "\n".join([recipe.read_text(encoding="utf-8"), "# By `xlingjax plug`:", *lines]) + "\n"
+            text = "\n".join([recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]) + "\n"
             (folder / "config.gin").write_text(text, encoding="utf-8")
         for name in ("vocab.model", "vocab.json"):
-            (folder / name).write_bytes((Path(run) / name).read_bytes())
+            if (source / name).is_file():  # and no vocabulary
+                (folder / name).write_bytes((source / name).read_bytes())
         with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
             writer.save(target / "params", args=ocp.args.StandardSave(params))
         with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
             writer.save(target / "run", args=ocp.args.JsonSave({"identity": record["identity"]}))
     except OSError as error:
         raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another --output") from None
+
+
+def require_empty(output: str) -> None:
+    """Raise UserError where `output` holds something already."""
+    folder = Path(output).absolute()
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty; choose another --output")

@@ -107,7 +107,7 @@ def train(
     check_counts(microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every)
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
-    to_come = checkpoint.keep_last + checkpoint.keep_best + 1 - len(checkpoint_steps(workdir / "checkpoints"))
+    to_come = checkpoint.kept + 1 - len(checkpoint_steps(workdir / "checkpoints"))
     check_workdir(workdir, count_parameters(model) * BYTES_PER_PARAMETER * max(to_come, 1))
     with contextlib.ExitStack() as stack, out_of_memory_explained():
         tracker = Tracker(workdir, steps, is_primary())
@@ -263,6 +263,7 @@ def train(
                 },
                 "compile_seconds": compile_seconds, "peak_memory_bytes": peak_memory_bytes(),
                 "skipped": int(state.skipped), "metrics": last_lines, "evaluations": last_values,
+                **({"best": checkpoints.best} if checkpoints.best else {}),
             }  # fmt: skip
             write_json(workdir / "result.json", finite(totals))
         tracker.say(f"{exit_reason} at step {step}")

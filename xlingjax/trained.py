@@ -11,11 +11,11 @@ from jax.sharding import Mesh, SingleDeviceSharding
 from xlingjax.checkpoint import load_params
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
+from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.partition import param_shardings
-from xlingjax.runs.corpus import read_run_record
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,12 @@ class TrainedRun:
 
 
 def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None) -> TrainedRun:
-    """The newest checkpoint of a run, on one device or laid out on a mesh. language_embedding: False leaves the model's
-    behind, as of one that was of training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint, one
-    that is not of the model that the run describes."""
+    """A run on one device, or laid out on a mesh: "RUN" its newest checkpoint; "RUN@STEP", "RUN@METRIC" (the best by a
+    metric of BEST_METRIC) and "RUN/checkpoints/STEP" another. language_embedding: False leaves the model's behind, as
+    of one that was of training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint, one that is not
+    of the model that the run describes."""
     record = read_run_record(str(workdir))
-    vocabulary = Vocabulary.load(workdir)
+    vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])
     config = ModelConfig(**record["model"])
     model = build_model(config if language_embedding else config.replace(num_languages=0), mesh)
     params = model.abstract()

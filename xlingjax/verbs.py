@@ -127,6 +127,7 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
     import jax
 
     from xlingjax.checkpoint import find_checkpoint, load_params
+    from xlingjax.identity import run_and_checkpoint
     from xlingjax.model.build import build_model
     from xlingjax.partition import make_mesh, param_shardings
     from xlingjax.runtime import is_primary, start
@@ -148,7 +149,7 @@ def evaluate(args: Namespace, recipe: Recipe) -> int:
         values = finite(evaluator(encoder, params, step, mesh))
         print(f"step {step}: {evaluator.name}: " + ", ".join(f"{k} {v:.4f}" for k, v in scalars(values).items()))
         if is_primary():
-            with open(Path(args.workdir) / "evaluations.jsonl", "a", encoding="utf-8") as file:
+            with open(run_and_checkpoint(args.workdir)[0] / "evaluations.jsonl", "a", encoding="utf-8") as file:
                 file.write(
                     json.dumps({"step": step, "name": evaluator.name, "values": values}, ensure_ascii=False) + "\n"
                 )
@@ -451,6 +452,13 @@ def translate(args: Namespace) -> int:
     return 0
 
 
+def average(args: Namespace) -> int:
+    from xlingjax.average import average as write
+
+    print(write(args.run, args.output, args.last, args.steps))
+    return 0
+
+
 def shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
@@ -480,5 +488,6 @@ VERBS: dict[str, Callable[..., int]] = {
     "translate": translate,
     "generate": translate,
     "plug": plug,
+    "average": average,
     "doctor": doctor,
 }

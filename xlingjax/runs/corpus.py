@@ -7,7 +7,7 @@ from pathlib import Path
 from xlingjax.data.frozen import read_header
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.identity import read_run_record
+from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.probes import Files, words
 
 
@@ -55,7 +55,8 @@ def corpus(
     `xlingjax freeze` wrote, instead of text.
     """
     if run:
-        vocabulary, languages = vocabulary or run, languages or read_run_record(run)["languages"]
+        vocabulary = vocabulary or str(run_and_checkpoint(run)[0])
+        languages = languages or read_run_record(run)["languages"]
     vocabulary = vocabulary or frozen
     if not vocabulary:
         raise UserError(

@@ -1,0 +1,19 @@
+"""A run's workdir as training leaves it, without the training."""
+
+import dataclasses
+import json
+
+import orbax.checkpoint as ocp
+
+
+def write(folder, model, params, step=7, languages=("de", "en", "zh"), vocabulary="abc"):
+    """run.json, and the checkpoint of `step` beside those that are there."""
+    identity = {"data": {"mlm": {"vocabulary": {"sha256": vocabulary}}}, "model": dataclasses.asdict(model)}
+    record = {"model": dataclasses.asdict(model), "languages": list(languages), "identity": identity}
+    folder.mkdir(exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(record))
+    checkpoint = folder / "checkpoints" / str(step)
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+        writer.save(checkpoint / "params", args=ocp.args.StandardSave(params))
+    with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
+        writer.save(checkpoint / "run", args=ocp.args.JsonSave({"identity": identity}))
