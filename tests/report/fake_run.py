@@ -165,6 +165,23 @@ def write_finetuned(path: Path) -> Path:
     return path
 
 
+def write_generated(path: Path) -> Path:
+    """Of two evaluations on dev, one on test."""
+    path.mkdir(parents=True)
+    (path / "run.json").write_text(json.dumps({"languages": list(LANGUAGES), "steps": 20}))
+    lines = []
+    for step, name, bleu in ((10, "generation_dev", 5.0), (20, "generation_dev", 15.0), (20, "generation_test", 12.0)):
+        scores = {"bleu": bleu, "chrf": 40.5, "rouge_l": 33.25, "tokenised_bleu": 9.0, "wrong_language_rate": 0.125}
+        values = {metric: {"de-en": value, "en-de": value + 1} for metric, value in scores.items()}
+        values |= {f"{metric}_mean": value + 0.5 for metric, value in scores.items()}
+        values |= {"kind": "generation", "lines": {"de-en": 77, "en-de": 78}}
+        values |= {"signatures": {way: {"bleu": "tok:13a|v:2"} for way in ("de-en", "en-de")}}
+        sample = {"direction": "de-en", "source": "Die <Katze>", "reference": "The cat", "output": "The cow"}
+        lines.append({"step": step, "name": name, "values": values | {"samples": [sample]}})
+    (path / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
 def write_tagged(path: Path, metric: str) -> Path:
     path.mkdir(parents=True)
     (path / "run.json").write_text(json.dumps({"languages": list(LANGUAGES), "steps": 5}))

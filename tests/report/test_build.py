@@ -57,6 +57,17 @@ def report(tmp_path_factory):
     return page.read_text("utf-8"), json.loads((run / "report.json").read_text("utf-8"))
 
 
+def test_generated_text_is_shown_with_its_scores(tmp_path):
+    run = fake_run.write_generated(tmp_path / "mt")
+    page = Page(build_report(run, pictures=tmp_path / "pictures").read_text("utf-8"))
+    text = " ".join(page.text)
+    for expected in ("mt: generation_test, step 20", "Die <Katze>", "The cow", "tok:13a|v:2", "77", "12.5", "33.2"):
+        assert expected in text, expected
+    summary = json.loads((run / "report.json").read_text("utf-8"))["summary"]
+    assert (summary["bleu_mean"], summary["wrong_language_rate_mean"]) == (12.5, 0.625)  # on test, not dev
+    assert (tmp_path / "pictures" / "bleu.png").is_file()
+
+
 def test_summary(report):
     summary = report[1]["summary"]
     expected = {
@@ -207,6 +218,6 @@ def test_pictures(tmp_path):
     from xlingjax.report.plots import save_pictures
 
     run = read_run(fake_run.write_run(tmp_path / "run"))
-    paths = save_pictures({"run": run}, tmp_path / "pictures")
+    paths = save_pictures({"run": run}, tmp_path / "pictures", {"bleu": None})
     assert {path.stem for path in paths} == {"losses", "retrieval_by_layer", "retrieval_layers", "similarity"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)

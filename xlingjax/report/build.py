@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.report import examples, html, negatives, plots, schedule, sections
+from xlingjax.report import examples, generated, html, negatives, plots, schedule, sections
 from xlingjax.report.run import Run, read_run
 from xlingjax.report.summary import summarise
 
@@ -39,7 +39,8 @@ def build_report(
         record = json.dumps(figures(main, others, tuned, summary), indent=2, ensure_ascii=False)
         (folder / "report.json").write_text(record + "\n", encoding="utf-8")
         if pictures:
-            plots.save_pictures({_name(main, others): main} | others, Path(pictures))
+            runs = {_name(main, others): main} | others
+            plots.save_pictures(runs, Path(pictures), {"bleu": generated.curves(runs)})
     except OSError as error:
         place = error.filename or folder
         raise UserError(f"cannot write the report to {place}: {error.strerror}: choose another folder") from None
@@ -75,6 +76,7 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
         "retrieval": ("Sentence retrieval", sections.retrieval(run, runs)),
         "similarity": ("How similar the languages look", sections.similarity(run)),
         "perplexity": ("Held-out perplexity", sections.perplexity(runs)),
+        "generated": ("Generated text", generated.section(runs, tuned)),
         "accuracy": ("Zero-shot classification", sections.accuracy([*tuned, run])),
         "tagging": ("Zero-shot tagging", sections.tagging([*tuned, run])),
         "alignment": ("Word alignment", sections.alignment(run)),

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.evaluation.retrieval import best_layer
+from xlingjax.report import html
 from xlingjax.report.run import Run
 
 RUN_COLOURS = ("#1f5fa8", "#d1662b", "#4c8b3f", "#8a4f9e", "#7a6a53", "#b8960c")
@@ -314,13 +315,19 @@ def svg(figure: Any) -> str:
 
 
 @styled
+def drawn(figure: Any, label: str) -> str:
+    """A figure as HTML; "" for None."""
+    return html.figure(svg(figure), label) if figure is not None else ""
+
+
 def save(figure: Any, path: Path, dpi: int = 130) -> None:
     """The figure as a PNG file. Scripts that no font of this machine has are boxes there."""
     figure.savefig(path, dpi=dpi)
 
 
-def save_pictures(runs: Mapping[str, Run], folder: Path) -> list[Path]:
-    """The report's figures as PNG files in `folder`; the first run is the report's. Returns the paths."""
+def save_pictures(runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]) -> list[Path]:
+    """The report's figures as PNG files in `folder`, and `more` of them; the first run is the report's. Returns the
+    paths."""
     folder.mkdir(parents=True, exist_ok=True)
     run = next(iter(runs.values()))
     figures = {
@@ -329,6 +336,7 @@ def save_pictures(runs: Mapping[str, Run], folder: Path) -> list[Path]:
         "retrieval_layers": retrieval_layers(run),
         "retrieval_runs": retrieval_runs(runs),
         "similarity": similarity(run),
+        **more,
     }
     written = []
     for name, figure in figures.items():

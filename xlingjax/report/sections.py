@@ -46,6 +46,7 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
         ("retrieval_mean_centred", "retrieval en→xx, language means removed (%)", 100),
         ("nli_en", "NLI, English test (%)", 100),
         ("nli_mean_other", "NLI, mean of other languages (%)", 100),
+        ("bleu_mean", "BLEU of generated text, mean over directions", 1),
         ("perplexity_mean", "held-out perplexity, mean over languages", 1),
         ("tokens_per_second", "tokens per second", 1),
         ("tokens_seen", "tokens seen", 1),
@@ -64,10 +65,6 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
     return html.tiles(entries)
 
 
-def _drawn(figure: Any, label: str) -> str:
-    return html.figure(plots.svg(figure), label) if figure is not None else ""
-
-
 def rows(run: Run) -> list[str]:
     """What `inspector.first_rows` made before the first step."""
     return [run.rows, html.note(ROWS_NOTE)] if run.rows else []
@@ -83,8 +80,8 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if not rows:
         return []
     return [
-        _drawn(plots.losses(runs), "training loss per objective"),
-        _drawn(plots.machinery(run), "learning rate, gradient norm and speed"),
+        plots.drawn(plots.losses(runs), "training loss per objective"),
+        plots.drawn(plots.machinery(run), "learning rate, gradient norm and speed"),
         html.table(["run", "objective", "last step", "tokens seen", "loss", "accuracy"], rows),
         html.note(LOSS_NOTE),
     ]
@@ -92,8 +89,10 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
 
 def languages(run: Run) -> list[str]:
     return [
-        _drawn(plots.by_language(run), "training loss per language"),
-        _drawn(plots.by_language(run, "accuracy_by_language", "training accuracy"), "training accuracy per language"),
+        plots.drawn(plots.by_language(run), "training loss per language"),
+        plots.drawn(
+            plots.by_language(run, "accuracy_by_language", "training accuracy"), "training accuracy per language"
+        ),
     ]
 
 
@@ -102,9 +101,9 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     if values is None:
         return []
     parts = [
-        _drawn(plots.retrieval_by_layer(run), "retrieval by layer over training"),
-        _drawn(plots.retrieval_runs(runs), "retrieval of the compared runs"),
-        _drawn(plots.retrieval_layers(run), "retrieval by language and layer"),
+        plots.drawn(plots.retrieval_by_layer(run), "retrieval by layer over training"),
+        plots.drawn(plots.retrieval_runs(runs), "retrieval of the compared runs"),
+        plots.drawn(plots.retrieval_layers(run), "retrieval by language and layer"),
     ]
     head, columns = ["language", "pairs"], []
     for name, one in runs.items():
@@ -136,13 +135,13 @@ def _best_column(values: Mapping[str, Any] | None, score: str) -> dict[str, floa
 
 
 def similarity(run: Run) -> list[str]:
-    drawn = _drawn(plots.similarity(run), "cosine of language means")
+    drawn = plots.drawn(plots.similarity(run), "cosine of language means")
     return [drawn, html.note(SIMILARITY_NOTE)] if drawn else []
 
 
 def perplexity(runs: Mapping[str, Run]) -> list[str]:
     run = next(iter(runs.values()))
-    parts = [_drawn(plots.perplexities(run), "held-out perplexity over training")]
+    parts = [plots.drawn(plots.perplexities(run), "held-out perplexity over training")]
     text = {name: v for name, one in runs.items() if (v := one.last("perplexity"))}
     if text:
         languages = list(dict.fromkeys(la for v in text.values() for la in v["by_language"]))
@@ -200,7 +199,7 @@ def alignment(run: Run) -> list[str]:
         for layer, of in values["by_layer"].items()
     ]
     return [
-        _drawn(by_layer(run), "alignment error by language and layer"),
+        plots.drawn(by_layer(run), "alignment error by language and layer"),
         html.table(["mean over languages", *(f"{method} (%)" for method in METHODS)], table),
         html.note(ALIGNMENT_NOTE),
     ]
