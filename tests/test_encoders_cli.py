@@ -214,6 +214,25 @@ def test_a_plugged_out_model_is_described_and_evaluated_as_what_it_is(run, tmp_p
         load_params(out, after.params, vocabulary="0" * 64)
 
 
+def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, capsys):
+    first, last = (open_run(f"{run}@{step}").params for step in (2, 4))
+    for path in (run, run / "checkpoints" / "4"):
+        jax.tree.map(np.testing.assert_array_equal, open_run(path).params, last)
+    assert any(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (first, last)), strict=True))
+    assert cli.main(["average", str(run), "--steps", "2,4", "--output", str(tmp_path / "mean")]) == 0
+    mean = jax.tree.map(lambda a, b: np.mean([a, b], axis=0), first, last)
+    averaged = open_run(tmp_path / "mean")
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), averaged.params, mean)
+    assert cli.main(["evaluate", "--workdir", str(tmp_path / "mean"), "--gin.HELDOUT_PAIRS=None"]) == 0
+    source, vectors = str(corpus / "heldout" / "en.txt"), []
+    for which in ("@2", "@4", "/checkpoints/2"):
+        words = ["--input", source, "--language", "en", "--output", str(tmp_path / "v.npy")]
+        assert cli.main(["encode", f"{run}{which}", *words]) == 0
+        vectors.append(np.load(tmp_path / "v.npy"))
+    np.testing.assert_array_equal(vectors[0], vectors[2])
+    assert not np.array_equal(vectors[0], vectors[1])
+
+
 def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(run, tmp_path, capsys, monkeypatch):
     plain, source = str(tmp_path / "plain"), str(tmp_path / "source")
     assert cli.main(["plug", "out", str(run), "--output", plain]) == 0

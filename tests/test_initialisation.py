@@ -386,3 +386,11 @@ def test_recipes_bind_it(tmp_path, monkeypatch):
         assert numbers_of(found.decoder_layers, "") == [0, 2]
     with pytest.raises(UserError, match="INIT_FROM=a gives all weights"):
         read(INIT_FROM="a", INIT_ENCODER="b")
+
+
+def test_a_tied_giver_gives_the_self_attention_of_its_last_layers(giver):
+    run, given = giver("tied", 8, pair(tied_self_attention=True))
+    found, _, lines = load(pair(), decoder=run)
+    name = "layers/attention/query/kernel"
+    np.testing.assert_array_equal(found[f"decoder/{name}"], given[f"encoder/{name}"][1:])
+    assert f"decoder/layers/attention: encoder layers 1..2 of {run} (tied there)" in lines

@@ -37,9 +37,11 @@ class Probe:
 
 
 def test_files_of_a_run(tmp_path, capsys):
-    probe = Probe()
+    probe = Probe({4: -1.0})
+    kept = CheckpointConfig(every=2, keep_best=1, best_metric="probe/value")
     result = tiny_run.run(
-        tmp_path, steps=7, log_every=3, evaluators=[probe], eval_every=4, extra_config={"recipe": "tiny"}
+        tmp_path, steps=7, log_every=3, evaluators=[probe], eval_every=4, extra_config={"recipe": "tiny"},
+        checkpoint=kept,
     )  # fmt: skip
     assert probe.calls == [4, 7]
     lines = tiny_run.lines(tmp_path)
@@ -66,13 +68,15 @@ def test_files_of_a_run(tmp_path, capsys):
     assert totals["evaluations"]["probe"]["grid"] == [[1, 2]] and totals["peak_memory_bytes"] > 1e6
     assert set(totals["compile_seconds"]) == {"mlm", "tlm"}
     assert list(totals["tokens_per_second_by_objective"]) == ["tlm"]  # step 6 alone follows on another without a pause
-    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["6", "7"]
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["4", "6", "7"]
+    assert totals["best"] == json.loads((tmp_path / "best.json").read_text())
+    assert totals["best"] == {"probe/value": {"step": 4, "value": -1.0}}
     assert sorted(p.name for p in (tmp_path / "data_state").iterdir()) == ["4", "6", "7"]
     assert list((tmp_path / "tensorboard").iterdir())
     assert "weights: random (seed 3)" in capsys.readouterr().out
     assert result.metrics["tlm"]["loss"] < 5.5 and result.evaluations["probe"]["by_language"] == {"de": 1.5}
     # A finished run that is started again does nothing.
-    again = tiny_run.run(tmp_path, steps=7, evaluators=[probe])
+    again = tiny_run.run(tmp_path, steps=7, evaluators=[probe], checkpoint=kept)
     assert (again.steps, again.exit_reason, probe.calls) == (7, "finished", [4, 7])
     assert json.loads((tmp_path / "result.json").read_text()) == totals
 
