@@ -179,7 +179,8 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
                 drawn += 1
         title = "centred cosine" if key.endswith("centred") else "raw cosine"
         axis.set(title=title, xlabel="million tokens", ylabel="en → xx accuracy (%)", ylim=(0, None))
-    axes[0].legend()
+    if drawn:
+        axes[0].legend()
     _same_height(axes)
     return figure if drawn > 2 else None
 
