@@ -212,11 +212,9 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
     def widen(x, axis):
         return jnp.repeat(x, width, axis=axis)
 
-    wide = Cache(
-        jax.tree.map(lambda x: widen(x, 1), cache.past),
-        jax.tree.map(lambda x: widen(x, 1), cache.memory),
-        jax.tree.map(lambda x: widen(x, 0), cache.source),
-        cache.column,
+    wide = dataclasses.replace(
+        cache,
+        **{name: jax.tree.map(lambda x: widen(x, 0), getattr(cache, name)) for name in ("past", "memory", "source")},
     )
     languages_R = widen(languages_B, 0)
     first_R = None if first_B is None else widen(first_B, 0)
@@ -251,7 +249,7 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
         score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best_BC), width)
         texts_BWT, last_BW = chosen(texts_BCT, keep_BW), chosen(token_BC, keep_BW)
         rows_R = flat(chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None])
-        cache = dataclasses.replace(cache, past=jax.tree.map(lambda x: jnp.take(x, rows_R, axis=1), cache.past))
+        cache = dataclasses.replace(cache, past=jax.tree.map(lambda x: jnp.take(x, rows_R, axis=0), cache.past))
         done_B |= score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
         done_B |= column + 1 >= longest_B
         return cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B
