@@ -104,6 +104,7 @@ def generate(
         raise UserError("decoding: drawn tokens need a random key")
     params = jax.lax.stop_gradient(params)
     memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    banned_V = jnp.zeros(c.padded_vocab_size, bool).at[jnp.array([ids.pad, *ids.banned])].set(True)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
 
     def chances(cache: Cache, ids_R: Array, languages_R: Array, texts_RT: Array, first_R: Array | None):
@@ -114,8 +115,7 @@ def generate(
         logits_RV = jnp.einsum("RD,VD->RV", g_RD, table_VD, preferred_element_type=jnp.float32) + bias_V
         pieces = c.vocab_size - c.language_tokens
         logits_RV = jnp.where(jnp.arange(logits_RV.shape[1]) < pieces, logits_RV, -jnp.inf)
-        log_RV = jax.nn.log_softmax(logits_RV, axis=-1)
-        log_RV = log_RV.at[:, jnp.array([ids.pad, *ids.banned])].set(LOWEST)
+        log_RV = jnp.where(banned_V, LOWEST, jax.nn.log_softmax(logits_RV, axis=-1))
         if config.no_repeat_ngram:
             log_RV = without_repeats(log_RV, texts_RT, column, config.no_repeat_ngram)
         log_RV = jnp.where((column + 1 < config.min_length) & (jnp.arange(log_RV.shape[1]) == ids.end), LOWEST, log_RV)
@@ -142,6 +142,30 @@ def without_repeats(log_RV: Array, texts_RT: Array, column: Array, order: int) -
     return log_RV.at[rows_R1, ending_RT].min(jnp.where(repeats_RT, LOWEST, jnp.inf))
 
 
+def highest(x_BV: Array, count: int, block: int = 128) -> tuple[Array, Array]:
+    """`jax.lax.top_k`, equal values in order too; the highest of each block say which blocks are worth looking at, a
+    third of the time on CPU."""
+    rows, size = x_BV.shape
+    blocks = -(-size // block)
+    if blocks <= count:
+        return jax.lax.top_k(x_BV, count)
+    x_BKC = jnp.pad(x_BV, ((0, 0), (0, blocks * block - size)), constant_values=-jnp.inf).reshape(rows, blocks, block)
+    found_BC = jnp.sort(jax.lax.top_k(x_BKC.max(-1), count)[1], axis=-1)
+    values, index = jax.lax.top_k(chosen(x_BKC, found_BC).reshape(rows, -1), count)
+    return values, chosen(found_BC, index // block) * block + index % block
+
+
+def first_highest(x_BV: Array) -> Array:
+    """int32 `argmax`, as two plain reductions: a fifth of the time on CPU."""
+    columns_V = jnp.arange(x_BV.shape[1], dtype=jnp.int32)
+    return jnp.where(x_BV == x_BV.max(-1, keepdims=True), columns_V, x_BV.shape[1] - 1).min(-1)
+
+
+def chosen(x_BW: Array, index_BC: Array) -> Array:
+    """Of axis 1 of each row the entries of these numbers."""
+    return jnp.take_along_axis(x_BW, index_BC.reshape(*index_BC.shape, *[1] * (x_BW.ndim - 2)), axis=1)
+
+
 def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key) -> Texts:
     """The likeliest next token, or one drawn."""
     rows = start_B.shape[0]
@@ -157,12 +181,12 @@ def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, con
         choice_BV = log_BV
         if config.temperature:
             if config.top_k:
-                least_B1 = jax.lax.top_k(log_BV, config.top_k)[0][:, -1:]
+                least_B1 = highest(log_BV, config.top_k)[0][:, -1:]
                 choice_BV = jnp.where(log_BV >= least_B1, log_BV, LOWEST)
             now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
             noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, log_BV.shape[1:]))(now_B)
             choice_BV = choice_BV / config.temperature + noise_BV
-        next_B = jnp.where(done_B, ids.pad, choice_BV.argmax(-1).astype(jnp.int32))
+        next_B = jnp.where(done_B, ids.pad, first_highest(choice_BV))
         gain_B = jnp.take_along_axis(log_BV, next_B[:, None], axis=1)[:, 0]
         texts_BT = texts_BT.at[:, column].set(next_B)
         score_B = score_B + jnp.where(done_B, 0.0, gain_B)
@@ -188,20 +212,15 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
     def widen(x, axis):
         return jnp.repeat(x, width, axis=axis)
 
-    wide = Cache(
-        jax.tree.map(lambda x: widen(x, 1), cache.past),
-        jax.tree.map(lambda x: widen(x, 1), cache.memory),
-        jax.tree.map(lambda x: widen(x, 0), cache.source),
-        cache.column,
+    wide = dataclasses.replace(
+        cache,
+        **{name: jax.tree.map(lambda x: widen(x, 0), getattr(cache, name)) for name in ("past", "memory", "source")},
     )
     languages_R = widen(languages_B, 0)
     first_R = None if first_B is None else widen(first_B, 0)
 
     def flat(x_BW):
         return x_BW.reshape(rows * width, *x_BW.shape[2:])
-
-    def chosen(x_BW, index_BC):
-        return jnp.take_along_axis(x_BW, index_BC.reshape(*index_BC.shape, *[1] * (x_BW.ndim - 2)), axis=1)
 
     def going(state):
         return (state[0].column < columns) & ~state[-1].all()
@@ -212,7 +231,7 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
         log_RV, cache = chances(cache, flat(last_BW), languages_R, flat(texts_BWT), first_R)
         vocabulary = log_RV.shape[1]
         total_BWV = score_BW[:, :, None] + log_RV.reshape(rows, width, vocabulary)
-        best_BC, index_BC = jax.lax.top_k(total_BWV.reshape(rows, -1), 2 * width)
+        best_BC, index_BC = highest(total_BWV.reshape(rows, -1), 2 * width)
         beam_BC, token_BC = index_BC // vocabulary, (index_BC % vocabulary).astype(jnp.int32)
         texts_BCT = chosen(texts_BWT, beam_BC).at[:, :, column].set(token_BC)
         ends_BC = (token_BC == ids.end) | (column + 1 >= longest_B)[:, None]
@@ -230,7 +249,7 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
         score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best_BC), width)
         texts_BWT, last_BW = chosen(texts_BCT, keep_BW), chosen(token_BC, keep_BW)
         rows_R = flat(chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None])
-        cache = dataclasses.replace(cache, past=jax.tree.map(lambda x: jnp.take(x, rows_R, axis=1), cache.past))
+        cache = dataclasses.replace(cache, past=jax.tree.map(lambda x: jnp.take(x, rows_R, axis=0), cache.past))
         done_B |= score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
         done_B |= column + 1 >= longest_B
         return cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B

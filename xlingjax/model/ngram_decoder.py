@@ -141,12 +141,10 @@ class _NgramDecoder(Decoder):
         h_BLD = self.decoder(x_BLD, keys[2], attention, memory)
         return jnp.stack(jnp.split(h_BLD, 1 + count, axis=1)[1:])
 
-    def step(self, batch: Batch, cache: Cache):
+    def begin_step(self, batch: Batch, cache: Cache):
         queries, keys = new_column(batch, cache)
         x_BLD, attention, queries = self._inputs(batch, 1, queries, keys, keys.position)
-        memory = cache.memory, bind(CROSS, queries, cache.source)
-        h_BLD, past = self.decoder(x_BLD, None, attention, memory, past=(cache.past, cache.column))
-        return h_BLD[:, 1:], past
+        return x_BLD, attention, bind(CROSS, queries, cache.source)
 
     def _inputs(
         self,
@@ -181,6 +179,7 @@ class NgramSeq2Seq(Seq2Seq):
     """An encoder with an n-stream decoder. What an ordinary decoder has is stream 0's: `decode`, `start`, `step`."""
 
     _module = _NgramDecoder
+    _self_attention = NgramAttention
     _ahead = 1
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):

@@ -15,10 +15,11 @@ from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec, bind
-from xlingjax.model.block import KeysValues
+from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params
 from xlingjax.model.heads import VocabularyHead
+from xlingjax.model.layers import LayerNorm
 from xlingjax.model.masks import Fields, bidirectional, causal
 from xlingjax.model.stack import Stack
 
@@ -41,10 +42,12 @@ def decoder_side(batch: Batch) -> dict[str, Array]:
 class Cache:
     """What decoding keeps from step to step, one example per row."""
 
-    past: KeysValues
-    """[N]BTHK: keys and values of the decoder's columns so far."""
-    memory: KeysValues
-    """[N]BSHK: those of the source."""
+    layers: tuple[Params, ...]
+    """The decoder's parameters, layer by layer: cut out of the stacked ones once, and not at every step."""
+    past: tuple[KeysValues, ...]
+    """Of each layer BTHK: keys and values of the decoder's columns so far."""
+    memory: tuple[KeysValues, ...]
+    """Of each layer BSHK: those of the source."""
     source: Fields
     """Of the source, each [B, S]."""
     column: Array
@@ -54,7 +57,7 @@ class Cache:
 def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
     """The fields of the new column and of all that the cache has room for. Rows hold one example each, so that the
     causal mask alone leaves out columns that are still to come."""
-    queries, length = Fields.from_batch(batch), cache.past[0].shape[2]
+    queries, length = Fields.from_batch(batch), cache.past[0][0].shape[1]
     keys = Fields.from_batch({name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")})
     return dataclasses.replace(queries, position=queries.position + cache.column), keys
 
@@ -76,11 +79,10 @@ class Decoder(nn.Module):
         memory = memory_BSD, bind(CROSS, fields, source, c.attention_backend, c.attention_dropout)
         return self.decoder(self.embeddings(batch, keys[0], None, shift_BTD), keys[1], attention, memory)
 
-    def step(self, batch: Batch, cache: Cache):
+    def begin_step(self, batch: Batch, cache: Cache):
+        """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is what predicts."""
         queries, keys = new_column(batch, cache)
-        memory = cache.memory, bind(CROSS, queries, cache.source)
-        x_BLD = self.embeddings(batch, None)
-        return self.decoder(x_BLD, None, bind(SELF, queries, keys), memory, past=(cache.past, cache.column))
+        return self.embeddings(batch, None), bind(SELF, queries, keys), bind(CROSS, queries, cache.source)
 
     def vocabulary_head(self, h):
         return self.head(h)
@@ -96,6 +98,7 @@ class Seq2Seq(Encoder):
     """An encoder with a decoder; for pairs of a source (the encoder's fields) and a target (the decoder's)."""
 
     _module: type[Decoder] = Decoder
+    _self_attention: type[nn.Module] = MultiHeadAttention
     _ahead = 0
     """Positions beyond a target's last one that the decoder reads."""
 
@@ -136,23 +139,34 @@ class Seq2Seq(Encoder):
         """An empty cache for up to `length` columns; the rows of the batch hold one example each."""
         c = self._decoder.config
         source = Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
-        slot = self._view(params)["decoder"]["layers"]["cross_attention"]["attention"]
+        stacked = self._view(params)["decoder"]["layers"]
+        layers = tuple(jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(c.layers))
 
-        def projected(name):
-            kernel, bias = (slot[name][part].astype(c.dtype) for part in ("kernel", "bias"))
-            return jnp.einsum("BSD,NDHK->NBSHK", memory_BSD.astype(c.dtype), kernel) + bias[:, None, None]
+        def projected(layer, name):
+            dense = layer["cross_attention"]["attention"][name]
+            kernel, bias = (dense[part].astype(c.dtype) for part in ("kernel", "bias"))
+            return jnp.einsum("BSD,DHK->BSHK", memory_BSD.astype(c.dtype), kernel) + bias
 
-        shape = (c.layers, memory_BSD.shape[0], length, c.heads, c.head_dim)
-        past = jnp.zeros(shape, c.dtype), jnp.zeros(shape, c.dtype)
-        return Cache(past, (projected("key"), projected("value")), source, jnp.int32(0))
+        empty = jnp.zeros((memory_BSD.shape[0], length, c.heads, c.head_dim), c.dtype)
+        memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
+        return Cache(layers, ((empty, empty),) * c.layers, memory, source, jnp.int32(0))
 
     def step(self, params: Params, cache: Cache, ids_B: Array, languages_B: Array) -> tuple[Array, Cache]:
         """(h_BD, the next cache): the decoder's state at one more column, of `ids_B`."""
+        c = self._decoder.config
         one = jnp.ones_like(ids_B)[:, None]
         batch = {"input_ids": ids_B[:, None], "language_ids": languages_B[:, None], "pack_ids": one}
         batch["position_ids"] = one * cache.column
-        h_BLD, past = self._apply(params, batch, cache, method="step")
-        return h_BLD[:, 0], dataclasses.replace(cache, past=past, column=cache.column + 1)
+        x_BLD, attention, to_source = self._apply(params, batch, cache, method="begin_step")
+        block, past = Block(c, self._self_attention), []
+        for layer, kept, seen in zip(cache.layers, cache.past, cache.memory, strict=True):
+            inputs = x_BLD, None, attention, (seen, to_source), (kept, cache.column)
+            x_BLD, longer = block.apply({"params": layer}, *inputs)
+            past.append(longer)
+        h_BD = x_BLD[:, -1]
+        if c.norm_order == "pre":
+            h_BD = LayerNorm(c).apply({"params": self._view(params)["decoder"]["final_norm"]}, h_BD)
+        return h_BD, dataclasses.replace(cache, past=tuple(past), column=cache.column + 1)
 
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""

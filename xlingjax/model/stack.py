@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.model.attention import Attention
-from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
+from xlingjax.model.block import Block, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.layers import LayerNorm
 from xlingjax.partition import batch_sharding
@@ -19,9 +19,9 @@ _POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_di
 class Stack(nn.Module):
     """N blocks, `layers/*` stacked on axis 0, and `final_norm` for pre-LN.
 
-    Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD. With a `past`, every
-    layer's keys and values [N]BSHK of earlier columns and the number of the first new one, (h_BLD, the longer past);
-    then `memory` holds keys and values of every layer, too. self_attention: see `Block`.
+    Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD. self_attention: see
+    `Block`. A decoder's step, with the keys and values of earlier columns, goes through the blocks without it
+    (`Seq2Seq.step`).
     """
 
     config: ModelConfig
@@ -34,9 +34,8 @@ class Stack(nn.Module):
         x_BLD: Array,
         key: Array | None,
         attention: Attention,
-        memory: tuple[Array | KeysValues, Attention] | None = None,
+        memory: tuple[Array, Attention] | None = None,
         all_layers: bool = False,
-        past: tuple[KeysValues, Array] | None = None,
     ):
         c = self.config
         if not c.layers:
@@ -48,10 +47,7 @@ class Stack(nn.Module):
                 return x_BLD
             return jax.lax.with_sharding_constraint(x_BLD, batch_sharding(self.mesh))
 
-        def body(block, x_BLD, inputs):
-            key, kept, seen = inputs
-            if past is not None:
-                return block(x_BLD, key, attention, (seen, memory[1]), (kept, past[1]))
+        def body(block, x_BLD, key):
             y_BLD = rows(block(rows(x_BLD), key, attention, memory))
             return y_BLD, y_BLD if all_layers else None
 
@@ -67,11 +63,8 @@ class Stack(nn.Module):
             unroll=c.unroll or c.layers,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
-        of_layers = (None, None) if past is None else (past[0], memory[0])
-        h_BLD, h_NBLD = scan(Block(c, self.self_attention, name="layers"), x_BLD, (keys_N, *of_layers))
+        h_BLD, h_NBLD = scan(Block(c, self.self_attention, name="layers"), x_BLD, keys_N)
         final_norm = LayerNorm(c, name="final_norm") if c.norm_order == "pre" else lambda h: h
-        if past is not None:
-            return final_norm(h_BLD), h_NBLD
         if not all_layers:
             return final_norm(h_BLD)
         return jnp.concatenate([x_BLD[None], h_NBLD[:-1], final_norm(h_BLD)[None]])
