@@ -10,9 +10,11 @@ import tiny
 
 from xlingjax.data.loader import to_global
 from xlingjax.metrics import apart
+from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.summed import Summed
 from xlingjax.objectives.veco import VECO
+from xlingjax.objectives.xglue import XFNP
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
@@ -35,7 +37,7 @@ def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
 
 def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimizer=OPTIMIZER):
     mesh, rule, shardings, state = setup(encoder, params, mesh_config, optimizer)
-    encoder = Encoder(encoder.config, mesh)
+    encoder = build_model(encoder.config, mesh)
     step = make_train_step(
         seed=0, rng_impl="threefry2x32", shardings=shardings, model=encoder, objective=objective,
         languages=len(tiny.LANGUAGES), optimizer=rule, config=optimizer, microbatches=microbatches,
@@ -81,6 +83,34 @@ def test_four_microbatches_over_eight_devices_change_nothing(reference, whole):
     assert_close(sums, expected_sums)
     table, before = (p["embeddings"]["tokens"]["embedding"] for p in (expected.params, whole[1]))
     assert np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3  # the step did something that could differ
+
+
+DECODERS = {"xfnp": XFNP(alphas=(1.0, 0.5))}
+"""Objectives of models with a decoder, without label smoothing: metrics then add up to the loss."""
+
+
+@pytest.fixture(scope="module")
+def decoder(tiny_config):
+    """(model, parameters) with a decoder of two streams."""
+    model = build_model(tiny_config.replace(layers=1, decoder_layers=1, streams=2))
+    return model, jax.jit(model.init)(jax.random.key(0))
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_four_microbatches_over_eight_devices_change_nothing_for_decoders(decoder, name):
+    objective, rows, after = DECODERS[name], tiny.batch(name, rows=16), []
+    for mesh, microbatches in ((ONE, 1), (MeshConfig(2, 2, 2), 4)):
+        state, step = step_of(*decoder, objective, mesh, microbatches)
+        after.append(step(state, rows))
+    (one, sums), (eight, eight_sums) = after
+    assert_close(eight.params, one.params)
+    assert_close(eight_sums, sums)
+    now, before = (np.asarray(params["decoder"]["streams"]["embedding"]) for params in (one.params, decoder[1]))
+    assert np.abs(now - before).min(1).max() > 1e-3 and now.shape == (2, 32)  # the step did something that could differ
+    metrics = [sums["metrics"][f"{term}/loss"] for term in objective.coefficients]
+    total = sum(factor * loss for factor, (loss, _) in zip(objective.coefficients.values(), metrics, strict=True))
+    np.testing.assert_allclose(sums["total"], total / sum(weight for _, weight in metrics), rtol=1e-5)
+    assert float(sums["tokens"]) == (rows["pack_ids"] > 0).sum() + (rows["decoder_pack_ids"] > 0).sum()
 
 
 def test_summed_losses_have_the_sum_of_the_gradients(whole):

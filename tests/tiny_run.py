@@ -58,6 +58,7 @@ def run(
         "tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=32,
         num_languages=len(tiny.LANGUAGES), dropout=0.2, attention_dropout=0.0, cross_attention="veco" in objectives,
         word_recovery="clwr" in objectives, paraphrase="clpc" in objectives,
+        decoder_layers=int("xfnp" in objectives), streams=2 * ("xfnp" in objectives),
     )  # fmt: skip
     defaults = dict(
         workdir=workdir, model=model, steps=steps, mesh=MeshConfig(*mesh), seed=3, log_every=1, hash_batches=True,
