@@ -13,10 +13,10 @@ import tiny_run
 RUNS = {
     "summed": {"mesh": (1, 1, 1), "objectives": ("mlm", "tlm"), "schedule": "summed", "weights": (1, {0: 0, 3: 2})},
     "8-devices": {"mesh": (2, 2, 2), "objectives": ("tlm",)},
-    "7-objectives": {
-        "objectives": ("veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm", "xfnp"),
-        "weights": (1,) * 7,
-        "steps": 16,
+    "8-objectives": {
+        "objectives": ("veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm", "xfnp", "back_translation"),
+        "weights": (1,) * 8,
+        "steps": 18,
     },
 }
 
@@ -43,7 +43,7 @@ def kill_between_checkpoints(workdir, run):
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
-@pytest.mark.parametrize("undisturbed", ["8-devices", "7-objectives"], indirect=True)
+@pytest.mark.parametrize("undisturbed", ["8-devices", "8-objectives"], indirect=True)
 def test_killed_run_continues_bitwise(undisturbed, tmp_path):
     run, params, hashes = undisturbed
     kill_between_checkpoints(tmp_path / "killed", run)

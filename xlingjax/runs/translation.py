@@ -12,6 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.translation import Translation
+from xlingjax.objectives.xglue import XFNP
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.translation import BackTranslationFeatures, DenoisingFeatures, TranslationFeatures
 from xlingjax.probes import Files, words
@@ -63,13 +64,17 @@ def generation(
     packing: bool = True,
     language_tokens: bool = False,
     smoothing: float = 0.0,
+    streams: int = 0,
     chunk: int = 0,
     weight: Weight = 1.0,
     **reading: Any,
 ) -> ObjectiveRun:
-    """Texts to write from a text of the same language (XGLUE §5: questions, titles; summaries). files: a path with
-    {language}, of tables of two columns, source and target, or of sources beside targets, `.src.` and `.tgt.`.
-    languages: those trained on. The others: see `translation`."""
+    """Texts to write from a text of the same language (XGLUE §5: questions, titles; summaries).
+
+    files: a path with {language}, of tables of two columns, source and target, or of sources beside targets, `.src.`
+    and `.tgt.`. languages: those trained on. streams: those of an n-stream decoder that all learn (xFNP); 0: the
+    first, or an ordinary decoder. The others: see `translation`.
+    """
     if files and "{language}" not in files:
         raise UserError(
             f"files {files!r}: write {{language}} where the code stands, as in titles/train-{{language}}.tsv"
@@ -77,6 +82,8 @@ def generation(
     patterns = tuple(f"{code}={files.replace('{language}', code)}" for code in words(languages))
     features = TranslationFeatures("generation", (), max_pieces, packing, language_tokens, True)
     source = text_source(corpus, features, batch, length, sampling, parallel=patterns, **reading)
+    if streams:
+        return ObjectiveRun(XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False), source, weight)
     return ObjectiveRun(Translation("generation", smoothing, 1.0, chunk), source, weight)
 
 
