@@ -167,7 +167,8 @@ def gin_value(text: str) -> str:
     text = text.strip()
     if text.lower() in ("true", "false"):
         return text.capitalize()
-    if re.fullmatch(r"\d+([ ,]+\d+)+", text):  # numbers of layers: gin would read the first alone
+    # Numbers of layers, and ramps: gin would read the first number alone.
+    if re.fullmatch(r"\d+([ ,]+\d+)+|\d+:[^,]+(,\d+:[^,]+)*", text):
         return repr(text)
     try:
         gin.config.parse_value(text)

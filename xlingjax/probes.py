@@ -325,6 +325,7 @@ def generation_score(
     lowercase: bool = False,
     trained_on: Files = None,
     samples: int = 3,
+    at_end: bool = False,
     name: str = "generation",
 ) -> Evaluators:
     """What the model writes for held-out sources, scored against references: BLEU, chrF, ROUGE-L and more.
@@ -333,7 +334,7 @@ def generation_score(
     ways). files: a path with {language}, within each of `languages` (default: the run's): a TSV of source and target,
     "titles/dev-{language}.tsv", or "xglue.ntg.{language}.src.dev". limit: lines of a direction, 0: all. beams ...
     max_length: those of `Decoding`. trained_on: the directions, or languages, that the run has examples of; the means
-    over these and over the others are told apart.
+    over these and over the others are told apart. at_end: not before the last step.
     """
 
     def make():
@@ -351,6 +352,7 @@ def generation_score(
             lowercase=lowercase,
             trained_on=words(trained_on),
             samples=samples,
+            at_end=at_end,
             name=name,
         )
 

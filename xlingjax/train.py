@@ -39,6 +39,7 @@ BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
 
 class Evaluator(Protocol):
     name: str
+    # at_end = True, where it is not run before the last step.
 
     def __call__(self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh) -> dict[str, Any]:
         """Scalars and nested dicts or lists of them. Called by every process; must not keep `params`, the next step
@@ -206,6 +207,8 @@ def train(
             guard.drain()
             with clock.paused():
                 for evaluator in evaluators:
+                    if getattr(evaluator, "at_end", False) and step < steps:
+                        continue
                     last_values[evaluator.name] = evaluator(encoder, state.params, step, device_mesh)
                     tracker.evaluation(step, evaluator.name, last_values[evaluator.name])
 

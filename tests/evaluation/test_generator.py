@@ -43,6 +43,13 @@ def writer(model, decoding=BEAMS, **options):
     return Generator(*model, toy.ToyVocabulary(), toy.LANGUAGES, decoding, **options)
 
 
+@pytest.mark.parametrize("layout", ["xlm", "xlmr"])
+def test_sources_begin_as_in_training(model, layout):
+    v = toy.ToyVocabulary(layout)
+    generator = Generator(*model, v, toy.LANGUAGES, BEAMS)
+    assert generator.tokens(["a b", ""]) == [[v.bos_id, *v.encode("a b"), v.eos_id], []]
+
+
 LINES = [*toy.sentences(20, longest=9), "", " ", *toy.sentences(12, seed=1, longest=28)]
 SHORT = LINES[:22]
 

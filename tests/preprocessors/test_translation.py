@@ -119,13 +119,14 @@ def test_a_text_to_translate_back_stands_on_both_sides_of_its_own_row():
 
 def test_directions_say_into_which_languages_a_text_is_translated():
     languages = ("de", "en", "fr")
-    assert dict(pivots(languages, ())) == {0: (1, 2), 1: (0, 2), 2: (0, 1)}
-    assert dict(pivots(languages, ("de-en", "fr-de", "en-fr", "de-fr"))) == {0: (2,), 1: (0,), 2: (0, 1)}
+    assert dict(pivots(languages, (), languages)) == {0: (1, 2), 1: (0, 2), 2: (0, 1)}
+    assert dict(pivots(languages, ("de-en", "fr-de", "en-fr", "de-fr"), languages)) == {0: (2,), 1: (0,), 2: (0, 1)}
+    assert dict(pivots(languages, ("de-en",), {"en"})) == {1: (0,)}  # no text in German or French
     for chosen, match in ((("de-ru",), "'de-ru' is none of de-en"), (("de-en", "en-fr"), "none leads to de, whose")):
         with pytest.raises(UserError, match=match):
-            pivots(languages, chosen)
-    with pytest.raises(UserError, match="text in de alone"):
-        pivots(("de",), ())
+            pivots(languages, chosen, languages)
+    with pytest.raises(UserError, match="a run in de alone"):
+        pivots(("de",), (), ("de",))
 
 
 def test_pairs_that_are_read():

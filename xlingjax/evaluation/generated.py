@@ -83,6 +83,7 @@ class GenerationScore:
     trained_on: Sequence[str] = ()
     samples: int = 3
     tokens_per_batch: int = 4096
+    at_end: bool = False
     name: str = "generation"
 
     def __post_init__(self):

@@ -203,9 +203,9 @@ class Generator:
         return self.vocabulary.size + language if self.model.config.language_tokens else self.vocabulary.eos_id
 
     def tokens(self, lines: Sequence[str], first: int = 1) -> list[list[int]]:
-        """`</s> pieces </s>` of each line; of an empty one nothing. Raises UserError, unless `truncate`, for a line
-        that is too long; `first` is the number of the first."""
-        end, limit = self.vocabulary.eos_id, self.longest_source
+        """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line; of an empty one
+        nothing. Raises UserError, unless `truncate`, for one that is too long; `first` is the number of the first."""
+        begin, end, limit = self.vocabulary.bos_id, self.vocabulary.eos_id, self.longest_source
         found = []
         for number, line in enumerate(lines, first):
             pieces = self.vocabulary.encode(line)
@@ -214,7 +214,7 @@ class Generator:
                     f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes {limit}: shorten "
                     "the line, or cut such lines with --truncate"
                 )
-            found.append([end, *pieces[: limit - 2], end] if pieces else [])
+            found.append([begin, *pieces[: limit - 2], end] if pieces else [])
         return found
 
     def _targets(self, targets: Sequence[Sequence[int]], language: int, rows: int, length: int):

@@ -2,11 +2,11 @@
 language (titles, questions, summaries)."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from xlingjax.data.sampling import Sampling
-from xlingjax.data.sources import find_pairs
+from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.targets import check_directions
 from xlingjax.errors import UserError
 from xlingjax.feed import ObjectiveRun
@@ -139,23 +139,27 @@ def back_translation(
     features = BackTranslationFeatures((), max_pieces, language_tokens)
 
     def complete(features: BackTranslationFeatures) -> BackTranslationFeatures:
-        return dataclasses.replace(features, pivots=pivots(corpus.languages, words(directions)))
+        texts = {text.language for text in find_text(corpus.mono)}
+        return dataclasses.replace(features, pivots=pivots(corpus.languages, words(directions), texts))
 
     source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
     return ObjectiveRun(objective, source, weight)
 
 
-def pivots(languages: Sequence[str], directions: Sequence[str]) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """{language id: those into which its text is translated, to learn the way back}. Raises UserError for a direction
-    between other languages, and for a run of one language."""
+def pivots(
+    languages: Sequence[str], directions: Sequence[str], texts: Collection[str]
+) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """{language id: those into which its text is translated, to learn the way back}, of the languages of `texts`.
+    Raises UserError for a direction between other languages, and for a run of one language."""
     if len(languages) < 2:
-        raise UserError(f"back_translation: text in {', '.join(languages)} alone; give MONO in two languages or more")
+        raise UserError(f"back_translation: a run in {', '.join(languages)} alone; set LANGUAGES to two or more")
     every = [f"{source}-{target}" for source in languages for target in languages if source != target]
     if unknown := sorted({*directions} - {*every}):
         raise UserError(f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}")
     table = {
         own: tuple(i for i, pivot in enumerate(languages) if f"{pivot}-{code}" in (directions or every))
         for own, code in enumerate(languages)
+        if code in texts
     }
     if idle := [languages[own] for own, to in table.items() if not to]:
         raise UserError(f"DIRECTIONS: none leads to {idle[0]}, whose text stands in MONO; add one, or leave it out")
