@@ -1,0 +1,31 @@
+#!/bin/bash
+# Titles of stories, learnt on English and tested on four languages: from random weights, from xDAE, from xFNP, each pretrained on the
+# text of the embedded corpus (`make pretrain` or `make negatives` writes it into runs/demo).
+#
+#   benchmarks/titles.sh OUT [PRETRAINING_STEPS] [STEPS]
+#
+# The table is OUT/table.md: BLEU (lower case, XGLUE's) of the test set by language, and the share of titles in a wrong language.
+set -euo pipefail
+out=$1 pretraining=${2:-3000} steps=${3:-1000}
+xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
+mkdir -p "$out"
+run() { # LOG VERB ...: two at a time, each writes what it says into its log
+  while (($(jobs -r | wc -l) >= 2)); do wait -n; done
+  { "$xlingjax" "${@:2}" > "$1" 2>&1 || { tail -n 3 "$1"; kill $$; }; } &
+}
+pretrained() { # NAME ARGUMENTS
+  [ -f "$out/$1/result.json" ] || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:2}" --gin.LANGUAGES='de en ru zh' --gin.EVAL_EVERY=0
+}
+pretrained xdae --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS="$pretraining"
+pretrained xfnp --gin_file gin/recipes/xfnp_tiny.gin --gin.TRAIN_STEPS="$pretraining" --gin.DECODER_LAYERS=3
+# One step at rate 0 leaves the weights random.
+pretrained random --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=0 --gin.WARMUP_STEPS=0
+wait
+for from in random xdae xfnp; do
+  options=()
+  [ $from != xfnp ] || options=(--gin.LANGUAGE_TOKENS=False --gin.GENERATION_STREAMS=2)
+  [ -f "$out/titles-$from/result.json" ] || run "$out/titles-$from.log" finetune --gin_file gin/recipes/titles_tiny.gin \
+    --workdir "$out/titles-$from" --gin.INIT_FROM="$out/$from" --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 5))" "${options[@]}"
+done
+wait
+"$(dirname "$xlingjax")/python" -m benchmarks.bleu_table --name generation_test "$out"/titles-*/ | tee "$out/table.md"
