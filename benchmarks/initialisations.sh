@@ -6,9 +6,10 @@
 #
 # The table is OUT/table.md: BLEU (sacreBLEU) of 600 held-out sentences a direction, over the steps.
 set -euo pipefail
-out=$1 steps=${2:-600} pairs=${3:-1000}
+out=$1 steps=${2:-400} pairs=${3:-4000}
 xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
 mkdir -p "$out/cells"
+finished() { grep -qs '"exit_reason": "finished"' "$1/result.json"; }
 run() { # LOG VERB ...: two at a time, each writes what it says into its log
   while (($(jobs -r | wc -l) >= 2)); do wait -n; done
   { "$xlingjax" "${@:2}" > "$1" 2>&1 || { tail -n 3 "$1"; kill $$; }; } &
@@ -20,12 +21,12 @@ few=nli_train=10,paraphrase_train=10,pos_train=10,ner_train=10,qa_train=10,title
 
 common=(--gin.MONO="$out/data/mono" --gin.VOCABULARY="$out/vocab" --gin.LANGUAGE_EMBEDDING=True --gin.EVAL_EVERY=0)
 encoder() { # NAME STEPS ARGUMENTS: an encoder on the monolingual text
-  [ -f "$out/$1/result.json" ] || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:3}" "${common[@]}" \
+  finished "$out/$1" || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:3}" "${common[@]}" \
     --gin.TRAIN_STEPS="$2" --gin.train.evaluators='[]'
 }
 mlm=(--gin_file gin/recipes/xlm_tiny_mlm.gin --gin.PARALLEL=None --gin.BATCH=16)
-encoder mlm 6000 "${mlm[@]}"
-encoder clm 6000 "${mlm[@]}" --gin_file gin/objectives/clm.gin
+encoder mlm 8000 "${mlm[@]}"
+encoder clm 8000 "${mlm[@]}" --gin_file gin/objectives/clm.gin
 wait
 # VECO goes on from the MLM, on the same text and the few pairs; beside it the MLM goes on for as many steps.
 encoder mlm_more 1500 "${mlm[@]}" --gin.INIT_FROM="$out/mlm"
@@ -34,7 +35,7 @@ encoder veco 1500 --gin_file gin/recipes/veco_tiny.gin --gin.PARALLEL="$out/data
 wait
 
 cell() { # NAME ARGUMENTS: a translator from the few pairs
-  [ -f "$out/cells/$1/result.json" ] || run "$out/$1.log" pretrain --gin_file gin/recipes/xlm_mt_tiny.gin --workdir "$out/cells/$1" "${@:2}" \
+  finished "$out/cells/$1" || run "$out/$1.log" pretrain --gin_file gin/recipes/xlm_mt_tiny.gin --workdir "$out/cells/$1" "${@:2}" \
     --gin.VOCABULARY="$out/vocab" --gin.PARALLEL="$out/data/parallel" --gin.HELDOUT_PAIRS="$out/data/heldout/parallel" \
     --gin.HELDOUT_LIMIT=0 --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 4))" --gin.LEARNING_RATE=2e-3 --gin.DROPOUT=0.1
 }

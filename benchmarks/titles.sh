@@ -9,12 +9,13 @@ set -euo pipefail
 out=$1 pretraining=${2:-3000} steps=${3:-1000}
 xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
 mkdir -p "$out"
+finished() { grep -qs '"exit_reason": "finished"' "$1/result.json"; }
 run() { # LOG VERB ...: two at a time, each writes what it says into its log
   while (($(jobs -r | wc -l) >= 2)); do wait -n; done
   { "$xlingjax" "${@:2}" > "$1" 2>&1 || { tail -n 3 "$1"; kill $$; }; } &
 }
 pretrained() { # NAME ARGUMENTS
-  [ -f "$out/$1/result.json" ] || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:2}" --gin.LANGUAGES='de en ru zh' --gin.EVAL_EVERY=0
+  finished "$out/$1" || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:2}" --gin.LANGUAGES='de en ru zh' --gin.EVAL_EVERY=0
 }
 pretrained xdae --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS="$pretraining"
 pretrained xfnp --gin_file gin/recipes/xfnp_tiny.gin --gin.TRAIN_STEPS="$pretraining" --gin.DECODER_LAYERS=3
@@ -24,7 +25,7 @@ wait
 for from in random xdae xfnp; do
   options=()
   [ $from != xfnp ] || options=(--gin.LANGUAGE_TOKENS=False --gin.GENERATION_STREAMS=2)
-  [ -f "$out/titles-$from/result.json" ] || run "$out/titles-$from.log" finetune --gin_file gin/recipes/titles_tiny.gin \
+  finished "$out/titles-$from" || run "$out/titles-$from.log" finetune --gin_file gin/recipes/titles_tiny.gin \
     --workdir "$out/titles-$from" --gin.INIT_FROM="$out/$from" --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 5))" "${options[@]}"
 done
 wait
