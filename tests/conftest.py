@@ -35,7 +35,7 @@ def tiny_config():
 
     return preset(
         "tiny", layers=2, dim=32, heads=4, ffn=64, vocab_size=tiny.VOCAB, max_positions=32,
-        num_languages=len(tiny.LANGUAGES), dropout=0.0, attention_dropout=0.0, dtype="float32",
+        num_languages=len(tiny.LANGUAGES), dropout=0.0, attention_dropout=0.0, dtype="float32", unroll=1,
     )  # fmt: skip
 
 
@@ -48,9 +48,7 @@ def tiny_encoder(tiny_config):
 
 @pytest.fixture(scope="session")
 def tiny_params(tiny_encoder):
-    import jax
-
-    return jax.jit(tiny_encoder.init)(jax.random.key(0))
+    return tiny.params(tiny_encoder)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import tiny
 
 from benchmarks import foreign
 from xlingjax.decoding import Decoding, Ids, generate
@@ -40,7 +41,7 @@ def made():
         max_positions=32, num_languages=2, dropout=0.0, init_std=1.0, norm_order="pre",
     )  # fmt: skip
     model = Seq2Seq(config)
-    params = jax.jit(model.init)(jax.random.key(3))
+    params = tiny.params(model, 3)
     params["embeddings"]["tokens"]["embedding"] *= 0.2
     params["head"]["bias"] = params["head"]["bias"].at[END].set(1.5)
     return model, params

@@ -167,7 +167,7 @@ def test_what_an_objective_adds_may_be_missing(part, tiny_finished):
     """Unicoder and VECO start from a masked LM, which has none of it."""
     base, result = tiny_finished
     model = Encoder(base_config(**({"num_labels": 3} if part == "classifier" else {part: True})))
-    before = jax.jit(model.init)(jax.random.key(7))
+    before = tiny.params(model, 7)
     loaded, new = load_params(base, before, ADDED)
     ours, random, theirs = tiny_run.flat(loaded), tiny_run.flat(before), tiny_run.flat(result.params)
     assert new and {*new} == ours.keys() - theirs.keys() and all(part in name for name in new)

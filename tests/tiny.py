@@ -174,6 +174,21 @@ def hidden_runs(rng, rows, length, vocab, block=5, span=3):
     return fields | decoder
 
 
+def params(model, seed: int = 0, noise: float = 0.0):
+    """Parameters of a model, about as large as its own first ones, and noise on all of them. Drawn by NumPy: to
+    compile a model's `init` takes longer than most tests."""
+    import jax
+
+    rng, size = np.random.default_rng(seed), model.config.init_std or model.config.dim**-0.5
+
+    def draw(path, leaf):
+        name = path[-1].key
+        first = 1.0 if name == "scale" else 0.0 if name == "bias" else size * rng.normal(size=leaf.shape)
+        return jax.numpy.asarray(first + noise * rng.normal(size=leaf.shape), leaf.dtype)
+
+    return jax.tree_util.tree_map_with_path(draw, model.abstract())
+
+
 def in_slots(batch):
     """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind them the MASKs, each
     with the position, language, side and pack of the word that it hides."""

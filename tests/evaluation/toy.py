@@ -35,7 +35,7 @@ class ToyVocabulary:
 @functools.cache
 def model(**overrides):
     """(Encoder, params) of two layers; one per set of options in a test session."""
-    import jax
+    import tiny
 
     from xlingjax.model.config import preset
     from xlingjax.model.encoder import Encoder
@@ -43,10 +43,10 @@ def model(**overrides):
     options = dict(
         layers=2, dim=16, heads=2, ffn=32, vocab_size=ToyVocabulary().size, max_positions=64,
         num_languages=len(LANGUAGES),
-        dropout=0.0, attention_dropout=0.0, init_std=0.2, vocab_multiple=16,
+        dropout=0.0, attention_dropout=0.0, init_std=0.2, vocab_multiple=16, unroll=1,
     )  # fmt: skip
     encoder = Encoder(preset("tiny", **(options | overrides)))
-    return encoder, jax.jit(encoder.init)(jax.random.key(3))
+    return encoder, tiny.params(encoder, 3)
 
 
 def sentences(count: int, seed: int = 0, longest: int = 12):

@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,15 +25,13 @@ XLMR = preset("xlmr_base", **{**SMALL, "num_languages": 0})
 
 def random_params(config, seed=0):
     """No parameter at 0 or 1, so that each one counts."""
-    params = jax.jit(Encoder(config).init)(jax.random.key(seed))
-    leaves, tree = jax.tree.flatten(params)
-    rng = np.random.default_rng(seed)
-    return tree.unflatten([leaf + 0.2 * rng.normal(size=leaf.shape).astype(np.float32) for leaf in leaves])
+    return tiny.params(Encoder(config), seed, noise=0.2)
 
 
-def encode(config, params, batch, spec=MLM, **options):
-    """Jitted: one compilation instead of one per operation."""
-    return jax.jit(lambda p, b: Encoder(config).encode(p, b, spec, **options))(params, batch)
+@functools.partial(jax.jit, static_argnums=(0, 3), static_argnames="all_layers")
+def encode(config, params, batch, spec=MLM, all_layers=False):
+    """One compilation instead of one per operation, and for all tests of a config."""
+    return Encoder(config).encode(params, batch, spec, all_layers=all_layers)
 
 
 def init(config):

@@ -27,7 +27,7 @@ def shapes(config):
 
 @pytest.fixture(scope="module")
 def params():
-    return jax.jit(Encoder(CONFIG).init)(jax.random.key(0))
+    return tiny.params(Encoder(CONFIG))
 
 
 def value_and_grad(config, params):
@@ -62,8 +62,8 @@ def test_remat_recomputes():
     assert products("full") > products("dots") > products("none")
 
 
-def test_layers_are_stacked_and_start_differently(params):
-    kernels = params["encoder"]["layers"]["attention"]["query"]["kernel"]
+def test_layers_are_stacked_and_start_differently():
+    kernels = jax.jit(Encoder(CONFIG).init)(jax.random.key(0))["encoder"]["layers"]["attention"]["query"]["kernel"]
     assert kernels.shape == (3, 16, 2, 8)
     assert np.abs(kernels[0] - kernels[1]).max() > 0.1
     assert shapes(CONFIG)["encoder/layers/ffn/out/kernel"] == (3, 32, 16)
@@ -104,7 +104,7 @@ def test_cross_attention_slot_adds_its_own_leaves_only(norm_order):
     }
     assert all(shape[0] == plain.layers for shape in added.values())
     # Plugged out, with the same parameters, it is the plain block.
-    params = jax.jit(Encoder(slotted).init)(jax.random.key(0))
+    params = tiny.params(Encoder(slotted))
     without = jax.tree.map(lambda x: x, params)
     del without["encoder"]["layers"]["cross_attention"]
     encode = lambda config, p: jax.jit(lambda p: Encoder(config).encode(p, BATCH, SPEC))(p)  # noqa: E731
@@ -146,7 +146,7 @@ def test_rows_stay_on_their_devices_when_parameters_are_split():
         return jax.grad(lambda params, batch: jnp.square(model.encode(params, batch, SPEC)[..., :3]).sum())
 
     model = Encoder(config, mesh)
-    params = jax.jit(model.init)(jax.random.key(0))
+    params = tiny.params(model)
     shardings = param_shardings(mesh, model.logical_axes(), model.abstract())
     step = jax.jit(gradient(model), in_shardings=(shardings, rows), out_shardings=shardings)
     text = step.lower(params, batch).compile().as_text()

@@ -1,5 +1,7 @@
 """What the tests of objectives share: small models, and losses in NumPy from states in NumPy."""
 
+import functools
+
 import jax
 import numpy as np
 import tiny
@@ -11,7 +13,7 @@ from xlingjax.model.config import preset
 LANGUAGES = len(tiny.LANGUAGES)
 CONFIG = preset(
     "tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=90, max_positions=24, num_languages=LANGUAGES, dropout=0.0,
-    cross_attention=True, word_recovery=True, paraphrase=True,
+    cross_attention=True, word_recovery=True, paraphrase=True, unroll=1,  # a loop compiles faster
 )  # fmt: skip
 GENERATOR = CONFIG.replace(decoder_layers=2, cross_attention=False, word_recovery=False, paraphrase=False)
 """For objectives with a decoder."""
@@ -19,11 +21,17 @@ NGRAM = GENERATOR.replace(streams=2)
 """For those of several streams."""
 
 
+@functools.cache
 def random_model(config=CONFIG):
     """(model, parameters none of which is 0 or 1)."""
-    model, rng = build_model(config), np.random.default_rng(0)
-    params = jax.jit(model.init)(jax.random.key(0))
-    return model, jax.tree.map(lambda leaf: leaf + 0.2 * rng.normal(size=leaf.shape).astype(np.float32), params)
+    model = build_model(config)
+    return model, tiny.params(model, noise=0.2)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def loss_of(objective, model, params, batch, rng=None):
+    """The objective's loss, compiled once for all tests that ask for it: faster than operation by operation."""
+    return objective.loss(model, params, batch, rng, LANGUAGES)
 
 
 def make_batch(name, packed=True, **options):

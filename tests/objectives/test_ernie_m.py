@@ -1,9 +1,11 @@
+import functools
+
 import jax
 import numpy as np
 import pytest
 import tiny
 from model import numpy_transformer as transformer
-from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
+from objectives.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
@@ -43,7 +45,7 @@ def sees(own_masks):
 def test_camlm_equals_numpy(model_and_params, own_masks, layout):
     model, params = model_and_params
     batch, objective = make_batch(layout), CAMLM(own_masks=own_masks)
-    loss = jax.jit(lambda p, b: objective.loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = loss_of(objective, model, params, batch)
     h = transformer.encode(CONFIG, params, batch, sees=sees(own_masks))
     half = batch["masked_weights"].shape[1] // 2
     for term, slots in zip(("camlm_x", "camlm_y"), (slice(0, half), slice(half, None)), strict=True):
@@ -53,15 +55,16 @@ def test_camlm_equals_numpy(model_and_params, own_masks, layout):
     assert set(loss.terms) == {"camlm_x", "camlm_y"} == set(objective.weights(batch)) == set(objective.coefficients)
 
 
-def input_gradient(model, params, batch, objective, row, column):
-    """[L, D]: how the state of one column of a row depends on the word embeddings, as activations."""
+def input_gradient(model, params, batch, objective):
+    """(row, column) -> [L, D]: how the state of one column of a row depends on the word embeddings, as activations."""
     shift = np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
     weights = np.random.default_rng(1).normal(size=CONFIG.dim).astype(np.float32)  # LayerNorm's sum has no gradient
 
-    def state(shift):
+    def state(shift, row, column):
         return (model.encode(params, batch, objective.attention(), shift_BLD=shift)[row, column] * weights).sum()
 
-    return np.asarray(jax.jit(jax.grad(state))(shift))[row]
+    gradient = jax.jit(jax.grad(state))
+    return lambda row, column: np.asarray(gradient(shift, row, column))[row]
 
 
 @pytest.mark.parametrize("objective", [CAMLM(), CAMLM(own_masks="self"), TLM()], ids=["all", "self", "tlm"])
@@ -69,10 +72,10 @@ def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
     """At depth 2, in activations; TLM on the same batch fails the same test."""
     model, params = model_and_params
     batch = make_batch("camlm")
-    failures = 0
+    gradient, failures = input_gradient(model, params, batch, objective), 0
     for row, slot in list(zip(*np.nonzero(batch["masked_weights"]), strict=True))[:5]:
         column = batch["masked_positions"][row, slot]
-        size = np.abs(input_gradient(model, params, batch, objective, row, column)).max(-1)
+        size = np.abs(gradient(row, column)).max(-1)
         pair = batch["pack_ids"][row] == batch["pack_ids"][row, column]
         own = pair & (batch["sides"][row] == batch["sides"][row, column])
         context = batch["is_mask"][row] == 0
@@ -91,7 +94,7 @@ def test_noise_on_the_own_side_changes_no_prediction(model_and_params, layout):
     noise = np.random.default_rng(0).integers(tiny.FIRST_PIECE, 90, batch["input_ids"].shape)
     source = (batch["sides"] == 0) & (batch["is_mask"] == 0) & (batch["pack_ids"] > 0)
     other = dict(batch, input_ids=np.where(source, noise, batch["input_ids"]).astype(np.int32))
-    before, after = (CAMLM().loss(model, params, b, None, LANGUAGES).terms for b in (batch, other))
+    before, after = (loss_of(CAMLM(), model, params, b).terms for b in (batch, other))
     assert before["camlm_x"] == after["camlm_x"]
     assert abs(before["camlm_y"] - after["camlm_y"]) > 1e-3
 
@@ -102,7 +105,7 @@ def test_swapping_the_sides_swaps_the_terms(model_and_params):
     half = batch["masked_weights"].shape[1] // 2
     swapped = dict(batch, sides=1 - batch["sides"])
     swapped |= {name: np.roll(batch[name], half, axis=1) for name in batch if name.startswith("masked_")}
-    a, b = (CAMLM().loss(model, params, x, None, LANGUAGES).terms for x in (batch, swapped))
+    a, b = (loss_of(CAMLM(), model, params, x).terms for x in (batch, swapped))
     np.testing.assert_allclose([a["camlm_x"], a["camlm_y"]], [b["camlm_y"], b["camlm_x"]], rtol=1e-6)
     assert abs(a["camlm_x"] - a["camlm_y"]) > 1e-2
 
@@ -112,8 +115,13 @@ def test_swapping_the_sides_swaps_the_terms(model_and_params):
 OBJECTIVE = BTMLM()
 
 
-def pseudo_ids(objective, model, params, batch, key=None):
-    return np.asarray(objective.placeholders(model, params, batch, key).targets)
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def placeholders(objective, model, params, batch, key=None):
+    return objective.placeholders(model, params, batch, key)
+
+
+def pseudo_ids(*arguments):
+    return np.asarray(placeholders(*arguments).targets)
 
 
 def generated(params, batch):
@@ -143,7 +151,7 @@ def test_btmlm_equals_numpy(model_and_params):
         filled["input_ids"][row, batch["pseudo_positions"][row, slot]] = ids[row, slot]
     np.testing.assert_array_equal(OBJECTIVE.filled(batch, found)["input_ids"], filled["input_ids"])
     total, count = masked_nll(params, transformer.encode(CONFIG, params, filled), batch)
-    loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = loss_of(OBJECTIVE, model, params, batch)
     np.testing.assert_allclose(loss.terms["btmlm"], total, rtol=2e-5)
     assert float(OBJECTIVE.weights(batch)["btmlm"]) == count
     rows, slots = np.nonzero(batch["masked_weights"])  # nothing is predicted at a placeholder
@@ -153,7 +161,7 @@ def test_btmlm_equals_numpy(model_and_params):
 def test_pseudo_tokens_are_generated_without_dropout(model_and_params):
     params, batch = model_and_params[1], make_batch("btmlm")
     model = Encoder(CONFIG.replace(dropout=0.5, attention_dropout=0.5))
-    still, training = (OBJECTIVE.placeholders(model, params, batch, key) for key in (None, jax.random.key(0)))
+    still, training = (placeholders(OBJECTIVE, model, params, batch, key) for key in (None, jax.random.key(0)))
     np.testing.assert_array_equal(still.states, training.states)
 
 

@@ -95,11 +95,9 @@ def test_apart_the_classifier_alone_sees_both_texts(batch):
         moved = (np.asarray(encode(row | {"input_ids": ids}))[0] != states).any(-1)
         assert moved[:length].tolist() == (sides == sides[column])[:length].tolist(), column
         assert np.abs(np.asarray(logits(row | {"input_ids": ids})) - before).max() > 1e-6, column
-    whole = objective.loss(encoder, params, batch, None, 3).terms["classification"]
-    parts = [
-        objective.loss(encoder, params, {name: values[i : i + 4] for name, values in batch.items()}, None, 3)
-        for i in range(0, 12, 4)
-    ]
+    loss_of = jax.jit(lambda b: objective.loss(encoder, params, b, None, 3))
+    whole = loss_of(batch).terms["classification"]
+    parts = [loss_of({name: values[i : i + 4] for name, values in batch.items()}) for i in range(0, 12, 4)]
     assert float(whole) == pytest.approx(sum(float(part.terms["classification"]) for part in parts), rel=1e-5)
     with pytest.raises(UserError, match="classifier='difference' and the objective apart=False: set CLASSIFIER"):
         Classification(3).loss(encoder, params, batch, None, 3)

@@ -42,7 +42,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def params(model):
-    return jax.jit(model.init)(jax.random.key(0))
+    return tiny.params(model)
 
 
 def batch_of(packs):

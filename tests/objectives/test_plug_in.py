@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from model import numpy_transformer as transformer
-from objectives.reference import CONFIG, LANGUAGES, make_batch, random_model
+from objectives.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
@@ -56,7 +56,7 @@ def changed(batch, row, side):
 
 def test_loss_and_metrics_equal_numpy(model_and_params, batch):
     model, params = model_and_params
-    loss = jax.jit(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = loss_of(OBJECTIVE, model, params, batch)
     second = batch["sides"].argmax(1)
     two = batch | {"input_ids": batch["input_ids"].copy()}
     two["input_ids"][np.arange(3), second] = two["input_ids"][:, 0]  # y opens as x does
@@ -152,7 +152,7 @@ def test_a_side_knows_the_other_through_its_final_states_alone(model_and_params,
             assert size[real & (batch["sides"] == side)].min() > 1e-6
             assert (size[real & (batch["sides"] != side)].max() == 0) == stop
             values.append(float(value))
-    assert values[:2] == values[2:]
+    np.testing.assert_allclose(values[:2], values[2:], rtol=1e-6)  # two programs, which round in their own ways
 
 
 def test_dropout_differs_between_sides_and_only_with_a_key(batch):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tiny
 from model import numpy_transformer as transformer
-from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
+from objectives.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
@@ -13,6 +13,9 @@ from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR, DAN
 @pytest.fixture(scope="module")
 def model_and_params():
     return random_model()
+
+
+mixtures = jax.jit(CLWR().mixtures, static_argnums=0)
 
 
 def own(fields, q, k):
@@ -37,7 +40,7 @@ def recovered(params, batch):
 def test_clwr_equals_numpy(model_and_params):
     model, params = model_and_params
     batch = make_batch("clwr")
-    x, attention = CLWR().mixtures(model, params, batch)
+    x, attention = mixtures(model, params, batch)
     real = batch["pack_ids"] > 0
     np.testing.assert_allclose(np.asarray(x)[real], recovered(params, batch)[real], atol=1e-5)
     np.testing.assert_allclose(np.asarray(attention).sum(-1), 1, rtol=1e-5)
@@ -46,7 +49,7 @@ def test_clwr_equals_numpy(model_and_params):
     for row, column in zip(*np.nonzero(batch["target_weights"]), strict=True):
         total -= transformer.log_probabilities(CONFIG, params, h[row, column])[batch["input_ids"][row, column]]
         count += 1
-    loss = jax.jit(lambda p, b: CLWR().loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = loss_of(CLWR(), model, params, batch)
     np.testing.assert_allclose(loss.terms["clwr"], total, rtol=2e-5)
     ordinary = (batch["input_ids"] >= 14) & real
     assert float(CLWR().weights(batch)["clwr"]) == count == ordinary.sum()  # all words, not 15 % of them
@@ -59,7 +62,7 @@ def test_word_recovery_mixes_the_partner_alone(model_and_params):
     y = (batch["sides"] == 1) & (batch["pack_ids"] > 0)
     x_side = (batch["sides"] == 0) & (batch["pack_ids"] > 0)
     alike = dict(batch, input_ids=np.where(y, 33, batch["input_ids"]).astype(np.int32))
-    x, _ = CLWR().mixtures(model, params, alike)
+    x, _ = mixtures(model, params, alike)
     word = np.asarray(params["embeddings"]["tokens"]["embedding"][33])
     np.testing.assert_allclose(np.asarray(x)[x_side], np.broadcast_to(word, (x_side.sum(), word.size)), atol=1e-5)
 
@@ -67,7 +70,7 @@ def test_word_recovery_mixes_the_partner_alone(model_and_params):
     for row in range(len(batch["pack_ids"])):
         columns = np.flatnonzero(y[row])
         turned["input_ids"][row, columns] = batch["input_ids"][row, columns[::-1]]
-    a, b = (np.asarray(CLWR().mixtures(model, params, one)[0])[x_side] for one in (batch, turned))
+    a, b = (np.asarray(mixtures(model, params, one)[0])[x_side] for one in (batch, turned))
     np.testing.assert_allclose(a, b, atol=1e-5)
 
 
@@ -98,8 +101,8 @@ def test_raw_mixtures_go_in_without_position_or_norm(model_and_params):
     model, params = model_and_params
     batch = make_batch("clwr", packed=False)
     moved = dict(batch, position_ids=batch["position_ids"] + 1)
-    raw = [CLWR(raw=True).loss(model, params, b, None, LANGUAGES).terms["clwr"] for b in (batch, moved)]
-    embedded = [CLWR().loss(model, params, b, None, LANGUAGES).terms["clwr"] for b in (batch, moved)]
+    raw = [loss_of(CLWR(raw=True), model, params, b).terms["clwr"] for b in (batch, moved)]
+    embedded = [loss_of(CLWR(), model, params, b).terms["clwr"] for b in (batch, moved)]
     assert raw[0] == raw[1] and abs(embedded[0] - embedded[1]) > 1e-3 and abs(raw[0] - embedded[0]) > 1e-3
 
 
@@ -111,7 +114,7 @@ def test_clpc_equals_numpy(model_and_params):
     p = 1 / (1 + np.exp(-(h @ out["kernel"] + out["bias"])[:, 0]))
     nll = -np.log(np.where(batch["labels"] == 1, p, 1 - p))
     used = batch["example_weights"] > 0
-    loss = jax.jit(lambda p, b: CLPC().loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = loss_of(CLPC(), model, params, batch)
     np.testing.assert_allclose(loss.terms["clpc"], nll[used].sum(), rtol=1e-5)
     assert float(CLPC().weights(batch)["clpc"]) == used.sum() == 2
     hits = ((p > 0.5) == (batch["labels"] == 1))[used].sum()
@@ -125,7 +128,7 @@ def test_cl_mlm_equals_numpy(model_and_params):
     model, params = model_and_params
     batch = make_batch("cl_mlm")
     total, count = masked_nll(params, transformer.encode(CONFIG, params, batch), batch)
-    loss = CLMLM().loss(model, params, batch, None, LANGUAGES)
+    loss = loss_of(CLMLM(), model, params, batch)
     np.testing.assert_allclose(loss.terms["cl_mlm"], total, rtol=2e-5)
     assert float(CLMLM().weights(batch)["cl_mlm"]) == count
 
@@ -152,7 +155,7 @@ def test_dan_equals_numpy():
         scores = np.array([20 * u[row] @ v[other] for other in real])
         total -= 20 * u[row] @ v[row] - np.log(np.exp(scores).sum())
         hits += real[scores.argmax()] == row
-    loss = jax.jit(lambda p, b: DAN().loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = loss_of(DAN(), model, params, batch)
     np.testing.assert_allclose(loss.terms["dan"], total, rtol=1e-5)
     np.testing.assert_allclose(loss.metrics["dan/accuracy"], (hits, 4))
     assert float(DAN().weights(batch)["dan"]) == 4
@@ -165,6 +168,6 @@ def test_dan_equals_numpy():
 @pytest.mark.parametrize("objective, remedy", [(CLWR(), "word_recovery=True"), (CLPC(), "paraphrase=True")], ids=str)
 def test_a_model_without_the_parameters_is_refused(objective, remedy):
     model = Encoder(CONFIG.replace(word_recovery=False, paraphrase=False))
-    params = jax.jit(model.init)(jax.random.key(0))
+    params = tiny.params(model)
     with pytest.raises(UserError, match=remedy):
         objective.loss(model, params, make_batch(objective.name), None, LANGUAGES)

@@ -1,8 +1,9 @@
 import jax
 import numpy as np
 import pytest
+import tiny
 from model import numpy_transformer as transformer
-from objectives.reference import CONFIG, LANGUAGES, make_batch, masked_nll, random_model
+from objectives.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
@@ -40,7 +41,7 @@ def test_the_terms_equal_numpy(query):
     config, objective = CONFIG.replace(cross_attention_query=query), VECO(tlm=True, query=query)
     model, params = random_model(config)
     batch = make_batch("veco")
-    loss = jax.jit(lambda p, b: objective.loss(model, p, b, None, LANGUAGES))(params, batch)
+    loss = loss_of(objective, model, params, batch)
     one = dict(batch, position_ids=batch["position_ids"].copy())
     two = dict(batch, input_ids=batch["input_ids"].copy())
     for row in range(len(batch["pack_ids"])):
@@ -148,7 +149,7 @@ def test_the_stop_changes_gradients_and_not_the_loss(model_and_params):
 def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
     model, params = model_and_params
     batch = make_batch("veco")
-    whole, first = (o.loss(model, params, batch, None, LANGUAGES) for o in (VECO(), VECO(plug_out=False)))
+    whole, first = (loss_of(o, model, params, batch) for o in (VECO(), VECO(plug_out=False)))
     assert set(first.terms) == {"veco_plug_in_x", "veco_plug_in_y"} == set(VECO(plug_out=False).coefficients)
     for name, term in first.terms.items():
         np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
@@ -168,7 +169,7 @@ def test_every_pass_draws_its_own_dropout():
 
 def test_a_model_without_the_slot_is_refused(model_and_params):
     model = Encoder(CONFIG.replace(cross_attention=False))
-    params = jax.jit(model.init)(jax.random.key(0))
+    params = tiny.params(model)
     with pytest.raises(UserError, match="cross_attention=True"):
         OBJECTIVE.loss(model, params, make_batch("veco"), None, LANGUAGES)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tiny
 from model import numpy_transformer as reference
+from objectives.reference import loss_of
 
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -11,8 +12,9 @@ from xlingjax.objectives.xlm import CLM, MLM, TLM
 
 LANGUAGES = len(tiny.LANGUAGES)
 CONFIG = preset(
-    "tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=90, max_positions=24, num_languages=LANGUAGES, dropout=0.0
-)
+    "tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=90, max_positions=24, num_languages=LANGUAGES, dropout=0.0,
+    unroll=1,
+)  # fmt: skip
 
 
 def make_batch(name, **options):
@@ -30,12 +32,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def params(model):
-    params, rng = jax.jit(model.init)(jax.random.key(0)), np.random.default_rng(0)
-    return jax.tree.map(lambda leaf: leaf + 0.2 * rng.normal(size=leaf.shape).astype(np.float32), params)
-
-
-def loss_of(objective, model, params, batch, rng=None):
-    return jax.jit(lambda p, b: objective.loss(model, p, b, rng, LANGUAGES))(params, batch)
+    return tiny.params(model, noise=0.2)
 
 
 def predictions(objective, batch):
