@@ -118,7 +118,7 @@ class TokenObjective:
         for name, of_term in self.predictions(model, params, batch, rng).items():
             if name in self.coefficients:
                 terms[name], more = token_loss(
-                    name, self.head(model), model, params, of_term, languages, self.chunk, self.smoothing
+                    name, model, params, of_term, languages, self.chunk, self.head(model), self.smoothing
                 )
                 metrics |= more
         return Loss(terms, metrics)
@@ -126,17 +126,17 @@ class TokenObjective:
 
 def token_loss(
     name: str,
-    head: Head,
     model: Encoder,
     params: Params,
     predictions: Predictions,
     languages: int,
     chunk: int,
+    head: Head | None = None,
     smoothing: float = 0.0,
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
-    """(summed cross-entropy, metrics) of predicted tokens."""
+    """(summed cross-entropy, metrics) of predicted tokens. head: default the encoder's."""
     p = predictions
-    g_BMD, table_VD, bias_V = head(params, p.states)
+    g_BMD, table_VD, bias_V = (head or model.vocab_head)(params, p.states)
     weights_T, languages_T = jnp.float32(p.weights).reshape(-1), p.languages.reshape(-1)
     loss, nll_T, correct_T = cross_entropy(
         g_BMD.reshape(-1, g_BMD.shape[-1]),
