@@ -152,7 +152,8 @@ def test_what_is_forbidden_is_not_written(made, beams):
     other = found_by(made, beams=beams, first_B=jnp.asarray(first), max_length=(0, 5), min_length=4, ids=banned)
     np.testing.assert_array_equal(other.ids[:, 0, 0], first)
     assert not np.isin(other.ids[:, 0, 1:], banned.banned).any() and (other.ids[:, 0, 1:] >= 30).any()
-    assert {*other.lengths[:, 0].tolist()} == {4, 5}  # the least and the most
+    lengths = {*other.lengths[:, 0].tolist()}  # from the least, which is reached, to the most
+    assert 4 in lengths and lengths <= {4, 5}
 
 
 def test_drawn_tokens_follow_the_softmax(made):

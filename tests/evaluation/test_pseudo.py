@@ -55,7 +55,7 @@ def test_a_pseudo_token_is_what_the_model_reads_into_one_placeholder(texts):
     logits_BV = h_BD @ np.asarray(params["embeddings"]["tokens"]["embedding"]).T + params["head"]["bias"]
     logits_BV = np.array(logits_BV)[:, : vocabulary.size]
     logits_BV[:, sorted(vocabulary.special_ids)] = -np.inf
-    assert vocabulary.pieces(logits_BV.argmax(axis=1).tolist()) == written and len({*written}) > 3
+    assert vocabulary.pieces(logits_BV.argmax(axis=1).tolist()) == written and len({*written}) > 2
     assert evaluator(encoder, params, 1) == values  # the same at every step
 
 
