@@ -39,7 +39,7 @@ def two_processes(first, second):
 def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_path):
     """SIGTERM reaches process 1 alone; both save the same step; one process of 8 devices finishes what they began."""
     one, two = tmp_path / "one", tmp_path / "two"
-    run = {"workdir": str(two), "steps": 20, "mesh": (2, 2, 2), "objectives": ("tlm",)}
+    run = {"workdir": str(two), "steps": 20, "mesh": (2, 2, 2), "objectives": ("tlm",), "every": 10}
     expected = tiny_run.flat(tiny_run.run(**{**run, "workdir": one}).params)
 
     outcomes = two_processes(run, {**run, "signal_at": ["SIGTERM", 4]})

@@ -260,7 +260,7 @@ def test_out_of_memory_names_what_to_change(tmp_path):
 
     exhausted.name = "probe"
     with pytest.raises(UserError, match="out of device memory: .* 123 bytes.; raise MICROBATCHES .*REMAT=full"):
-        tiny_run.run(tmp_path, steps=1, evaluators=[exhausted], checkpoint=tiny_run_every(0))
+        tiny_run.run(tmp_path, steps=1, objectives=("mlm",), evaluators=[exhausted], checkpoint=tiny_run_every(0))
 
 
 def test_finite_data_that_ends_too_early(tmp_path):

@@ -24,10 +24,11 @@ def run(
     objectives=("mlm", "tlm"),
     batch=tiny.batch,
     weights=None,
+    every=2,
     **options,
 ):
     """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal before batch n of
-    the first objective."""
+    the first objective. A checkpoint `every` so many steps."""
     from xlingjax.data.loader import array_source
     from xlingjax.feed import ObjectiveRun
     from xlingjax.model.config import preset
@@ -67,7 +68,7 @@ def run(
             for i, (name, weight) in enumerate(zip(objectives, weights or (1.0, 2.0, 3.0), strict=False))
         ],
         optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),
-        checkpoint=CheckpointConfig(every=2),
+        checkpoint=CheckpointConfig(every=every),
     )  # fmt: skip
     return train(**{**defaults, **options})
 
