@@ -41,7 +41,7 @@ def made():
         max_positions=32, num_languages=2, dropout=0.0, init_std=1.0, norm_order="pre",
     )  # fmt: skip
     model = Seq2Seq(config)
-    params = tiny.params(model, 3)
+    params = tiny.params(model, 1)
     params["embeddings"]["tokens"]["embedding"] *= 0.2
     params["head"]["bias"] = params["head"]["bias"].at[END].set(1.5)
     return model, params

@@ -46,7 +46,7 @@ def model(**overrides):
         dropout=0.0, attention_dropout=0.0, init_std=0.2, vocab_multiple=16, unroll=1,
     )  # fmt: skip
     encoder = Encoder(preset("tiny", **(options | overrides)))
-    return encoder, tiny.params(encoder, 3)
+    return encoder, tiny.params(encoder, 1)
 
 
 def sentences(count: int, seed: int = 0, longest: int = 12):
