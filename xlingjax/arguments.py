@@ -81,6 +81,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=0)
     sub.add_argument("--size", default="demo", help="demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)")
     sub.add_argument("--languages", default="", help="codes separated by commas (default: all)")
+    text = "how unevenly running text uses its words: 0 evenly, 1 by Zipf's law, each with company of its own"
+    sub.add_argument("--skew", type=float, default=0.0, help=text + " (default %(default)s)")
     text = "of the labelled training sets; several are translations line by line (default: en)"
     sub.add_argument("--train_languages", default="", help=text)
     sub.add_argument("--workers", type=_positive, default=2, metavar="N", help="processes (default %(default)s)")

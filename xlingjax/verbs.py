@@ -285,7 +285,7 @@ def tinyworld(args: Namespace) -> int:
         if (value := getattr(args, name))
     }
     try:
-        told = write(Path(args.folder), seed=args.seed, size=size, workers=args.workers, **languages)
+        told = write(Path(args.folder), seed=args.seed, size=size, skew=args.skew, workers=args.workers, **languages)
     except OSError as error:
         raise UserError(f"{args.folder} cannot be written: {error.strerror or error}; choose another folder") from None
     print(f"tinyworld in {args.folder}: {', '.join(told['languages'])}; {len(told['files'])} files")

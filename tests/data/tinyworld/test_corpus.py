@@ -3,15 +3,16 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from xlingjax.data.sources import find_pairs
 from xlingjax.data.tinyworld import available_languages, write
-from xlingjax.data.tinyworld.concepts import HELD_OUT, concepts
+from xlingjax.data.tinyworld.concepts import HELD_OUT, concepts, in_category
 from xlingjax.data.tinyworld.corpus import DEMO
 from xlingjax.data.tinyworld.languages.base import language
-from xlingjax.data.tinyworld.texts import stories
+from xlingjax.data.tinyworld.texts import pairs, stories
 from xlingjax.errors import UserError
 
 SMALL = {name: min(n, 9) for name, n in DEMO.items()}
@@ -78,12 +79,36 @@ def test_rewriting_leaves_nothing_behind(tmp_path):
             {"languages": ("en", "de"), "train_languages": ("de", "fr")},
             "train_languages: 'fr' is not one of .*: de, en",
         ),
+        ({"languages": ("en",), "skew": 3.0}, "skew 3.0: 0 .* to 2"),
     ],
 )
 def test_bad_options_are_named(tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         write(tmp_path / "x", **options)
     assert not (tmp_path / "x").exists()
+
+
+def uses(skew):
+    """Heads and (verb, object) couples of the same number of frames, and where people live in the stories."""
+    said = [p.english.frame for p in pairs("uses", 0, "train", 1500, skew)]
+    told = [line.frame for story in stories("uses", 0, "train", 400, skew=skew) for line in story.lines]
+    heads = Counter(np.head for f in said for _, np in f.slots)
+    couples = Counter((f.predicate, f["object"].head) for f in said + told if f.kind == "action")
+    homes = {(f["agent"].head, f["object"].head) for f in told if f.predicate == "live" and not f.ask}
+    return heads, couples, homes
+
+
+def test_with_skew_words_have_ranks_and_company_of_their_own():
+    (even, _, moves), (heads, couples, homes) = uses(0.0), uses(1.0)
+    nouns = [i for i in in_category("object") if i not in HELD_OUT]
+    assert max(even[i] for i in nouns) < 3 * sum(even[i] for i in nouns) / len(nouns)
+    assert max(heads[i] for i in nouns) > 6 * sum(heads[i] for i in nouns) / len(nouns)
+    # The favourites of two verbs that take the same objects are not the same.
+    favourites = {}
+    for (verb, thing), n in couples.items():
+        favourites[verb] = max(favourites.get(verb, (0, "")), (n, thing))
+    assert len({thing for _, thing in favourites.values()}) > len(favourites) / 2
+    assert len(dict(moves)) < len(moves) and len(dict(homes)) == len(homes)  # one life each
 
 
 # --- what is held out ------------------------------------------------------------------------------------------------

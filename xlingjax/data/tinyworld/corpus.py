@@ -78,6 +78,7 @@ def write(
     languages: Sequence[str] = ALL,
     size: str | Mapping[str, int] = "demo",
     train_languages: Sequence[str] = ("en",),
+    skew: float = 0.0,
     workers: int = 1,
 ) -> dict:
     """Write the corpus into the folder `to` and return its manifest.
@@ -87,20 +88,24 @@ def write(
     size: "demo" (20,000 sentences and 16,000 pairs per language), "full" (five times as much), or a dict of counts that
     replaces some of the demo's (names as in `DEMO`; NLI counts are rounded up to multiples of 3). languages: must
     contain "en", the pivot. train_languages: those of the labelled training parts; in several they are parallel, row by
-    row (translate-train). Raises UserError for an unknown language or size.
+    row (translate-train). skew: how unevenly the running text, its pairs, held-out text and titles use the concepts: 0
+    evenly; with 1 each concept keeps company of its own in Zipf's proportion and each person has one life, as in text
+    about one world (the other labelled sets stay even). Raises UserError for an unknown language or size, and a skew
+    below 0 or above 2.
     """
     codes, counts = _checked(languages, size)
     if unknown := [code for code in train_languages if code not in codes]:
         raise UserError(f"train_languages: {unknown[0]!r} is not one of the corpus's languages: {', '.join(codes)}")
+    if not 0 <= skew <= 2:
+        raise UserError(f"skew {skew}: 0 (concepts used evenly) to 2; 1 is Zipf's law")
     root = Path(to)
-    jobs = [
-        partial(part, seed, counts, code) for code in codes for part in _PARTS if code != "en" or part not in _PAIRED
-    ]
+    of = (seed, skew, counts)
+    jobs = [partial(part, *of, code) for code in codes for part in _PARTS if code != "en" or part not in _PAIRED]
     others = [code for code in codes if code != "en"]
-    jobs += [partial(_other_pairs, seed, counts, *two) for two in combinations(others, 2) if counts["other_pairs"]]
-    jobs += [partial(_rewordings, seed, counts, code) for code in codes if counts["rewordings"]]
-    jobs += [partial(_labelled, seed, counts, code, "train") for code in sorted(set(train_languages))]
-    jobs += [partial(_labelled, seed, counts, code, part) for code in codes for part in ("dev", "test")]
+    jobs += [partial(_other_pairs, *of, *two) for two in combinations(others, 2) if counts["other_pairs"]]
+    jobs += [partial(_rewordings, *of, code) for code in codes if counts["rewordings"]]
+    jobs += [partial(_labelled, *of, code, "train") for code in sorted(set(train_languages))]
+    jobs += [partial(_labelled, *of, code, part) for code in codes for part in ("dev", "test")]
     run = partial(_run, root)
     if workers > 1:
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -109,7 +114,7 @@ def write(
         done = [run(job) for job in jobs]
         _forget()
     files = {path: entry for written in done for path, entry in written}
-    return _finish(root, files, {"seed": seed, "languages": list(codes), "counts": counts})
+    return _finish(root, files, {"seed": seed, "languages": list(codes), "skew": skew, "counts": counts})
 
 
 def _checked(languages: Sequence[str], size: str | Mapping[str, int]) -> tuple[tuple[str, ...], dict[str, int]]:
@@ -168,20 +173,20 @@ def _documents(stories: Iterable[texts.Story], code: str) -> list[str]:
     return lines[:-1]
 
 
-def _mono(seed: int, counts: dict[str, int], code: str) -> Files:
+def _mono(seed: int, skew: float, counts: dict[str, int], code: str) -> Files:
     found: Files = []
     parts = ((f"mono/{code}/tinyworld.txt", "train", "mono"), (f"heldout/mono/{code}.txt", "test", "heldout_mono"))
     for path, part, name in parts:
-        lines = _documents(texts.stories(f"mono {code}", seed, part, sentences=counts[name]), code)
+        lines = _documents(texts.stories(f"mono {code}", seed, part, sentences=counts[name], skew=skew), code)
         found.append((path, lines, sum(map(bool, lines))))
     return found
 
 
-def _parallel(seed: int, counts: dict[str, int], code: str) -> Files:
-    made = texts.pairs(f"parallel {code}", seed, "train", counts["pairs"])
+def _parallel(seed: int, skew: float, counts: dict[str, int], code: str) -> Files:
+    made = texts.pairs(f"parallel {code}", seed, "train", counts["pairs"], skew)
     pair = "-".join(sorted((code, "en")))
     found = _sides(f"parallel/tinyworld/{pair}", code, made)
-    told = texts.stories(f"documents {code}", seed, "train", counts["documents"])
+    told = texts.stories(f"documents {code}", seed, "train", counts["documents"], skew=skew)
     return found + [(f"documents/{code}-en.{side}", _documents(told, side), len(told)) for side in (code, "en")]
 
 
@@ -191,9 +196,9 @@ def _sides(stem: str, code: str, made: list[texts.Pair]) -> Files:
     return [(f"{stem}.{code}", lines, len(made)), (f"{stem}.en", [p.text for p in made], len(made))]
 
 
-def _other_pairs(seed: int, counts: dict[str, int], first: str, second: str) -> Files:
+def _other_pairs(seed: int, skew: float, counts: dict[str, int], first: str, second: str) -> Files:
     """Pairs of two languages other than English."""
-    made = texts.pairs(f"parallel {first} {second}", seed, "train", counts["other_pairs"])
+    made = texts.pairs(f"parallel {first} {second}", seed, "train", counts["other_pairs"], skew)
     stem = f"parallel/tinyworld/{first}-{second}"
     return [
         (f"{stem}.{first}", [p.foreign.render(language(first)).text for p in made], len(made)),
@@ -201,15 +206,15 @@ def _other_pairs(seed: int, counts: dict[str, int], first: str, second: str) -> 
     ]
 
 
-def _rewordings(seed: int, counts: dict[str, int], code: str) -> Files:
-    made = texts.rewordings(f"rewordings {code}", seed, counts["rewordings"], language(code))
+def _rewordings(seed: int, skew: float, counts: dict[str, int], code: str) -> Files:
+    made = texts.rewordings(f"rewordings {code}", seed, counts["rewordings"], language(code), skew)
     return [(f"parallel/tinyworld/{code}-{code}.tsv", ["\t".join(pair) for pair in made], len(made))]
 
 
-def _held_out(seed: int, counts: dict[str, int], code: str) -> Files:
-    made = _held_out_pairs(seed, "test", counts["heldout_pairs"])
+def _held_out(seed: int, skew: float, counts: dict[str, int], code: str) -> Files:
+    made = _held_out_pairs(seed, "test", counts["heldout_pairs"], skew)
     found = _sides(f"heldout/parallel/{code}-en", code, made)
-    found += _sides(f"heldout/novel/{code}-en", code, _held_out_pairs(seed, "novel", counts["novel_pairs"]))
+    found += _sides(f"heldout/novel/{code}-en", code, _held_out_pairs(seed, "novel", counts["novel_pairs"], skew))
     foreign, english = language(code), language("en")
     tokens, english_tokens, links = zip(*(texts.alignment(p, foreign, english) for p in made), strict=True)
     sides = ((f".{code}", tokens), (".en", english_tokens), (".txt", links))
@@ -221,8 +226,8 @@ def _held_out(seed: int, counts: dict[str, int], code: str) -> Files:
 
 
 @lru_cache(maxsize=4)
-def _held_out_pairs(seed: int, split: str, count: int) -> list[texts.Pair]:
-    return texts.pairs("heldout", seed, split, count)
+def _held_out_pairs(seed: int, split: str, count: int, skew: float) -> list[texts.Pair]:
+    return texts.pairs("heldout", seed, split, count, skew)
 
 
 _PARTS = (_mono, _parallel, _held_out)
@@ -243,7 +248,7 @@ def _forget() -> None:
         made.cache_clear()
 
 
-def _labelled(seed: int, counts: dict[str, int], code: str, part: str) -> Files:
+def _labelled(seed: int, skew: float, counts: dict[str, int], code: str, part: str) -> Files:
     """One part ("train", "dev", "test") of every labelled set in one language."""
     say = language(code)
     name = f"{part}-{code}"
@@ -257,7 +262,7 @@ def _labelled(seed: int, counts: dict[str, int], code: str, part: str) -> Files:
     found.append(
         tsv("paraphrase", [(p.first.render(say).text, p.second.render(say).text, str(p.label)) for p in pairs])
     )
-    stories = _titled("titles", seed, part, counts[f"titles_{part}"])
+    stories = _titled("titles", seed, part, counts[f"titles_{part}"], skew=skew)
     between = " " if say.spaced else ""
     found.append(tsv("titles", [(between.join(s.text for s in story.render(say)), say.sentence(story.cast.title()).text)
                                 for story in stories]))  # fmt: skip

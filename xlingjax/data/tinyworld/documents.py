@@ -95,13 +95,14 @@ def tell(sampler: Sampler, sentences: int = 0, questions: bool = True) -> Story:
 def _cast(sampler: Sampler) -> Cast:
     while True:
         protagonist = sampler.of("person")
-        life = person(protagonist, sampler.rng.randrange(1 << 20))
-        thing = sampler.pick(_THINGS)
+        story = sampler.rng.randrange(1 << 20)
+        life = person(protagonist, 0 if sampler.skew else story)  # uneven text tells of one world
+        thing = sampler.pick(_THINGS, protagonist)
         adjectives = adjectives_for(thing)
-        adjective = sampler.pick(adjectives) if adjectives and sampler.rng.random() < 0.4 else ""
+        adjective = sampler.pick(adjectives, thing) if adjectives and sampler.rng.random() < 0.4 else ""
         thing = NP(thing, "indef", adjective)
         tie = sampler.pick(_ties(concept(life.friend).group))
-        cast = Cast(protagonist, life.friend, tie, thing, sampler.place(), sampler.of("time"), life)
+        cast = Cast(protagonist, life.friend, tie, thing, sampler.place(protagonist), sampler.of("time"), life)
         if is_held_out(cast.title()) == (sampler.split == "test"):
             return cast
 
@@ -242,7 +243,7 @@ class _Teller:
     def _opening(self) -> Frame:
         """Who did what where (and when), with the thing the story is about."""
         thing = self.cast.thing
-        verb = self.sampler.pick(_verbs_for(thing.head))
+        verb = self.sampler.pick(_verbs_for(thing.head), thing.head)
         return self._build("action", verb, agent=NP(self.cast.protagonist), object=thing,
                            place=self.cast.place, time=self._time())  # fmt: skip
 
@@ -255,9 +256,9 @@ class _Teller:
         company = verb.id not in ("fall", "sneeze", "yawn", "hide") and self.rng.random() < 0.3
         manner = verb.id not in ("sleep", "fall", "sneeze", "shout", "whisper") and self.rng.random() < 0.3
         place = self._place()
-        f = self._build("event", verb.id, agent=agent, manner=NP(self.sampler.of("manner")) if manner else None,
-                        companion=self._other(agent) if company else None, place=place,
-                        time=self._time())  # fmt: skip
+        how = NP(self.sampler.of("manner", beside=verb.id)) if manner else None
+        company = self._other(agent) if company else None
+        f = self._build("event", verb.id, agent=agent, manner=how, companion=company, place=place, time=self._time())
         return [replace(f, negated=self.rng.random() < 0.08)]
 
     def _action(self) -> list[Frame] | None:
@@ -270,7 +271,7 @@ class _Teller:
         elif known and self.rng.random() < 0.67:
             thing = known
         else:
-            thing = self.sampler.thing(self.sampler.pick(verb.objects))
+            thing = self.sampler.thing(self.sampler.pick(verb.objects, verb.id))
             if thing.category == "person":
                 thing = self._other(agent)  # nobody but the two is in the story
             elif thing.form == "def" and not concept(thing.head).mass:
@@ -300,7 +301,7 @@ class _Teller:
         if theme is None:
             return None
         relation = self.sampler.of("relation")
-        ground = self.sampler.pick(GROUNDS[relation])
+        ground = self.sampler.pick(GROUNDS[relation], theme.head)
         return None if ground == theme.head else [frame("locate", relation, theme=theme, ground=NP(ground, "def"))]
 
     def _question(self) -> list[Frame] | None:
@@ -340,7 +341,8 @@ class _Teller:
         theme = self._known(tuple(self.known))
         if theme is None or not adjectives_for(theme.head):
             return None
-        adjective, said = self.sampler.pick(adjectives_for(theme.head)), self.qualities.setdefault(theme.head, [])
+        adjective = self.sampler.pick(adjectives_for(theme.head), theme.head)
+        said = self.qualities.setdefault(theme.head, [])
         if adjective in said or any(adjective in excludes(other, theme.head) for other in said):
             return None
         said.append(adjective)
@@ -369,15 +371,16 @@ class _Teller:
         return [frame("want", verb.id, agent=self._someone(), object=thing)]
 
     def _taste(self) -> list[Frame] | None:
-        verb = concept(self.sampler.of("mental"))
+        verb, partner = concept(self.sampler.of("mental")), self.cast.partner
         return [
-            frame("like", verb.id, agent=NP(self.cast.partner), object=NP(self.sampler.pick(verb.objects), "generic"))
+            frame("like", verb.id, agent=NP(partner), object=NP(self.sampler.pick(verb.objects, partner), "generic"))
         ]
 
     def _count(self) -> list[Frame] | None:
         if self.cast.place.category != "place":
             return None
-        counted = NP(self.sampler.of("animal", "role", "object"), "number", number=self.sampler.of("number"))
+        id_ = self.sampler.of("animal", "role", "object", beside=self.cast.place.head)
+        counted = NP(id_, "number", number=self.sampler.of("number", beside=id_))
         return [frame("count", object=counted, place=self.cast.place)]
 
     def _compare(self) -> list[Frame] | None:
@@ -390,7 +393,7 @@ class _Teller:
         if any(f.kind == "weather" for f in self.told):
             return None
         city = self.cast.place if self.cast.place.category == "city" else NP(self.cast.life.home)
-        return [self._build("weather", self.sampler.of("weather"), place=city, time=self._time())]
+        return [self._build("weather", self.sampler.of("weather", beside=city.head), place=city, time=self._time())]
 
     def _sequence(self) -> list[Frame] | None:
         """Two events told in one sentence: one of the protagonist, one of the partner, in either order."""

@@ -1,11 +1,14 @@
-"""Draw frames that make sense: selectional restrictions, held-out policy, even use of the concepts."""
+"""Draw frames that make sense: selectional restrictions, held-out policy, even or uneven use of the concepts."""
 
 from __future__ import annotations
 
+import hashlib
 import random
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import accumulate
 
 from .concepts import COLOURS, HELD_OUT, Concept, concept, in_category
 from .frames import EVENT_KINDS, FACT_KINDS, KINDS, NP, Frame, frame, is_held_out_combination, uses_held_out_concept
@@ -47,6 +50,24 @@ WISHES = tuple(v for v in in_category("transitive") if v not in ("lose", "forget
 COMPARABLE = tuple(a for a in in_category("adjective") if concept(a).gradable and "anna" in concept(a).describes)
 
 
+def _liking(of: str) -> float:
+    """An arbitrary number of (0, 1), the same for ever."""
+    return (1 + int.from_bytes(hashlib.md5(of.encode()).digest()[:4])) / 2**32
+
+
+@cache
+def _order(ids: tuple[str, ...], beside: str) -> tuple[str, ...]:
+    """The ids, those first that are frequent anywhere and go well with the concept `beside` ("": anywhere)."""
+    return tuple(sorted(ids, key=lambda id_: _liking(id_) * (_liking(f"{beside} {id_}") if beside else 1)))
+
+
+@cache
+def _zipf(n: int, skew: float) -> tuple[float, ...]:
+    """Cumulative shares of the ranks 1 to n, in the proportion rank ** -skew."""
+    shares = [rank**-skew for rank in range(1, n + 1)]
+    return tuple(share / sum(shares) for share in accumulate(shares))
+
+
 @cache
 def _people(group: str) -> tuple[str, ...]:
     return tuple(p for p in in_category("person") if group in ("any", concept(p).group))
@@ -73,12 +94,16 @@ class Sampler:
 
     split: "train" draws only combinations and concepts that training text may use; "test" only held-out combinations
     of known concepts; "novel" only frames with at least one held-out concept. Everything comes from `rng`.
+
+    skew: how unevenly concepts are used. 0: as evenly as can be. Otherwise each concept keeps company of its own, as
+    words of real text do: the options beside it (the objects of a verb, the adjectives of a noun) have an order of
+    their own and are drawn in the proportion rank ** -skew (Zipf's law where it is 1).
     """
 
-    def __init__(self, rng: random.Random, split: str = "train") -> None:
+    def __init__(self, rng: random.Random, split: str = "train", skew: float = 0.0) -> None:
         if split not in ("train", "test", "novel"):
             raise ValueError(f"split {split!r} is not one of train, test, novel")
-        self.rng, self.split = rng, split
+        self.rng, self.split, self.skew = rng, split, skew
         self._used: Counter[str] = Counter()
 
     def frame(self, kind: str = "", **fixed: NP) -> Frame:
@@ -123,11 +148,13 @@ class Sampler:
 
     # --- noun phrases ------------------------------------------------------------------------------------------------
 
-    def pick(self, ids: Sequence[str]) -> str:
-        """Of two ids drawn at random the one used less so far, so that concepts come about equally often."""
+    def pick(self, ids: Sequence[str], beside: str = "") -> str:
+        """Evenly: of two ids drawn at random the one used less so far. With skew: what goes with `beside`."""
         if self.split == "novel" and self.rng.random() < 0.25:
             # One id in four of the novel split is a held-out one wherever there is a choice.
             ids = [i for i in ids if i in HELD_OUT] or ids
+        if self.skew:
+            return self._going_with(beside, ids)
         one, other = self._any(ids), self._any(ids)
         chosen = one if self._used[one] <= self._used[other] else other
         self._used[chosen] += 1
@@ -139,15 +166,21 @@ class Sampler:
             id_ = self.rng.choice([i for i in ids if i not in HELD_OUT] or ids)
         return id_
 
-    def of(self, *categories: str) -> str:
-        return self.pick(_of_categories(categories))
+    def _going_with(self, beside: str, ids: Sequence[str]) -> str:
+        if self.split != "novel":
+            ids = [i for i in ids if i not in HELD_OUT] or ids
+        order = _order(tuple(ids), beside)
+        return order[bisect(_zipf(len(order), self.skew), self.rng.random() * 0.999999)]
 
-    def agent(self, allowed: tuple[str, ...]) -> NP:
+    def of(self, *categories: str, beside: str = "") -> str:
+        return self.pick(_of_categories(categories), beside)
+
+    def agent(self, allowed: tuple[str, ...], beside: str = "") -> NP:
         """A subject: mostly people, else a role or an animal with the article."""
         people, others = _people_first(allowed)
         if not others or (people and self.rng.random() < 0.6):
-            return NP(self.pick(people))
-        return NP(self.pick(others), "def")
+            return NP(self.pick(people, beside))
+        return NP(self.pick(others, beside), "def")
 
     def thing(self, id_: str, *, numbers: bool = True) -> NP:
         """An object phrase for any concept."""
@@ -155,21 +188,23 @@ class Sampler:
         if c.category in ("person", "city", "holiday", "language", "organisation"):
             return NP(id_)
         adjectives = adjectives_for(id_)
-        adjective = self.pick(adjectives) if adjectives and self.rng.random() < 0.4 else ""
+        adjective = self.pick(adjectives, id_) if adjectives and self.rng.random() < 0.4 else ""
         if c.mass:
             return NP(id_, "def", adjective)
         draw = self.rng.random()
         if numbers and draw < 0.2:
-            return NP(id_, "number", adjective if adjective in COLOURS else "", self.of("number"))
+            return NP(id_, "number", adjective if adjective in COLOURS else "", self.of("number", beside=id_))
         return NP(id_, "def" if draw < 0.6 else "indef", adjective)
 
-    def place(self) -> NP:
+    def place(self, beside: str = "") -> NP:
         draw = self.rng.random()
-        return NP(self.of("place"), "def") if draw < 0.6 else NP(self.of("city" if draw < 0.92 else "country"))
+        if draw < 0.6:
+            return NP(self.of("place", beside=beside), "def")
+        return NP(self.of("city" if draw < 0.92 else "country", beside=beside))
 
     def object_of(self, verb: Concept) -> NP:
         """What the verb is done to: seldom a kind of thing ("bought a tool")."""
-        id_ = self.pick(verb.objects)
+        id_ = self.pick(verb.objects, verb.id)
         if concept(id_).hypernym and concept(id_).category != "role" and self.rng.random() < 0.06:
             return NP(self.pick(hypernyms(id_)), "indef")
         return self.thing(id_)
@@ -194,19 +229,19 @@ class Sampler:
 
     def _action(self) -> Frame:
         verb = concept(self.of("transitive"))
-        place = self.maybe(0.4, self.place)
+        place = self.maybe(0.4, lambda: self.place(verb.id))
         return self._build(
-            "action", verb.id, agent=self.agent(verb.agents), object=self.object_of(verb), place=place,
+            "action", verb.id, agent=self.agent(verb.agents, verb.id), object=self.object_of(verb), place=place,
             time=self.maybe(0.3 if place else 0.5, self._time),
         )  # fmt: skip
 
     def _event(self) -> Frame:
         verb = concept(self.of("intransitive"))
-        agent = self.agent(verb.agents)
+        agent = self.agent(verb.agents, verb.id)
         has_manner = verb.id not in ("sleep", "fall", "sneeze", "shout", "whisper")
-        manner = self.maybe(0.3, lambda: NP(self.of("manner"))) if has_manner else None
+        manner = self.maybe(0.3, lambda: NP(self.of("manner", beside=verb.id))) if has_manner else None
         companion = self._companion(agent) if verb.id not in ("fall", "sneeze", "yawn", "hide") else None
-        place = self.maybe(0.5, self.place)
+        place = self.maybe(0.5, lambda: self.place(verb.id))
         time = self.maybe(0.3 if place else 0.6, self._time)
         return self._build("event", verb.id, agent=agent, manner=manner, companion=companion, place=place, time=time)
 
@@ -214,7 +249,8 @@ class Sampler:
         verb = self.of("motion")
         agent = NP(self.of("person")) if self.rng.random() < 0.7 else NP(self.of("role"), "def")
         far = verb in ("travel", "fly", "drive")
-        goal = NP(self.of("city")) if far or self.rng.random() < 0.3 else NP(self.of("place"), "def")
+        in_city = far or self.rng.random() < 0.3
+        goal = NP(self.of("city", beside=verb)) if in_city else NP(self.of("place", beside=verb), "def")
         manner = self.maybe(0.2, lambda: NP(self.of("manner"))) if verb in ("go", "run", "walk", "return") else None
         return self._build(
             "motion", verb, agent=agent, goal=goal, manner=manner, companion=self._companion(agent),
@@ -225,7 +261,7 @@ class Sampler:
         agent = NP(self.of("person")) if self.rng.random() < 0.7 else NP(self.of("role"), "def")
         recipient = NP(self.of("person")) if self.rng.random() < 0.8 else NP(self.of("role"), "def")
         verb = self.of("ditransitive")
-        given = self.thing(self.pick(GIVABLE))
+        given = self.thing(self.pick(GIVABLE, agent.head))
         return self._build(
             "give", verb, agent=agent, recipient=recipient, object=given, time=self.maybe(0.4, self._time)
         )
@@ -234,22 +270,22 @@ class Sampler:
         thing = self.thing(self.pick(_OWNABLE))
         if thing.form == "def":
             thing = NP(thing.head, "indef", thing.adjective)
-        return self._build("own", agent=self.agent(HUMANS), object=thing)
+        return self._build("own", agent=self.agent(HUMANS, thing.head), object=thing)
 
     def _locate(self) -> Frame:
         relation = self.of("relation")
-        ground = self.pick(GROUNDS[relation])
-        return self._build("locate", relation, theme=NP(self.pick(SMALL), "def"), ground=NP(ground, "def"))
+        ground = self.pick(GROUNDS[relation], relation)
+        return self._build("locate", relation, theme=NP(self.pick(SMALL, ground), "def"), ground=NP(ground, "def"))
 
     def _state(self) -> Frame:
         state = self.of("state")
         options = {"live": ("city", "country"), "work_for": ("organisation",), "speak": ("language",)}[state]
         agent = self.agent(HUMANS)
-        return self._build("state", state, agent=agent, object=NP(self.of(*options)))
+        return self._build("state", state, agent=agent, object=NP(self.of(*options, beside=agent.head)))
 
     def _property(self) -> Frame:
         adjective = concept(self.of("adjective"))
-        noun = self.pick(adjective.describes)
+        noun = self.pick(adjective.describes, adjective.id)
         theme = NP(noun) if concept(noun).category == "person" else NP(noun, "def")
         return self._build("property", adjective.id, theme=theme)
 
@@ -281,24 +317,23 @@ class Sampler:
         return frame("inside", "", False, theme=NP(inner), ground=NP(outer))
 
     def _profession(self) -> Frame:
-        return self._build("profession", agent=NP(self.of("person")), object=NP(self.of("role"), "indef"))
+        agent = self.of("person")
+        return self._build("profession", agent=NP(agent), object=NP(self.of("role", beside=agent), "indef"))
 
     def _like(self) -> Frame:
         verb = concept(self.of("mental"))
-        return self._build(
-            "like", verb.id, agent=self.agent(verb.agents), object=NP(self.pick(verb.objects), "generic")
-        )
+        agent = self.agent(verb.agents, verb.id)
+        return self._build("like", verb.id, agent=agent, object=NP(self.pick(verb.objects, agent.head), "generic"))
 
     def _want(self) -> Frame:
         verb = concept(self.pick(WISHES))
-        wanted = self.thing(self.pick(verb.objects), numbers=False)
+        wanted = self.thing(self.pick(verb.objects, verb.id), numbers=False)
         return self._build("want", verb.id, agent=self.agent(HUMANS), object=wanted)
 
     def _count(self) -> Frame:
         counted = self.of("animal", "role", "object")
-        return self._build(
-            "count", object=NP(counted, "number", number=self.of("number")), place=NP(self.of("place"), "def")
-        )
+        counted = NP(counted, "number", number=self.of("number"))
+        return self._build("count", object=counted, place=NP(self.of("place", beside=counted.head), "def"))
 
     def _compare(self) -> Frame:
         if self.rng.random() < 0.4:
@@ -313,10 +348,12 @@ class Sampler:
     def _relation(self) -> Frame:
         kin = concept(self.of("kin"))
         theme = NP(self.pick(_people(kin.group)))
-        return self._build("relation", kin.id, theme=theme, standard=NP(self.of("person")))
+        return self._build("relation", kin.id, theme=theme, standard=NP(self.of("person", beside=theme.head)))
 
     def _weather(self) -> Frame:
-        return self._build("weather", self.of("weather"), place=NP(self.of("city")), time=self.maybe(0.7, self._time))
+        weather = self.of("weather")
+        city = NP(self.of("city", beside=weather))
+        return self._build("weather", weather, place=city, time=self.maybe(0.7, self._time))
 
     def _title(self) -> Frame:
         return frame("title", agent=self.agent(in_category("person") + in_category("animal")),

@@ -16,13 +16,13 @@ from .tagging import question
 from .tokens import align
 
 
-def stories(name: str, seed: int, part: str, count: int = 0, *, sentences: int = 0) -> list[Story]:
+def stories(name: str, seed: int, part: str, count: int = 0, *, sentences: int = 0, skew: float = 0.0) -> list[Story]:
     """`count` stories, or as many as together have `sentences` sentences or a few more.
 
     `name` makes the stream: with the language in it, the documents are those of no other language. part: "train"
     text, or "dev" and "test" of held-out combinations.
     """
-    sampler = Sampler(random.Random(f"{name} {part} {seed}"), split_of(part))
+    sampler = Sampler(random.Random(f"{name} {part} {seed}"), split_of(part), skew)
     found, total = [], 0
     while len(found) < count or total < sentences:
         found.append(tell(sampler))
@@ -39,10 +39,10 @@ class Pair:
     text: str
 
 
-def pairs(name: str, seed: int, split: str, count: int) -> list[Pair]:
+def pairs(name: str, seed: int, split: str, count: int, skew: float = 0.0) -> list[Pair]:
     """`count` pairs whose English sides differ; held-out ones differ even in their combination of concepts."""
     rng = random.Random(f"{name} {split} {seed}")
-    sampler, english = Sampler(rng, split), language("en")
+    sampler, english = Sampler(rng, split, skew), language("en")
     found, seen = [], set()
     while len(found) < count:
         f = sampler.frame()
@@ -57,10 +57,10 @@ def pairs(name: str, seed: int, split: str, count: int) -> list[Pair]:
     return found
 
 
-def rewordings(name: str, seed: int, count: int, say: Language) -> list[tuple[str, str]]:
+def rewordings(name: str, seed: int, count: int, say: Language, skew: float = 0.0) -> list[tuple[str, str]]:
     """`count` pairs of different training sentences of one language that say the same frame."""
     rng = random.Random(f"{name} train {seed}")
-    sampler = Sampler(rng, "train")
+    sampler = Sampler(rng, "train", skew)
     found: dict[tuple[str, str], None] = {}
     while len(found) < count:
         f = sampler.frame()
