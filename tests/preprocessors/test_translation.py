@@ -140,6 +140,22 @@ def test_pairs_that_are_read():
     assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {False}  # the second text is the target, once
 
 
+def test_long_sources_are_cut_where_asked_and_long_targets_left_out():
+    limit, kept = 5, {}
+    for truncate in (False, True):
+        features = TranslationFeatures(within=True, max_pieces=limit, truncate=truncate)
+        _, batch = made.batch(features, length=24, languages=(0, 0), columns=48, codes=("de", "de"))
+        kept[truncate] = {(tuple(source), tuple(targets)) for source, _, targets, *_ in examples(batch)}
+    records, pairs = made.records(2, codes=("de", "de")), []
+    for side in records.sides:
+        texts = np.split(side.ids, np.cumsum(side.lengths))[:-1]
+        pairs.append([text.tolist()[:-1] for text in texts])
+    pairs = [(source, target) for source, target in zip(*pairs, strict=True) if source and len(target) <= limit]
+    expected = {((BOS, *source[:limit], EOS), (*target, EOS)) for source, target in pairs}
+    assert kept[True] == expected and kept[False] == {(source, target) for source, target in expected
+        if (list(source[1:-1]), list(target[:-1])) in pairs} != expected  # fmt: skip
+
+
 def test_refusals():
     with pytest.raises(UserError, match="unit 'lines' is neither sentences nor blocks"):
         DenoisingFeatures(unit="lines")

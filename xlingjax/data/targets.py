@@ -25,18 +25,22 @@ def translation_rows(
     directions: Sequence[str] = (),
     max_pieces: int = 100,
     packing: bool = True,
+    truncate: bool = False,
 ) -> Rows:
     """Rows of pairs, source first, each side `</s> x </s>` with positions from 0, at most `length` tokens a side.
 
     directions: "de-en" translates from de to en; none given: every pair both ways (within one language from the first
     text to the second). Pairs with an empty side or one of more than `max_pieces` are left out. Pairs share rows
-    (`packing`) as far as both sides have room.
+    (`packing`) as far as both sides have room. truncate: a longer first text is cut instead, and lacks its `</s>`.
     """
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     starts = np.stack(
         [base + np.cumsum(side.lengths) - side.lengths for base, side in zip(bases, records.sides, strict=True)], axis=1
     )
-    keep = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1) & (lengths < length).all(axis=1)
+    longest = min(max_pieces + 1, length - 1)
+    if truncate:
+        lengths[:, 0] = np.minimum(lengths[:, 0], longest)
+    keep = ((lengths > 0) & (lengths <= longest)).all(axis=1)
     order = np.random.default_rng(0).permutation(int(keep.sum()))  # neighbours in a file should not share a row
     starts, lengths = (starts[keep] - 1)[order], (lengths[keep] + 1)[order]
     ways = ((0, 1), (1, 0)) if records.languages[0] != records.languages[1] else ((0, 1),)

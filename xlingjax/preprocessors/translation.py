@@ -31,7 +31,7 @@ def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) 
 @dataclass(frozen=True)
 class TranslationFeatures:
     """Pairs, source and target; the switches are those of `targets.translation_rows` and `start_ids`. within: reads the
-    pairs of texts within one language, and not the translations."""
+    pairs of texts within one language, and not the translations; truncate: and cuts their sources if too long."""
 
     name: str = "translation"
     directions: tuple[str, ...] = ()
@@ -39,6 +39,7 @@ class TranslationFeatures:
     packing: bool = True
     language_tokens: bool = False
     within: bool = False
+    truncate: bool = False
     sides = 2
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
 
@@ -62,11 +63,18 @@ class TranslationFeatures:
             directions=self.directions,
             max_pieces=self.max_pieces,
             packing=self.packing,
+            truncate=self.truncate,
         )
 
     def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+        import tensorflow as tf
+
         def divided(batch: Batch, draws: Any) -> Batch:
             source, target = (side(batch, number, length, vocabulary.pad_id) for number in (0, 1))
+            if self.truncate:  # every source ends in </s>, as a truncated one does at decoding
+                pack = source["pack_ids"]
+                last = (pack > 0) & (pack != tf.pad(pack[:, 1:], [[0, 0], [0, 1]]))
+                source = source | {"input_ids": tf.where(last, vocabulary.eos_id, source["input_ids"])}
             starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
             return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
 

@@ -63,6 +63,7 @@ def generation(
     max_pieces: int = 254,
     packing: bool = True,
     language_tokens: bool = False,
+    truncate: bool = False,
     smoothing: float = 0.0,
     streams: int = 0,
     chunk: int = 0,
@@ -72,7 +73,7 @@ def generation(
     """Texts to write from a text of the same language (XGLUE §5: questions, titles; summaries).
 
     files: a path with {language}, of tables of two columns, source and target, or of sources beside targets, `.src.`
-    and `.tgt.`. languages: those trained on. streams: those of an n-stream decoder that all learn (xFNP); 0: the
+    and `.tgt.`. languages: those trained on. truncate: cut longer sources, do not leave them out. streams: those of an n-stream decoder that all learn (xFNP); 0: the
     first, or an ordinary decoder. The others: see `translation`.
     """
     if files and "{language}" not in files:
@@ -80,7 +81,7 @@ def generation(
             f"files {files!r}: write {{language}} where the code stands, as in titles/train-{{language}}.tsv"
         )
     patterns = tuple(f"{code}={files.replace('{language}', code)}" for code in words(languages))
-    features = TranslationFeatures("generation", (), max_pieces, packing, language_tokens, True)
+    features = TranslationFeatures("generation", (), max_pieces, packing, language_tokens, True, truncate)
     source = text_source(corpus, features, batch, length, sampling, parallel=patterns, **reading)
     if streams:
         return ObjectiveRun(XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False), source, weight)
