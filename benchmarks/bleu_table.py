@@ -24,7 +24,12 @@ def table(runs: Sequence[str], name: str) -> str:
         last = found[max(found)]
         cells = [run, *means, *(f"{last['bleu'][way]:.1f}" if way in last["bleu"] else "" for way in directions)]
         out.append(" | ".join([*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"]))
-    return "\n".join(f"| {row} |" for row in out)
+    ways: dict[str, list[str]] = {}
+    for way in directions:
+        for signature in {found[max(found)]["signatures"][way]["bleu"] for found in rows.values()}:
+            ways.setdefault(signature, []).append(way)
+    told = [f"BLEU of {', '.join(of)}: `{signature}`" for signature, of in sorted(ways.items())]
+    return "\n".join([*(f"| {row} |" for row in out), "", *told])
 
 
 if __name__ == "__main__":
