@@ -73,8 +73,9 @@ def generation(
     """Texts to write from a text of the same language (XGLUE §5: questions, titles; summaries).
 
     files: a path with {language}, of tables of two columns, source and target, or of sources beside targets, `.src.`
-    and `.tgt.`. languages: those trained on. truncate: cut longer sources, do not leave them out. streams: those of an n-stream decoder that all learn (xFNP); 0: the
-    first, or an ordinary decoder. The others: see `translation`.
+    and `.tgt.`. languages: those trained on. truncate: cut longer sources, do not leave them out.
+    streams: those of an n-stream decoder that all learn (xFNP); 0: the first, or an ordinary decoder. The others: see
+    `translation`.
     """
     if files and "{language}" not in files:
         raise UserError(
