@@ -64,7 +64,7 @@ negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the co
 	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives
 
 test: $(VENV)/.ready-dev ## all tests (those that read real text need XLINGJAX_DATA)
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 lint: $(VENV)/.ready-dev ## ruff
 	$(BIN)/ruff check .

@@ -99,12 +99,16 @@ def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str
 
 def _xla(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
-    if q_BLHK.shape[1] == 1 and not rate:  # a decoder's step: a product of matrices would copy the keys, transposed
+    if q_BLHK.shape[1] == 1 and len(q_BLHK) == len(k_BSHK) and not rate:
+        # A decoder's step: a product of matrices would copy the keys, transposed.
         s_BSH = (q_BLHK.astype(jnp.float32) * k_BSHK).sum(-1) + jnp.swapaxes(self.arrays["bias_B1LS"][:, 0], 1, 2)
         return (jax.nn.softmax(s_BSH, axis=1)[..., None] * v_BSHK).sum(1, keepdims=True).astype(v_BSHK.dtype)
+    rows = len(q_BLHK)  # beams are queries of their source, whose keys they share
+    q_BLHK = q_BLHK.reshape(len(k_BSHK), -1, *q_BLHK.shape[2:])
     s_BHLS = jnp.einsum("BLHK,BSHK->BHLS", q_BLHK, k_BSHK, preferred_element_type=jnp.float32)
     p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v_BSHK.dtype)
-    return jnp.einsum("BHLS,BSHK->BLHK", dropout(p_BHLS, rate, key), v_BSHK)
+    o_BLHK = jnp.einsum("BHLS,BSHK->BLHK", dropout(p_BHLS, rate, key), v_BSHK)
+    return o_BLHK.reshape(rows, -1, *o_BLHK.shape[2:])
 
 
 # --- cudnn ---

@@ -24,7 +24,7 @@ from xlingjax.model.encoder import Batch, Embeddings, Params
 from xlingjax.model.heads import VocabularyHead
 from xlingjax.model.layers import Dense, Embed, dropout
 from xlingjax.model.masks import Fields, Mask
-from xlingjax.model.seq2seq import CROSS, SELF, Cache, Decoder, Seq2Seq, new_column
+from xlingjax.model.seq2seq import CROSS, SELF, Cache, Decoder, Seq2Seq, new_column, to_source
 from xlingjax.model.stack import Stack
 
 Array = jax.Array
@@ -144,7 +144,7 @@ class _NgramDecoder(Decoder):
     def begin_step(self, batch: Batch, cache: Cache):
         queries, keys = new_column(batch, cache)
         x_BLD, attention, queries = self._inputs(batch, 1, queries, keys, keys.position)
-        return x_BLD, attention, bind(CROSS, queries, cache.source)
+        return x_BLD, attention, to_source(queries, cache)
 
     def _inputs(
         self,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
-from xlingjax.model.attention import AttentionSpec, bind
+from xlingjax.model.attention import Attention, AttentionSpec, bind
 from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params
@@ -47,7 +47,7 @@ class Cache:
     past: tuple[KeysValues, ...]
     """Of each layer BTHK: keys and values of the decoder's columns so far."""
     memory: tuple[KeysValues, ...]
-    """Of each layer BSHK: those of the source."""
+    """Of each layer BSHK: those of the source. Where the past has W rows for each of it, these are its beams."""
     source: Fields
     """Of the source, each [B, S]."""
     column: Array
@@ -60,6 +60,11 @@ def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
     queries, length = Fields.from_batch(batch), cache.past[0][0].shape[1]
     keys = Fields.from_batch({name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")})
     return dataclasses.replace(queries, position=queries.position + cache.column), keys
+
+
+def to_source(queries: Fields, cache: Cache) -> Attention:
+    """The attention of new columns to the source, bound. They are all real, so that one row of beams says it."""
+    return bind(CROSS, jax.tree.map(lambda x: x[: len(cache.source.pack), :1], queries), cache.source)
 
 
 class Decoder(nn.Module):
@@ -82,7 +87,7 @@ class Decoder(nn.Module):
     def begin_step(self, batch: Batch, cache: Cache):
         """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is what predicts."""
         queries, keys = new_column(batch, cache)
-        return self.embeddings(batch, None), bind(SELF, queries, keys), bind(CROSS, queries, cache.source)
+        return self.embeddings(batch, None), bind(SELF, queries, keys), to_source(queries, cache)
 
     def vocabulary_head(self, h):
         return self.head(h)
@@ -157,10 +162,10 @@ class Seq2Seq(Encoder):
         one = jnp.ones_like(ids_B)[:, None]
         batch = {"input_ids": ids_B[:, None], "language_ids": languages_B[:, None], "pack_ids": one}
         batch["position_ids"] = one * cache.column
-        x_BLD, attention, to_source = self._apply(params, batch, cache, method="begin_step")
+        x_BLD, attention, cross = self._apply(params, batch, cache, method="begin_step")
         block, past = Block(c, self._self_attention), []
         for layer, kept, seen in zip(cache.layers, cache.past, cache.memory, strict=True):
-            inputs = x_BLD, None, attention, (seen, to_source), (kept, cache.column)
+            inputs = x_BLD, None, attention, (seen, cross), (kept, cache.column)
             x_BLD, longer = block.apply({"params": layer}, *inputs)
             past.append(longer)
         h_BD = x_BLD[:, -1]
