@@ -38,7 +38,7 @@ def section(runs: Mapping[str, Run], tuned: Sequence[Run] = ()) -> list[str]:
 
 @plots.styled
 def curves(runs: Mapping[str, Run]) -> Any:
-    """Mean BLEU of the first such evaluator of each run, by step. None where no run has two evaluations."""
+    """BLEU by step, of each direction, of the first such evaluator of each run. None where no run has two evaluations."""
     found = {name: next(iter(run.evaluated("generation").values()), []) for name, run in runs.items()}
     found = {name: evaluations for name, evaluations in found.items() if len(evaluations) > 1}
     if not found:
@@ -50,5 +50,5 @@ def curves(runs: Mapping[str, Run]) -> Any:
             values = [v["bleu"].get(direction) for _, v in evaluations]
             axis.plot(steps, values, style, color=colour, label=f"{name}: {direction}")
     axis.set(title="held-out BLEU", xlabel="steps", ylabel="BLEU", ylim=(0, None))
-    axis.legend()
+    figure.legend(loc="outside right upper")  # runs times directions would hide lines
     return figure
