@@ -19,8 +19,8 @@ pretrained() { # NAME ARGUMENTS
 }
 pretrained xdae --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS="$pretraining"
 pretrained xfnp --gin_file gin/recipes/xfnp_tiny.gin --gin.TRAIN_STEPS="$pretraining" --gin.DECODER_LAYERS=3
-# One step at rate 0 leaves the weights random.
-pretrained random --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=0 --gin.WARMUP_STEPS=0
+# One step at hardly any rate leaves the weights random.
+pretrained random --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9
 wait
 for from in random xdae xfnp; do
   options=()

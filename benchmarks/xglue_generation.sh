@@ -24,8 +24,8 @@ pretrained() { # NAME ARGUMENTS
     --gin.VOCABULARY="$out/vocab" --gin.EVAL_EVERY=0 --gin.train.evaluators='[]' "${@:2}"
 }
 pretrained xdae --gin.TRAIN_STEPS="$pretraining"
-# One step at rate 0 leaves the weights random.
-pretrained random --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=0 --gin.WARMUP_STEPS=0
+# One step at hardly any rate leaves the weights random.
+pretrained random --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9
 wait
 tuned() { # TASK FROM FOLDER STEPS
   finished "$out/$1-$2" || run "$out/$1-$2.log" finetune --gin_file gin/recipes/titles_tiny.gin --workdir "$out/$1-$2" \
