@@ -20,7 +20,7 @@ pretrained() { # NAME ARGUMENTS
 pretrained xdae --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS="$pretraining"
 pretrained xfnp --gin_file gin/recipes/xfnp_tiny.gin --gin.TRAIN_STEPS="$pretraining" --gin.DECODER_LAYERS=3
 # One step at hardly any rate leaves the weights random.
-pretrained random --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9
+pretrained random --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9 --gin.WARMUP_STEPS=0
 wait
 for from in random xdae xfnp; do
   options=()

@@ -25,7 +25,7 @@ pretrained() { # NAME ARGUMENTS
 }
 pretrained xdae --gin.TRAIN_STEPS="$pretraining"
 # One step at hardly any rate leaves the weights random.
-pretrained random --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9
+pretrained random --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9 --gin.WARMUP_STEPS=0
 wait
 tuned() { # TASK FROM FOLDER STEPS
   finished "$out/$1-$2" || run "$out/$1-$2.log" finetune --gin_file gin/recipes/titles_tiny.gin --workdir "$out/$1-$2" \
