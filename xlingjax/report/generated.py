@@ -38,7 +38,7 @@ def section(runs: Mapping[str, Run], tuned: Sequence[Run] = ()) -> list[str]:
 
 @plots.styled
 def curves(runs: Mapping[str, Run]) -> Any:
-    """BLEU by step, of each direction, of the first such evaluator of each run. None where no run has two evaluations."""
+    """BLEU by step and direction, of the first such evaluator of each run. None where no run has two evaluations."""
     found = {name: next(iter(run.evaluated("generation").values()), []) for name, run in runs.items()}
     found = {name: evaluations for name, evaluations in found.items() if len(evaluations) > 1}
     if not found:
