@@ -25,10 +25,11 @@ def table(runs: Sequence[str], name: str) -> str:
         cells = [run, *means, *(f"{last['bleu'][way]:.1f}" if way in last["bleu"] else "" for way in directions)]
         out.append(" | ".join([*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"]))
     ways: dict[str, list[str]] = {}
-    for way in directions:
-        for signature in {found[max(found)]["signatures"][way]["bleu"] for found in rows.values()}:
-            ways.setdefault(signature, []).append(way)
-    told = [f"BLEU of {', '.join(of)}: `{signature}`" for signature, of in sorted(ways.items())]
+    for found in rows.values():
+        for way, of_way in found[max(found)]["signatures"].items():
+            known = ways.setdefault(of_way["bleu"], [])
+            known += [way] if way not in known else []
+    told = [f"BLEU of {', '.join(known)}: `{signature}`" for signature, known in ways.items()]
     return "\n".join([*(f"| {row} |" for row in out), "", *told])
 
 

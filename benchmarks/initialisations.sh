@@ -7,13 +7,8 @@
 # The table is OUT/table.md: BLEU (sacreBLEU) of 600 held-out sentences a direction, over the steps.
 set -euo pipefail
 out=$1 steps=${2:-400} pairs=${3:-4000}
-xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
+. "$(dirname "$0")/runs.sh"
 mkdir -p "$out/cells"
-finished() { grep -qs '"exit_reason": "finished"' "$1/result.json"; }
-run() { # LOG VERB ...: two at a time, each writes what it says into its log
-  while (($(jobs -r | wc -l) >= 2)); do wait -n; done
-  { "$xlingjax" "${@:2}" > "$1" 2>&1 || { tail -n 3 "$1"; kill $$; }; } &
-}
 few=nli_train=10,paraphrase_train=10,pos_train=10,ner_train=10,qa_train=10,titles_train=10,documents=5
 [ -f "$out/data/manifest.json" ] ||
   "$xlingjax" tinyworld "$out/data" --languages en,fr --seed 1 --size "mono=40000,pairs=$pairs,$few"
@@ -57,4 +52,4 @@ for which in first last; do
   done
 done
 wait
-"$(dirname "$xlingjax")/python" -m benchmarks.bleu_table "$out"/cells/* | tee "$out/table.md"
+"$python" -m benchmarks.bleu_table "$out"/cells/* | tee "$out/table.md"

@@ -8,13 +8,7 @@
 # The table is OUT/table.md: BLEU (sacreBLEU) on the first 200 of DEV over the steps (greedy), and OUT/test.md on TEST (beam 5).
 set -euo pipefail
 train=$1 dev=$2 test=$3 out=$4 steps=${5:-4000}
-xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
-mkdir -p "$out"
-finished() { grep -qs '"exit_reason": "finished"' "$1/result.json"; }
-run() { # LOG VERB ...: two at a time, each writes what it says into its log
-  while (($(jobs -r | wc -l) >= 2)); do wait -n; done
-  { "$xlingjax" "${@:2}" > "$1" 2>&1 || { tail -n 3 "$1"; kill $$; }; } &
-}
+. "$(dirname "$0")/runs.sh"
 [ -f "$out/vocab/vocab.model" ] ||
   "$xlingjax" vocab --mono "$train/de-en.de" "$train/de-en.en" --size 6000 --character_coverage 1 --output "$out/vocab"
 
@@ -42,6 +36,5 @@ for from in mlm mlm_more veco; do
   translator "$from" "$out/$from"
 done
 wait
-python=$(dirname "$xlingjax")/python
 "$python" -m benchmarks.bleu_table "$out"/mt-*/ | tee "$out/table.md"
 "$python" -m benchmarks.bleu_table --name generation_test "$out"/mt-*/ | tee "$out/test.md"

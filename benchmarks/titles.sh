@@ -7,13 +7,7 @@
 # The table is OUT/table.md: BLEU (lower case, XGLUE's) of the test set by language, and the share of titles in a wrong language.
 set -euo pipefail
 out=$1 pretraining=${2:-3000} steps=${3:-1000}
-xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
-mkdir -p "$out"
-finished() { grep -qs '"exit_reason": "finished"' "$1/result.json"; }
-run() { # LOG VERB ...: two at a time, each writes what it says into its log
-  while (($(jobs -r | wc -l) >= 2)); do wait -n; done
-  { "$xlingjax" "${@:2}" > "$1" 2>&1 || { tail -n 3 "$1"; kill $$; }; } &
-}
+. "$(dirname "$0")/runs.sh"
 pretrained() { # NAME ARGUMENTS
   finished "$out/$1" || run "$out/$1.log" pretrain --workdir "$out/$1" "${@:2}" --gin.LANGUAGES='de en ru zh' --gin.EVAL_EVERY=0
 }
@@ -29,4 +23,4 @@ for from in random xdae xfnp; do
     --workdir "$out/titles-$from" --gin.INIT_FROM="$out/$from" --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 5))" "${options[@]}"
 done
 wait
-"$(dirname "$xlingjax")/python" -m benchmarks.bleu_table --name generation_test "$out"/titles-*/ | tee "$out/table.md"
+"$python" -m benchmarks.bleu_table --name generation_test "$out"/titles-*/ | tee "$out/table.md"

@@ -6,26 +6,23 @@
 # Tables: OUT/table.md: BLEU (sacreBLEU) of 200 held-out sentences a direction, over the steps; OUT/test.md: of all 600, at the end.
 set -euo pipefail
 out=$1
-xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
-mkdir -p "$out"
-finished() { grep -qs '"exit_reason": "finished"' "$1/result.json"; }
+. "$(dirname "$0")/runs.sh"
 few=nli_train=10,paraphrase_train=10,pos_train=10,ner_train=10,qa_train=10,titles_train=10,documents=5
 [ -f "$out/data/manifest.json" ] ||
   "$xlingjax" tinyworld "$out/data" --languages en,fr --seed 1 --skew 1 --size "mono=40000,pairs=100,$few"
 [ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "$out/data/mono" --size 1500 --character_coverage 1 --output "$out/vocab"
 
 text=(--gin.MONO="$out/data/mono" --gin.VOCABULARY="$out/vocab" --gin.HELDOUT_PAIRS="$out/data/heldout/parallel")
-finished "$out/mlm" || "$xlingjax" pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir "$out/mlm" "${text[@]}" --gin.PARALLEL=None \
-  --gin.LANGUAGE_EMBEDDING=True --gin.BATCH=16 --gin.TRAIN_STEPS=8000 --gin.HELDOUT_TEXT="$out/data/heldout/mono" > "$out/mlm.log" 2>&1
+finished "$out/mlm" || run "$out/mlm.log" pretrain --gin_file gin/recipes/xlm_tiny_mlm.gin --workdir "$out/mlm" "${text[@]}" --gin.PARALLEL=None \
+  --gin.LANGUAGE_EMBEDDING=True --gin.BATCH=16 --gin.TRAIN_STEPS=8000 --gin.HELDOUT_TEXT="$out/data/heldout/mono"
+wait
 
 translator() { # NAME ENCODER
-  finished "$out/$1" || "$xlingjax" pretrain --gin_file gin/recipes/xlm_unmt_tiny.gin --workdir "$out/$1" "${text[@]}" \
-    --gin.LANGUAGES='en fr' --gin.INIT_ENCODER="$2" --gin.TEST_PAIRS="$out/data/heldout/parallel" > "$out/$1.log" 2>&1
+  finished "$out/$1" || run "$out/$1.log" pretrain --gin_file gin/recipes/xlm_unmt_tiny.gin --workdir "$out/$1" "${text[@]}" \
+    --gin.LANGUAGES='en fr' --gin.INIT_ENCODER="$2" --gin.TEST_PAIRS="$out/data/heldout/parallel"
 }
-translator from-mlm "$out/mlm" &
-from_mlm=$!
+translator from-mlm "$out/mlm"
 translator from-random None
-wait "$from_mlm"
-python=$(dirname "$xlingjax")/python
+wait
 "$python" -m benchmarks.bleu_table "$out"/from-*/ | tee "$out/table.md"
 "$python" -m benchmarks.bleu_table --name generation_test "$out"/from-*/ | tee "$out/test.md"

@@ -8,13 +8,7 @@
 # Tables: OUT/qg.md, OUT/ntg.md: BLEU (lower case, XGLUE's) by language, and the share of outputs in a wrong language.
 set -euo pipefail
 mono=$1 qg=$2 ntg=$3 out=$4 pretraining=${5:-3000} steps=${6:-1000}
-xlingjax=${XLINGJAX:-.venv/bin/xlingjax}
-mkdir -p "$out"
-finished() { grep -qs '"exit_reason": "finished"' "$1/result.json"; }
-run() { # LOG VERB ...: two at a time, each writes what it says into its log
-  while (($(jobs -r | wc -l) >= 2)); do wait -n; done
-  { "$xlingjax" "${@:2}" > "$1" 2>&1 || { tail -n 3 "$1"; kill $$; }; } &
-}
+. "$(dirname "$0")/runs.sh"
 text=()
 for language in de en es hi ru zh; do text+=("$mono/$language/*.txt"); done
 [ -f "$out/vocab/vocab.model" ] || "$xlingjax" vocab --mono "${text[@]}" --size 8000 --output "$out/vocab"
@@ -38,5 +32,5 @@ for from in random xdae; do
 done
 wait
 for task in qg ntg; do
-  "$(dirname "$xlingjax")/python" -m benchmarks.bleu_table "$out/$task"-*/ | tee "$out/$task.md"
+  "$python" -m benchmarks.bleu_table "$out/$task"-*/ | tee "$out/$task.md"
 done

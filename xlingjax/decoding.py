@@ -109,7 +109,7 @@ def generate(
 
     def chances(cache: Cache, ids_R: Array, languages_R: Array, texts_RT: Array, first_R: Array | None):
         """(logits [R, V] of the next token, LOWEST where it is not allowed; what to subtract from them for
-        log-probabilities, [R]; the next cache). So nothing of size V is written more than once."""
+        log-probabilities, [R]; the next cache)."""
         column = cache.column
         h_RD, cache = model.step(params, cache, ids_R, languages_R)
         g_RD, table_VD, bias_V = model.decoder_head(params, h_RD)

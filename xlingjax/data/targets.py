@@ -148,6 +148,13 @@ def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[s
     }
 
 
+def following(x_BL: Any) -> Any:
+    """The next column's value in each; 0 in the last."""
+    import tensorflow as tf
+
+    return tf.pad(x_BL[:, 1:], [[0, 0], [0, 1]])
+
+
 def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str, Any]:
     """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`, `language_ids`,
     `pack_ids`): at each column of an example but the last it reads the token, of the first column `starts` [B, L]
@@ -156,10 +163,7 @@ def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str
 
     packs = target["pack_ids"]
 
-    def following(x: Any, pad: int) -> Any:
-        return tf.pad(x[:, 1:], [[0, 0], [0, 1]], constant_values=pad)
-
-    reads = (packs > 0) & (packs == following(packs, 0))
+    reads = (packs > 0) & (packs == following(packs))
     first = packs != tf.pad(packs[:, :-1], [[0, 0], [1, 0]])
     ids = tf.where(first, starts, target["input_ids"])
     return {
@@ -167,6 +171,6 @@ def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str
         "decoder_position_ids": tf.where(reads, target["position_ids"], 0),
         "decoder_language_ids": tf.where(reads, target["language_ids"], 0),
         "decoder_pack_ids": tf.where(reads, packs, 0),
-        "decoder_targets": tf.where(reads, following(target["input_ids"], 0), 0),
+        "decoder_targets": tf.where(reads, following(target["input_ids"]), 0),
         "decoder_weights": tf.cast(reads, tf.float32),
     }

@@ -12,7 +12,7 @@ import numpy as np
 from xlingjax.data.converters import Rows
 from xlingjax.data.corpus import Records
 from xlingjax.data.features import DECODER_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
-from xlingjax.data.targets import block_rows, decoder_fields, sentence_rows, side, translation_rows
+from xlingjax.data.targets import block_rows, decoder_fields, following, sentence_rows, side, translation_rows
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
@@ -73,7 +73,7 @@ class TranslationFeatures:
             source, target = (side(batch, number, length, vocabulary.pad_id) for number in (0, 1))
             if self.truncate:  # every source ends in </s>, as a truncated one does at decoding
                 pack = source["pack_ids"]
-                last = (pack > 0) & (pack != tf.pad(pack[:, 1:], [[0, 0], [0, 1]]))
+                last = (pack > 0) & (pack != following(pack))
                 source = source | {"input_ids": tf.where(last, vocabulary.eos_id, source["input_ids"])}
             starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
             return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
