@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.sources import Text, find_pairs, find_text
+from xlingjax.data.sources import Text, find_pairs, find_text, stem_pairs
 from xlingjax.errors import UserError
 
 Files = str | Sequence[str] | None
@@ -330,11 +330,12 @@ def generation_score(
 ) -> Evaluators:
     """What the model writes for held-out sources, scored against references: BLEU, chrF, ROUGE-L and more.
 
-    pairs: patterns of aligned files, as PARALLEL has them, translated in `directions` ("de-en fr-en"; default: both
-    ways). files: a path with {language}, within each of `languages` (default: the run's): a TSV of source and target,
-    "titles/dev-{language}.tsv", or "xglue.ntg.{language}.src.dev". limit: lines of a direction, 0: all. beams ...
-    max_length: those of `Decoding`. trained_on: the directions, or languages, that the run has examples of; the means
-    over these and over the others are told apart. at_end: not before the last step.
+    pairs: patterns of aligned files, as PARALLEL has them, or stems, "test_2016" for test_2016.de and test_2016.en;
+    translated in `directions` ("de-en fr-en"; default: all ways). files: a path with {language}, within each of
+    `languages` (default: the run's): a TSV of source and target, "titles/dev-{language}.tsv", or
+    "xglue.ntg.{language}.src.dev". limit: lines of a direction, 0: all. beams ... max_length: those of `Decoding`.
+    trained_on: the directions, or languages, that the run has examples of; the means over these and over the others are
+    told apart. at_end: not before the last step.
     """
 
     def make():
@@ -342,7 +343,12 @@ def generation_score(
         from xlingjax.evaluation.generated import GenerationScore, heldout
 
         within = labelled_files(files, words(languages) or corpus.languages) if files else {}
-        found = find_pairs([*words(pairs), *(f"{code}={path}" for code, path in within.items())])
+        found, patterns = [], [f"{code}={path}" for code, path in within.items()]
+        for pattern in words(pairs):
+            of_stem = stem_pairs(pattern, corpus.languages)
+            found += of_stem
+            patterns += [] if of_stem else [pattern]
+        found += find_pairs(patterns)
         decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
         return GenerationScore(
             heldout(found, corpus.languages, words(directions), limit),

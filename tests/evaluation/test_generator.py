@@ -194,6 +194,18 @@ def test_the_evaluator_of_translations(model, tmp_path):
         probes.generation_score(CHINESE, **given)()
 
 
+def test_the_evaluator_reads_one_text_in_several_languages(model, tmp_path):
+    texts = {code: toy.sentences(5, seed) for seed, code in enumerate(("de", "en", "fr", "it"))}
+    for code, lines in texts.items():
+        write(tmp_path / f"test_2016.{code}", "\n".join(lines))
+    values = evaluator(pairs=str(tmp_path / "test_2016"), max_length=(0, 9), samples=1)(*model, 0)
+    assert sorted(values["bleu"]) == ["de-en", "de-fr", "en-de", "en-fr", "fr-de", "fr-en"]
+    sample = next(one for one in values["samples"] if one["direction"] == "fr-de")
+    assert (sample["source"], sample["reference"]) == (texts["fr"][0], texts["de"][0])
+    with pytest.raises(UserError, match="no parallel file matches"):
+        evaluator(pairs=str(tmp_path / "test_2017"))
+
+
 def test_the_evaluator_within_languages(model, tmp_path):
     stories, titles = toy.sentences(5, 4), toy.sentences(5, 5, longest=3)
     for code in ("de", "en"):

@@ -355,6 +355,13 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
     return list(pairs.values())
 
 
+def stem_pairs(stem: str, languages: Sequence[str]) -> list[Pair]:
+    """Every two of `languages` of one text in several, `test_2016.de`, `test_2016.en`, `test_2016.fr`; none where
+    `stem` is not the beginning of such names."""
+    files = ((code, find_file(Path(f"{stem}.{code}"))) for code in sorted(languages))
+    return [Pair(*two) for two in itertools.combinations([Text(path, code) for code, path in files if path], 2)]
+
+
 def _within(path: Path, code: str) -> Pair:
     """The source and the target of one language that a file holds, or it and the file beside it."""
     if _format(path) == "tsv":
