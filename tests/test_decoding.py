@@ -130,6 +130,21 @@ def test_scores_are_those_of_teacher_forcing(made):
     assert all(len(np.unique(found.ids[row], axis=0)) == 4 for row in range(ROWS))
 
 
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("option", ["min_length", "no_repeat_ngram", "first_B"])
+def test_what_is_not_allowed_still_counts_in_the_scores(made, option, beams):
+    """A forced first token costs nothing; all else is a share of all words, of those too that may not be written."""
+    forced = jnp.arange(10, 10 + ROWS, dtype=jnp.int32)
+    options = {option: {"min_length": 8, "no_repeat_ngram": 1, "first_B": forced}[option]}
+    ids = dataclasses.replace(IDS, banned=(5, 6, 6, 9, PAD))
+    found = found_by(made, beams=beams, length_penalty=0.0, ids=ids, **options)
+    texts, lengths = found.ids[:, 0], found.lengths[:, 0]
+    log = np.take_along_axis(teacher_forced(made, sources(), texts), texts[:, :, None], axis=2)[:, :, 0]
+    log[:, 0] *= option != "first_B"
+    np.testing.assert_allclose(found.scores[:, 0], (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1), atol=1e-4)
+    assert (lengths > 1).any()
+
+
 def test_wider_beams_find_likelier_texts(made):
     narrow, wide = (found_by(made, beams=n, length_penalty=0.0).scores[:, 0] for n in (1, 8))
     assert (wide >= narrow - 1e-5).mean() > 0.8 and (wide > narrow + 1e-3).any()

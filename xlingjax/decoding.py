@@ -104,29 +104,48 @@ def generate(
         raise UserError("decoding: drawn tokens need a random key")
     params = jax.lax.stop_gradient(params)
     memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
-    banned_V = jnp.zeros(c.padded_vocab_size, bool).at[jnp.array([ids.pad, *ids.banned])].set(True)
+    pieces = c.vocab_size - c.language_tokens
+    banned_N = jnp.unique(jnp.array([ids.pad, *ids.banned]), size=1 + len(ids.banned), fill_value=pieces)
+    apart_N = jnp.append(banned_N, ids.end)
+    banned_V = (jnp.arange(c.padded_vocab_size) >= pieces).at[banned_N].set(True)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
 
-    def chances(cache: Cache, ids_R: Array, languages_R: Array, texts_RT: Array, first_R: Array | None):
-        """(logits [R, V] of the next token, LOWEST where it is not allowed; what to subtract from them for
-        log-probabilities, [R]; the next cache)."""
+    def chances(
+        cache: Cache,
+        ids_R: Array,
+        languages_R: Array,
+        texts_RT: Array,
+        first_R: Array | None,
+        count: int,
+        draw: Callable[[Array, Array], Array] | None = None,
+    ):
+        """(log-probabilities [R, C] of the likeliest next tokens, LOWEST and below where they are not allowed; these
+        tokens; the next cache). draw: (logits [R, V], column) -> the one token [R, 1] to take instead."""
         column = cache.column
         h_RD, cache = model.step(params, cache, ids_R, languages_R)
         g_RD, table_VD, bias_V = model.decoder_head(params, h_RD)
-        logits_RV = jnp.einsum("RD,VD->RV", g_RD, table_VD, preferred_element_type=jnp.float32) + bias_V
-        pieces = c.vocab_size - c.language_tokens
-        logits_RV = jnp.where(jnp.arange(logits_RV.shape[1]) < pieces, logits_RV, -jnp.inf)
-        normaliser_R = jax.nn.logsumexp(logits_RV, axis=-1)
-        logits_RV = jnp.where(banned_V, LOWEST, logits_RV)
+        # What may not be written is put out of reach by the bias, and counted apart by the normaliser: every further
+        # pass over [R, V] would cost as much as a layer.
+        early = column + 1 < config.min_length
+        open_V = ~banned_V & ~(early & (jnp.arange(len(bias_V)) == ids.end))
+        logits_RV = product(g_RD, table_VD) + jnp.where(open_V, bias_V, LOWEST)
+        apart_RN = product(g_RD, table_VD[apart_N]) + bias_V[apart_N]
+        apart_RN = jnp.where((apart_N < pieces).at[-1].set(early), apart_RN, LOWEST)
+        allowed_RV = logits_RV
         if config.no_repeat_ngram:
-            logits_RV = without_repeats(logits_RV, texts_RT, column, config.no_repeat_ngram)
-        early_V = (column + 1 < config.min_length) & (jnp.arange(logits_RV.shape[1]) == ids.end)
-        logits_RV = jnp.where(early_V, LOWEST, logits_RV)
+            allowed_RV = without_repeats(logits_RV, texts_RT, column, config.no_repeat_ngram)
+        if draw:
+            tokens_RC = draw(allowed_RV, column)
+            values_RC = jnp.take_along_axis(allowed_RV, tokens_RC, axis=1)
+        else:
+            values_RC, tokens_RC = highest(allowed_RV, min(count, allowed_RV.shape[1]))
+        top_R = logits_RV.max(-1) if draw or config.no_repeat_ngram else values_RC.max(-1)
+        values_RC -= normaliser(logits_RV, apart_RN, top_R)[:, None]
         if first_R is not None:
-            forced_RV = jnp.where(jnp.arange(logits_RV.shape[1]) == first_R[:, None], 0.0, LOWEST)
-            logits_RV = jnp.where(column == 0, forced_RV, logits_RV)
-            normaliser_R = jnp.where(column == 0, 0.0, normaliser_R)
-        return jnp.maximum(logits_RV, LOWEST), normaliser_R, cache
+            others_RC = jnp.full_like(values_RC, LOWEST)
+            values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
+            tokens_RC = jnp.where(column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC)
+        return values_RC, tokens_RC.astype(jnp.int32), cache
 
     cache = model.start(params, batch, memory_BSD, columns)
     search = beam_search if config.beams > 1 else one_by_one
@@ -146,14 +165,30 @@ def without_repeats(logits_RV: Array, texts_RT: Array, column: Array, order: int
     return logits_RV.at[rows_R1, ending_RT].min(jnp.where(repeats_RT, LOWEST, jnp.inf))
 
 
-def highest(x_BV: Array, count: int, block: int = 128) -> tuple[Array, Array]:
+def product(g_RD: Array, table_VD: Array) -> Array:
+    """float32 [R, V]"""
+    return jnp.einsum("RD,VD->RV", g_RD, table_VD, preferred_element_type=jnp.float32)
+
+
+def normaliser(x_RV: Array, apart_RN: Array, top_R: Array) -> Array:
+    """[R]: `logsumexp` over both; top_R: the highest of x."""
+    top_R = jnp.maximum(top_R, apart_RN.max(-1))
+    total_R = jnp.exp(in_blocks(x_RV) - top_R[:, None, None]).sum((1, 2)) + jnp.exp(apart_RN - top_R[:, None]).sum(-1)
+    return top_R + jnp.log(total_R)
+
+
+def in_blocks(x_BV: Array, block: int = 128) -> Array:
+    """[B, K, block], padded."""
+    return jnp.pad(x_BV, ((0, 0), (0, -x_BV.shape[1] % block)), constant_values=-jnp.inf).reshape(len(x_BV), -1, block)
+
+
+def highest(x_BV: Array, count: int) -> tuple[Array, Array]:
     """`jax.lax.top_k`, equal values in order too; the highest of each block say which blocks are worth looking at, a
     third of the time on CPU."""
-    rows, size = x_BV.shape
-    blocks = -(-size // block)
+    x_BKC = in_blocks(x_BV)
+    rows, blocks, block = x_BKC.shape
     if blocks <= count:
         return jax.lax.top_k(x_BV, count)
-    x_BKC = jnp.pad(x_BV, ((0, 0), (0, blocks * block - size)), constant_values=-jnp.inf).reshape(rows, blocks, block)
     found_BC = jnp.sort(jax.lax.top_k(x_BKC.max(-1), count)[1], axis=-1)
     values, index = jax.lax.top_k(chosen(x_BKC, found_BC).reshape(rows, -1), count)
     return values, chosen(found_BC, index // block) * block + index % block
@@ -172,22 +207,23 @@ def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, con
     def going(state):
         return (state[0].column < columns) & ~state[3].all()
 
+    def draw(logits_BV, column):
+        if config.top_k:
+            least_B1 = highest(logits_BV, config.top_k)[0][:, -1:]
+            logits_BV = jnp.where(logits_BV >= least_B1, logits_BV, LOWEST)
+        now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
+        noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, logits_BV.shape[1:]))(now_B)
+        return highest(logits_BV / config.temperature + noise_BV, 1)[1]
+
+    drawn = draw if config.temperature else None
+
     def step(state):
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state
         column = cache.column
-        logits_BV, normaliser_B, cache = chances(cache, last_B, languages_B, texts_BT, first_B)
-        choice_BV = logits_BV
-        if config.temperature:
-            if config.top_k:
-                least_B1 = highest(logits_BV, config.top_k)[0][:, -1:]
-                choice_BV = jnp.where(logits_BV >= least_B1, logits_BV, LOWEST)
-            now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
-            noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, logits_BV.shape[1:]))(now_B)
-            choice_BV = choice_BV / config.temperature + noise_BV
-        next_B = jnp.where(done_B, ids.pad, highest(choice_BV, 1)[1][:, 0].astype(jnp.int32))
-        gain_B = jnp.take_along_axis(logits_BV, next_B[:, None], axis=1)[:, 0] - normaliser_B
+        gain_B1, next_B1, cache = chances(cache, last_B, languages_B, texts_BT, first_B, 1, drawn)
+        next_B = jnp.where(done_B, ids.pad, next_B1[:, 0])
         texts_BT = texts_BT.at[:, column].set(next_B)
-        score_B = score_B + jnp.where(done_B, 0.0, gain_B)
+        score_B = score_B + jnp.where(done_B, 0.0, gain_B1[:, 0])
         lengths_B = lengths_B + ~done_B
         done_B |= (next_B == ids.end) | (column + 1 >= longest_B)
         return cache, next_B, texts_BT, done_B, score_B, lengths_B
@@ -223,12 +259,11 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
     def step(state):
         cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B = state
         column = cache.column
-        logits_RV, normaliser_R, cache = chances(cache, flat(last_BW), languages_R, flat(texts_BWT), first_R)
-        logits_RC, tokens_RC = highest(logits_RV, min(2 * width, logits_RV.shape[1]))
-        total_RC = flat(score_BW - normaliser_R.reshape(rows, width))[:, None] + logits_RC
+        gain_RC, tokens_RC, cache = chances(cache, flat(last_BW), languages_R, flat(texts_BWT), first_R, 2 * width)
+        total_RC = flat(score_BW)[:, None] + gain_RC
         best_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
-        beam_BC = index_BC // logits_RC.shape[1]
-        token_BC = jnp.take_along_axis(tokens_RC.reshape(rows, -1), index_BC, axis=1).astype(jnp.int32)
+        beam_BC = index_BC // gain_RC.shape[1]
+        token_BC = jnp.take_along_axis(tokens_RC.reshape(rows, -1), index_BC, axis=1)
         texts_BCT = chosen(texts_BWT, beam_BC).at[:, :, column].set(token_BC)
         ends_BC = (token_BC == ids.end) | (column + 1 >= longest_B)[:, None]
 

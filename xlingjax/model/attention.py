@@ -48,6 +48,14 @@ class Attention:
     backend: str = dataclasses.field(metadata={"static": True})
     dropout: float = dataclasses.field(metadata={"static": True})
 
+    def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
+        """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R is B, or B times
+        the beams, which are queries of their source and share its keys."""
+        q_BLHK = q_RLHK.reshape(len(k), -1, *q_RLHK.shape[2:]) * (q_RLHK.shape[-1] ** -0.5)
+        s_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32)
+        p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v.dtype)
+        return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v).reshape(q_RLHK.shape)
+
     def __call__(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None) -> Array:
         """[B, L, H, K] in the type of the values. `key` None = no dropout."""
         rate = 0.0 if key is None else self.dropout
@@ -99,16 +107,9 @@ def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str
 
 def _xla(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
-    if q_BLHK.shape[1] == 1 and len(q_BLHK) == len(k_BSHK) and not rate:
-        # A decoder's step: a product of matrices would copy the keys, transposed.
-        s_BSH = (q_BLHK.astype(jnp.float32) * k_BSHK).sum(-1) + jnp.swapaxes(self.arrays["bias_B1LS"][:, 0], 1, 2)
-        return (jax.nn.softmax(s_BSH, axis=1)[..., None] * v_BSHK).sum(1, keepdims=True).astype(v_BSHK.dtype)
-    rows = len(q_BLHK)  # beams are queries of their source, whose keys they share
-    q_BLHK = q_BLHK.reshape(len(k_BSHK), -1, *q_BLHK.shape[2:])
     s_BHLS = jnp.einsum("BLHK,BSHK->BHLS", q_BLHK, k_BSHK, preferred_element_type=jnp.float32)
     p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v_BSHK.dtype)
-    o_BLHK = jnp.einsum("BHLS,BSHK->BLHK", dropout(p_BHLS, rate, key), v_BSHK)
-    return o_BLHK.reshape(rows, -1, *o_BLHK.shape[2:])
+    return jnp.einsum("BHLS,BSHK->BLHK", dropout(p_BHLS, rate, key), v_BSHK)
 
 
 # --- cudnn ---

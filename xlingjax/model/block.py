@@ -2,6 +2,7 @@
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from xlingjax.model.attention import Attention
 from xlingjax.model.config import ModelConfig
@@ -11,18 +12,26 @@ Array = jax.Array
 
 
 KeysValues = tuple[Array, Array]
-"""(k_BSHK, v_BSHK)"""
+"""Of a decoder's steps: each [B, H, S, K] of its earlier columns, to which columns are added, and [B, H, K, S] of the
+source, which stay. As BSHK they would be copied, transposed, at each step."""
 
 
-def written(past: tuple[KeysValues, Array], new: KeysValues) -> KeysValues:
-    """The past's keys and values with new ones in the columns from its number on."""
-    kept, column = past
-    return tuple(jax.lax.dynamic_update_slice_in_dim(a, b, column, 1) for a, b in zip(kept, new, strict=True))
+def by_head(x_BSHK: Array) -> Array:
+    """[B, H, S, K]"""
+    return jnp.swapaxes(x_BSHK, 1, 2)
+
+
+def written(past: tuple[KeysValues, Array], new: tuple[Array, Array]) -> KeysValues:
+    """The past with new ones, [B, L, H, K], in the columns from its number on."""
+    earlier, column = past
+    pairs = zip(earlier, new, strict=True)
+    return tuple(jax.lax.dynamic_update_slice_in_dim(a, by_head(b), column, 2) for a, b in pairs)
 
 
 class MultiHeadAttention(nn.Module):
-    """`memory`: the states that x attends to, or their keys and values. With a `past`, keys and values of earlier
-    columns and the number of the first new one, memory's are written into it and it is returned too."""
+    """`memory`: the states that x attends to, or their keys and values (a decoder's step). With a `past`, keys and
+    values of earlier columns and the number of the first new one, memory's are written into it and it is returned
+    too."""
 
     config: ModelConfig
 
@@ -38,11 +47,15 @@ class MultiHeadAttention(nn.Module):
         c = self.config
         project = dict(outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv"))
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
-        if not isinstance(memory, tuple):
+        if isinstance(memory, tuple):
+            o_BLHK = attention.step(q_BLHK, *memory, "BHKS")
+        else:
             memory = Dense(c, **project, name="key")(memory), Dense(c, **project, name="value")(memory)
-        if past is not None:
-            memory = written(past, memory)
-        o_BLHK = attention(q_BLHK, *memory, key)
+            if past is None:
+                o_BLHK = attention(q_BLHK, *memory, key)
+            else:
+                memory = written(past, memory)
+                o_BLHK = attention.step(q_BLHK, *memory, "BHSK")
         y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
         return y_BLD if past is None else (y_BLD, memory)
 

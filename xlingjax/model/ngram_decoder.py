@@ -18,7 +18,7 @@ from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import bind
-from xlingjax.model.block import KeysValues, written
+from xlingjax.model.block import KeysValues, by_head, written
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Params
 from xlingjax.model.heads import VocabularyHead
@@ -70,10 +70,10 @@ class StreamAttention:
     def __call__(
         self, q_BLHK: Array, main: KeysValues, own: KeysValues, relative_BLUH: Array, key: Array | None
     ) -> Array:
-        """[B, L, H, K]. main: keys and values [B, S, H, K]; own: [B, L, H, K], of the queries' own columns."""
+        """[B, L, H, K]. main: keys and values, [B, H, S, K]; own: [B, L, H, K], of the queries' own columns."""
         q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
         r_BHLU = jnp.moveaxis(relative_BLUH.astype(jnp.float32), -1, 1)
-        s_BHLS = jnp.einsum("BLHK,BSHK->BHLS", q_BLHK, main[0], preferred_element_type=jnp.float32)
+        s_BHLS = jnp.einsum("BLHK,BHSK->BHLS", q_BLHK, main[0], preferred_element_type=jnp.float32)
         s_BHLS += jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1) + self.bias_B1LS
         # Instead of T keys of which a mask hides all but one: each query's own score, at distance 0.
         own_BHL = jnp.einsum("BLHK,BLHK->BHL", q_BLHK, own[0], preferred_element_type=jnp.float32) + r_BHLU[..., 0]
@@ -81,7 +81,7 @@ class StreamAttention:
         own_BHL = jnp.where(jnp.arange(length) < length // self.streams, jnp.finfo(jnp.float32).min, own_BHL)
         p_BHLS = jax.nn.softmax(jnp.concatenate([s_BHLS, own_BHL[..., None]], axis=-1), axis=-1)
         p_BHLS = dropout(p_BHLS.astype(main[1].dtype), self.dropout, key)
-        o_BLHK = jnp.einsum("BHLS,BSHK->BLHK", p_BHLS[..., :-1], main[1])
+        o_BLHK = jnp.einsum("BHLS,BHSK->BLHK", p_BHLS[..., :-1], main[1])
         return o_BLHK + jnp.einsum("BHL,BLHK->BLHK", p_BHLS[..., -1], own[1])
 
 
@@ -98,7 +98,7 @@ class NgramAttention(nn.Module):
         q_BLHK, *own = (Dense(c, **project, name=name)(x_BLD) for name in ("query", "key", "value"))
         relative_BLUH = Dense(c, (c.relative_buckets, c.heads), ("embed",), (None, "heads"), name="relative")(x_BLD)
         main = tuple(a[:, : a.shape[1] // attention.streams] for a in own)
-        main = main if past is None else written(past, main)
+        main = tuple(map(by_head, main)) if past is None else written(past, main)
         o_BLHK = attention(q_BLHK, main, tuple(own), relative_BLUH, key)
         y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
         return y_BLD if past is None else (y_BLD, main)

@@ -45,9 +45,9 @@ class Cache:
     layers: tuple[Params, ...]
     """The decoder's parameters, layer by layer: cut out of the stacked ones once, and not at every step."""
     past: tuple[KeysValues, ...]
-    """Of each layer BTHK: keys and values of the decoder's columns so far."""
+    """Of each layer BHTK: keys and values of the decoder's columns so far."""
     memory: tuple[KeysValues, ...]
-    """Of each layer BSHK: those of the source. Where the past has W rows for each of it, these are its beams."""
+    """Of each layer BHKS: those of the source. Where the past has W rows for each of it, these are its beams."""
     source: Fields
     """Of the source, each [B, S]."""
     column: Array
@@ -57,7 +57,7 @@ class Cache:
 def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
     """The fields of the new column and of all that the cache has room for. Rows hold one example each, so that the
     causal mask alone leaves out columns that are still to come."""
-    queries, length = Fields.from_batch(batch), cache.past[0][0].shape[1]
+    queries, length = Fields.from_batch(batch), cache.past[0][0].shape[2]
     keys = Fields.from_batch({name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")})
     return dataclasses.replace(queries, position=queries.position + cache.column), keys
 
@@ -150,9 +150,9 @@ class Seq2Seq(Encoder):
         def projected(layer, name):
             dense = layer["cross_attention"]["attention"][name]
             kernel, bias = (dense[part].astype(c.dtype) for part in ("kernel", "bias"))
-            return jnp.einsum("BSD,DHK->BSHK", memory_BSD.astype(c.dtype), kernel) + bias
+            return jnp.einsum("BSD,DHK->BHKS", memory_BSD.astype(c.dtype), kernel) + bias[..., None]
 
-        empty = jnp.zeros((memory_BSD.shape[0], length, c.heads, c.head_dim), c.dtype)
+        empty = jnp.zeros((memory_BSD.shape[0], c.heads, length, c.head_dim), c.dtype)
         memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
         return Cache(layers, ((empty, empty),) * c.layers, memory, source, jnp.int32(0))
 
@@ -164,8 +164,8 @@ class Seq2Seq(Encoder):
         batch["position_ids"] = one * cache.column
         x_BLD, attention, cross = self._apply(params, batch, cache, method="begin_step")
         block, past = Block(c, self._self_attention), []
-        for layer, kept, seen in zip(cache.layers, cache.past, cache.memory, strict=True):
-            inputs = x_BLD, None, attention, (seen, cross), (kept, cache.column)
+        for layer, earlier, seen in zip(cache.layers, cache.past, cache.memory, strict=True):
+            inputs = x_BLD, None, attention, (seen, cross), (earlier, cache.column)
             x_BLD, longer = block.apply({"params": layer}, *inputs)
             past.append(longer)
         h_BD = x_BLD[:, -1]
