@@ -137,11 +137,12 @@ def test_what_is_not_allowed_still_counts_in_the_scores(made, option, beams):
     forced = jnp.arange(10, 10 + ROWS, dtype=jnp.int32)
     options = {option: {"min_length": 8, "no_repeat_ngram": 1, "first_B": forced}[option]}
     ids = dataclasses.replace(IDS, banned=(5, 6, 6, 9, PAD))
-    found = found_by(made, beams=beams, length_penalty=0.0, ids=ids, **options)
+    found = found_by(made, beams=beams, length_penalty=2.0, ids=ids, **options)
     texts, lengths = found.ids[:, 0], found.lengths[:, 0]
     log = np.take_along_axis(teacher_forced(made, sources(), texts), texts[:, :, None], axis=2)[:, :, 0]
     log[:, 0] *= option != "first_B"
-    np.testing.assert_allclose(found.scores[:, 0], (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1), atol=1e-4)
+    total = (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1)
+    np.testing.assert_allclose(found.scores[:, 0], total / lengths**2.0, atol=1e-4)
     assert (lengths > 1).any()
 
 
