@@ -1,6 +1,6 @@
 #!/bin/bash
 # Titles of stories, learnt on English and tested on four languages: from random weights, from xDAE, from xFNP, each pretrained on the
-# text of the embedded corpus (`make pretrain` or `make negatives` writes it into runs/demo).
+# text of the embedded corpus (`make pretrain` writes it into runs/demo); and from both with that text beside the titles, in turn.
 #
 #   benchmarks/titles.sh OUT [PRETRAINING_STEPS] [STEPS]
 #
@@ -16,11 +16,15 @@ pretrained xfnp --gin_file gin/recipes/xfnp_tiny.gin --gin.TRAIN_STEPS="$pretrai
 # One step at hardly any rate leaves the weights random.
 pretrained random --gin_file gin/recipes/xdae_tiny.gin --gin.TRAIN_STEPS=1 --gin.LEARNING_RATE=1e-9 --gin.WARMUP_STEPS=0
 wait
-for from in random xdae xfnp; do
-  options=()
-  [ $from != xfnp ] || options=(--gin.LANGUAGE_TOKENS=False --gin.GENERATION_STREAMS=2)
-  finished "$out/titles-$from" || run "$out/titles-$from.log" finetune --gin_file gin/recipes/titles_tiny.gin \
-    --workdir "$out/titles-$from" --gin.INIT_FROM="$out/$from" --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 5))" "${options[@]}"
-done
+tuned() { # NAME FROM ARGUMENTS
+  finished "$out/titles-$1" || run "$out/titles-$1.log" finetune --gin_file gin/recipes/titles_tiny.gin --workdir "$out/titles-$1" \
+    --gin.INIT_FROM="$out/$2" --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 4))" "${@:3}"
+}
+streams=(--gin.LANGUAGE_TOKENS=False --gin.GENERATION_STREAMS=2)
+tuned random random
+tuned xdae xdae
+tuned xfnp xfnp "${streams[@]}"
+tuned xdae-and-text xdae --gin_file gin/objectives/generation_xdae.gin --gin.MONO=runs/demo/data/mono
+tuned xfnp-and-text xfnp --gin_file gin/objectives/generation_xfnp.gin --gin.MONO=runs/demo/data/mono --gin.LENGTH=129 "${streams[@]}"
 wait
 "$python" -m benchmarks.bleu_table --name generation_test "$out"/titles-*/ | tee "$out/table.md"

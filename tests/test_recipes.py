@@ -111,6 +111,20 @@ def test_the_table_above_is_complete():
     assert sorted(RECIPES) == [name for name in cli.recipes() if not name.startswith("bakeoff")]
 
 
+@pytest.mark.parametrize("beside, streams", [("xdae", 0), ("xfnp", 2)])
+def test_pretraining_can_go_on_beside_fine_tuning_for_generation(beside, streams, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_record(tmp_path / "run", decoder_layers=1, streams=streams, language_tokens=0 if streams else 8)
+    given = ["INIT_FROM=run", "MONO=text", f"GENERATION_STREAMS={streams}", f"LANGUAGE_TOKENS={not streams}"]
+    files = ["gin/recipes/titles_tiny.gin", f"gin/objectives/generation_{beside}.gin"]
+    recipe = cli.read_recipe(files, given)
+    names = [run.objective.name for run in recipe.bound["objectives"]]
+    assert names == ["generation", beside] and recipe.corpus.mono == ("text",)
+    alone = cli.read_recipe(files[:1], [one for one in given if "MONO" not in one]).bound
+    assert recipe.bound["objectives"][0].source.shapes == alone["objectives"][0].source.shapes
+    assert len(recipe.bound["evaluators"]) == len(alone["evaluators"]) == 2
+
+
 @pytest.mark.parametrize("given, rows", [("None", 8), ("False", 0)])
 def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
