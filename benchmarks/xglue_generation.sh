@@ -24,7 +24,7 @@ wait
 tuned() { # TASK FROM FOLDER STEPS
   finished "$out/$1-$2" || run "$out/$1-$2.log" finetune --gin_file gin/recipes/titles_tiny.gin --workdir "$out/$1-$2" \
     --gin.INIT_FROM="$out/$2" --gin.TRAIN_FILES="$3/xglue.$1.{language}.src.train" --gin.DEV_FILES="$3/xglue.$1.{language}.src.dev" \
-    --gin.TEST_FILES=None --gin.DEV_LIMIT=200 --gin.TRAIN_STEPS="$4" --gin.EVAL_EVERY="$(($4 / 4))"
+    --gin.TEST_FILES=None --gin.DEV_LIMIT=200 --gin.TRAIN_STEPS="$4" --gin.EVAL_EVERY="$(($4 / 2))"
 }
 for from in random xdae; do
   tuned qg "$from" "$qg" "$steps"
