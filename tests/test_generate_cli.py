@@ -5,6 +5,7 @@ import functools
 import io
 import json
 import shutil
+import signal
 import sys
 
 import jax
@@ -122,21 +123,22 @@ def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
     assert score == pytest.approx(total / tokens, abs=1e-5)
 
 
-@pytest.mark.parametrize("ends", ["\n", "\nhalf a li"])
-def test_an_interrupted_file_goes_on(run, source, expected, tmp_path, capsys, monkeypatch, ends):
+@pytest.mark.parametrize("ends, stop, status", [("\n", signal.SIGINT, 130), ("\nhalf a li", signal.SIGTERM, 75)])
+def test_an_interrupted_file_goes_on(run, source, expected, tmp_path, capsys, monkeypatch, ends, stop, status):
     monkeypatch.setattr(generation, "CHUNK", 4)
     whole, calls = Generator.generate, []
 
     def interrupted(self, lines, *arguments, **options):
         calls.append(lines)
         if len(calls) == 2:
-            raise KeyboardInterrupt
+            signal.raise_signal(stop)
         return whole(self, lines, *arguments, **options)
 
     monkeypatch.setattr(Generator, "generate", interrupted)
     output = tmp_path / "en.txt"
     words = ("--input", source, "--output", str(output))
-    assert translate(run, *words) == 130
+    assert translate(run, *words) == status
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     partial = tmp_path / "en.txt.partial"
     assert not output.exists() and "en.txt.partial: what is done" in capsys.readouterr().err
     assert partial.read_text() == "".join(f"{line}\n" for line in expected[:4])

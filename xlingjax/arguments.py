@@ -175,7 +175,7 @@ def parser() -> argparse.ArgumentParser:
         sub = verb(name, text)
         sub.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
         if name == "generate":
-            sub.add_argument("--language", metavar="CODE", help="of the input and of what is written")
+            sub.add_argument("--language", metavar="CODE", help="of both; --to and --from are for two languages")
         sub.add_argument("--to", required=name == "translate", metavar="CODE", help="language to write")
         sub.add_argument("--from", dest="source", metavar="CODE", help="of the input (default: a run of two's other)")
         _generation(sub)

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ from xlingjax.evaluation.generation import bleu, chrf, rouge_l, wrong_language_r
 from xlingjax.evaluation.generator import Generated, Generator
 from xlingjax.partition import make_mesh
 from xlingjax.runs.corpus import read_run_record
+from xlingjax.signals import stopped_by
 from xlingjax.trained import open_run
 
 CHUNK = 1024
@@ -56,6 +58,7 @@ class Job:
 def write(job: Job) -> None:
     """Does it, and tells on standard error what it took. Raises UserError for whatever a user can repair, as far as the
     input is a file before the first line is written."""
+    apart(job)
     generator, source = opened(job)
     with contextlib.ExitStack() as stack:
         # Nothing but a pipe into a pipe goes on without knowing all lines.
@@ -63,8 +66,11 @@ def write(job: Job) -> None:
         path = (job.input or stack.enter_context(spooled())) if whole else None
         total = checked(job, generator, path) if path else None
         lines_each = 1 if job.score else job.decoding.n_best
+        if job.output:
+            stack.enter_context(stopped_by(signal.SIGTERM))
         output = stack.enter_context(Partial(job.output, made_with(job, source, path)) if job.output else Pipe())
         done = number = output.keep(lines_each)
+        empty = 0
         meter = stack.enter_context(Meter(total, done))
         rows = zip(texts(path), texts(job.score) if job.score else itertools.repeat(""), strict=False)
         best = [text_of(line, lines_each) for line in output.kept()][::lines_each] if job.references else []
@@ -75,14 +81,22 @@ def write(job: Job) -> None:
                 output.write(scored(one) for one in generator.score(lines, given, source, job.target, **where))
             else:
                 found = generator.generate(lines, source, job.target, **where)
+                empty += sum(bool(line) and not texts[0].text for line, texts in zip(lines, found, strict=True))
                 output.write(line for n, texts in enumerate(found, number) for line in shown(n, texts))
                 best += [texts[0].text for texts in found] if job.references else []
             number += len(lines)
             meter.lines(number)
         output.finish()
-    print(meter.told(number), file=sys.stderr)
+    print(meter.told(number) + (f", {empty:,} of them empty" if empty else ""), file=sys.stderr)
     if job.references:
         print("\n".join(compared(best, job, source, path)), file=sys.stderr)
+
+
+def apart(job: Job) -> None:
+    """Raises UserError where the output would be written over what is read."""
+    for option, path in (("--input", job.input), ("--score", job.score), ("--references", job.references)):
+        if path and job.output and os.path.realpath(path) == os.path.realpath(job.output):
+            raise UserError(f"--output {job.output} is the file of {option}: name another one")
 
 
 def opened(job: Job) -> tuple[Generator, str]:

@@ -181,7 +181,10 @@ def learning_rate_schedule(config: OptimizerConfig, steps: int, xp: Any = jnp) -
     """
     peak, warmup = config.learning_rate, config.warmup_steps
     if config.schedule == "linear" and warmup >= steps:
-        raise UserError(f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay; lower warmup_steps")
+        raise UserError(
+            f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower warmup_steps "
+            "(WARMUP_STEPS), or train longer (TRAIN_STEPS)"
+        )
 
     def rate(step):
         step = xp.asarray(step, xp.float32)

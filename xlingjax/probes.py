@@ -348,7 +348,12 @@ def generation_score(
             of_stem = stem_pairs(pattern, corpus.languages)
             found += of_stem
             patterns += [] if of_stem else [pattern]
-        found += find_pairs(patterns)
+        try:
+            found += find_pairs(patterns)
+        except UserError as error:
+            raise UserError(
+                f"held-out pairs, {error}; or give a stem, test_2016 for test_2016.de and test_2016.en"
+            ) from None
         decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
         return GenerationScore(
             heldout(found, corpus.languages, words(directions), limit),

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import jax
 from jax.experimental import multihost_utils
 
+from xlingjax.errors import Stopped
+
 
 @contextlib.contextmanager
 def asked_to_stop(asked: threading.Event, *signals: signal.Signals) -> Iterator[None]:
@@ -20,6 +22,23 @@ def asked_to_stop(asked: threading.Event, *signals: signal.Signals) -> Iterator[
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def stopped_by(number: signal.Signals) -> Iterator[None]:
+    """The signal raises `Stopped`; not where it is ignored, and not in threads, which get none."""
+
+    def stop(*_):
+        raise Stopped("stopped")
+
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) == signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 class Preemption:

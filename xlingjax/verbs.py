@@ -404,7 +404,7 @@ def mine(args: Namespace) -> int:
 def _unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
     """Raises UserError where one of these options is given."""
     if given := [name if name == "run" else f"--{name}" for name in names if getattr(args, name) is not None]:
-        raise UserError(f"{', '.join(given)}: {why}")
+        raise UserError(f"{', '.join(given)}: {why}; leave it out")
 
 
 def plug(args: Namespace) -> int:
@@ -432,6 +432,8 @@ def translate(args: Namespace) -> int:
     source, target = args.source or language, args.to or language
     if target is None:
         raise UserError("generate: which language? Give --language, or --to and --from")
+    if args.name == "translate" and source == target:
+        raise UserError(f"--from {source} --to {target}: name two languages; within one, `xlingjax generate` writes")
     if args.score:
         _unread(args, OF_SEARCH, "--score searches for nothing")
     if not args.temperature:

@@ -141,7 +141,7 @@ def test_pairs_within_one_language(tmp_path):
     with pytest.raises(UserError, match="a.src.txt has no other side .*a.tgt.txt"):
         find_pairs(f"en={tmp_path}/a.src.txt")
     write(tmp_path / "one.tsv", "only a source\n")
-    with pytest.raises(UserError, match="one.tsv, line 1: no column 1"):
+    with pytest.raises(UserError, match="one.tsv, line 1: no column 2 of 1: put tabs between columns"):
         list(find_pairs(f"en={tmp_path}/one.tsv")[0].lines())
 
 

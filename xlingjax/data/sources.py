@@ -231,7 +231,9 @@ def _header(path: Path) -> list[str] | None:
 def _cell(cells: dict | list[str], column: int | str, where: str) -> str:
     try:
         text = cells[column]
-    except (KeyError, IndexError):
+    except IndexError:
+        raise UserError(f"{where}: no column {column + 1} of {len(cells)}: put tabs between columns") from None
+    except KeyError:
         raise UserError(f"{where}: no column {column!r}") from None
     if not isinstance(text, str):
         raise UserError(f"{where}: column {column!r} is not text")
@@ -295,8 +297,9 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
         within = (glob.glob(f"{folder}/**/*", recursive=True) for folder in folders)
         paths = [Path(name) for name in sorted({*matches}.union(*within)) if os.path.isfile(name)]
         if not paths:
+            what = f"file of language {code!r}" if code else f"{what} file"
             raise UserError(
-                f"missing file: no {what} file matches {pattern!r}, read from {os.getcwd()}; quote patterns on the "
+                f"missing file: no {what} matches {pattern!r}, read from {os.getcwd()}; quote patterns on the "
                 "command line"
             )
         found |= {path: code for path in paths}

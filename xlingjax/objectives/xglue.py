@@ -30,7 +30,10 @@ class XFNP(Translation):
     def __post_init__(self):
         super().__post_init__()
         if not self.alphas or min(self.alphas) < 0 or not any(self.alphas):
-            raise UserError(f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per stream")
+            raise UserError(
+                f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per stream "
+                "(XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
+            )
 
     @property
     def reads(self) -> tuple[str, ...]:
