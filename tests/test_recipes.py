@@ -3,6 +3,7 @@
 The operative configurations stand in golden/configs; `XLINGJAX_GOLDEN=write pytest tests/test_recipes.py` writes them.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -20,7 +21,7 @@ from xlingjax import bakeoff, cli, schedule
 from xlingjax.data.features import FIELDS
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.feed import in_stages
+from xlingjax.feed import Feed, in_stages
 from xlingjax.identity import check_length
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
@@ -109,6 +110,23 @@ def recipe(request, tmp_path, monkeypatch):
 
 def test_the_table_above_is_complete():
     assert sorted(RECIPES) == [name for name in cli.recipes() if not name.startswith("bakeoff")]
+
+
+@pytest.mark.parametrize(
+    "given, refused",
+    [
+        ([], "writes both languages of its pairs, and nothing tells the decoder which: set LANGUAGE_TOKENS=True"),
+        (["DIRECTIONS=de-en en-de"], "writes de and en, and nothing tells"),
+        (["DIRECTIONS=de-en fr-en"], None),
+        (["LANGUAGE_EMBEDDING=True"], None),
+    ],
+)
+def test_a_decoder_that_is_told_no_language_is_refused(given, refused):
+    files = ["gin/recipes/mt_text.gin", "gin/models/mini_decoder.gin"]  # which has no tokens of languages
+    options = PAIRS | TINY | {"VOCABULARY": "vocab"}
+    bound = cli.read_recipe(files, [*(f"{k}={v}" for k, v in options.items()), *given]).bound
+    with pytest.raises(UserError, match=refused) if refused else contextlib.nullcontext():
+        Feed(bound["objectives"], build_model(bound["model"]), make_mesh(bound["mesh"]), 1)
 
 
 @pytest.mark.parametrize("beside, streams", [("xdae", 0), ("xfnp", 2)])

@@ -89,12 +89,21 @@ class Feed:
                 f"objective {name} compares the rows of a batch with each other: {self._microbatches} microbatches "
                 "would make it another one; set MICROBATCHES=1"
             )
-        tokens = getattr(self.runs[name].source, "settings", {}).get("language_tokens")
+        settings = getattr(self.runs[name].source, "settings", {})
+        tokens = settings.get("language_tokens")
         if tokens is not None and tokens != bool(self._model.config.language_tokens):
             raise UserError(
                 f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {self._model.config.name} has "
                 f"{self._model.config.language_tokens or 'no'} tokens of languages; set it as the model has it"
             )
+        if "directions" in settings and not settings["within"] and not tokens and not self._model.config.num_languages:
+            targets = {way.split("-")[1] for way in settings["directions"]}
+            if len(targets) != 1:
+                raise UserError(
+                    f"objective {name} writes {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and "
+                    "nothing tells the decoder which: set LANGUAGE_TOKENS=True, LANGUAGE_EMBEDDING=True, or DIRECTIONS "
+                    "into one language"
+                )
         required = required_fields(name, objective.reads, shapes)
         positions = getattr(self.runs[name].source, "positions", 0)
         check_length(name, shapes["input_ids"][1], self._model.config, positions)
