@@ -219,3 +219,31 @@ def test_refusals(run, vocabulary, source, tmp_path, capsys):
     (tmp_path / "streams" / "run.json").write_text(json.dumps(record))
     refused("does not fit the model", "decoder/streams/embedding is not the model's", run=streams)
     assert translate(run, "--truncate", "--input", long) == 0
+
+
+def test_a_file_that_is_read_is_not_written(run, tmp_path, capsys):
+    source = write(tmp_path / "de.txt", LINES)
+    (tmp_path / "link").symlink_to(source)
+    references = "--input", f"{source}x", "--references", source
+    for words, option in ((("--input", source), "input"), (references, "references")):
+        assert translate(run, *words, "--output", str(tmp_path / "link")) == 2
+        assert f"is the file of --{option}: name another one" in one_line(capsys)
+    assert translate(run, "--from", "en", "--input", source) == 2
+    assert "--from en --to en: name two languages" in one_line(capsys)
+
+
+def test_what_was_not_learnt_and_what_came_out_empty_is_told(run, source, tmp_path, capsys, monkeypatch):
+    other = shutil.copytree(run, tmp_path / "run")
+    record = json.loads((other / "run.json").read_text())
+    (other / "run.json").write_text(json.dumps(record | {"stages": {"translation": {"directions": ["en-de"]}}}))
+    whole = Generator.generate
+
+    def emptied(self, lines, *arguments, **options):
+        found = whole(self, lines, *arguments, **options)
+        return [[dataclasses.replace(best[0], text="")] if n in (0, 2, 4) else best for n, best in enumerate(found)]
+
+    monkeypatch.setattr(Generator, "generate", emptied)
+    assert translate(str(other), "--input", source) == 0
+    note, told = capsys.readouterr().err.splitlines()
+    assert note == f"note: {other} learnt en-de, not de-en"
+    assert told.endswith(" tokens/s, 2 of them empty")  # the fifth was before

@@ -119,7 +119,12 @@ def opened(job: Job) -> tuple[Generator, str]:
     )  # fmt: skip
     for code in filter(None, (job.source, job.target)):
         generator.language(code)
-    return generator, job.source or next(iter(others), job.target)
+    source = job.source or next(iter(others), job.target)
+    stages = record.get("stages", {})
+    learnt = [way for settings in stages.values() for way in settings.get("directions") or ()]
+    if source != job.target and learnt and f"{source}-{job.target}" not in learnt and "back_translation" not in stages:
+        print(f"note: {job.run} learnt {', '.join(learnt)}, not {source}-{job.target}", file=sys.stderr)
+    return generator, source
 
 
 # --- Input ------------------------------------------------------------------------------------------------------------
