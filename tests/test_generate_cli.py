@@ -151,7 +151,7 @@ def test_an_interrupted_file_goes_on(run, source, expected, tmp_path, capsys, mo
 
     refused("en.txt.partial was begun with other beams 2 (now 3): repeat", words=(*words, "--beams", "3"))
     other = write(tmp_path / "de.txt", LINES[1:])
-    refused("begun with other input", words=("--input", other, "--output", str(output)))
+    refused("begun with other text of --input:", words=("--input", other, "--output", str(output)))
     record = (tmp_path / "en.txt.partial.json").read_text()
     (tmp_path / "en.txt.partial.json").unlink()
     refused("en.txt.partial.json, which says of what, is not", "remove")

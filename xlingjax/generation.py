@@ -35,6 +35,8 @@ from xlingjax.trained import open_run
 
 CHUNK = 1024
 """Lines that are sorted by length together; the most that an interruption costs."""
+HASHED = "input", "score"
+"""Files that a resumed output must have been written from."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -251,7 +253,7 @@ class Partial:
                 f"{self.partial} is there, and {self.record.name}, which says of what, is not: {remedy}"
             ) from None
         differ = [
-            f"{key} {begun.get(key)!r} (now {self.made_with.get(key)!r})"
+            f"text of --{key}" if key in HASHED else f"{key} {begun.get(key)!r} (now {self.made_with.get(key)!r})"
             for key in sorted({*begun, *self.made_with})
             if begun.get(key) != self.made_with.get(key)
         ]
@@ -293,7 +295,7 @@ def made_with(job: Job, source: str, path: str) -> dict[str, Any]:
     record: dict[str, Any] = {"checkpoint": str(checkpoint), "from": source, "to": job.target}
     record |= dataclasses.asdict(job.decoding) | {"max_length": list(job.decoding.max_length)}
     record |= {"seed": job.seed, "truncate": job.truncate}
-    return record | {"input": content_hash(path), "score": content_hash(job.score) if job.score else None}
+    return record | dict(zip(HASHED, (content_hash(path), content_hash(job.score) if job.score else None), strict=True))
 
 
 # --- What is told -----------------------------------------------------------------------------------------------------
