@@ -20,11 +20,10 @@ tuned() { # NAME FROM ARGUMENTS
   finished "$out/titles-$1" || run "$out/titles-$1.log" finetune --gin_file gin/recipes/titles_tiny.gin --workdir "$out/titles-$1" \
     --gin.INIT_FROM="$out/$2" --gin.TRAIN_STEPS="$steps" --gin.EVAL_EVERY="$((steps / 4))" "${@:3}"
 }
-streams=(--gin.LANGUAGE_TOKENS=False --gin.GENERATION_STREAMS=2)
 tuned random random
 tuned xdae xdae
-tuned xfnp xfnp "${streams[@]}"
+tuned xfnp xfnp --gin.LANGUAGE_TOKENS=False --gin.GENERATION_STREAMS=2
 tuned xdae-and-text xdae --gin_file gin/objectives/generation_xdae.gin --gin.MONO=runs/demo/data/mono
-tuned xfnp-and-text xfnp --gin_file gin/objectives/generation_xfnp.gin --gin.MONO=runs/demo/data/mono --gin.LENGTH=129 "${streams[@]}"
+tuned xfnp-and-text xfnp --gin_file gin/objectives/generation_xfnp.gin --gin.MONO=runs/demo/data/mono --gin.LENGTH=129 # two of its blocks
 wait
 "$python" -m benchmarks.bleu_table --name generation_test "$out"/titles-*/ | tee "$out/table.md"

@@ -129,16 +129,17 @@ def test_a_decoder_that_is_told_no_language_is_refused(given, refused):
         Feed(bound["objectives"], build_model(bound["model"]), make_mesh(bound["mesh"]), 1)
 
 
-@pytest.mark.parametrize("beside, streams", [("xdae", 0), ("xfnp", 2)])
+@pytest.mark.parametrize("beside, streams", [("xdae", 0), ("xfnp", 2)])  # the file alone says what a run of xFNP needs
 def test_pretraining_can_go_on_beside_fine_tuning_for_generation(beside, streams, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path / "run", decoder_layers=1, streams=streams, language_tokens=0 if streams else 8)
-    given = ["INIT_FROM=run", "MONO=text", f"GENERATION_STREAMS={streams}", f"LANGUAGE_TOKENS={not streams}"]
     files = ["gin/recipes/titles_tiny.gin", f"gin/objectives/generation_{beside}.gin"]
-    recipe = cli.read_recipe(files, given)
+    recipe = cli.read_recipe(files, ["INIT_FROM=run", "MONO=text"])
     names = [run.objective.name for run in recipe.bound["objectives"]]
     assert names == ["generation", beside] and recipe.corpus.mono == ("text",)
-    alone = cli.read_recipe(files[:1], [one for one in given if "MONO" not in one]).bound
+    Feed(recipe.bound["objectives"], build_model(recipe.bound["model"]), make_mesh(recipe.bound["mesh"]), 1)
+    as_there = ["INIT_FROM=run", f"GENERATION_STREAMS={streams}", f"LANGUAGE_TOKENS={not streams}"]
+    alone = cli.read_recipe(files[:1], as_there).bound
     assert recipe.bound["objectives"][0].source.shapes == alone["objectives"][0].source.shapes
     assert len(recipe.bound["evaluators"]) == len(alone["evaluators"]) == 2
 

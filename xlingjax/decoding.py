@@ -139,6 +139,7 @@ def generate(
             values_RC = jnp.take_along_axis(allowed_RV, tokens_RC, axis=1)
         else:
             values_RC, tokens_RC = highest(allowed_RV, min(count, allowed_RV.shape[1]))
+        # Not values_RC[:, 0]: of a slice XLA makes a sort of all, where TopK would do.
         top_R = logits_RV.max(-1) if draw or config.no_repeat_ngram else values_RC.max(-1)
         values_RC -= normaliser(logits_RV, apart_RN, top_R)[:, None]
         if first_R is not None:
@@ -171,7 +172,7 @@ def product(g_RD: Array, table_VD: Array) -> Array:
 
 
 def normaliser(x_RV: Array, apart_RN: Array, top_R: Array) -> Array:
-    """[R]: `logsumexp` over both; top_R: the highest of x."""
+    """[R]: `logsumexp` over both; top_R: the highest of x. In blocks, as in `highest`: else XLA writes x twice."""
     top_R = jnp.maximum(top_R, apart_RN.max(-1))
     total_R = jnp.exp(in_blocks(x_RV) - top_R[:, None, None]).sum((1, 2)) + jnp.exp(apart_RN - top_R[:, None]).sum(-1)
     return top_R + jnp.log(total_R)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.sources import Text, find_pairs, find_text, stem_pairs
+from xlingjax.data.sources import Text, expand, find_pairs, find_text, stem_pairs
 from xlingjax.errors import UserError
 
 Files = str | Sequence[str] | None
@@ -345,15 +345,15 @@ def generation_score(
         within = labelled_files(files, words(languages) or corpus.languages) if files else {}
         found, patterns = [], [f"{code}={path}" for code, path in within.items()]
         for pattern in words(pairs):
-            of_stem = stem_pairs(pattern, corpus.languages)
-            found += of_stem
-            patterns += [] if of_stem else [pattern]
-        try:
-            found += find_pairs(patterns)
-        except UserError as error:
-            raise UserError(
-                f"held-out pairs, {error}; or give a stem, test_2016 for test_2016.de and test_2016.en"
-            ) from None
+            if of_stem := stem_pairs(pattern, corpus.languages):
+                found += of_stem
+                continue
+            try:
+                expand(pattern, "held-out")
+            except UserError as error:
+                raise UserError(f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en") from None
+            patterns.append(pattern)
+        found += find_pairs(patterns)
         decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
         return GenerationScore(
             heldout(found, corpus.languages, words(directions), limit),

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax
 from jax.experimental import multihost_utils
@@ -12,11 +12,11 @@ from xlingjax.errors import Stopped
 
 
 @contextlib.contextmanager
-def asked_to_stop(asked: threading.Event, *signals: signal.Signals) -> Iterator[None]:
-    """These signals only set `asked`, but for those that are ignored, and in threads, which get none."""
+def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[None]:
+    """These signals call `handler`, but for those that are ignored, and in threads, which get none."""
     here = threading.current_thread() is threading.main_thread()
     heard = [number for number in signals if here and signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, lambda *_: asked.set()) for number in heard}
+    before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
     finally:
@@ -24,21 +24,18 @@ def asked_to_stop(asked: threading.Event, *signals: signal.Signals) -> Iterator[
             signal.signal(number, handler)
 
 
-@contextlib.contextmanager
-def stopped_by(number: signal.Signals) -> Iterator[None]:
-    """The signal raises `Stopped`; not where it is ignored, and not in threads, which get none."""
+def asked_to_stop(asked: threading.Event, *signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
+    """These signals only set `asked`."""
+    return handled(lambda *_: asked.set(), *signals)
+
+
+def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
+    """These signals raise `Stopped`."""
 
     def stop(*_):
         raise Stopped("stopped")
 
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) == signal.SIG_IGN:
-        yield
-        return
-    before = signal.signal(number, stop)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
+    return handled(stop, *signals)
 
 
 class Preemption:

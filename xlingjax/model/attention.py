@@ -51,10 +51,8 @@ class Attention:
     def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
         """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R is B, or B times
         the beams, which are queries of their source and share its keys."""
-        q_BLHK = q_RLHK.reshape(len(k), -1, *q_RLHK.shape[2:]) * (q_RLHK.shape[-1] ** -0.5)
-        s_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32)
-        p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v.dtype)
-        return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v).reshape(q_RLHK.shape)
+        q_BLHK = q_RLHK.reshape(len(k), -1, *q_RLHK.shape[2:])
+        return _xla(self, q_BLHK, k, v, 0.0, None, axes).reshape(q_RLHK.shape)
 
     def __call__(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None) -> Array:
         """[B, L, H, K] in the type of the values. `key` None = no dropout."""
@@ -105,11 +103,11 @@ def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str
     return {"bias_B1LS": jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)[:, None]}
 
 
-def _xla(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
+def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
     q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
-    s_BHLS = jnp.einsum("BLHK,BSHK->BHLS", q_BLHK, k_BSHK, preferred_element_type=jnp.float32)
-    p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v_BSHK.dtype)
-    return jnp.einsum("BHLS,BSHK->BLHK", dropout(p_BHLS, rate, key), v_BSHK)
+    s_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32)
+    p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v.dtype)
+    return jnp.einsum(f"BHLS,{axes}->BLHK", dropout(p_BHLS, rate, key), v)
 
 
 # --- cudnn ---
