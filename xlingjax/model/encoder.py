@@ -6,6 +6,7 @@ Parameter paths (also the names on disk): `embeddings/{tokens,positions,language
 `paraphrase/out/{kernel,bias}`, `dan/{in,out}/{kernel,bias}`.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -236,7 +237,7 @@ class Encoder:
         return self._modules.init({"params": rng}, method="everything")["params"]
 
     def _abstract_boxed(self):
-        return jax.eval_shape(self._boxed, jax.random.key(0))
+        return _abstract_boxed(type(self), self.config)
 
     def _check(self, batch: Batch, ahead: int = 0) -> None:
         """`ahead`: positions that are read beyond the last token's."""
@@ -247,3 +248,8 @@ class Encoder:
                 f"rows of {length} tokens do not fit model {c.name}: its position table takes {rows}; shorten the rows "
                 f"or raise max_positions"
             )
+
+
+@functools.lru_cache(maxsize=16)  # traced once, though every objective of a run asks
+def _abstract_boxed(kind: type[Encoder], config: ModelConfig):
+    return jax.eval_shape(kind(config)._boxed, jax.random.key(0))
