@@ -15,6 +15,7 @@ import pytest
 
 from xlingjax import bakeoff, cli, verbs
 from xlingjax.errors import Stopped, UserError
+from xlingjax.identity import write_json
 from xlingjax.report import bakeoff as told
 from xlingjax.report import plots
 
@@ -65,8 +66,8 @@ def commands(monkeypatch):
         workdir.mkdir(parents=True, exist_ok=True)
         text = {language: value for language, value in HASHES.items() if language != "rows"}
         data = {"nli": {"sha256": HASHES["rows"]}} if line[3] == "finetune" else {"mlm": {"text": text}}
-        (workdir / "run.json").write_text(json.dumps({"identity": {"data": data}}))
-        (workdir / "result.json").write_text(json.dumps(result))
+        write_json(workdir / "run.json", {"identity": {"data": data}})
+        write_json(workdir / "result.json", result)  # whole, as a run's: other cells read it meanwhile
         return 0
 
     class Process:
