@@ -77,5 +77,5 @@ def test_what_is_there_stays(run, tmp_path, capsys):
     for output, given in ((tmp_path, run[0]), (tmp_path / "file", run[0]), (tmp_path / "new", tmp_path / "nowhere")):
         assert cli.main(["average", str(given), "--last", "2", "--output", str(output)]) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()
-        assert "is not empty; choose another --output" in line or "no checkpoints in" in line
+        assert "is not empty; choose another folder" in line or "no checkpoints in" in line
     assert (tmp_path / "file").read_text() == "kept"

@@ -13,18 +13,18 @@ PACKAGE = ROOT / "xlingjax"
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
     {"cli", "arguments", "verbs"},
-    {"applications", "generation", "negatives", "plug", "average", "bakeoff"},
+    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},
     {"feed", "probes", "initialisation"},
     {"evaluation", "givers"},
     {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf"},
-    {"objectives"},
+    {"objectives", "convert"},
     {"losses", "optim", "decoding"},
     {"model"},
     {"data", "preprocessors", "tasks"},
-    {"partition", "runtime", "quiet", "stages"},
+    {"partition", "runtime", "quiet", "stages", "workdir"},
     {"errors", ""},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

@@ -11,7 +11,8 @@ from xlingjax.errors import UserError
 from xlingjax.identity import read_run_record
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
-from xlingjax.plug import require_empty, write_workdir
+from xlingjax.plug import write_workdir
+from xlingjax.workdir import require_empty
 
 
 def average(run: str, output: str, last: int | None = None, steps: Sequence[int] = ()) -> str:

@@ -12,7 +12,7 @@ from xlingjax.checkpoint import find_checkpoint, read_params, saved_params
 from xlingjax.errors import UserError
 from xlingjax.identity import read_run_record
 from xlingjax.model.config import ModelConfig
-from xlingjax.optim import path_name
+from xlingjax.optim import nested, path_name
 
 MACROS = {"embeddings": "INIT_EMBEDDINGS", "encoder": "INIT_ENCODER", "decoder": "INIT_DECODER"}
 LAYERS = {"encoder": "ENCODER_LAYERS_FROM", "decoder": "DECODER_LAYERS_FROM"}
@@ -140,20 +140,9 @@ def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[s
     read = {}
     for run, leaves in wanted.items():
         checkpoint = next(copy.giver.checkpoint for copy in taken.values() if copy.giver.run == run)
-        found = jax.tree_util.tree_flatten_with_path(read_params(checkpoint, _nested(leaves)))[0]
+        found = jax.tree_util.tree_flatten_with_path(read_params(checkpoint, nested(leaves)))[0]
         read[run] = {path_name(path): leaf for path, leaf in found}
     return read
-
-
-def _nested(flat: dict[str, Any]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for name, leaf in flat.items():
-        *folders, last = name.split("/")
-        inner = tree
-        for folder in folders:
-            inner = inner.setdefault(folder, {})
-        inner[last] = leaf
-    return tree
 
 
 def grouped(origins: dict[str, str]) -> Iterator[str]:
@@ -174,4 +163,4 @@ def grouped(origins: dict[str, str]) -> Iterator[str]:
             group = ", ".join(names)
             yield f"{above}{group}: {origin}" if len(names) == 1 or not above else f"{above}{{{group}}}: {origin}"
 
-    yield from lines(_nested(origins), "")
+    yield from lines(nested(origins), "")

@@ -208,6 +208,18 @@ def path_names(tree: Any) -> list[str]:
     return [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
 
 
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dicts from {path on disk: leaf}."""
+    tree: dict[str, Any] = {}
+    for name, leaf in flat.items():
+        *above, last = name.split("/")
+        inner = tree
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = leaf
+    return tree
+
+
 def decayed(params: Any) -> Any:
     """True where weight decay applies: everything but biases and LayerNorm scales. By name, since a scanned stack's
     biases have two axes."""

@@ -3,12 +3,9 @@
 Plugged out, the model is an encoder like XLM-R whose states are VECO's H. Nothing else of it changes.
 """
 
-import json
-from pathlib import Path
 from typing import Any
 
 import jax
-import orbax.checkpoint as ocp
 
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.errors import UserError
@@ -16,6 +13,7 @@ from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.trained import TrainedRun, open_run
+from xlingjax.workdir import require_empty, write_trained
 
 SLOT = "cross_attention"
 
@@ -86,32 +84,14 @@ def write_workdir(run: str, output: str, step: int | str, params: Any, by: str, 
     continued: optimizer state and data position stay behind. by: the verb; told: what run.json says beside. Raises
     UserError where `output` holds something already."""
     require_empty(output)
-    folder, source = Path(output).absolute(), run_and_checkpoint(run)[0]
-    record = read_run_record(run)
+    source, record = run_and_checkpoint(run)[0], read_run_record(run)
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
     record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **told}
-    recipe, target = source / "config.gin", folder / "checkpoints" / str(step)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "run.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        if recipe.is_file():  # a run that Python started has none
-            lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
-            text = "\n".join([recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]) + "\n"
-            (folder / "config.gin").write_text(text, encoding="utf-8")
-        for name in ("vocab.model", "vocab.json"):
-            if (source / name).is_file():  # and no vocabulary
-                (folder / name).write_bytes((source / name).read_bytes())
-        with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
-            writer.save(target / "params", args=ocp.args.StandardSave(params))
-        with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
-            writer.save(target / "run", args=ocp.args.JsonSave({"identity": record["identity"]}))
-    except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another --output") from None
-
-
-def require_empty(output: str) -> None:
-    """Raise UserError where `output` holds something already."""
-    folder = Path(output).absolute()
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{folder} is not empty; choose another --output")
+    # A run that Python started has no recipe, and one of frozen batches no vocabulary.
+    files = {path.name: path.read_bytes() for path in (source / "vocab.model", source / "vocab.json") if path.is_file()}
+    if (recipe := source / "config.gin").is_file():
+        lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
+        text = "\n".join([recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]) + "\n"
+        files[recipe.name] = text.encode()
+    write_trained(output, record, step, params, files)

@@ -6,6 +6,7 @@ Each function returns the exit status. Heavy imports stand inside, so that `xlin
 import json
 import logging
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -58,12 +59,6 @@ def runtime(args: Namespace):
     )
 
 
-def vocabulary_files(vocabulary: Any) -> dict[str, bytes]:
-    """vocab.model and vocab.json, so that a folder can be moved to where the original is not."""
-    side = json.dumps({"layout": vocabulary.layout, "sha256": vocabulary.sha256}) + "\n"
-    return {"vocab.json": side.encode(), "vocab.model": vocabulary.model_bytes}
-
-
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
@@ -85,7 +80,7 @@ def train(args: Namespace, recipe: Recipe) -> int:
         runtime=runtime(args),
         extra_config={"verb": args.name, **vocabulary, **negatives},
         on_start=partial(first_report, args.workdir, opened, corpus.vocabulary),
-        files={"config.gin": recipe.config.encode(), **vocabulary_files(corpus.vocabulary)},
+        files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
     )
     return result.exit_code
 
@@ -243,7 +238,7 @@ def freeze(args: Namespace, recipe: Recipe) -> int:
         finally:
             source.close()
         print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")
-    for name, content in vocabulary_files(recipe.corpus.vocabulary).items():
+    for name, content in recipe.corpus.vocabulary.files().items():
         (folder / name).write_bytes(content)
     return 0
 
@@ -461,6 +456,18 @@ def average(args: Namespace) -> int:
     return 0
 
 
+def import_(args: Namespace) -> int:
+    from xlingjax.convert.names import Differing
+    from xlingjax.importing import import_model
+
+    try:
+        print(import_model(args.source, args.output, not args.unverified))
+    except Differing as error:
+        print(error.table, file=sys.stderr)
+        raise
+    return 0
+
+
 def shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
@@ -491,5 +498,6 @@ VERBS: dict[str, Callable[..., int]] = {
     "generate": translate,
     "plug": plug,
     "average": average,
+    "import": import_,
     "doctor": doctor,
 }

@@ -102,6 +102,11 @@ class Vocabulary:
         except RuntimeError:
             raise UserError(f"{path} is not a SentencePiece model: `xlingjax vocab` makes one") from None
 
+    def files(self) -> dict[str, bytes]:
+        """{name: content} of what `load` reads from a folder, so that one can be moved to where the original is not."""
+        told = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
+        return {"vocab.model": self.model_bytes, "vocab.json": told.encode()}
+
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without begin or end."""
         return self.to_model[self._processor.encode(text)].tolist() if text else []

@@ -1,0 +1,97 @@
+"""Is a converted model the one that transformers computes? (extra `interop`)"""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlingjax.convert.sentences import SENTENCES
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.build import build_model
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.masks import bidirectional
+from xlingjax.runtime import first_line
+
+TOLERANCE = 1e-4
+"""Of the largest logit, at least of 1: float32 sums in another order."""
+_ROWS = 2  # a batch's logits over 250 002 pieces stay small, and it has padding
+
+
+@dataclasses.dataclass(frozen=True)
+class Parity:
+    difference: float
+    """The largest of two logits of a token."""
+    largest: float
+    """Logit."""
+    sentences: int
+
+    @property
+    def same(self) -> bool:
+        return self.difference <= TOLERANCE * max(1.0, self.largest)
+
+    def __str__(self) -> str:
+        return (
+            f"largest difference of a logit {self.difference:.1e} (logits up to {self.largest:.1f}), "
+            f"{self.sentences} sentences of as many languages, transformers in float32"
+        )
+
+
+def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary) -> Parity:
+    """Ours beside the model and the tokenizer that transformers opens in `folder`. Raises UserError where transformers
+    is not installed, where it cannot open the folder, and for ids that differ, with the sentence."""
+    try:
+        import torch
+        from transformers import AutoModelForMaskedLM, AutoTokenizer
+        from transformers.utils import logging
+    except ImportError:
+        raise UserError(
+            "comparing with transformers needs it: pip install 'xlingjax[interop]', or say --unverified"
+        ) from None
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        theirs = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
+    except Exception as error:  # of many kinds
+        raise UserError(f"transformers cannot open {folder}: {type(error).__name__}: {first_line(error)}") from None
+    most = config.max_positions - config.position_offset
+    rows = []
+    for sentence in SENTENCES:
+        ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
+        if (found := tokenizer(sentence)["input_ids"]) != ids:
+            at = next((i for i, pair in enumerate(zip(ids, found, strict=False)) if pair[0] != pair[1]), 0)
+            raise UserError(
+                f"{folder}: its tokenizer.json and its SentencePiece model differ on {sentence!r}, from piece {at} on: "
+                f"{found[at : at + 3]} and {ids[at : at + 3]}; give files that belong together"
+            )
+        rows.append(ids[:most])
+    model = build_model(config)
+
+    def logits(params, batch):
+        h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
+        g, table_VD, bias_V = model.vocab_head(params, h_BLD)
+        return (g @ table_VD.T + bias_V)[..., : config.vocab_size]
+
+    encode, difference, largest = jax.jit(logits), 0.0, 0.0
+    length = max(map(len, rows))
+    for start in range(0, len(rows), _ROWS):
+        some = rows[start : start + _ROWS]
+        ids_BL = np.full((len(some), length), vocabulary.pad_id, np.int32)
+        for row, ids in zip(ids_BL, some, strict=True):
+            row[: len(ids)] = ids
+        valid_BL = np.arange(length) < np.array([[len(ids)] for ids in some])
+        batch = {
+            "input_ids": ids_BL, "pack_ids": valid_BL.astype(np.int32), "language_ids": np.zeros_like(ids_BL),
+            "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
+        }  # fmt: skip
+        ours = np.asarray(encode(params, batch))[valid_BL]
+        with torch.no_grad():
+            given = {"input_ids": torch.tensor(ids_BL).long(), "attention_mask": torch.tensor(valid_BL).long()}
+            wanted = theirs(**given).logits.numpy()[valid_BL]
+        difference = max(difference, float(np.abs(ours - wanted).max()))
+        largest = max(largest, float(np.abs(wanted).max()))
+    return Parity(difference, largest, len(rows))

@@ -1,0 +1,62 @@
+"""`xlingjax import`: a model of Hugging Face transformers as a workdir, compared with the original beforehand."""
+
+import dataclasses
+from pathlib import Path
+
+from xlingjax.convert import hugging_face, parity
+from xlingjax.errors import UserError
+from xlingjax.model.config import count_parameters
+from xlingjax.workdir import require_empty, write_trained
+
+WANTED = ("*.json", "*.model", "*.txt", "model*.safetensors", "pytorch_model*.bin")
+
+
+def import_model(source: str, output: str, verify: bool = True) -> str:
+    """Writes the model in the folder, or under the hub id, `source` as the workdir `output`, for INIT_FROM and
+    `open_run`. Returns what was done. Raises UserError, and writes nothing, where the model cannot be read, where it is
+    not the one that transformers computes (`verify`), and where `output` holds something already."""
+    require_empty(output)
+    folder = found(source)
+    foreign = hugging_face.read(folder)
+    lines = [*foreign.notes]
+    if verify:
+        compared = parity.compare(folder, foreign.config, foreign.params, foreign.vocabulary)
+        if not compared.same:
+            raise UserError(f"{folder} as xlingjax reads it is not what transformers computes: {compared}")
+        lines.append(str(compared))
+    else:
+        lines.append("not compared with transformers (--unverified)")
+    model = dataclasses.asdict(foreign.config)
+    identity = {"model": model, "data": {"import": {"vocabulary": foreign.vocabulary.sha256}}}
+    record = {
+        "identity": identity, "languages": [], "parameters": count_parameters(foreign.config), "model": model,
+        "imported": {"from": str(source), "told": lines},
+    }  # fmt: skip
+    write_trained(output, record, 0, foreign.params, foreign.vocabulary.files())
+    size = f"{foreign.config.layers} layers of {foreign.config.dim}, {foreign.config.vocab_size:,} pieces"
+    return "\n".join([f"{output}: {size}, {record['parameters']:,} parameters, from {folder}", *lines])
+
+
+def found(source: str) -> Path:
+    """The folder that `source` is, or the copy of the hub's model of that id, which is fetched when it is not there.
+    Raises UserError."""
+    if Path(source).is_dir():
+        return Path(source)
+    if source.startswith((".", "/", "~")) or source.count("/") > 1:
+        raise UserError(f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a hub id")
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+    except ImportError:
+        raise UserError(
+            f"no folder {source}, and fetching it from the hub needs pip install 'xlingjax[interop]'"
+        ) from None
+    try:
+        return Path(snapshot_download(source, allow_patterns=WANTED))
+    except RepositoryNotFoundError:
+        raise UserError(f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN") from None
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
+        raise UserError(
+            f"{source}: no such folder, no copy of it in the hub's cache, and the hub cannot be reached "
+            f"({type(error).__name__}); fetch it elsewhere and give the folder"
+        ) from None
