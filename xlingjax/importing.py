@@ -20,7 +20,9 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
     foreign = hugging_face.read(folder)
     lines = [*foreign.notes]
     if verify:
-        compared = parity.compare(folder, foreign.config, foreign.params, foreign.vocabulary)
+        compared = parity.compare(
+            folder, foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head
+        )
         if not compared.same:
             raise UserError(f"{folder} as xlingjax reads it is not what transformers computes: {compared}")
         lines.append(str(compared))

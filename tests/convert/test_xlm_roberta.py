@@ -80,20 +80,19 @@ def test_the_names_lead_back_to_the_same_bits(folder):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "path"),
+    ("kind", "labels", "compared"),
     [
-        ("SequenceClassification", "classifier.out_proj.weight", ("classifier", "out", "kernel")),
-        ("TokenClassification", "classifier.weight", ("classifier", "out", "kernel")),
+        ("ForSequenceClassification", 5, "logits of the classes"),
+        ("ForTokenClassification", 4, "logits of the tags"),
+        ("Model", 0, "last states"),
     ],
 )
-def test_a_classifier_is_read_and_its_random_vocabulary_head_said(kind, name, path, tmp_path):
-    theirs = small_xlmr.save(tmp_path, f"XLMRobertaFor{kind}", num_labels=5)
-    found = read(tmp_path)
-    leaf = found.params
-    for part in path:
-        leaf = leaf[part]
-    np.testing.assert_array_equal(leaf, theirs.state_dict()[name].numpy().T)
-    assert found.config.num_labels == 5
+def test_another_head_is_compared_and_the_random_vocabulary_head_said(kind, labels, compared, tmp_path, capsys):
+    small_xlmr.save(tmp_path / "hf", f"XLMRoberta{kind}", num_labels=labels)
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
+    assert f"{compared}: largest difference" in capsys.readouterr().out
+    found = read(tmp_path / "hf")
+    assert found.config.num_labels == labels and not found.vocabulary_head
     assert found.notes == ("the vocabulary head is random: the checkpoint has none",)
     assert not found.params["head"]["bias"].any() and (found.params["head"]["norm"]["scale"] == 1).all()
 
@@ -103,7 +102,7 @@ def test_an_imported_model_is_a_run_to_start_from(folder, tmp_path, capsys):
 
     assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
-    assert "3 layers of 24" in told and "largest difference of a logit" in told and "16 sentences" in told
+    assert "3 layers of 24" in told and "logits of the pieces: largest difference" in told and "16 sentences" in told
     opened, direct = open_run(tmp_path / "run"), read(folder)
     assert opened.vocabulary == direct.vocabulary and opened.model.config == direct.config
     import jax
@@ -250,7 +249,7 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(folder, tmp_pat
 
     monkeypatch.setattr(xlm_roberta, "names_of", swapped)
     assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 2
-    assert "is not what transformers computes: largest difference" in capsys.readouterr().err
+    assert "is not what transformers computes: logits of the pieces" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

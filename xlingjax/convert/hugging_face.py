@@ -25,6 +25,8 @@ class Foreign:
     config: ModelConfig
     params: Any
     vocabulary: Vocabulary
+    vocabulary_head: bool
+    """Came with it; else it is random."""
     notes: tuple[str, ...]
     """What was made up or left behind."""
 
@@ -56,7 +58,7 @@ def read(folder: Path) -> Foreign:
     family.fold(params, tensors)
     if notes:
         params.update(_random(fresh, config))
-    return Foreign(config, nested(params), vocabulary, tuple(notes))
+    return Foreign(config, nested(params), vocabulary, not notes, tuple(notes))
 
 
 def _vocabulary(folder: Path) -> Vocabulary:

@@ -17,16 +17,24 @@ from xlingjax.model.masks import bidirectional
 from xlingjax.runtime import first_line
 
 TOLERANCE = 1e-4
-"""Of the largest logit, at least of 1: float32 sums in another order."""
+"""Of the largest number, at least of 1: float32 sums in another order."""
+_KINDS = {
+    "words": ("AutoModelForMaskedLM", "logits of the pieces"),
+    "states": ("AutoModel", "last states"),
+    "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
+    "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
+}
 _ROWS = 2  # a batch's logits over 250 002 pieces stay small, and it has padding
 
 
 @dataclasses.dataclass(frozen=True)
 class Parity:
+    what: str
+    """Is compared."""
     difference: float
-    """The largest of two logits of a token."""
+    """The largest of two numbers."""
     largest: float
-    """Logit."""
+    """Number."""
     sentences: int
 
     @property
@@ -35,17 +43,18 @@ class Parity:
 
     def __str__(self) -> str:
         return (
-            f"largest difference of a logit {self.difference:.1e} (logits up to {self.largest:.1f}), "
+            f"{self.what}: largest difference {self.difference:.1e} (of values up to {self.largest:.1f}), "
             f"{self.sentences} sentences of as many languages, transformers in float32"
         )
 
 
-def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary) -> Parity:
-    """Ours beside the model and the tokenizer that transformers opens in `folder`. Raises UserError where transformers
-    is not installed, where it cannot open the folder, and for ids that differ, with the sentence."""
+def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool) -> Parity:
+    """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of its classifier, else
+    of its vocabulary head, else the last states. Raises UserError where transformers is not installed, where it cannot
+    open the folder, and for ids that differ, with the sentence."""
     try:
         import torch
-        from transformers import AutoModelForMaskedLM, AutoTokenizer
+        import transformers
         from transformers.utils import logging
     except ImportError:
         raise UserError(
@@ -53,9 +62,11 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    kind = config.classifier if config.num_labels else "words" if vocabulary_head else "states"
+    auto, what = _KINDS[kind]
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        theirs = AutoModelForMaskedLM.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        theirs = getattr(transformers, auto).from_pretrained(folder, local_files_only=True, dtype=torch.float32)
     except Exception as error:  # of many kinds
         raise UserError(f"transformers cannot open {folder}: {type(error).__name__}: {first_line(error)}") from None
     most = config.max_positions - config.position_offset
@@ -71,12 +82,16 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         rows.append(ids[:most])
     model = build_model(config)
 
-    def logits(params, batch):
+    def compute(params, batch):
         h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
+        if kind == "states":
+            return h_BLD
+        if kind != "words":
+            return model.classify(params, h_BLD, batch)
         g, table_VD, bias_V = model.vocab_head(params, h_BLD)
         return (g @ table_VD.T + bias_V)[..., : config.vocab_size]
 
-    encode, difference, largest = jax.jit(logits), 0.0, 0.0
+    run, difference, largest = jax.jit(compute), 0.0, 0.0
     length = max(map(len, rows))
     for start in range(0, len(rows), _ROWS):
         some = rows[start : start + _ROWS]
@@ -88,10 +103,12 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
             "input_ids": ids_BL, "pack_ids": valid_BL.astype(np.int32), "language_ids": np.zeros_like(ids_BL),
             "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
         }  # fmt: skip
-        ours = np.asarray(encode(params, batch))[valid_BL]
+        ours = np.asarray(run(params, batch))
         with torch.no_grad():
             given = {"input_ids": torch.tensor(ids_BL).long(), "attention_mask": torch.tensor(valid_BL).long()}
-            wanted = theirs(**given).logits.numpy()[valid_BL]
+            wanted = theirs.eval()(**given)[0].numpy()
+        if ours.ndim == 3:
+            ours, wanted = ours[valid_BL], wanted[valid_BL]
         difference = max(difference, float(np.abs(ours - wanted).max()))
         largest = max(largest, float(np.abs(wanted).max()))
-    return Parity(difference, largest, len(rows))
+    return Parity(what, difference, largest, len(rows))
