@@ -253,6 +253,21 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(folder, tmp_pat
     assert not (tmp_path / "run").exists()
 
 
+def overflowing(folder):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.dense.weight"][:] = 3e38
+    save_file(weights, folder / "model.safetensors")
+
+
+def test_logits_that_are_no_numbers_are_not_the_same(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "hf")
+    overflowing(tmp_path / "hf")
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert "largest difference nan" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
 def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert main(["import", "--from", "nobody/no-such-model", "--to", str(tmp_path / "run")]) == 2

@@ -64,9 +64,10 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
     logging.disable_progress_bar()
     kind = config.classifier if config.num_labels else "words" if vocabulary_head else "states"
     auto, what = _KINDS[kind]
+    here = dict(local_files_only=True, trust_remote_code=False)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        theirs = getattr(transformers, auto).from_pretrained(folder, local_files_only=True, dtype=torch.float32)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
+        theirs = getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here)
     except Exception as error:  # of many kinds
         raise UserError(f"transformers cannot open {folder}: {type(error).__name__}: {first_line(error)}") from None
     most = config.max_positions - config.position_offset
@@ -109,6 +110,6 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
             wanted = theirs.eval()(**given)[0].numpy()
         if ours.ndim == 3:
             ours, wanted = ours[valid_BL], wanted[valid_BL]
-        difference = max(difference, float(np.abs(ours - wanted).max()))
-        largest = max(largest, float(np.abs(wanted).max()))
+        difference = float(np.maximum(difference, np.abs(ours - wanted).max()))  # of NaN stays NaN
+        largest = float(np.maximum(largest, np.abs(wanted).max()))
     return Parity(what, difference, largest, len(rows))
