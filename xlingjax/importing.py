@@ -1,9 +1,11 @@
 """`xlingjax import`: a model of Hugging Face transformers as a workdir, compared with the original beforehand."""
 
 import dataclasses
+import sys
 from pathlib import Path
 
 from xlingjax.convert import hugging_face, parity
+from xlingjax.convert.names import Differing
 from xlingjax.errors import UserError
 from xlingjax.model.config import count_parameters
 from xlingjax.workdir import require_empty, write_trained
@@ -17,12 +19,14 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
     not the one that transformers computes (`verify`), and where `output` holds something already."""
     require_empty(output)
     folder = found(source)
-    foreign = hugging_face.read(folder)
+    try:
+        foreign = hugging_face.read(folder)
+    except Differing as error:
+        print(error.table, file=sys.stderr)
+        raise
     lines = [*foreign.notes]
     if verify:
-        compared = parity.compare(
-            folder, foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head
-        )
+        compared = parity.compare(folder, foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head)
         if not compared.same:
             raise UserError(f"{folder} as xlingjax reads it is not what transformers computes: {compared}")
         lines.append(str(compared))

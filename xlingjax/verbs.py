@@ -6,7 +6,6 @@ Each function returns the exit status. Heavy imports stand inside, so that `xlin
 import json
 import logging
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -457,14 +456,9 @@ def average(args: Namespace) -> int:
 
 
 def import_(args: Namespace) -> int:
-    from xlingjax.convert.names import Differing
     from xlingjax.importing import import_model
 
-    try:
-        print(import_model(args.source, args.output, not args.unverified))
-    except Differing as error:
-        print(error.table, file=sys.stderr)
-        raise
+    print(import_model(args.source, args.output, not args.unverified))
     return 0
 
 

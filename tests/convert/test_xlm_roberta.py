@@ -156,6 +156,14 @@ def with_nan(folder):
     save_file(weights, folder / "model.safetensors")
 
 
+def short_segments(folder):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    name = "roberta.embeddings.token_type_embeddings.weight"
+    save_file({**weights, name: weights[name][:, :-1].copy()}, folder / "model.safetensors")
+
+
 def pickled(folder):
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Payload(folder / "ran")}))
@@ -205,7 +213,9 @@ def huge_header(folder):
         (changed(num_hidden_layers=2), "layer.2.attention.output.LayerNorm.bias: wanted none, found 24"),
         (changed(hidden_act="gelu_new"), "hidden_act='gelu_new' is not something xlingjax computes"),
         (changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
-        (changed(model_type="gpt2"), "model_type 'gpt2' is not read"),
+        (changed(model_type="gpt2"), "model_type='gpt2' is not something xlingjax computes"),
+        (changed(hidden_act=["gelu"]), "hidden_act=.'gelu'. is not something"),
+        (short_segments, "token_type_embeddings.weight: wanted 1 x 24, found 1 x 23"),
         (changed(hidden_size="24"), "hidden_size='24'; it must be a whole number"),
         (index("../elsewhere.safetensors"), "names the shard '../elsewhere.safetensors', outside its own folder"),
         (index("model-1.safetensors"), "names the shard model-1.safetensors, which is not there"),

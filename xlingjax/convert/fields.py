@@ -38,7 +38,7 @@ class Fields:
     def one_of(self, name: str, meaning: dict[Any, Any], default: Any) -> Any:
         """What the value means to us. Raises UserError for another one."""
         value = self.values.get(name, default)
-        if value not in meaning:
+        if isinstance(value, list | dict) or value not in meaning:
             known = ", ".join(map(repr, meaning))
             raise UserError(f"{self.path}: {name}={value!r} is not something xlingjax computes (it knows {known})")
         return meaning[value]

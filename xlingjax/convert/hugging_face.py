@@ -35,10 +35,7 @@ def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that config.json does not
     describe, a tokenizer of another size."""
     fields = Fields(folder / "config.json")
-    kind = fields.values.get("model_type")
-    if kind not in FAMILIES:
-        raise UserError(f"{fields.path}: model_type {kind!r} is not read (but {', '.join(FAMILIES)})")
-    family = FAMILIES[kind]
+    family = fields.one_of("model_type", FAMILIES, None)
     config = family.config_of(fields, folder.resolve().name)
     vocabulary = _vocabulary(folder)
     if vocabulary.size != config.vocab_size or vocabulary.pad_id + 1 != config.position_offset:

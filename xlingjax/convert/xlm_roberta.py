@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from xlingjax.convert.fields import Fields
-from xlingjax.convert.names import Names
+from xlingjax.convert.names import Differing, Names
 from xlingjax.convert.tensors import Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
@@ -106,6 +106,9 @@ def usual(tensors: Tensors) -> Tensors:
 
 
 def fold(params: dict[str, np.ndarray], tensors: Tensors) -> None:
-    """Every token is of segment 0: its row is part of what the positions give."""
-    if SEGMENTS in tensors.shapes:
-        params["embeddings/positions/embedding"] += tensors.read(SEGMENTS)[0]
+    """Every token is of segment 0: its row is part of what the positions give. Raises `Differing`."""
+    positions = params["embeddings/positions/embedding"]
+    if (there := tensors.shapes.get(SEGMENTS)) is not None:
+        if len(there) != 2 or there[0] < 1 or there[1] != positions.shape[1]:
+            raise Differing(tensors.origin, [(SEGMENTS, (1, positions.shape[1]), there)])
+        positions += tensors.read(SEGMENTS)[0]
