@@ -12,14 +12,15 @@ PACKAGE = ROOT / "xlingjax"
 
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
-    {"cli", "arguments", "verbs"},
-    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing"},
+    {"cli", "arguments", "verbs", "verbs_models"},
+    {"adapting"},
+    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},
     {"feed", "probes", "initialisation"},
     {"evaluation", "givers"},
-    {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf"},
+    {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf", "memory"},
     {"objectives", "convert"},
     {"losses", "optim", "decoding"},
     {"model"},

@@ -302,7 +302,7 @@ def load_params(
         if name in saved and saved[name] != leaf.shape
     ]
     if problems:
-        remedy = "give the model that run.json of its workdir describes"
+        remedy = "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir describes"
         if any(name.startswith("decoder/") for name in names) and not any(n.startswith("decoder/") for n in saved):
             remedy = "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both (gin/runs/init_seq2seq.gin)"
         raise UserError(f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}")

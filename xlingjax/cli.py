@@ -21,6 +21,7 @@ from xlingjax.arguments import parser
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
 
 GIN_PREFIX = "--gin."
+FOREIGN = "hf:"
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
@@ -77,6 +78,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         elif "." not in key:
             raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
         parse_text(f"{key} = {gin_value(value)}", where)
+    import_foreign(macros)
     for macro in macros:
         if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
             raise UserError(
@@ -85,6 +87,22 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     for line in gin.config_str().splitlines():
         for unknown in set(re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)) - set(macros):
             raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
+
+
+def import_foreign(macros: Sequence[str]) -> None:
+    """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a VOCABULARY that is not set
+    is that of INIT_FROM."""
+    import gin
+
+    values = {macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros}
+    for macro, value in values.items():
+        if isinstance(value, str) and value.startswith(FOREIGN):
+            from xlingjax.importing import imported
+
+            run = imported(value.removeprefix(FOREIGN))
+            gin.bind_parameter(f"{macro}/macro.value", run)
+            if macro == "INIT_FROM" and str(values.get("VOCABULARY")) == "%gin.REQUIRED":
+                gin.bind_parameter("VOCABULARY/macro.value", run)
 
 
 def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
@@ -255,6 +273,8 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
         if not config.is_file():
             raise UserError(f"no run in {args.workdir}: there is no config.gin; give the --workdir of a run")
         files = [str(config)]
+    if args.name == "adapt":
+        return verbs.adapt(args, read_recipe, overrides)
     if args.name == "bakeoff":
         return verbs.bakeoff(args, read_bakeoff(files, overrides), read_recipe)
     return verbs.VERBS[args.name](args, read_recipe(files, overrides))

@@ -1,11 +1,18 @@
 """`xlingjax import`: a model of Hugging Face transformers as a workdir, compared with the original beforehand."""
 
 import dataclasses
+import fcntl
+import hashlib
+import os
+import subprocess
 import sys
 from pathlib import Path
 
+from xlingjax import __version__
 from xlingjax.convert import hugging_face, parity
+from xlingjax.convert.exported import restored
 from xlingjax.convert.names import Differing
+from xlingjax.data.corpus import cache_folder as tokens_folder
 from xlingjax.errors import UserError
 from xlingjax.model.config import count_parameters
 from xlingjax.workdir import require_empty, write_trained
@@ -21,10 +28,11 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
     folder = found(source)
     try:
         foreign = hugging_face.read(folder)
+        ours = restored(folder, foreign)
     except Differing as error:
         print(error.table, file=sys.stderr)
         raise
-    lines = [*foreign.notes]
+    lines = [*ours.notes]
     if verify:
         compared = parity.compare(folder, foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head)
         if not compared.same:
@@ -32,15 +40,42 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
         lines.append(str(compared))
     else:
         lines.append("not compared with transformers (--unverified)")
-    model = dataclasses.asdict(foreign.config)
+    model = dataclasses.asdict(ours.config)
     identity = {"model": model, "data": {"import": {"vocabulary": foreign.vocabulary.sha256}}}
     record = {
-        "identity": identity, "languages": [], "parameters": count_parameters(foreign.config), "model": model,
-        "imported": {"from": str(source), "told": lines},
+        "identity": identity, "languages": ours.languages, "parameters": count_parameters(ours.config), "model": model,
+        "imported": {"from": str(source), "told": lines}, "labels": ours.labels,
     }  # fmt: skip
-    write_trained(output, record, 0, foreign.params, foreign.vocabulary.files())
-    size = f"{foreign.config.layers} layers of {foreign.config.dim}, {foreign.config.vocab_size:,} pieces"
+    write_trained(output, record, 0, ours.params, ours.vocabulary.files())
+    size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
     return "\n".join([f"{output}: {size}, {record['parameters']:,} parameters, from {folder}", *lines])
+
+
+def imported(source: str) -> str:
+    """The workdir of the Hugging Face model `source` (folder or hub id) below $XLINGJAX_CACHE, where it is imported
+    when it is first asked for, compared with transformers. Raises UserError."""
+    folder = found(source).resolve()
+    files = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.iterdir())
+    mark = hashlib.sha256(repr((str(folder), files, __version__)).encode()).hexdigest()[:12]
+    run = tokens_folder().parent / "imported" / f"{folder.name}-{mark}"
+    run.parent.mkdir(parents=True, exist_ok=True)
+    with open(run.with_suffix(".lock"), "w") as lock:  # several processes of one machine
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not run.is_dir():
+            import_apart(folder, run)
+    return str(run)
+
+
+def import_apart(folder: Path, run: Path) -> None:
+    """`import_model` in a process of its own: JAX may not have begun here when several processes join, nor take an
+    accelerator's memory."""
+    command = [sys.executable, "-m", "xlingjax.cli", "import", "--from", str(folder), "--to", str(run)]
+    done = subprocess.run(command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True)
+    if done.returncode:
+        *before, last = done.stderr.splitlines() or ["error: it says nothing"]
+        print("\n".join(before), file=sys.stderr)
+        raise UserError(last.removeprefix("error: "))
+    print(done.stdout, end="", flush=True)
 
 
 def found(source: str) -> Path:

@@ -208,6 +208,11 @@ def path_names(tree: Any) -> list[str]:
     return [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
 
 
+def flattened(tree: Any) -> dict[str, Any]:
+    """{path on disk: leaf}."""
+    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
     """Nested dicts from {path on disk: leaf}."""
     tree: dict[str, Any] = {}

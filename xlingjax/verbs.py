@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.verbs_models import MODELS, adapt, require_unread  # noqa: F401 - adapt is cli's
 
 
 @dataclass(frozen=True)
@@ -372,7 +373,7 @@ def mine(args: Namespace) -> int:
         from xlingjax.data.vocabulary import Vocabulary
         from xlingjax.negatives import NegativesConfig, write_negatives
 
-        _unread(args, OF_RUN, "mine --negatives reads pairs and no RUN")
+        require_unread(args, OF_RUN, "mine --negatives reads pairs and no RUN")
         if not args.parallel or not args.vocabulary:
             raise UserError("mine --negatives reads --parallel pairs by a --vocabulary; give both")
         given = {"steps": args.steps, "k": args.neighbours, "random_share": args.random_share, "seed": args.seed}
@@ -384,7 +385,7 @@ def mine(args: Namespace) -> int:
 
     if not args.run or not args.files or not args.languages:
         raise UserError("mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)")
-    _unread(args, OF_NEGATIVES, "only mine --negatives reads this")
+    require_unread(args, OF_NEGATIVES, "only mine --negatives reads this")
     print(
         applications.mine(
             args.run, tuple(args.files), tuple(args.languages), args.output, layer=args.layer,
@@ -392,25 +393,6 @@ def mine(args: Namespace) -> int:
             threshold=args.threshold,
         )
     )  # fmt: skip
-    return 0
-
-
-def _unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
-    """Raises UserError where one of these options is given."""
-    if given := [name if name == "run" else f"--{name}" for name in names if getattr(args, name) is not None]:
-        raise UserError(f"{', '.join(given)}: {why}; leave it out")
-
-
-def plug(args: Namespace) -> int:
-    from xlingjax.plug import plug_in, plug_out
-
-    if args.direction == "out":
-        _unread(args, ("source", "seed"), "only plug in reads this")
-        print(plug_out(args.run, args.output))
-    else:
-        if args.source:
-            _unread(args, ("seed",), "the cross-attention of --source is not drawn")
-        print(plug_in(args.run, args.output, args.source, args.seed or 0))
     return 0
 
 
@@ -429,9 +411,9 @@ def translate(args: Namespace) -> int:
     if args.name == "translate" and source == target:
         raise UserError(f"--from {source} --to {target}: name two languages; within one, `xlingjax generate` writes")
     if args.score:
-        _unread(args, OF_SEARCH, "--score searches for nothing")
+        require_unread(args, OF_SEARCH, "--score searches for nothing")
     if not args.temperature:
-        _unread(args, OF_DRAWING, "only drawn tokens read this, see --temperature")
+        require_unread(args, OF_DRAWING, "only drawn tokens read this, see --temperature")
     start(runtime(args))
     from xlingjax.decoding import Decoding
     from xlingjax.generation import Job, write
@@ -445,20 +427,6 @@ def translate(args: Namespace) -> int:
             args.references, args.batch_tokens or 4096, args.truncate, args.seed or 0,
         )
     )  # fmt: skip
-    return 0
-
-
-def average(args: Namespace) -> int:
-    from xlingjax.average import average as write
-
-    print(write(args.run, args.output, args.last, args.steps))
-    return 0
-
-
-def import_(args: Namespace) -> int:
-    from xlingjax.importing import import_model
-
-    print(import_model(args.source, args.output, not args.unverified))
     return 0
 
 
@@ -490,8 +458,6 @@ VERBS: dict[str, Callable[..., int]] = {
     "mine": mine,
     "translate": translate,
     "generate": translate,
-    "plug": plug,
-    "average": average,
-    "import": import_,
     "doctor": doctor,
+    **MODELS,
 }

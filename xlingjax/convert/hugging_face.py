@@ -17,7 +17,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.optim import nested
 
 FAMILIES = {xlm_roberta.MODEL_TYPE: xlm_roberta}
-TOKENIZER = "sentencepiece.bpe.model"
+TOKENIZER, OURS = "sentencepiece.bpe.model", "vocab.model"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Foreign:
     """Came with it; else it is random."""
     notes: tuple[str, ...]
     """What was made up or left behind."""
+    languages: tuple[str, ...] = ()
+    """The index is the language id; none where the model does not tell."""
+    labels: tuple[str, ...] = ()
+    """Of the classes, in order."""
 
 
 def read(folder: Path) -> Foreign:
@@ -55,10 +59,16 @@ def read(folder: Path) -> Foreign:
     family.fold(params, tensors)
     if notes:
         params.update(_random(fresh, config))
-    return Foreign(config, nested(params), vocabulary, not notes, tuple(notes))
+    labels = fields.values.get("id2label") if config.num_labels else None
+    labels = (
+        tuple(str(labels.get(str(i), f"LABEL_{i}")) for i in range(len(labels))) if isinstance(labels, dict) else ()
+    )
+    return Foreign(config, nested(params), vocabulary, not notes, tuple(notes), labels=labels)
 
 
 def _vocabulary(folder: Path) -> Vocabulary:
+    if (folder / OURS).is_file():
+        return Vocabulary.load(folder / OURS)
     if not (folder / TOKENIZER).is_file():
         raise UserError(f"no {TOKENIZER} in {folder}; take it from the model that this one was continued from")
     return Vocabulary.load(folder / TOKENIZER, "xlmr")
@@ -72,4 +82,3 @@ def _random(fresh: list[Any], config: ModelConfig) -> dict[str, np.ndarray]:
         else:
             made[place.ours] = np.full(place.leaf.shape, float(place.ours.endswith("/scale")), np.float32)
     return made
-

@@ -19,7 +19,7 @@ from xlingjax.optim import path_name
 
 _PARTS = {"kernel": "weight", "embedding": "weight", "scale": "weight", "bias": "bias"}
 Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
-_OF_WORDS = ("tokens/embedding", "head/bias")  # V rows there, padded ones here
+OF_WORDS = ("tokens/embedding", "head/bias")  # V rows there, padded ones here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place
             continue
         stacked, transposed, rows = "/layers/" in name, False, None
         shape = tuple(leaf.shape[1:] if stacked else leaf.shape)
-        if name.endswith(_OF_WORDS):
+        if name.endswith(OF_WORDS):
             rows = config.vocab_size
             shape = (rows, *shape[1:])
         elif name.endswith("/kernel"):
@@ -115,12 +115,12 @@ def to_ours(found: Sequence[Place], tensors: Tensors, known: Sequence[str] = ())
 class Differing(UserError):
     """Weights are not those that a configuration describes. The message names the first of them, `table` all."""
 
-    def __init__(self, origin: str, rows: Sequence[Row]):
+    def __init__(self, origin: str, rows: Sequence[Row], description: str = "config.json"):
         lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
         name, wanted, there = lines[0]
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         super().__init__(
-            f"{origin}: its weights are not those that config.json describes: {name}: wanted {wanted}, found "
+            f"{origin}: its weights are not those that {description} describes: {name}: wanted {wanted}, found "
             f"{there}{more}; give files that belong together"
         )
         lines = [("weight", "wanted", "found"), *lines]
@@ -136,4 +136,3 @@ def to_theirs(found: Sequence[Place], params: Any) -> dict[str, np.ndarray]:
     """{their name: float32 array}."""
     flat = {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]}
     return {name: one for place in found for name, one in place.to_theirs(np.asarray(flat[place.ours])).items()}
-

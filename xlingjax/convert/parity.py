@@ -23,6 +23,7 @@ _KINDS = {
     "states": ("AutoModel", "last states"),
     "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
     "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
+    "spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
 }
 _ROWS = 2  # a batch's logits over 250 002 pieces stay small, and it has padding
 
@@ -107,7 +108,9 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         ours = np.asarray(run(params, batch))
         with torch.no_grad():
             given = {"input_ids": torch.tensor(ids_BL).long(), "attention_mask": torch.tensor(valid_BL).long()}
-            wanted = theirs.eval()(**given)[0].numpy()
+            found = theirs.eval()(**given)
+            parts = (found.start_logits, found.end_logits) if kind == "spans" else ()
+            wanted = (torch.stack(parts, -1) if parts else found[0]).numpy()
         if ours.ndim == 3:
             ours, wanted = ours[valid_BL], wanted[valid_BL]
         difference = float(np.maximum(difference, np.abs(ours - wanted).max()))  # of NaN stays NaN

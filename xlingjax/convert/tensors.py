@@ -41,7 +41,7 @@ class Tensors:
 def open_tensors(folder: Path) -> Tensors:
     """Of model.safetensors or pytorch_model.bin, whole or in shards; safetensors where both are there. Raises UserError
     for none, a damaged file, a pickle with more than tensors in it, and an index that points elsewhere."""
-    for name, reader in ((SAFE, _safetensors), (PICKLED, _pickled)):
+    for name, reader in ((SAFE, safetensors), (PICKLED, _pickled)):
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return _joined(str(folder / name), [reader(folder / name)], None)
@@ -80,7 +80,8 @@ def _shards(index: Path) -> dict[str, str]:
     return found
 
 
-def _safetensors(path: Path) -> Tensors:
+def safetensors(path: Path) -> Tensors:
+    """Of one file. Raises UserError where it is not whole."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -118,4 +119,3 @@ def _pickled(path: Path) -> Tensors:
         return value.float().numpy() if value.is_floating_point() else value.numpy()
 
     return Tensors(str(path), {name: tuple(value.shape) for name, value in found.items()}, fetch)
-

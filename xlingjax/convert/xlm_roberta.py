@@ -1,18 +1,22 @@
 """Hugging Face XLM-R (`XLMRoberta*`), and what has its layout: InfoXLM, XLM-V, AfroXLMR and other continued ones."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from xlingjax.convert.fields import Fields
 from xlingjax.convert.names import Differing, Names
 from xlingjax.convert.tensors import Tensors
+from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
 MODEL_TYPE = "xlm-roberta"
 BODY = "roberta."
 WORDS, SEGMENTS = f"{BODY}embeddings.word_embeddings.weight", f"{BODY}embeddings.token_type_embeddings.weight"
+POSITIONS = f"{BODY}embeddings.position_embeddings.weight"
 # Other names of the same tensor.
 TIED = {"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"}
 # Buffers, and the layer that next-sentence prediction left in the class without being trained.
@@ -38,13 +42,20 @@ MODULES = {
 CLASSIFIERS = {
     "xlmr": {"classifier/dense": "classifier.dense", "classifier/out": "classifier.out_proj"},
     "tagging": {"classifier/out": "classifier"},
+    "spans": {"classifier/out": "qa_outputs"},
 }
 _HEADS = {
     "XLMRobertaModel": None,
     "XLMRobertaForMaskedLM": None,
     "XLMRobertaForSequenceClassification": "xlmr",
     "XLMRobertaForTokenClassification": "tagging",
+    "XLMRobertaForQuestionAnswering": "spans",
 }
+_ARCHITECTURES = {kind or "words": architecture for architecture, kind in _HEADS.items()}
+# What their encoder is. Ours may be others.
+_FIXED = dict(
+    norm_order="post", embedding_norm=True, gelu="exact", head="transform", embedding_scale=False, decoder_layers=0
+)
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -74,7 +85,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         init_std=fields.rate("initializer_range", 0.02),
     )
     if kind := _HEADS[architecture]:
-        labels = len(fields.values.get("id2label") or ("LABEL_0", "LABEL_1"))
+        labels = 2 if kind == "spans" else len(fields.values.get("id2label") or ("LABEL_0", "LABEL_1"))
         config = config.replace(classifier=kind, num_labels=labels)
         if fields.values.get("classifier_dropout") is not None:
             config = config.replace(classifier_dropout=fields.rate("classifier_dropout", 0.1))
@@ -90,7 +101,7 @@ def usual(tensors: Tensors) -> Tensors:
     tied."""
     own = {}
     for name in tensors.shapes:
-        bare = not name.startswith((BODY, "lm_head.", "classifier."))
+        bare = not name.startswith((BODY, "lm_head.", "classifier.", "qa_outputs."))
         own[BODY + name if bare else name] = name
     for alias, name in TIED.items():
         if alias in own and name in own:
@@ -112,3 +123,67 @@ def fold(params: dict[str, np.ndarray], tensors: Tensors) -> None:
         if len(there) != 2 or there[0] < 1 or there[1] != positions.shape[1]:
             raise Differing(tensors.origin, [(SEGMENTS, (1, positions.shape[1]), there)])
         positions += tensors.read(SEGMENTS)[0]
+
+
+def unfit(config: ModelConfig) -> str:
+    """Why their classes do not compute this model; "": they do."""
+    wrong = (
+        f"{field}={getattr(config, field)!r}" for field, value in _FIXED.items() if getattr(config, field) != value
+    )
+    return ", ".join(wrong)
+
+
+def written_names(config: ModelConfig) -> Names:
+    """Of the class that `described` names: one with a classifier has no vocabulary head."""
+    kind = _kind(config)
+    body = {ours: theirs for ours, theirs in MODULES.items() if kind == "words" or not theirs.startswith("lm_head")}
+    return Names({**body, **CLASSIFIERS.get(kind, {})})
+
+
+def _kind(config: ModelConfig) -> str:
+    return config.classifier if config.num_labels and config.classifier in CLASSIFIERS else "words"
+
+
+def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
+    """What theirs has and ours has not: a row of segments; positions count from the row after that of `pad_id`."""
+    theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
+    positions = theirs[POSITIONS][config.position_offset :]
+    theirs[POSITIONS] = np.concatenate([_before(theirs[POSITIONS], config.position_offset, pad_id + 1), positions])
+
+
+def _before(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
+    """The rows in front of the first position's: no sentence reads them."""
+    return table[:rows] if rows == wanted else np.zeros((wanted, table.shape[1]), np.float32)
+
+
+def described(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> dict[str, Any]:
+    """Their config.json. labels: names of the classes, in order."""
+    kind = _kind(config)
+    told = {
+        "architectures": [_ARCHITECTURES[kind]],
+        "model_type": MODEL_TYPE,
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.dim,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "intermediate_size": config.ffn,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "max_position_embeddings": config.max_positions - config.position_offset + vocabulary.pad_id + 1,
+        "type_vocab_size": 1,
+        "initializer_range": 0.02 if config.init_std is None else config.init_std,
+        "layer_norm_eps": config.norm_eps,
+        "pad_token_id": vocabulary.pad_id,
+        "bos_token_id": vocabulary.bos_id,
+        "eos_token_id": vocabulary.eos_id,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+    }
+    if kind in ("xlmr", "tagging"):
+        names = labels if len(labels) == config.num_labels else [f"LABEL_{i}" for i in range(config.num_labels)]
+        told["id2label"] = {str(i): name for i, name in enumerate(names)}
+        told["label2id"] = {name: i for i, name in enumerate(names)}
+    if kind != "words" and config.classifier_dropout is not None:
+        told["classifier_dropout"] = config.classifier_dropout
+    return told

@@ -15,7 +15,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform", "plain"),
     "decoder_embeddings": ("shared", "shared_tokens", "separate"),
-    "classifier": ("xlm", "xlmr", "difference", "tagging", "plug_in"),
+    "classifier": ("xlm", "xlmr", "difference", "tagging", "spans", "plug_in"),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
@@ -76,7 +76,8 @@ class ModelConfig:
     classifier: str = "xlm"
     """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "difference": compares
     the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
-    every state; "plug_in": as "xlmr", on [H; S] of a side of a pair (VECO)."""
+    every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as "xlmr", on [H; S]
+    of a side of a pair (VECO)."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     classifier_dropout: float | None = None

@@ -30,7 +30,7 @@ class VocabularyHead(nn.Module):
 
 
 class Classifier(nn.Module):
-    """States -> float32 logits_BC (of "tagging" logits_BLC), by the model's `classifier`.
+    """States -> float32 logits_BC (of "tagging" and "spans" logits_BLC), by the model's `classifier`.
 
     "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between. "difference" reads u - v and
     |u - v| of the mean states u, v of a pair's texts, each scaled to length sqrt(D): the sentence classifier of XNLI's
@@ -51,7 +51,7 @@ class Classifier(nn.Module):
             d_BD = u_BD - v_BD
             h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(jnp.concatenate([d_BD, jnp.abs(d_BD)], -1))
             x = dropout(gelu(c, h_BF), rate, keys[0])
-        elif c.classifier == "tagging":
+        elif c.classifier in ("tagging", "spans"):
             x = dropout(h_BLD, rate, keys[0])
         else:
             x = dropout(h_BLD[:, 0], rate, keys[0])

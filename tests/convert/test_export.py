@@ -1,0 +1,262 @@
+"""A run as a Hugging Face folder: AutoModel and AutoTokenizer open it and give our predictions, and the way back gives
+the same bits."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from xlingjax.cli import main
+from xlingjax.convert.sentences import SENTENCES
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.model.build import build_model
+from xlingjax.model.config import preset
+from xlingjax.optim import flattened
+from xlingjax.workdir import write_trained
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+import small_xlmr  # noqa: E402 - needs transformers
+
+
+@pytest.fixture(scope="module")
+def vocabularies(tmp_path_factory):
+    from xlingjax.data.vocabulary_training import train_vocabulary
+
+    folder = tmp_path_factory.mktemp("vocabularies")
+    small_xlmr.tokenizer_model(folder)
+    (folder / "text.en.txt").write_text("\n".join(SENTENCES * 4) + "\n", encoding="utf-8")
+    train_vocabulary(folder / "xlm", mono=[f"en={folder / 'text.en.txt'}"], size=270, character_coverage=1.0)
+    xlmr = Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
+    return {"xlmr": xlmr, "xlm": Vocabulary.load(folder / "xlm")}
+
+
+def run_of(folder, vocabulary, languages=(), labels=(), **options):
+    """A workdir of a model with random weights, large enough that its outputs differ."""
+    sizes = dict(layers=2, dim=24, heads=4, ffn=40, vocab_size=vocabulary.size, max_positions=70, init_std=0.3)
+    config = preset("xlmr_base").replace(**{**sizes, **options})
+    rng = np.random.default_rng(0)
+    params = build_model(config).init(jax.random.key(0))
+    params = jax.tree.map(lambda x: np.array(x + rng.normal(0, 0.1, x.shape), np.float32), params)
+    identity = {"model": dataclasses.asdict(config), "data": {"x": {"vocabulary": vocabulary.sha256}}}
+    record = {"identity": identity, "languages": list(languages), "model": identity["model"], "labels": list(labels)}
+    write_trained(str(folder), record, 7, params, vocabulary.files())
+    return config, params
+
+
+def command(verb, source, output, *more):
+    return main([verb, "--from", str(source), "--to", str(output), *more])
+
+
+def require_equal(found, wanted, config):
+    """Rows of padding do not count."""
+    from xlingjax.convert.names import OF_WORDS
+
+    found, wanted = flattened(found), flattened(wanted)
+    assert {*found} == {*wanted}
+    for name, value in wanted.items():
+        rows = slice(config.vocab_size if name.endswith(OF_WORDS) else None)
+        np.testing.assert_array_equal(found[name][rows], value[rows], err_msg=name)
+
+
+HEADS = {
+    "ForMaskedLM": {},
+    "ForSequenceClassification": dict(classifier="xlmr", num_labels=3),
+    "ForTokenClassification": dict(classifier="tagging", num_labels=5),
+    "ForQuestionAnswering": dict(classifier="spans", num_labels=2),
+}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tmp_path, capsys):
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.masks import bidirectional
+    from xlingjax.trained import open_run
+
+    labels = ["A", "B", "C"] if head == "ForSequenceClassification" else []
+    config, params = run_of(tmp_path / "run", vocabularies["xlmr"], labels=labels, **HEADS[head])
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 0
+    told = capsys.readouterr().out
+    assert f"XLMRoberta{head}" in told and "16 sentences of as many languages" in told
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
+    model = getattr(transformers, f"Auto{'ModelFor' + head.removeprefix('For')}").from_pretrained(tmp_path / "hf")
+    assert model.config.architectures == [f"XLMRoberta{head}"]
+    if labels:
+        assert model.config.id2label == {0: "A", 1: "B", 2: "C"}
+    given = tokenizer(list(SENTENCES[3:5]), padding=True, return_tensors="pt")
+    with torch.no_grad():
+        found = model.eval()(**given)
+    theirs = torch.stack([found.start_logits, found.end_logits], -1) if "start_logits" in found else found.logits
+    valid_BL = given["attention_mask"].numpy()
+    ids_BL = given["input_ids"].numpy().astype(np.int32)
+    batch = {
+        "input_ids": ids_BL, "pack_ids": valid_BL.astype(np.int32),
+        "position_ids": np.broadcast_to(np.arange(ids_BL.shape[1], dtype=np.int32), ids_BL.shape),
+    }  # fmt: skip
+    trained = open_run(tmp_path / "run")
+    assert [[0, *trained.vocabulary.encode(text), 2] for text in SENTENCES[3:5]] == [
+        row[row != 1].tolist() for row in ids_BL
+    ]
+    h_BLD = trained.model.encode(trained.params, batch, AttentionSpec(bidirectional))
+    if head == "ForMaskedLM":
+        g, table_VD, bias_V = trained.model.vocab_head(trained.params, h_BLD)
+        ours = (g @ table_VD.T + bias_V)[..., : config.vocab_size]
+    else:
+        ours = trained.model.classify(trained.params, h_BLD, batch)
+    ours, theirs = np.asarray(ours), theirs.numpy()
+    if ours.ndim == 3:
+        ours, theirs = ours[valid_BL > 0], theirs[valid_BL > 0]
+    assert theirs.std() > 0.3
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+    assert command("import", tmp_path / "hf", tmp_path / "again") == 0
+    again = open_run(tmp_path / "again")
+    require_equal(jax.tree.map(np.asarray, again.params), params, config)
+    assert again.model.config == config and again.vocabulary == vocabularies["xlmr"]
+    assert json.loads((tmp_path / "again" / "run.json").read_text())["labels"] == labels
+
+
+def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabularies, tmp_path, capsys):
+    from xlingjax.trained import open_run
+
+    options = dict(
+        cross_attention=True, word_recovery=True, paraphrase=True, dan=6, classifier="plug_in", num_labels=3,
+        num_languages=2, language_init="zero",
+    )  # fmt: skip
+    config, params = run_of(tmp_path / "run", vocabularies["xlmr"], ["de", "en"], **options)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 0
+    told = capsys.readouterr().out
+    assert "XLMRobertaForMaskedLM has no place for, in xlingjax.safetensors" in told
+    for name in ("cross_attention", "word_recovery/kernel", "paraphrase", "dan/in", "classifier/out", "languages"):
+        assert name in told
+    assert "the language embedding, of training alone (ERNIE-M), is left out" in told
+    assert command("import", tmp_path / "hf", tmp_path / "again") == 0
+    again = open_run(tmp_path / "again")
+    require_equal(jax.tree.map(np.asarray, again.params), params, config)
+    assert again.model.config == config and again.languages == ("de", "en")
+    # Without them it is the encoder alone.
+    for name in ("xlingjax.safetensors", "xlingjax.json"):
+        (tmp_path / "hf" / name).unlink()
+    assert command("import", tmp_path / "hf", tmp_path / "bare") == 0
+    assert not open_run(tmp_path / "bare").model.config.cross_attention
+
+
+@pytest.mark.parametrize("offset", [0, 5])
+def test_positions_are_counted_from_where_they_count_them(offset, vocabularies, tmp_path):
+    """XLM's vocabularies have padding 2, so that theirs begin at row 3."""
+    from xlingjax.trained import open_run
+
+    config, params = run_of(tmp_path / "run", vocabularies["xlm"], position_offset=offset)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 0
+    told = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert told["max_position_embeddings"] == 70 - offset + 3 and told["pad_token_id"] == 2
+    assert command("import", tmp_path / "hf", tmp_path / "again") == 0
+    again = open_run(tmp_path / "again")
+    params["embeddings"]["positions"]["embedding"][:offset] = 0  # rows that no token has
+    require_equal(jax.tree.map(np.asarray, again.params), params, config)
+    assert again.vocabulary == vocabularies["xlm"] and again.model.config == config
+
+
+def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies, tmp_path, capsys):
+    config, params = run_of(tmp_path / "run", vocabularies["xlmr"], ["de", "en"], num_languages=2)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 2
+    assert "--language CODE exports it for texts of one (de, en)" in capsys.readouterr().err
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--language", "fr") == 2
+    assert "has the languages de, en" in capsys.readouterr().err
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--language", "en") == 0
+    from safetensors.numpy import load_file
+
+    positions = load_file(tmp_path / "hf" / "model.safetensors")["roberta.embeddings.position_embeddings.weight"]
+    tables = params["embeddings"]
+    np.testing.assert_array_equal(positions, tables["positions"]["embedding"] + tables["languages"]["embedding"][1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(norm_order="pre"), "norm_order='pre'"),
+        (dict(gelu="tanh"), "gelu='tanh'"),
+        (dict(head="plain"), "head='plain'"),
+        (dict(decoder_layers=1), "decoder_layers=1"),
+    ],
+)
+def test_a_model_that_no_class_computes_is_refused(options, message, vocabularies, tmp_path, capsys):
+    run_of(tmp_path / "run", vocabularies["xlmr"], **options)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 2
+    assert "no class of transformers computes" in (said := capsys.readouterr().err) and message in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def test_nothing_is_written_where_transformers_computes_something_else(vocabularies, tmp_path, capsys, monkeypatch):
+    from xlingjax.convert import xlm_roberta
+
+    def described(*given):
+        return {**true(*given), "layer_norm_eps": 0.5}
+
+    true = xlm_roberta.described
+    run_of(tmp_path / "run", vocabularies["xlmr"])
+    monkeypatch.setattr(xlm_roberta, "described", described)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 2
+    assert "error: " in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
+
+
+def changed(folder, **values):
+    path = folder / "xlingjax.json"
+    told = json.loads(path.read_text())
+    path.write_text(json.dumps({**told, "model": {**told["model"], **values}}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: changed(folder, layers=3), "describe different models: num_hidden_layers is 3 and 2"),
+        (lambda folder: changed(folder, dan=7), "dan/in/bias: wanted 7, found 6"),
+        (lambda folder: changed(folder, sorcery=1), "does not describe a model of this version of xlingjax"),
+        (lambda folder: (folder / "xlingjax.json").write_text("["), "does not describe a model"),
+        (lambda folder: (folder / "xlingjax.safetensors").write_bytes(b"12345678"), "is no whole safetensors file"),
+        (
+            lambda folder: (folder / "xlingjax.safetensors").unlink(),
+            "xlingjax.safetensors is no whole safetensors file",
+        ),
+    ],
+)
+def test_what_lies_beside_is_read_strictly(spoil, message, vocabularies, tmp_path, capsys):
+    run_of(tmp_path / "run", vocabularies["xlmr"], dan=6)
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--unverified") == 0
+    spoil(tmp_path / "hf")
+    assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "again").exists()
+
+
+def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
+    config, _ = run_of(tmp_path / "run", vocabularies["xlmr"], ["de", "en"])
+    path = tmp_path / "run" / "run.json"
+    told = json.loads(path.read_text())
+    told["weights"] = {"mlm": 1.0}
+    told["stages"] = {"mlm": {"batch": 8, "length": 64, "masking": {"rate": 0.3}}}
+    line = {"name": "de", "sentences": 1200, "tokens": 34567, "rows": 9, "share": 0.25, "epochs_per_1000_steps": 1.0}
+    told["identity"]["data"]["mlm"] = {"vocabulary": vocabularies["xlmr"].sha256, "sampling_table": [line]}
+    path.write_text(json.dumps(told))
+    (tmp_path / "run" / "config.gin").write_text("train.steps = 7\n")
+    lines = [
+        {"step": step, "name": "perplexity", "values": {"kind": "perplexity", "mean": mean, "by_language": {}}}
+        for step, mean in ((5, 12.5), (9, 3.5))
+    ]  # the second is later than the checkpoint, 7
+    (tmp_path / "run" / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = ("--license", "mit", "--base", "xlm-roberta-base", "--unverified")
+    assert command("export", tmp_path / "run", tmp_path / "hf", *given) == 0
+    card = (tmp_path / "hf" / "README.md").read_text()
+    _, metadata, text = card.split("---\n", 2)
+    import yaml
+
+    assert yaml.safe_load(metadata) == {
+        "language": ["de", "en"], "license": "mit", "base_model": "xlm-roberta-base", "library_name": "transformers",
+        "pipeline_tag": "fill-mask", "tags": ["xlingjax", "cross-lingual", "multilingual"],
+    }  # fmt: skip
+    assert "| mlm | 1.0 | 8 x 64 | 0.3 of the pieces |" in text
+    assert "| mlm | de | 1,200 | 34,567 | 25.0 % |" in text
+    assert "| perplexity of masked words, held-out text, mean over languages | 12.5000 |" in text
+    assert "checkpoint 7" in text and "not compared with transformers (--unverified)" in text
+    assert (tmp_path / "hf" / "config.gin").read_text() == "train.steps = 7\n"
+    assert config.name == "xlmr_base"

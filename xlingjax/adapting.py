@@ -1,0 +1,349 @@
+"""`xlingjax adapt`: a released model goes on learning on one's own text, and becomes a folder that `AutoModel` opens.
+
+Everything lies in one folder: `start` (the model as it came), `heldout`, `recipe.gin` (all that was decided, to be
+read, changed and run again), `run`, `model` (the export), `adapted.json`. The same command goes on where it was
+stopped.
+"""
+
+import dataclasses
+import json
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from xlingjax import importing, memory
+from xlingjax.checkpoint import find_checkpoint
+from xlingjax.data.check import Findings, check
+from xlingjax.data.corpus import held_out
+from xlingjax.data.sampling import format_table
+from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import Stopped, UserError
+from xlingjax.evaluation.pairs import PIVOT
+from xlingjax.exporting import export_model
+from xlingjax.identity import read_run_record, run_and_checkpoint, write_json
+from xlingjax.model.config import ModelConfig
+from xlingjax.plug import write_workdir
+from xlingjax.report.run import Run, read_run
+from xlingjax.trained import open_run
+from xlingjax.workdir import require_empty
+
+# What --objectives knows: the gin names that a file of gin/objectives makes, and whether it reads text or pairs.
+OBJECTIVES = {
+    "mlm": (("mlm",), False),
+    "tlm": (("tlm",), True),
+    "camlm": (("camlm",), True),
+    "btmlm": (("btmlm",), False),
+    "clwr": (("clwr",), True),
+    "clpc": (("clpc",), True),
+    "veco": (("veco_text", "veco"), True),
+}
+ADDING = ("clwr", "clpc", "veco")
+"""Those with parameters that a released model has not."""
+HELDOUT_LINES = 200
+"""Wanted of the smallest text; at most a tenth of it."""
+CHUNK = 1024
+TOLD = "adapted.json"
+TRIAL_TURNS = 6
+EVALUATIONS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What the command line says; kept in adapted.json."""
+
+    source: str
+    mono: tuple[str, ...]
+    parallel: tuple[str, ...]
+    objectives: tuple[str, ...]
+    hours: float | None
+    steps: int | None
+    batch: int
+    length: int
+    gold: str | None
+    files: tuple[str, ...]
+    overrides: tuple[str, ...]
+
+    def __post_init__(self):
+        for name in self.objectives:
+            if name not in OBJECTIVES:
+                raise UserError(f"--objectives {name}: there are {', '.join(OBJECTIVES)}")
+            if OBJECTIVES[name][1] and not self.parallel:
+                raise UserError(f"--objectives {name} reads pairs: give --parallel, or leave {name} out")
+        if len({*self.objectives}) != len(self.objectives) or not self.objectives:
+            raise UserError("--objectives: name each once, and at least one")
+        if (self.hours is None) == (self.steps is None):
+            raise UserError("give --hours or --steps: how long may it take?")
+        if self.hours is not None and not self.hours > 0:
+            raise UserError(f"--hours {self.hours} must be above 0")
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """Monolingual text; the sides of the pairs where there is no other."""
+        return self.mono or self.parallel
+
+
+@dataclasses.dataclass(frozen=True)
+class Tools:
+    """The verbs that it is made of. recipe: the gin files and overrides -> a recipe with everything bound."""
+
+    recipe: Callable[[Sequence[str], Sequence[str]], Any]
+    train: Callable[[Path, Any], int]
+    evaluate: Callable[[Path, Any], int]
+
+
+def adapt(asked: Asked, output: str, tools: Tools, verify: bool = True, licence: str = "") -> int:
+    """The exit status: 0 done; that of the training where it was asked to stop. Raises UserError."""
+    folder = Path(output).absolute()
+    record = _begun(asked, folder)
+    if "settings" not in record:
+        record |= _prepare(asked, folder, tools)
+        write_json(folder / TOLD, record)
+    recipe = tools.recipe([str(folder / "recipe.gin")], ())
+    if status := tools.train(folder / "run", recipe):
+        return status
+    record["before_after"] = compared(read_run(folder / "start"), read_run(folder / "run"))
+    write_json(folder / TOLD, record)
+    print(table(record["before_after"]))
+    if not (folder / "model").is_dir():
+        base = "" if Path(asked.source).exists() else asked.source
+        print(export_model(str(folder / "run"), str(folder / "model"), verify, licence=licence, base=base))
+    print(
+        f"{folder / 'model'} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run; to train it again: "
+        f"xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR"
+    )
+    return 0
+
+
+def _begun(asked: Asked, folder: Path) -> dict[str, Any]:
+    """adapted.json of the folder, which is new, or was begun with the same options."""
+    plain = json.loads(json.dumps(dataclasses.asdict(asked)))
+    if (folder / TOLD).is_file():
+        record = json.loads((folder / TOLD).read_text(encoding="utf-8"))
+        if differing := [name for name, value in plain.items() if record["asked"].get(name) != value]:
+            raise UserError(
+                f"{folder} was begun with other options ({', '.join(differing)}): give those to go on, or another --to"
+            )
+        return record
+    require_empty(str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {"asked": plain}
+    write_json(folder / TOLD, record)
+    return record
+
+
+# ---- what is decided before ------------------------------------------------------------------------------------------
+
+
+def _prepare(asked: Asked, folder: Path, tools: Tools) -> dict[str, Any]:
+    """Everything that the training needs, and what it begins from measured."""
+    for name in ("start", "heldout", "trial"):  # of a preparation that was stopped
+        shutil.rmtree(folder / name, ignore_errors=True)
+    start = folder / "start"
+    _first_model(asked.source, start)
+    config, vocabulary = ModelConfig(**read_run_record(start)["model"]), Vocabulary.load(start)
+    found = _checked(asked, vocabulary)
+    share = _heldout_share(found)
+    held = write_heldout(asked.text, asked.parallel, share, folder / "heldout")
+    values = _settings(asked, config, start, held)
+    recipe = folder / "recipe.gin"
+    recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
+
+    began = time.monotonic()
+    print("before:", flush=True)
+    first = folder / "before.gin"  # without the parameters that only some objectives have
+    plain = tuple(name for name in asked.objectives if name not in ADDING) or ("mlm",)
+    first.write_text(_recipe(dataclasses.replace(asked, objectives=plain), values, share), encoding="utf-8")
+    tools.evaluate(start, tools.recipe([str(first)], ()))
+    first.unlink()
+    speed = {"seconds_per_evaluation": time.monotonic() - began}
+    if not (steps := asked.steps):
+        speed |= _trial(asked, folder, tools)
+        steps = _steps_within(asked.hours, speed)
+        print(
+            f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s, {speed['seconds_per_step']:.3g} s "
+            f"a step, "
+            f"{speed['peak_memory_bytes'] / 1e9:.2f} GB; {speed['seconds_per_evaluation']:.0f} s an evaluation; "
+            f"{asked.hours:g} hours are {steps:,} steps"
+        )
+    for name, lines in found.tables.items():
+        print(f"{name}, epochs of all steps on it:\n{format_table(lines, _steps_of(name, asked.objectives, steps))}")
+    values |= {"TRAIN_STEPS": steps, "WARMUP_STEPS": max(1, steps // 16), "EVAL_EVERY": -(-steps // EVALUATIONS)}
+    recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
+    return {"speed": speed, "settings": values, "held_out_share": share}
+
+
+def _first_model(source: str, start: Path) -> None:
+    """The workdir `start` with the model `source`: a run of ours, or one of Hugging Face, which is imported."""
+    if (run_and_checkpoint(source)[0] / "run.json").is_file():
+        step = find_checkpoint(source).name
+        write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
+        print(f"{start}: checkpoint {step} of {source}")
+        return
+    importing.import_apart(importing.found(source), start)
+
+
+def _checked(asked: Asked, vocabulary: Vocabulary) -> Findings:
+    found = check(asked.text, asked.parallel, vocabulary, batch=asked.batch, length=asked.length)
+    print(found.text())
+    if found.errors:
+        raise UserError(
+            f"the text has {found.errors} errors (above): repair them first; `xlingjax data check` shows all"
+        )
+    return found
+
+
+def _heldout_share(found: Findings) -> float:
+    smallest = min(row["sentences"] for rows in found.tables.values() for row in rows)
+    return min(0.1, HELDOUT_LINES / max(smallest, 1))
+
+
+def write_heldout(mono: Sequence[str], parallel: Sequence[str], share: float, folder: Path) -> dict[str, int]:
+    """Writes the lines that objectives with `holdout=share` leave out: `text/XX.txt`, and of pairs with English
+    `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the share there is none."""
+    texts: dict[str, list[str]] = {}
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    for text in find_text(mono):
+        texts.setdefault(text.language, []).extend(_held(list(text.lines()), share))
+    for pair in find_pairs(parallel) if parallel else ():
+        if PIVOT in pair.languages and pair.translates:
+            lines = _held(list(pair.lines()), share)
+            english = pair.languages.index(PIVOT)
+            other = pair.languages[1 - english]
+            pairs.setdefault(other, []).extend((line[1 - english], line[english]) for line in lines if all(line))
+    written = {}
+
+    def write(path: Path, lines: Sequence[str]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        written[path.name] = len(lines)
+
+    for language, lines in texts.items():
+        if any(lines):
+            write(folder / "text" / f"{language}.txt", lines)
+    for language, lines in pairs.items():
+        if lines:
+            for code, side in zip((language, PIVOT), zip(*lines, strict=True), strict=True):
+                write(folder / "pairs" / f"{language}-{PIVOT}.{code}", side)
+    return written
+
+
+def _held(lines: list[Any], share: float) -> list[Any]:
+    return [line for keep, line in zip(held_out(len(lines), share), lines, strict=True) if keep]
+
+
+def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str, int]) -> dict[str, Any]:
+    """{macro: value}."""
+    import jax
+
+    cpu = jax.default_backend() == "cpu"
+    config = config.replace(dtype="float32" if cpu else "bfloat16")
+    slots = -(-asked.length // 5)
+    parts = memory.microbatches_for(config, asked.batch, asked.length, slots, CHUNK)
+    rows = asked.batch // jax.device_count() // parts
+    print(f"memory of a device, {rows} rows of {asked.length} tokens at a time ({parts} microbatches):")
+    print(memory.table(memory.estimate(config, rows, asked.length, slots, CHUNK)))
+    heldout = start.parent / "heldout"
+    values = {
+        "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(asked.text),
+        "PARALLEL": " ".join(asked.parallel) or None, "BATCH": asked.batch, "LENGTH": asked.length,
+        "MICROBATCHES": parts, "LOSS_CHUNK": CHUNK, "DTYPE": config.dtype, "UNROLL": 0 if cpu else 1,
+        "TRAIN_STEPS": asked.steps or 1000, "WARMUP_STEPS": 10, "EVAL_EVERY": 0,
+        "HELDOUT_TEXT": str(heldout / "text" / "*") if any(name.endswith(".txt") for name in held) else None,
+        "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None,
+        "HELDOUT_ALIGNMENTS": asked.gold,
+    }  # fmt: skip
+    if config.has_languages:
+        values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
+    return values
+
+
+def _recipe(asked: Asked, values: Mapping[str, Any], share: float) -> str:
+    names = [name for objective in asked.objectives for name in OBJECTIVES[objective][0]]
+    others = [objective for objective in asked.objectives if objective != "mlm"]
+    lines = ["# Written by `xlingjax adapt`: all that it decided."]
+    lines += [f'include "{file}"' for file in ("recipes/adapt.gin", *(f"objectives/{name}.gin" for name in others))]
+    lines += [f"train.objectives = [{', '.join(f'@{name}()' for name in names)}]", 'train.schedule = "alternate"', ""]
+    lines += [f"{macro} = {value!r}" for macro, value in values.items()]
+    lines += [f"{name}.holdout = {share!r}  # the lines of heldout/" for name in names]
+    lines += [f'include "{Path(file).absolute()}"' for file in asked.files]
+    return "\n".join(lines + [override.replace("=", " = ", 1) for override in asked.overrides]) + "\n"
+
+
+def _trial(asked: Asked, folder: Path, tools: Tools) -> dict[str, float]:
+    """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes"} of a few steps."""
+    count = sum(len(OBJECTIVES[name][0]) for name in asked.objectives)
+    short = {"TRAIN_STEPS": TRIAL_TURNS * count, "LOG_EVERY": 1, "CHECKPOINT_EVERY": 0, "train.evaluators": "[]"}
+    overrides = [f"{name}={value}" for name, value in short.items()]
+    trial = folder / "trial"
+    if tools.train(trial, tools.recipe([str(folder / "recipe.gin")], overrides)):
+        raise Stopped("stopped while it was prepared; the same command begins again")
+    run = read_run(trial)
+    shutil.rmtree(trial)
+    ends = [(0, 0.0, 0)] + sorted({(line["step"], line["seconds"], line["tokens_seen"]) for line in run.metrics})
+    steps = [(b[1] - a[1], b[2] - a[2]) for a, b in pairwise(ends)][2 * count :]  # the first are slower
+    seconds = [statistics.median(steps[i::count][j][0] for j in range(len(steps[i::count]))) for i in range(count)]
+    tokens = sum(tokens for _, tokens in steps) / len(steps)
+    per_step = statistics.mean(seconds)
+    return {
+        "seconds_per_step": per_step, "tokens_per_second": tokens / per_step,
+        "peak_memory_bytes": run.result["peak_memory_bytes"],
+        "seconds_to_compile": sum(run.result["compile_seconds"].values()),
+    }  # fmt: skip
+
+
+def _steps_within(hours: float, speed: Mapping[str, float]) -> int:
+    left = 3600 * hours - EVALUATIONS * speed["seconds_per_evaluation"] - speed["seconds_to_compile"]
+    steps = int(left / speed["seconds_per_step"])
+    if steps < 1:
+        raise UserError(
+            f"--hours {hours:g} is too little: {EVALUATIONS} evaluations take "
+            f"{EVALUATIONS * speed['seconds_per_evaluation']:.0f} s, compiling {speed['seconds_to_compile']:.0f} s, "
+            f"a step {speed['seconds_per_step']:.3g} s; give more, or fewer objectives"
+        )
+    return steps
+
+
+def _steps_of(table: str, objectives: Sequence[str], steps: int) -> int:
+    """How many of the steps read this table's texts: objectives take turns."""
+    names = [(name, OBJECTIVES[objective][1]) for objective in objectives for name in OBJECTIVES[objective][0]]
+    reading = sum(pairs and name != "veco_text" for name, pairs in names)
+    return steps * (reading if table == "pairs" else len(names) - reading) // len(names)
+
+
+# ---- what came of it -------------------------------------------------------------------------------------------------
+
+
+def compared(before: Run, after: Run) -> list[dict[str, Any]]:
+    """Rows {"figure", "before", "after"} of the last measurements of both."""
+    figures = [_figures(run) for run in (before, after)]
+    return [{"figure": name, "before": figures[0].get(name), "after": value} for name, value in figures[1].items()]
+
+
+def _figures(run: Run) -> dict[str, float]:
+    found: dict[str, float] = {}
+    if values := run.last("perplexity"):
+        by_language = dict(sorted(values["by_language"].items()))
+        found |= {f"perplexity {code}": value for code, value in by_language.items()}
+        found["perplexity, mean"] = values["mean"]
+    if values := run.last("translation_perplexity"):
+        found["perplexity beside the translation, mean"] = values["visible_mean"]
+    if values := run.last("retrieval"):
+        found["retrieval en to xx, mean, best layer"] = values["retrieval_mean"]
+        found["the same, each language's mean subtracted"] = values["retrieval_mean_centred"]
+    if values := run.last("alignment"):
+        found["alignment error rate"] = values["alignment_error"]
+    return found
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Before and after, for the terminal."""
+    lines = [f"{'':<44}{'before':>12}{'after':>12}"]
+    for row in rows:
+        before = "" if row["before"] is None else f"{row['before']:.4f}"
+        lines.append(f"{row['figure']:<44}{before:>12}{row['after']:>12.4f}")
+    return "\n".join(lines)

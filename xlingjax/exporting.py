@@ -1,0 +1,131 @@
+"""`xlingjax export`: a trained run as a folder that `AutoModel` and `AutoTokenizer` of transformers open."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlingjax.checkpoint import find_checkpoint
+from xlingjax.convert import hugging_face, parity
+from xlingjax.convert.exported import (
+    BESIDE,
+    DESCRIPTION,
+    POSITIONS,
+    WEIGHTS,
+    Exported,
+    exported,
+    in_language,
+    restored,
+    without_beside,
+)
+from xlingjax.convert.hugging_face import OURS
+from xlingjax.convert.names import OF_WORDS
+from xlingjax.convert.tokenizer_json import tokenizer_files
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.identity import read_run_record, run_and_checkpoint
+from xlingjax.model.config import ModelConfig
+from xlingjax.optim import flattened
+from xlingjax.report.card import model_card
+from xlingjax.report.run import read_run
+from xlingjax.trained import TrainedRun, open_run
+from xlingjax.workdir import require_empty, whole
+
+FORMATS = ("hf",)
+
+
+def export_model(
+    run: str, output: str, verify: bool = True, language: str = "", licence: str = "", base: str = ""
+) -> str:
+    """Writes the model of `run` ("RUN", "RUN@STEP", "RUN@METRIC") as the Hugging Face folder `output`. Returns what was
+    done.
+
+    The folder is read back, which must give the same bits, and its logits compared with those that transformers
+    computes of it (`verify`), before it gets its name. language: where the model embeds languages and the class there
+    does not, the one that all texts will be of. licence, base: of the model card. Raises UserError, and writes nothing.
+    """
+    require_empty(output)
+    record, trained = read_run_record(run), open_run(run)
+    config, params, notes = _for_their_class(trained, language, run)
+    labels = _labels(record)
+    made = exported(config, params, trained.vocabulary, trained.languages, labels)
+    if made.beside:
+        size = sum(value.size for value in made.beside.values())
+        notes.append(
+            f"{size:,} parameters that {made.architecture} has no place for, in {BESIDE} ({', '.join(made.beside)}): "
+            "xlingjax import reads them back"
+        )
+    with whole(output) as folder:
+        _write(folder, made, trained.vocabulary, config.max_positions - config.position_offset)
+        _require_same(restored(folder, hugging_face.read(folder)).params, params, config)
+        if verify:
+            plain, known = without_beside(config, params, made)
+            compared = parity.compare(folder, plain, known, trained.vocabulary, not plain.num_labels)
+            if not compared.same:
+                raise UserError(f"what transformers computes of {run} as exported is not {run}: {compared}")
+            notes.append(str(compared))
+        else:
+            notes.append("not compared with transformers (--unverified)")
+        workdir = read_run(run_and_checkpoint(run)[0])
+        if workdir.config:
+            (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
+        step, name = int(find_checkpoint(run).name), Path(output).absolute().name
+        text = model_card(workdir, step, name, made.architecture, notes, licence, base)
+        (folder / "README.md").write_text(text, encoding="utf-8")
+    total = sum(value.size for value in made.tensors.values())
+    return "\n".join([f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes])
+
+
+def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any, Any, list[str]]:
+    """(model, its parameters in NumPy, what was done)."""
+    config, params = trained.model.config, jax.tree.map(np.asarray, trained.params)
+    if not config.has_languages:
+        if language:
+            raise UserError(f"--language {language}: {run} embeds no languages; leave it out")
+        return config, params, []
+    if language:
+        if language not in trained.languages:
+            raise UserError(
+                f"--language {language}: {run} has the languages {', '.join(trained.languages)}; give one of them"
+            )
+        config, params = in_language(config, params, trained.languages.index(language))
+        return config, params, [f"for texts in {language} alone: its language embedding is part of the positions"]
+    if config.language_init == "zero":
+        return config, params, ["the language embedding, of training alone (ERNIE-M), is left out of the states"]
+    raise UserError(
+        f"{run} embeds languages, and the class of transformers does not: --language CODE exports it for texts of one "
+        f"({', '.join(trained.languages)}), or train with LANGUAGE_EMBEDDING=False"
+    )
+
+
+def _labels(record: dict[str, Any]) -> list[str]:
+    """Names of the classes, where a run tells them."""
+    told = (data.get("labels") for data in record["identity"]["data"].values())
+    return list(record.get("labels") or next((labels for labels in told if labels), ()))
+
+
+def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) -> None:
+    from safetensors.numpy import save_file
+
+    if vocabulary.layout == "xlm":  # of which tokenizer.json alone tells transformers
+        (folder / OURS).write_bytes(vocabulary.model_bytes)
+    for name, content in tokenizer_files(vocabulary, length).items():
+        (folder / name).write_bytes(content)
+    for name, value in (("config.json", made.described), (DESCRIPTION, made.description)):
+        (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    save_file(made.tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    if made.beside:
+        save_file(made.beside, folder / BESIDE)
+
+
+def _require_same(found: Any, wanted: Any, config: ModelConfig) -> None:
+    """Raise UserError where what was read back has another bit than what was written. Rows of padding, and of positions
+    before the first, do not count."""
+    found, wanted = flattened(found), flattened(wanted)
+    for name in wanted:
+        last = config.vocab_size if name.endswith(OF_WORDS) else None
+        rows = slice(config.position_offset if name == POSITIONS else 0, last)
+        if not np.array_equal(found[name][rows], wanted[name][rows]):
+            raise UserError(f"{name} is not the same when it is read back: the disk is faulty; nothing was exported")

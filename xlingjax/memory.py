@@ -1,0 +1,62 @@
+"""What a training step will need of a device's memory, told before anything is compiled."""
+
+import os
+from collections.abc import Mapping
+
+import jax
+
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig, count_parameters
+
+SHARE = 0.85
+"""Of a device's memory that a plan may fill: the compiler and the data need some too."""
+
+
+def estimate(config: ModelConfig, rows: int, length: int, predictions: int, chunk: int = 0) -> dict[str, int]:
+    """{what: bytes} of one training step with Adam's two moments, for rows of `length` tokens on one device.
+
+    predictions: slots in a row; chunk: predictions whose logits stand at once (0: all). Activations: 34 + 5 H L / D
+    bytes per token, layer and unit of D in 16 bits (Korthikanti et al. 2022, §4.1), an estimate: compilers differ.
+    """
+    c, wide = config, 2 if config.dtype == "float32" else 1
+    parameters = 4 * count_parameters(c)
+    tokens, layers = rows * length, c.layers + c.decoder_layers
+    per_layer = tokens * (34 * c.dim + 5 * c.heads * length) * wide
+    kept = {"none": layers * per_layer, "dots": layers * per_layer // 2}
+    at_once = min(chunk or rows * predictions, rows * predictions)
+    return {
+        "parameters": parameters,
+        "gradients": parameters,
+        "moments of Adam": 2 * parameters,
+        "activations": kept.get(c.remat, layers * tokens * c.dim * 2 * wide + per_layer),
+        "logits": 2 * 4 * at_once * c.padded_vocab_size,
+    }
+
+
+def device_bytes() -> int:
+    """Of the smallest of this process's devices; on CPU what the machine has free, shared by its devices."""
+    devices = jax.local_devices()
+    limits = [limit for device in devices if (limit := (device.memory_stats() or {}).get("bytes_limit"))]
+    return min(limits) if limits else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // len(devices)
+
+
+def microbatches_for(config: ModelConfig, batch: int, length: int, predictions: int, chunk: int = 0) -> int:
+    """Into how many parts a batch, spread over all devices, must be cut to fit them. Raises UserError where one row a
+    device is too much."""
+    per_device, room = batch // jax.device_count(), SHARE * device_bytes()
+    if batch % jax.device_count():
+        raise UserError(f"a batch of {batch} rows does not spread over {jax.device_count()} devices; give a multiple")
+    for parts in range(1, per_device + 1):
+        if per_device % parts == 0:
+            needed = estimate(config, per_device // parts, length, predictions, chunk)
+            if sum(needed.values()) <= room:
+                return parts
+    raise UserError(
+        f"one row of {length} tokens needs about {sum(needed.values()) / 1e9:.1f} GB, and the device has "
+        f"{room / SHARE / 1e9:.1f} GB; shorten the rows (--length), or train a smaller model"
+    )
+
+
+def table(needed: Mapping[str, int]) -> str:
+    lines = [f"{what:<16} {size / 1e9:8.2f} GB" for what, size in needed.items()]
+    return "\n".join([*lines, f"{'together':<16} {sum(needed.values()) / 1e9:8.2f} GB (estimated)"])

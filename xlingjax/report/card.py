@@ -1,0 +1,120 @@
+"""README.md of an exported model: the model card of Hugging Face's hub, from what the run's files say."""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from xlingjax.report.run import Run
+from xlingjax.report.summary import summarise
+
+_TASKS = {
+    "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
+    "WithLMHeadModel": ("AutoModelForMaskedLM", "fill-mask"),
+    "ForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
+    "ForTokenClassification": ("AutoModelForTokenClassification", "token-classification"),
+    "ForQuestionAnswering": ("AutoModelForQuestionAnswering", "question-answering"),
+}
+# Figures of `summarise` that a reader of a card asks for.
+_FIGURES = {
+    "perplexity_mean": "perplexity of masked words, held-out text, mean over languages",
+    "tlm_perplexity_visible": "the same with the translation beside",
+    "retrieval_mean": "retrieval en to xx, mean over languages, best layer (0 to 1)",
+    "retrieval_mean_centred": "the same, each language's mean subtracted",
+    "alignment_error": "alignment error rate",
+    "nli_en": "accuracy in English",
+    "nli_mean_other": "accuracy, mean of the other languages",
+    "tagging_en": "tagging in English",
+    "tagging_mean_other": "tagging, mean of the other languages",
+}
+_NONE = "not named; say so before you give the model to others"
+
+
+def model_card(
+    run: Run, step: int, name: str, architecture: str, notes: Sequence[str], licence: str = "", base: str = ""
+) -> str:
+    """Markdown, after the hub's metadata. step: of the checkpoint; figures are the last that were measured by then.
+    notes: what the export said. licence, base (the model that training began from): identifiers of the hub."""
+    until = dataclasses.replace(
+        run, evaluations=[line for line in run.evaluations if line["step"] <= step],
+        metrics=[line for line in run.metrics if line["step"] <= step],
+    )  # fmt: skip
+    auto, task = next(found for end, found in _TASKS.items() if architecture.endswith(end))
+    shape, weights = run.record["model"], run.record.get("weights", {})
+    trained = f", trained on {', '.join(weights)}" if weights else ""
+    sections = [
+        _metadata(run.languages, task, licence, base),
+        f"# {name}",
+        f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,} pieces{trained} by "
+        f"xlingjax; checkpoint {step}.",
+        "```python\nfrom transformers import AutoTokenizer, " + auto + "\n\n"
+        f'tokenizer = AutoTokenizer.from_pretrained("{name}")\nmodel = {auto}.from_pretrained("{name}")\n```',
+        *_section("Objectives", _objectives(run)),
+        *_section("Data", _data(run)),
+        *_section("Measured", _measured(until)),
+        *_section("Training", _training(run)),
+        *_section("Export", "\n".join(f"- {note}" for note in notes)),
+        *_section("Licence", licence or _NONE),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _section(title: str, body: str) -> list[str]:
+    return [f"## {title}", body] if body else []
+
+
+def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> str:
+    values = {
+        "language": list(languages), "license": licence, "base_model": base, "library_name": "transformers",
+        "pipeline_tag": task, "tags": ["xlingjax", "cross-lingual", "multilingual"],
+    }  # fmt: skip
+    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items() if value]
+    return "\n".join(["---", *lines, "---"])
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
+    return "\n".join([f"| {' | '.join(header)} |", "|" + "---|" * len(header), *lines]) if lines else ""
+
+
+def _objectives(run: Run) -> str:
+    rows = []
+    for stage, settings in run.record.get("stages", {}).items():
+        masking = settings.get("masking") or {}
+        rate = f"{masking['rate']:g} of the pieces" if masking.get("rate") is not None else ""
+        weight = run.record.get("weights", {}).get(stage.split("@")[0], "")
+        rows.append((stage, weight, f"{settings.get('batch', '')} x {settings.get('length', '')}", rate))
+    return _table(("objective", "weight", "rows x tokens of a batch", "masked"), rows)
+
+
+def _data(run: Run) -> str:
+    rows = []
+    for stage, data in run.record["identity"].get("data", {}).items():
+        for line in data.get("sampling_table") or ():
+            share = line["share"] if isinstance(line.get("share"), int | float) else 0.0
+            rows.append((stage, line["name"], f"{line['sentences']:,}", f"{line['tokens']:,}", f"{100 * share:.1f} %"))
+    return _table(("objective", "language", "sentences", "tokens", "share of the draws"), rows)
+
+
+def _measured(run: Run) -> str:
+    found: Mapping[str, Any] = summarise(run, {}, ())
+    rows = [(what, f"{found[name]:.4f}") for name, what in _FIGURES.items() if name in found]
+    rows += [(f"training loss, {name}", f"{loss:.4f}") for name, loss in found.get("final_loss", {}).items()]
+    return _table(("figure", "value"), rows)
+
+
+def _training(run: Run) -> str:
+    lines = []
+    if optimizer := run.record.get("optimizer"):
+        lines.append(
+            f"- {run.record['steps']:,} updates of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
+            f"{optimizer['schedule']} schedule, warm-up of {optimizer['warmup_steps']:,}"
+        )
+    for start in run.record.get("sessions", ())[:1]:
+        lines.append(f"- first weights: {start.get('weights', '')}")
+    if machine := run.last_start.get("machine"):
+        versions = run.last_start.get("versions", {})
+        lines.append(f"- on {machine}; " + ", ".join(f"{name} {version}" for name, version in versions.items()))
+    if run.config:
+        lines.append("- recipe: config.gin in this folder")
+    return "\n".join(lines)
