@@ -9,6 +9,7 @@ import numpy as np
 from xlingjax.convert import xlm_roberta
 from xlingjax.convert.fields import Fields
 from xlingjax.convert.names import places, to_ours
+from xlingjax.convert.sentencepiece_model import sentencepiece_model
 from xlingjax.convert.tensors import open_tensors
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -69,9 +70,13 @@ def read(folder: Path) -> Foreign:
 def _vocabulary(folder: Path) -> Vocabulary:
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
-    if not (folder / TOKENIZER).is_file():
-        raise UserError(f"no {TOKENIZER} in {folder}; take it from the model that this one was continued from")
-    return Vocabulary.load(folder / TOKENIZER, "xlmr")
+    if (folder / TOKENIZER).is_file():
+        return Vocabulary.load(folder / TOKENIZER, "xlmr")
+    if (folder / "tokenizer.json").is_file():
+        return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")
+    raise UserError(
+        f"no {TOKENIZER} in {folder}, and no tokenizer.json; take it from the model that this one was continued from"
+    )
 
 
 def _random(fresh: list[Any], config: ModelConfig) -> dict[str, np.ndarray]:
