@@ -12,8 +12,8 @@ PACKAGE = ROOT / "xlingjax"
 
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
-    {"cli", "arguments", "verbs"},
-    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing"},
+    {"cli", "arguments", "verbs", "verbs_vocabulary"},
+    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "surgery"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},
