@@ -45,10 +45,7 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("bakeoff", "compare mixes of objectives: the same text, weights and tokens, several seeds", recipe=True)
     sub.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
 
-    sub = verb(
-        "vocab",
-        "train a SentencePiece vocabulary on a smoothed sample of the languages; or extend, trim, transplant one",
-    )
+    sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample; or extend, trim, transplant a model's")
     _files(sub)
     sub.add_argument("--output", metavar="DIR", help="folder for vocab.model and vocab.json")
     sub.add_argument("--size", type=_positive, default=32_000, help="pieces, special too (default %(default)s)")
