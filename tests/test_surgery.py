@@ -189,7 +189,7 @@ def test_text_of_the_old_languages_keeps_pieces_out_that_it_would_use(corpus, tm
     """Pieces learnt on German text that the vocabulary has read already would change how German is cut."""
     vocabulary = Vocabulary.load(corpus / "vocab")
     run = run_of(tmp_path / "run", vocabulary)
-    mono = ["--mono", f"nl={corpus}/mono/de/a.txt", f"{corpus}/new", "--pieces", "50"]
+    mono = ["--mono", f"nl={corpus}/mono/de/a.txt", f"{corpus}/same", "--pieces", "20"]
     assert cli.main(["vocab", "extend", "--from", run, "--to", str(tmp_path / "free"), *mono]) == 0
     german = {"de": small_corpus.GERMAN}
     changed = surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "free"), german)["de"]

@@ -134,6 +134,8 @@ def transplant(
     told = []
     if new.layout != trained.vocabulary.layout:
         told.append(f"layout {trained.vocabulary.layout} -> {new.layout}: sentences begin with another row now")
+    if not texts:
+        told.append("no --mono: fertility and unknown pieces before and after are not measured")
     return _write(run, output, trained, new, rows, seed, "transplant", told, texts)
 
 
