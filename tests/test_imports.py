@@ -12,9 +12,9 @@ PACKAGE = ROOT / "xlingjax"
 
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
-    {"cli", "arguments", "verbs", "verbs_models"},
+    {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary"},
     {"adapting"},
-    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting"},
+    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

@@ -45,9 +45,9 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("bakeoff", "compare mixes of objectives: the same text, weights and tokens, several seeds", recipe=True)
     sub.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
 
-    sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample of the languages")
+    sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample; or extend, trim, transplant a model's")
     _files(sub)
-    sub.add_argument("--output", required=True, metavar="DIR", help="folder for vocab.model and vocab.json")
+    sub.add_argument("--output", metavar="DIR", help="folder for vocab.model and vocab.json")
     sub.add_argument("--size", type=_positive, default=32_000, help="pieces, special too (default %(default)s)")
     sub.add_argument(
         "--alpha", type=float, default=0.5, help="languages are sampled by share ** alpha (default %(default)s)"
@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
     sub.add_argument("--normalization", default="nmt_nfkc", choices=_NORMALIZATIONS, help="nmt_nfkc_cf folds case")
     sub.add_argument("--seed", type=int, default=0)
+    _surgery(sub)
 
     sub = verb("data", "look at a corpus before a run")
     data = sub.add_subparsers(dest="action", metavar="check", required=True, parser_class=_Parser)
@@ -276,6 +277,47 @@ def _files(sub: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="pairs: [name.]aa-bb.aa beside [name.]aa-bb.bb, .tsv, .jsonl",
     )
+
+
+def _surgery(vocab: argparse.ArgumentParser) -> None:
+    """The verbs behind `vocab`, each from a trained model to a new one. Without one of them it trains a vocabulary."""
+    verbs = vocab.add_subparsers(dest="action", metavar="VERB", parser_class=_Parser, title="on trained models")
+
+    def verb(name: str, text: str) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub.set_defaults(name=f"vocab {name}")
+        sub.add_argument("--from", dest="source", required=True, metavar="RUN", help="workdir of a run")
+        sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
+        _files(sub)
+        sub.set_defaults(platform="", devices=None)  # what JAX finds
+        return sub
+
+    def rows(sub: argparse.ArgumentParser) -> None:
+        text = "new rows: mean of the old pieces that spell it; of pieces in like company; as in an untrained model"
+        sub.add_argument(
+            "--initialise", default="mean", choices=("mean", "overlap", "random"), help=text + " (default %(default)s)"
+        )
+        sub.add_argument("--seed", type=int, default=0)
+
+    sub = verb("extend", "add pieces for a new language or script, learnt on its text")
+    sub.add_argument("--pieces", type=_positive, required=True, metavar="N", help="how many")
+    text = "text of the old languages: nothing is added that would change how it is cut"
+    sub.add_argument("--old_mono", nargs="+", default=[], metavar="GLOB", help=text)
+    sub.add_argument("--alpha", type=float, default=0.5, help="of several languages, as in vocab (default %(default)s)")
+    sub.add_argument("--sentences", type=_positive, default=1_000_000, help="size of the sample (default %(default)s)")
+    sub.add_argument(
+        "--character_coverage", type=float, default=0.9995, help="share of characters with a piece (%(default)s)"
+    )
+    rows(sub)
+
+    sub = verb("trim", "drop the pieces that a text does not use, and their rows")
+    sub.add_argument("--keep_min_count", type=_positive, default=1, metavar="N", help="occurrences that keep a piece")
+    sub.add_argument("--size", type=_positive, metavar="N", help="rows at most; the most frequent pieces stay")
+    sub.add_argument("--drop_characters", action="store_true", help="single characters too (default: they stay)")
+
+    sub = verb("transplant", "move a model onto another vocabulary; pieces that both have keep their rows")
+    sub.add_argument("--vocabulary", required=True, metavar="PATH", help="folder of vocab.model, or a .model file")
+    rows(sub)
 
 
 def _generation(sub: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from xlingjax import verbs_vocabulary
 from xlingjax.errors import UserError
 from xlingjax.verbs_models import MODELS, adapt, require_unread  # noqa: F401 - adapt is cli's
 
@@ -287,28 +288,6 @@ def tinyworld(args: Namespace) -> int:
     return 0
 
 
-def vocab(args: Namespace) -> int:
-    from xlingjax.data.vocabulary_training import format_report, train_vocabulary
-
-    train_vocabulary(
-        args.output,
-        mono=args.mono,
-        parallel=args.parallel,
-        size=args.size,
-        alpha=args.alpha,
-        sentences=args.sentences,
-        character_coverage=args.character_coverage,
-        model_type=args.model_type,
-        byte_fallback=args.byte_fallback,
-        normalization=args.normalization,
-        seed=args.seed,
-    )
-    report = json.loads((Path(args.output) / "vocab.json").read_text(encoding="utf-8"))
-    print(format_report(report["languages"]))
-    print(f"vocabulary in {args.output}: {report['size']} pieces")
-    return 0
-
-
 def data(args: Namespace) -> int:
     from xlingjax.data.check import check
     from xlingjax.data.sampling import Sampling
@@ -450,7 +429,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "verify": verify,
     "freeze": freeze,
     "tinyworld": tinyworld,
-    "vocab": vocab,
+    **verbs_vocabulary.VERBS,
     "data": data,
     "report": report,
     "encode": encode,

@@ -37,7 +37,7 @@ def texts_by_language(mono: str | Sequence[str] = (), parallel: str | Sequence[s
     return {language: [text for text in texts if text.language == language] for language in languages}
 
 
-def _sentences(texts: Sequence[Text]) -> Iterator[str]:
+def sentences_of(texts: Sequence[Text]) -> Iterator[str]:
     return (line for text in texts for line in text.lines() if line)
 
 
@@ -45,8 +45,27 @@ def _sample(texts: Sequence[Text], count: int, wanted: int, rng: np.random.Gener
     """`wanted` of the `count` sentences in their order, each as often as any other give or take one."""
     times = np.full(count, wanted // count)
     times[rng.permutation(count)[: wanted % count]] += 1
-    for repeat, sentence in zip(times, _sentences(texts), strict=True):
+    for repeat, sentence in zip(times, sentences_of(texts), strict=True):
         yield from [sentence] * int(repeat)
+
+
+def smoothed_sample(
+    by_language: Mapping[str, Sequence[Text]], alpha: float, sentences: int, seed: int
+) -> tuple[Iterator[str], dict[str, int]]:
+    """(a sample of at most `sentences` sentences, language after language, how many are of each). Raises UserError for
+    a language without any."""
+    counts = {language: sum(1 for _ in sentences_of(texts)) for language, texts in by_language.items()}
+    for language, count in counts.items():
+        if count == 0:
+            raise UserError(f"empty corpus: no sentence of '{language}' in {by_language[language][0].path}")
+    shares = smoothed(list(counts.values()), alpha)
+    total = min(sentences, sum(counts.values()))
+    wanted = {language: max(1, round(total * share)) for language, share in zip(counts, shares, strict=True)}
+    rng = np.random.default_rng(seed)
+    sample = itertools.chain.from_iterable(
+        _sample(texts, counts[language], wanted[language], rng) for language, texts in by_language.items()
+    )
+    return sample, wanted
 
 
 def train_vocabulary(
@@ -76,17 +95,7 @@ def train_vocabulary(
     if model_type not in ("unigram", "bpe"):
         raise UserError(f"unknown model_type '{model_type}'; use unigram or bpe")
     by_language = texts_by_language(mono, parallel)
-    counts = {language: sum(1 for _ in _sentences(texts)) for language, texts in by_language.items()}
-    for language, count in counts.items():
-        if count == 0:
-            raise UserError(f"empty corpus: no sentence of '{language}' in {by_language[language][0].path}")
-    shares = smoothed(list(counts.values()), alpha)
-    total = min(sentences, sum(counts.values()))
-    wanted = {language: max(1, round(total * share)) for language, share in zip(counts, shares, strict=True)}
-    rng = np.random.default_rng(seed)
-    sample = itertools.chain.from_iterable(
-        _sample(texts, counts[language], wanted[language], rng) for language, texts in by_language.items()
-    )
+    sample, wanted = smoothed_sample(by_language, alpha, sentences, seed)
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -108,7 +117,7 @@ def train_vocabulary(
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise UserError(_explain(str(error), size)) from None
+        raise UserError(explain(str(error), size)) from None
     vocabulary = Vocabulary(model.getvalue(), "xlm")
     report = {
         "layout": "xlm",
@@ -135,7 +144,7 @@ def train_vocabulary(
     return vocabulary
 
 
-def _explain(message: str, size: int) -> str:
+def explain(message: str, size: int) -> str:
     """SentencePiece's failure as one line with the remedy."""
     if found := re.search(r"set it to a value <= (\d+)", message):
         return f"the text is too small for {size} pieces; set the size to at most {found[1]}"
@@ -152,9 +161,9 @@ def vocabulary_report(vocabulary: Vocabulary, by_language: Mapping[str, Sequence
     """
     report = {}
     for language, texts in by_language.items():
-        count = sum(1 for _ in _sentences(texts))
+        count = sum(1 for _ in sentences_of(texts))
         step = max(1, count // REPORT_LINES)
-        lines = [line for i, line in enumerate(_sentences(texts)) if i % step == 0]
+        lines = [line for i, line in enumerate(sentences_of(texts)) if i % step == 0]
         ids, _ = vocabulary.encode_lines(lines)
         words = sum(len(line.split()) for line in lines)
         characters = sum(len(word) for line in lines for word in line.split())
