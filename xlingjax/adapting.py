@@ -271,7 +271,7 @@ def _recipe(asked: Asked, values: Mapping[str, Any], share: float) -> str:
     lines += [f"{macro} = {value!r}" for macro, value in values.items()]
     lines += [f"{name}.holdout = {share!r}  # the lines of heldout/" for name in names]
     lines += [f'include "{Path(file).absolute()}"' for file in asked.files]
-    return "\n".join(lines + [override.replace("=", " = ", 1) for override in asked.overrides]) + "\n"
+    return "\n".join([*lines, *asked.overrides]) + "\n"
 
 
 def _trial(asked: Asked, folder: Path, tools: Tools) -> dict[str, float]:

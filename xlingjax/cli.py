@@ -274,7 +274,9 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
             raise UserError(f"no run in {args.workdir}: there is no config.gin; give the --workdir of a run")
         files = [str(config)]
     if args.name == "adapt":
-        return verbs.adapt(args, read_recipe, overrides)
+        args.gin_file = [str(find_gin(file, [Path()]) or file) for file in files]
+        pairs = (override.partition("=") for override in overrides)
+        return verbs.adapt(args, read_recipe, [f"{key} = {gin_value(value)}" for key, _, value in pairs])
     if args.name == "bakeoff":
         return verbs.bakeoff(args, read_bakeoff(files, overrides), read_recipe)
     return verbs.VERBS[args.name](args, read_recipe(files, overrides))

@@ -1,0 +1,152 @@
+"""`xlingjax adapt`: from a Hugging Face folder and files of text to a Hugging Face folder, and what it decides on the
+way."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from xlingjax import memory
+from xlingjax.adapting import _steps_within, write_heldout
+from xlingjax.cli import main
+from xlingjax.data.corpus import held_out
+from xlingjax.errors import UserError
+from xlingjax.model.config import preset
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+import small_xlmr  # noqa: E402 - needs transformers
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with the model `hf`, and pairs, of which one in ten is held out."""
+    folder = tmp_path_factory.mktemp("adapt")
+    small_xlmr.save(folder / "hf")
+    words = {"de": ("Wasser", "See", "kalt", "Tag"), "en": ("water", "lake", "cold", "day")}
+    rng = np.random.default_rng(0)
+    rows = rng.integers(0, 4, (640, 3))
+    for language, own in words.items():
+        lines = [" ".join(own[i] for i in row) + "." for row in rows]
+        (folder / f"de-en.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return folder
+
+
+def adapt(place, *more):
+    given = ["--from", str(place / "hf"), "--to", str(place / "out"), "--parallel", str(place / "de-en.*")]
+    return main(["adapt", *given, "--steps", "4", "--batch", "8", "--length", "32", *more])
+
+
+@pytest.fixture(scope="module")
+def adapted(place):
+    assert adapt(place, "--gin.LEARNING_RATE=3e-3", "--license", "mit") == 0
+    return place / "out"
+
+
+def test_the_folder_opens_and_is_what_was_trained(adapted):
+    from xlingjax.trained import open_run
+
+    model = transformers.AutoModelForMaskedLM.from_pretrained(adapted / "model")
+    trained, first = open_run(adapted / "run"), open_run(adapted / "start")
+    ours = np.asarray(trained.params["encoder"]["layers"]["ffn"]["in"]["kernel"])
+    theirs = model.state_dict()["roberta.encoder.layer.2.intermediate.dense.weight"].numpy()
+    np.testing.assert_array_equal(ours[2].T, theirs)
+    assert np.abs(ours - np.asarray(first.params["encoder"]["layers"]["ffn"]["in"]["kernel"])).max() > 1e-4
+    assert transformers.AutoTokenizer.from_pretrained(adapted / "model")("water")["input_ids"] == [
+        0, *trained.vocabulary.encode("water"), 2,
+    ]  # fmt: skip
+    assert 'license: "mit"' in (adapted / "model" / "README.md").read_text()
+
+
+def test_before_and_after_are_measured_on_lines_that_were_not_trained_on(adapted):
+    told = json.loads((adapted / "adapted.json").read_text())
+    rows = {row["figure"]: (row["before"], row["after"]) for row in told["before_after"]}
+    assert {"perplexity de", "perplexity en", "perplexity, mean"} <= {*rows}
+    assert any(name.startswith("retrieval") for name in rows)
+    before, after = rows["perplexity, mean"]
+    assert after < 0.9 * before
+    record = json.loads((adapted / "run" / "run.json").read_text())
+    table = record["identity"]["data"]["mlm"]["sampling_table"]
+    assert told["held_out_share"] == 0.1
+    held = (adapted / "heldout" / "text" / "de.txt").read_text().splitlines()
+    assert len(held) == held_out(640, 0.1).sum() and all(row["sentences"] == 640 - len(held) for row in table)
+    english = (adapted / "heldout" / "pairs" / "de-en.en").read_text().splitlines()
+    assert len(english) == len((adapted / "heldout" / "pairs" / "de-en.de").read_text().splitlines()) == len(held)
+
+
+def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted, place, capsys):
+    assert adapt(place, "--gin.LEARNING_RATE=3e-3", "--license", "mit") == 0
+    assert "nothing left to do" in capsys.readouterr().out
+    assert adapt(place, "--gin.LEARNING_RATE=2e-3") == 2
+    assert "was begun with other options (overrides)" in capsys.readouterr().err
+
+
+def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
+    import jax
+
+    from xlingjax.trained import open_run
+
+    arguments = ["--gin_file", str(adapted / "recipe.gin"), "--workdir", str(tmp_path / "again")]
+    assert main(["pretrain", *arguments, "--gin.train.evaluators=[]"]) == 0
+    jax.tree.map(np.testing.assert_array_equal, open_run(tmp_path / "again").params, open_run(adapted / "run").params)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--objectives", "mlm,tlx"], "--objectives tlx: there are mlm, tlm"),
+        (["--objectives", ""], "--objectives: name each once, and at least one"),
+        (["--hours", "1"], "give --hours or --steps"),
+        (["--gin.LERNING_RATE=1"], "LERNING_RATE"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys):
+    given = ["--from", str(place / "hf"), "--to", str(tmp_path / "out"), "--mono", f"de={place / 'de-en.de'}"]
+    assert main(["adapt", *given, "--steps", "4", *more]) == 2
+    assert message in capsys.readouterr().err
+    assert main(["adapt", *given, "--steps", "4", "--objectives", "tlm"]) == 2
+    assert "--objectives tlm reads pairs: give --parallel" in capsys.readouterr().err
+
+
+def test_heldout_pairs_keep_line_beside_line(tmp_path):
+    for language in ("en", "fr"):
+        lines = [f"{language} {i}" if i % 5 else "" for i in range(320)]
+        (tmp_path / f"en-fr.{language}").write_text("\n".join(lines) + "\n")
+    written = write_heldout([str(tmp_path / "en-fr.*")], [str(tmp_path / "en-fr.*")], 0.1, tmp_path / "held")
+    french = (tmp_path / "held" / "pairs" / "fr-en.fr").read_text().split("\n")[:-1]
+    english = (tmp_path / "held" / "pairs" / "fr-en.en").read_text().split("\n")[:-1]
+    kept = [i for i in np.flatnonzero(held_out(320, 0.1)) if i % 5]
+    assert french == [f"fr {i}" for i in kept] and english == [f"en {i}" for i in kept] and kept
+    assert written["fr-en.fr"] == len(kept)
+
+
+def test_hours_become_steps():
+    speed = {"seconds_per_evaluation": 20.0, "seconds_to_compile": 60.0, "seconds_per_step": 0.5}
+    assert _steps_within(0.1, speed) == (360 - 100 - 60) / 0.5
+    with pytest.raises(UserError, match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s"):
+        _steps_within(0.04, speed)
+
+
+def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):
+    config = preset("xlmr_base")
+    needed = memory.estimate(config, rows=8, length=512, predictions=77)
+    assert needed["parameters"] == needed["gradients"] == needed["moments of Adam"] // 2 == 4 * 278_295_186
+    # Per layer, in float32: 2 * tokens * (34 D + 5 H L).
+    assert needed["activations"] == 12 * 2 * 8 * 512 * (34 * 768 + 5 * 12 * 512)
+    assert needed["logits"] == 2 * 4 * 8 * 77 * 250_112
+    assert memory.estimate(config, 8, 512, 77, chunk=100)["logits"] == 2 * 4 * 100 * 250_112
+    assert memory.estimate(config.replace(remat="full"), 8, 512, 77)["activations"] < needed["activations"] / 4
+    assert re.search(r"together +\d+\.\d\d GB", memory.table(needed))
+
+    import jax
+
+    devices = jax.device_count()
+    fixed = 4 * needed["parameters"]
+    one_row = sum(memory.estimate(config, 1, 512, 77).values()) - fixed
+    monkeypatch.setattr(memory, "device_bytes", lambda: int((fixed + 2.5 * one_row) / memory.SHARE))
+    assert memory.microbatches_for(config, 8 * devices, 512, 77) == 4  # two rows at a time
+    monkeypatch.setattr(memory, "device_bytes", lambda: fixed)
+    with pytest.raises(UserError, match=r"one row of 512 tokens needs about .* shorten the rows"):
+        memory.microbatches_for(config, 8 * devices, 512, 77)
+    assert dataclasses.is_dataclass(config)
