@@ -136,4 +136,3 @@ def to_theirs(found: Sequence[Place], params: Any) -> dict[str, np.ndarray]:
     """{their name: float32 array}."""
     flat = {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]}
     return {name: one for place in found for name, one in place.to_theirs(np.asarray(flat[place.ours])).items()}
-

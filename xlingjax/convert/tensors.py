@@ -23,6 +23,8 @@ class Tensors:
     """Where they lie, for messages."""
     shapes: dict[str, tuple[int, ...]]
     fetch: Callable[[str], np.ndarray]
+    notes: tuple[str, ...] = ()
+    """What of them is left behind."""
 
     def read(self, name: str) -> np.ndarray:
         """The tensor in float32. Raises UserError for NaN, infinity and what is no number."""
@@ -118,4 +120,3 @@ def _pickled(path: Path) -> Tensors:
         return value.float().numpy() if value.is_floating_point() else value.numpy()
 
     return Tensors(str(path), {name: tuple(value.shape) for name, value in found.items()}, fetch)
-
