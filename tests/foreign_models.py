@@ -115,3 +115,15 @@ def reweighted(change):
         save_file(found, folder / "model.safetensors")
 
     return write
+
+
+def relative_scores(self, hidden_states, attn_weights, position_ids, predict_relative_position_buckets):
+    """The bias of predicting streams as ProphetNet's own code has it, each query's of its state. transformers 5.23
+    permutes it to (rows, T, n, heads) and reads it as (rows, n, heads, T): unless there is but one column, or one
+    stream of one head, queries get the biases of others, those of later columns too."""
+    import torch
+
+    r_BNTE = self.relative_pos_embeddings(hidden_states.transpose(1, 2))
+    r_BNHTU = r_BNTE.unflatten(-1, (self.num_buckets, self.num_attn_heads)).permute(0, 1, 4, 2, 3)
+    buckets = predict_relative_position_buckets[:, None, None].expand(*r_BNHTU.shape[:4], -1)
+    return torch.gather(r_BNHTU, -1, buckets.long())

@@ -35,8 +35,8 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
     model = dataclasses.asdict(foreign.config)
     identity = {"model": model, "data": {"import": {"vocabulary": foreign.vocabulary.sha256}}}
     record = {
-        "identity": identity, "languages": [*foreign.languages], "parameters": count_parameters(foreign.config), "model": model,
-        "imported": {"from": str(source), "told": lines},
+        "identity": identity, "languages": [*foreign.languages], "parameters": count_parameters(foreign.config),
+        "model": model, "imported": {"from": str(source), "told": lines},
     }  # fmt: skip
     write_trained(output, record, 0, foreign.params, foreign.vocabulary.files())
     size = f"{foreign.config.layers} layers of {foreign.config.dim}, {foreign.config.vocab_size:,} pieces"

@@ -1,5 +1,5 @@
-"""Hugging Face BART and mBART (`Bart*`, `MBart*`): encoder-decoders with one table of words, each side its own positions
-(from row 2 on) and norms. BART is post-LN, mBART pre-LN."""
+"""Hugging Face BART and mBART (`Bart*`, `MBart*`): encoder-decoders with one table of words, each side its own
+positions (from row 2 on) and norms. BART is post-LN, mBART pre-LN."""
 
 import dataclasses
 
@@ -87,7 +87,8 @@ def names_of(config: ModelConfig) -> Names:
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not tied, or has a bias."""
+    """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not tied or has a
+    bias."""
     own = (BODY, "lm_head.", BIAS)
     tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
     if BIAS in tensors.shapes:

@@ -1,5 +1,5 @@
-"""Hugging Face BERT (`Bert*`), multilingual BERT above all. Segments, the pooler and the head of next-sentence prediction
-have no counterpart here."""
+"""Hugging Face BERT (`Bert*`), multilingual BERT above all. Segments, the pooler and the head of next-sentence
+prediction have no counterpart here."""
 
 from xlingjax.convert import xlm_roberta
 from xlingjax.convert.fields import Fields

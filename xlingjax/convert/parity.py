@@ -73,6 +73,11 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    if config.streams and (config.position_offset != 1 or config.layers != config.decoder_layers):
+        raise UserError(
+            "transformers computes an n-stream decoder with padding 0 and as many layers as the encoder alone; say "
+            "--unverified"
+        )
     encoding = config.classifier if config.num_labels else "words" if vocabulary_head else "states"
     kind = "decoder" if config.decoder_layers else encoding
     auto, what = _KINDS[kind]
