@@ -1,6 +1,8 @@
 """ERNIE-M under the names that transformers published it with (`ErnieM*`; it has the code no longer). No
 vocabulary head was released."""
 
+import dataclasses
+
 from xlingjax.convert.fields import Fields
 from xlingjax.convert.names import Names
 from xlingjax.convert.reading import renamed
@@ -14,6 +16,10 @@ WITHOUT_MEANING = (f"{BODY}embeddings.position_ids",)
 LEFT = (f"{BODY}pooler.",)
 OFFSET = 2
 """Row of the first position: they add it to any position they are given."""
+
+TEXT = (
+    "ERNIE-M's own tokenizer also rewrites curly quotes and dashes and cuts commas off digits; here text stays as it is"
+)
 
 _LAYER = BODY + "encoder.layers.{n}"
 _SELF = _LAYER + ".self_attn.self_attn"
@@ -72,4 +78,5 @@ def names_of(config: ModelConfig) -> Names:
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `ErnieMModel` in a model with a head."""
     own = (BODY, "classifier.")
-    return renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, {})
+    tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, {})
+    return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))

@@ -9,13 +9,16 @@ from xlingjax.errors import UserError
 
 
 class Fields:
-    """The values of a config.json."""
+    """The values of a config.json, or those that another file holds."""
 
-    def __init__(self, path: Path):
-        """Raises UserError for a file that is not there or is no JSON object."""
+    def __init__(self, path: Path, values: dict[str, Any] | None = None):
+        """values: instead of reading the file. Raises UserError for one that is not there or is no JSON object."""
         self.path = path
+        if values is not None:
+            self.values = values
+            return
         try:
-            self.values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            self.values = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model") from None
         except ValueError:

@@ -34,7 +34,7 @@ def read(folder: Path) -> Foreign:
     describe, a tokenizer that is not read or of another size."""
     family, fields = _family(folder)
     config = family.config_of(fields, folder.resolve().name)
-    vocabulary = _vocabulary(folder)
+    vocabulary = vocabulary_of(folder)
     roles = {name: fields.values.get(key, value) for name, (key, value) in family.ROLES.items()}
     wanted = {"size": config.vocab_size, **roles}
     there = {name: getattr(vocabulary, name) for name in wanted}
@@ -63,7 +63,7 @@ def _said(values: dict[str, int]) -> str:
     return f"{values['size']} pieces, " + ", ".join(f"{name} {values[name]}" for name in values if name != "size")
 
 
-def _vocabulary(folder: Path) -> Vocabulary:
+def vocabulary_of(folder: Path) -> Vocabulary:
     """The vocabulary of any family's folder. Raises UserError where it has no tokenizer that is read here."""
     if (folder / TOKENIZER).is_file():
         return Vocabulary.load(folder / TOKENIZER, "xlmr")

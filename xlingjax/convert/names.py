@@ -120,7 +120,7 @@ class Differing(UserError):
         name, wanted, there = lines[0]
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         super().__init__(
-            f"{origin}: its weights are not those that config.json describes: {name}: wanted {wanted}, found "
+            f"{origin}: its weights are not those that its configuration describes: {name}: wanted {wanted}, found "
             f"{there}{more}; give files that belong together"
         )
         lines = [("weight", "wanted", "found"), *lines]

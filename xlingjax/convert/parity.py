@@ -87,7 +87,10 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here) if has_tokenizer else None
         theirs = getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
     except Exception as error:  # of many kinds
-        raise UserError(f"transformers cannot open {folder}: {type(error).__name__}: {first_line(error)}") from None
+        why = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(
+            f"transformers cannot open {folder} to compare with ({why}); mend it, or say --unverified"
+        ) from None
     rows = _rows(folder, vocabulary, tokenizer, config.max_positions - config.position_offset - bool(config.streams))
     model = build_model(config)
 

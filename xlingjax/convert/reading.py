@@ -78,6 +78,27 @@ def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, s
     return dataclasses.replace(tensors, shapes=shapes, fetch=lambda name: tensors.fetch(own[name]))
 
 
+def unfused(tensors: Tensors) -> Tensors:
+    """`in_proj_weight` and `in_proj_bias`, query, key and value below each other, as three tensors each."""
+    own: dict[str, tuple[str, int | None]] = {}
+    shapes = {}
+    for name, shape in tensors.shapes.items():
+        start, _, part = name.rpartition(".in_proj_")
+        if start and part in ("weight", "bias") and shape and shape[0] % 3 == 0:
+            for i, projection in enumerate("qkv"):
+                own[f"{start}.{projection}_proj.{part}"] = name, i
+                shapes[f"{start}.{projection}_proj.{part}"] = (shape[0] // 3, *shape[1:])
+        else:
+            own[name], shapes[name] = (name, None), shape
+
+    def fetch(name: str) -> np.ndarray:
+        there, i = own[name]
+        value = tensors.fetch(there)
+        return value if i is None else np.split(value, 3)[i]
+
+    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
+
+
 def folded(tensors: Tensors, positions: str, segments: str) -> Tensors:
     """Every token is of segment 0: the first row of the table `segments` becomes part of what the table `positions`
     gives. Raises `Differing`."""
