@@ -194,8 +194,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--steps", type=_steps, default=(), metavar="A,B,C", help="of the checkpoints of these steps")
     sub.add_argument("--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
 
-    sub = verb("import", "turn a Hugging Face model into a workdir to start from, compared with the original first")
-    sub.add_argument("--from", dest="source", required=True, metavar="FOLDER_OR_ID", help="its folder, or its hub id")
+    sub = verb(
+        "import", "turn a model of another program into a workdir to start from, compared with the original first"
+    )
+    sub.add_argument("--from", dest="source", required=True, metavar="FOLDER_OR_ID", help="its folder, file or hub id")
     sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
     sub.add_argument("--unverified", action="store_true", help="write it without comparing it with transformers")
 

@@ -15,6 +15,7 @@ from xlingjax.convert.exported import (
     POSITIONS,
     WEIGHTS,
     Exported,
+    embeds_languages,
     exported,
     in_language,
     restored,
@@ -81,7 +82,7 @@ def export_model(
 def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any, Any, list[str]]:
     """(model, its parameters in NumPy, what was done)."""
     config, params = trained.model.config, jax.tree.map(np.asarray, trained.params)
-    if not config.has_languages:
+    if not config.has_languages or (embeds_languages(config) and not language):
         if language:
             raise UserError(f"--language {language}: {run} embeds no languages; leave it out")
         return config, params, []

@@ -1,4 +1,4 @@
-"""`xlingjax import`: a model of Hugging Face transformers as a workdir, compared with the original beforehand."""
+"""`xlingjax import`: a model of another program as a workdir, compared with transformers beforehand."""
 
 import dataclasses
 import fcntl
@@ -12,6 +12,7 @@ from xlingjax import __version__
 from xlingjax.convert import hugging_face, parity
 from xlingjax.convert.exported import restored
 from xlingjax.convert.names import Differing
+from xlingjax.convert.sources import reader_of
 from xlingjax.data.corpus import cache_folder as tokens_folder
 from xlingjax.errors import UserError
 from xlingjax.model.config import count_parameters
@@ -21,14 +22,16 @@ WANTED = ("*.json", "*.model", "*.txt", "model*.safetensors", "pytorch_model*.bi
 
 
 def import_model(source: str, output: str, verify: bool = True) -> str:
-    """Writes the model in the folder, or under the hub id, `source` as the workdir `output`, for INIT_FROM and
+    """Writes the model in the folder, the file or under the hub id `source` as the workdir `output`, for INIT_FROM and
     `open_run`. Returns what was done. Raises UserError, and writes nothing, where the model cannot be read, where it is
     not the one that transformers computes (`verify`), and where `output` holds something already."""
     require_empty(output)
-    folder = found(source)
+    reader, folder = reader_of(found(source))
+    if verify and reader is not hugging_face:
+        raise UserError(f"{folder}: transformers does not open it, there is nothing to compare with; say --unverified")
     try:
-        foreign = hugging_face.read(folder)
-        ours = restored(folder, foreign)
+        foreign = reader.read(folder)
+        ours = restored(folder, foreign) if reader is hugging_face else foreign
     except Differing as error:
         print(error.table, file=sys.stderr)
         raise
@@ -43,8 +46,8 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
     model = dataclasses.asdict(ours.config)
     identity = {"model": model, "data": {"import": {"vocabulary": foreign.vocabulary.sha256}}}
     record = {
-        "identity": identity, "languages": ours.languages, "parameters": count_parameters(ours.config), "model": model,
-        "imported": {"from": str(source), "told": lines}, "labels": ours.labels,
+        "identity": identity, "languages": [*ours.languages], "labels": [*ours.labels], "model": model,
+        "parameters": count_parameters(ours.config), "imported": {"from": str(source), "told": lines},
     }  # fmt: skip
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
@@ -79,9 +82,9 @@ def import_apart(folder: Path, run: Path) -> None:
 
 
 def found(source: str) -> Path:
-    """The folder that `source` is, or the copy of the hub's model of that id, which is fetched when it is not there.
-    Raises UserError."""
-    if Path(source).is_dir():
+    """The folder or file that `source` is, or the copy of the hub's model of that id, which is fetched when it is not
+    there. Raises UserError."""
+    if Path(source).exists():
         return Path(source)
     if source.startswith((".", "/", "~")) or source.count("/") > 1:
         raise UserError(f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a hub id")

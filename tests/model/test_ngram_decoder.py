@@ -3,6 +3,7 @@
 import functools
 import math
 
+import foreign_models
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,18 +110,6 @@ def from_hugging_face(model, abstract):
     return converted
 
 
-def relative_scores(self, hidden_states, attn_weights, position_ids, predict_relative_position_buckets):
-    """The bias of predicting streams as ProphetNet's own code has it, each query's of its state. transformers 5.23
-    permutes it to (rows, T, n, heads) and reads it as (rows, n, heads, T): unless there is but one column, or one
-    stream of one head, queries get the biases of others, those of later columns too."""
-    import torch
-
-    r_BNTE = self.relative_pos_embeddings(hidden_states.transpose(1, 2))
-    r_BNHTU = r_BNTE.unflatten(-1, (self.num_buckets, self.num_attn_heads)).permute(0, 1, 4, 2, 3)
-    buckets = predict_relative_position_buckets[:, None, None].expand(*r_BNHTU.shape[:4], -1)
-    return torch.gather(r_BNHTU, -1, buckets.long())
-
-
 def prophetnet(ngram, heads=2, positions=64):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(ngram)
@@ -162,7 +151,7 @@ def test_logits_of_all_streams_equal_prophetnets(ngram, length, monkeypatch):
     """150 tokens reach the last bucket, and 40 the first wide ones."""
     model, config, params = prophetnet(ngram, positions=160)
     attention = type(model.prophetnet.decoder.layers[0].self_attn)
-    monkeypatch.setattr(attention, "get_predict_relative_pos_embeddings", relative_scores)
+    monkeypatch.setattr(attention, "get_predict_relative_pos_embeddings", foreign_models.relative_scores)
     batch = make_batch([[length]] * 2, [[9], [5]], length, 9)
     theirs = model(**tensors(batch), use_cache=False)
     want = [theirs.logits, *(theirs.logits_ngram.unbind(1) if ngram > 1 else ())]

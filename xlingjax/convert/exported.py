@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert import xlm_roberta
+from xlingjax.convert import xlm, xlm_roberta
 from xlingjax.convert.hugging_face import Foreign
 from xlingjax.convert.names import Differing, places, to_theirs
 from xlingjax.convert.tensors import safetensors
@@ -20,7 +20,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.optim import flattened, nested
 
-FAMILIES = (xlm_roberta,)
+FAMILIES = (xlm_roberta, xlm)
 WEIGHTS, BESIDE, DESCRIPTION = "model.safetensors", "xlingjax.safetensors", "xlingjax.json"
 POSITIONS, _LANGUAGES = "embeddings/positions/embedding", "embeddings/languages/embedding"
 
@@ -57,14 +57,20 @@ def exported(
         "vocabulary": {"layout": vocabulary.layout, "sha256": vocabulary.sha256},
     }  # fmt: skip
     beside = {name: np.asarray(flat[name]) for name in without}
-    return Exported(family.described(config, vocabulary, labels), tensors, beside, description)
+    return Exported(family.described(config, vocabulary, labels, languages), tensors, beside, description)
 
 
 def _family(config: ModelConfig) -> Any:
-    why = [unfit for family in FAMILIES if (unfit := family.unfit(config))]
-    if len(why) == len(FAMILIES):
-        raise UserError(f"no class of transformers computes model {config.name}: {why[0]}")
-    return next(family for family in FAMILIES if not family.unfit(config))
+    why = {family: family.unfit(config) for family in FAMILIES}
+    if all(why.values()):
+        wanted = "; ".join(f"{family.MODEL_TYPE} has another {unfit}" for family, unfit in why.items())
+        raise UserError(f"no class of transformers computes model {config.name}: {wanted}")
+    return next(family for family in FAMILIES if not why[family])
+
+
+def embeds_languages(config: ModelConfig) -> bool:
+    """Whether their class does. Raises UserError for a model that no class computes."""
+    return "embeddings/languages" in _family(config).MODULES
 
 
 def in_language(config: ModelConfig, params: Any, row: int) -> tuple[ModelConfig, Any]:
@@ -78,9 +84,13 @@ def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[Mo
     """(the model that their class computes, its parameters)."""
     labels = config.num_labels if any(name.startswith("classifier") for name in made.beside) else 0
     plain = config.replace(
-        num_languages=0, cross_attention=False, word_recovery=False, paraphrase=False, dan=0,
+        num_languages=config.num_languages if embeds_languages(config) else 0,
         num_labels=config.num_labels - labels,
-    )  # fmt: skip
+        cross_attention=False,
+        word_recovery=False,
+        paraphrase=False,
+        dan=0,
+    )
     flat = flattened(params)
     return plain, nested({name: flat[name] for name in flattened(build_model(plain).abstract())})
 

@@ -1,6 +1,7 @@
 """config.json of another program, read strictly: what is missing or means something else is said, never guessed."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,16 @@ from xlingjax.errors import UserError
 
 
 class Fields:
-    """The values of a config.json."""
+    """The values of a config.json, or those that another file holds."""
 
-    def __init__(self, path: Path):
-        """Raises UserError for a file that is not there or is no JSON object."""
+    def __init__(self, path: Path, values: dict[str, Any] | None = None):
+        """values: instead of reading the file. Raises UserError for one that is not there or is no JSON object."""
         self.path = path
+        if values is not None:
+            self.values = values
+            return
         try:
-            self.values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            self.values = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model") from None
         except ValueError:
@@ -22,12 +26,39 @@ class Fields:
         if not isinstance(self.values, dict):
             raise UserError(f"{path} is no JSON object; fetch it again")
 
-    def count(self, name: str) -> int:
-        """A number of 1 or more that must be there."""
-        value = self.values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"{self.path}: {name}={value!r}; it must be a whole number of at least 1")
+    def count(self, name: str, default: int | None = None) -> int:
+        """A number of 1 or more; without a default it must be there."""
+        return self.index(name, default, 1)
+
+    def index(self, name: str, default: int | None = None, least: int = 0) -> int:
+        value = self.values.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UserError(f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}")
         return value
+
+    def same(self, name: str, other: str) -> int:
+        """The number of both, as one of ours. Raises UserError where they differ."""
+        first, second = self.count(name), self.count(other)
+        if first != second:
+            raise UserError(f"{self.path}: {name}={first} and {other}={second}; here encoder and decoder have the same")
+        return first
+
+    def architecture(self, known: Mapping[str, Any], default: str) -> Any:
+        """What the first of its architectures means to us. Raises UserError for another one."""
+        named = self.values.get("architectures") or [default]
+        name = str(named[0] if isinstance(named, list) else named)
+        if name not in known:
+            raise UserError(f"{self.path}: architecture {name} is not read (but {', '.join(known)})")
+        return known[name]
+
+    def labels(self) -> tuple[str, ...]:
+        """Names of its classifier's classes, in order; two where it does not tell. Raises UserError where their numbers
+        are not 0, 1, 2, ..."""
+        named = self.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+        numbers = [str(i) for i in range(len(named))]
+        if not isinstance(named, dict) or {*named} != {*numbers}:
+            raise UserError(f"{self.path}: id2label={named!r} does not name the classes 0, 1, 2, ...; repair it")
+        return tuple(str(named[i]) for i in numbers)
 
     def rate(self, name: str, default: float) -> float:
         value = self.values.get(name, default)

@@ -2,72 +2,73 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
-import numpy as np
-
-from xlingjax.convert import xlm_roberta
+from xlingjax.convert import bart, bert, ernie_m, prophetnet, xlm, xlm_roberta
 from xlingjax.convert.fields import Fields
-from xlingjax.convert.names import places, to_ours
+from xlingjax.convert.reading import Converted, converted
 from xlingjax.convert.sentencepiece_model import sentencepiece_model
 from xlingjax.convert.tensors import open_tensors
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.model.build import build_model
-from xlingjax.model.config import ModelConfig
-from xlingjax.optim import nested
 
-FAMILIES = {xlm_roberta.MODEL_TYPE: xlm_roberta}
+FAMILIES: dict[str, ModuleType] = {
+    xlm_roberta.MODEL_TYPE: xlm_roberta,
+    xlm.MODEL_TYPE: xlm,
+    bert.MODEL_TYPE: bert,
+    **dict.fromkeys(bart.MODEL_TYPES, bart),
+    **dict.fromkeys(prophetnet.MODEL_TYPES, prophetnet),
+    ernie_m.MODEL_TYPE: ernie_m,
+}
 TOKENIZER, OURS = "sentencepiece.bpe.model", "vocab.model"
 
 
 @dataclasses.dataclass(frozen=True)
-class Foreign:
-    config: ModelConfig
-    params: Any
+class Foreign(Converted):
     vocabulary: Vocabulary
-    vocabulary_head: bool
-    """Came with it; else it is random."""
-    notes: tuple[str, ...]
-    """What was made up or left behind."""
     languages: tuple[str, ...] = ()
-    """The index is the language id; none where the model does not tell."""
+    """Of its language embedding, index = id."""
     labels: tuple[str, ...] = ()
-    """Of the classes, in order."""
+    """Of the classes, in order; none where it does not tell."""
 
 
 def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that config.json does not
-    describe, a tokenizer of another size."""
-    fields = Fields(folder / "config.json")
-    family = fields.one_of("model_type", FAMILIES, None)
+    describe, a tokenizer that is not read or of another size."""
+    family, fields = _family(folder)
     config = family.config_of(fields, folder.resolve().name)
-    vocabulary = _vocabulary(folder)
-    if vocabulary.size != config.vocab_size or vocabulary.pad_id + 1 != config.position_offset:
+    vocabulary = vocabulary_of(folder)
+    roles = {name: fields.values.get(key, value) for name, (key, value) in family.ROLES.items()}
+    wanted = {"size": config.vocab_size, **roles}
+    there = {name: getattr(vocabulary, name) for name in wanted}
+    if there != wanted:
         raise UserError(
-            f"{folder}: its tokenizer has {vocabulary.size} pieces and <pad> {vocabulary.pad_id}, its config.json "
-            f"vocab_size={config.vocab_size} and pad_token_id={config.position_offset - 1}; give the tokenizer that "
-            "the model was trained with"
+            f"{folder}: its tokenizer has {_said(there)}, its config.json {_said(wanted)}; give the tokenizer that the "
+            "model was trained with"
         )
-    tensors = family.usual(open_tensors(folder))
-    found, _ = places(family.names_of(config), config, build_model(config).abstract())
-    notes = []
-    if not any(name.startswith("lm_head.") for name in tensors.shapes):
-        fresh = [place for place in found if place.ours.startswith("head/")]
-        found = [place for place in found if place not in fresh]
-        notes.append("the vocabulary head is random: the checkpoint has none")
-    params = to_ours(found, tensors, (family.SEGMENTS,))
-    family.fold(params, tensors)
-    if notes:
-        params.update(_random(fresh, config))
-    labels = fields.values.get("id2label") if config.num_labels else None
-    labels = (
-        tuple(str(labels.get(str(i), f"LABEL_{i}")) for i in range(len(labels))) if isinstance(labels, dict) else ()
-    )
-    return Foreign(config, nested(params), vocabulary, not notes, tuple(notes), labels=labels)
+    found = converted(family, config, open_tensors(folder))
+    languages = family.languages_of(fields) if config.has_languages else ()
+    labels = fields.labels() if config.num_labels else ()
+    return Foreign(**vars(found), vocabulary=vocabulary, languages=languages, labels=labels)
 
 
-def _vocabulary(folder: Path) -> Vocabulary:
+def params_of(folder: Path) -> Converted:
+    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read` does."""
+    family, fields = _family(folder)
+    return converted(family, family.config_of(fields, folder.resolve().name), open_tensors(folder))
+
+
+def _family(folder: Path) -> tuple[ModuleType, Fields]:
+    fields = Fields(folder / "config.json")
+    return fields.one_of("model_type", FAMILIES, None), fields
+
+
+def _said(values: dict[str, int]) -> str:
+    return f"{values['size']} pieces, " + ", ".join(f"{name} {values[name]}" for name in values if name != "size")
+
+
+def vocabulary_of(folder: Path) -> Vocabulary:
+    """The vocabulary of any family's folder. Raises UserError where it has no tokenizer that is read here."""
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER).is_file():
@@ -77,13 +78,3 @@ def _vocabulary(folder: Path) -> Vocabulary:
     raise UserError(
         f"no {TOKENIZER} in {folder}, and no tokenizer.json; take it from the model that this one was continued from"
     )
-
-
-def _random(fresh: list[Any], config: ModelConfig) -> dict[str, np.ndarray]:
-    rng, made = np.random.default_rng(0), {}
-    for place in fresh:
-        if place.ours.endswith("/kernel"):
-            made[place.ours] = rng.normal(0, config.init_std, place.leaf.shape).astype(np.float32)
-        else:
-            made[place.ours] = np.full(place.leaf.shape, float(place.ours.endswith("/scale")), np.float32)
-    return made

@@ -21,11 +21,18 @@ TOLERANCE = 1e-4
 _KINDS = {
     "words": ("AutoModelForMaskedLM", "logits of the pieces"),
     "states": ("AutoModel", "last states"),
+    "xlm": ("AutoModelForSequenceClassification", "logits of the classes"),
     "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
     "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
     "spans": ("AutoModelForQuestionAnswering", "logits of the spans"),
+    "decoder": ("AutoModelForSeq2SeqLM", "logits of the next piece"),
 }
 _ROWS = 2  # a batch's logits over 250 002 pieces stay small, and it has padding
+# What transformers makes a tokenizer of.
+_TOKENIZERS = (
+    "tokenizer.json", "tokenizer_config.json", "sentencepiece.bpe.model", "vocab.txt", "merges.txt",
+    "prophetnet.tokenizer",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,22 +44,26 @@ class Parity:
     largest: float
     """Number."""
     sentences: int
+    ids: bool
+    """Were compared too."""
 
     @property
     def same(self) -> bool:
         return self.difference <= TOLERANCE * max(1.0, self.largest)
 
     def __str__(self) -> str:
+        ids = "" if self.ids else "; the folder has no tokenizer of transformers to compare ids with"
         return (
             f"{self.what}: largest difference {self.difference:.1e} (of values up to {self.largest:.1f}), "
-            f"{self.sentences} sentences of as many languages, transformers in float32"
+            f"{self.sentences} sentences of as many languages, transformers in float32{ids}"
         )
 
 
 def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool) -> Parity:
     """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of its classifier, else
-    of its vocabulary head, else the last states. Raises UserError where transformers is not installed, where it cannot
-    open the folder, and for ids that differ, with the sentence."""
+    of its vocabulary head (of a decoder's, which reads another sentence), else the last states. A language embedding
+    gets them in turn. Raises UserError where transformers is not installed, where it cannot open the folder, and for
+    ids that differ, with the sentence."""
     try:
         import torch
         import transformers
@@ -63,56 +74,110 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    kind = config.classifier if config.num_labels else "words" if vocabulary_head else "states"
+    if config.streams and (config.position_offset != 1 or config.layers != config.decoder_layers):
+        raise UserError(
+            "transformers computes an n-stream decoder with padding 0 and as many layers as the encoder alone; say "
+            "--unverified"
+        )
+    encoding = config.classifier if config.num_labels else "words" if vocabulary_head else "states"
+    kind = "decoder" if config.decoder_layers else encoding
     auto, what = _KINDS[kind]
     here = dict(local_files_only=True, trust_remote_code=False)
+    has_tokenizer = any((folder / name).is_file() for name in _TOKENIZERS)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here)
-        theirs = getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here) if has_tokenizer else None
+        theirs = getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
     except Exception as error:  # of many kinds
-        raise UserError(f"transformers cannot open {folder}: {type(error).__name__}: {first_line(error)}") from None
-    most = config.max_positions - config.position_offset
-    rows = []
-    for sentence in SENTENCES:
-        ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
-        if (found := tokenizer(sentence)["input_ids"]) != ids:
-            at = next((i for i, pair in enumerate(zip(ids, found, strict=False)) if pair[0] != pair[1]), 0)
-            raise UserError(
-                f"{folder}: its tokenizer.json and its SentencePiece model differ on {sentence!r}, from piece {at} on: "
-                f"{found[at : at + 3]} and {ids[at : at + 3]}; give files that belong together"
-            )
-        rows.append(ids[:most])
+        why = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(
+            f"transformers cannot open {folder} to compare with ({why}); mend it, or say --unverified"
+        ) from None
+    rows = _rows(folder, vocabulary, tokenizer, config.max_positions - config.position_offset - bool(config.streams))
     model = build_model(config)
 
     def compute(params, batch):
         h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
         if kind == "states":
             return h_BLD
-        if kind != "words":
+        if kind == "decoder":
+            g, table_VD, bias_V = model.decoder_head(params, model.decode(params, batch, h_BLD))
+        elif kind == "words":
+            g, table_VD, bias_V = model.vocab_head(params, h_BLD)
+        else:
             return model.classify(params, h_BLD, batch)
-        g, table_VD, bias_V = model.vocab_head(params, h_BLD)
         return (g @ table_VD.T + bias_V)[..., : config.vocab_size]
 
     run, difference, largest = jax.jit(compute), 0.0, 0.0
     length = max(map(len, rows))
     for start in range(0, len(rows), _ROWS):
-        some = rows[start : start + _ROWS]
-        ids_BL = np.full((len(some), length), vocabulary.pad_id, np.int32)
-        for row, ids in zip(ids_BL, some, strict=True):
-            row[: len(ids)] = ids
-        valid_BL = np.arange(length) < np.array([[len(ids)] for ids in some])
-        batch = {
-            "input_ids": ids_BL, "pack_ids": valid_BL.astype(np.int32), "language_ids": np.zeros_like(ids_BL),
-            "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
-        }  # fmt: skip
+        batch = _fields(
+            rows[start : start + _ROWS], length, vocabulary.pad_id, start // _ROWS % max(config.num_languages, 1)
+        )
+        given = {"input_ids": "input_ids", "attention_mask": "pack_ids"}
+        given |= {"langs": "language_ids"} if config.has_languages else {}
+        valid_BL = batch["pack_ids"] > 0
+        if kind == "decoder":
+            other = (rows[start + 1 :] + rows)[:_ROWS]
+            target = _fields(other, length, vocabulary.pad_id, 0)
+            target["ids"] = target.pop("input_ids")
+            batch |= {f"decoder_{name}": values for name, values in target.items()}
+            given |= {"decoder_input_ids": "decoder_ids"}
+            valid_BL = batch["decoder_pack_ids"] > 0
         ours = np.asarray(run(params, batch))
         with torch.no_grad():
-            given = {"input_ids": torch.tensor(ids_BL).long(), "attention_mask": torch.tensor(valid_BL).long()}
-            found = theirs.eval()(**given)
-            parts = (found.start_logits, found.end_logits) if kind == "spans" else ()
-            wanted = (torch.stack(parts, -1) if parts else found[0]).numpy()
+            given = {argument: torch.tensor(batch[name]).long() for argument, name in given.items()}
+            wanted = (_by_steps(theirs, given) if config.streams else _logits(theirs(**given))).numpy()
         if ours.ndim == 3:
             ours, wanted = ours[valid_BL], wanted[valid_BL]
         difference = float(np.maximum(difference, np.abs(ours - wanted).max()))  # of NaN stays NaN
         largest = float(np.maximum(largest, np.abs(wanted).max()))
-    return Parity(what, difference, largest, len(rows))
+    return Parity(what, difference, largest, len(rows), has_tokenizer)
+
+
+def _rows(folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int) -> list[list[int]]:
+    """Ids of every sentence. Raises UserError for one of which their tokenizer makes others."""
+    rows = []
+    for sentence in SENTENCES:
+        ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
+        if tokenizer is not None and (found := tokenizer(sentence)["input_ids"]) != ids:
+            at = next((i for i, pair in enumerate(zip(ids, found, strict=False)) if pair[0] != pair[1]), 0)
+            raise UserError(
+                f"{folder}: its tokenizer.json and its SentencePiece model differ on {sentence!r}, from piece {at} on: "
+                f"{found[at : at + 3]} and {ids[at : at + 3]}; give files that belong together"
+            )
+        rows.append(ids[:most])
+    return rows
+
+
+def _fields(rows: list[list[int]], length: int, pad_id: int, language: int) -> dict[str, np.ndarray]:
+    ids_BL = np.full((len(rows), length), pad_id, np.int32)
+    for row, ids in zip(ids_BL, rows, strict=True):
+        row[: len(ids)] = ids
+    valid_BL = np.arange(length) < np.array([[len(ids)] for ids in rows])
+    return {
+        "input_ids": ids_BL, "pack_ids": valid_BL.astype(np.int32), "language_ids": np.full_like(ids_BL, language),
+        "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
+    }  # fmt: skip
+
+
+def _logits(found: Any) -> Any:
+    """Those of where an answer begins and ends beside each other."""
+    import torch
+
+    return torch.stack([found.start_logits, found.end_logits], -1) if "start_logits" in found else found[0]
+
+
+def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
+    """Logits of stream 0 of their n-stream decoder, a piece at a time. All at once transformers 5 adds biases of other
+    columns to a query's scores, wherever there is more than one stream or head (`get_predict_relative_pos_embeddings`).
+    """
+    import torch
+
+    ids, past, logits = given.pop("decoder_input_ids"), None, []
+    encoded = theirs.prophetnet.encoder(given["input_ids"], attention_mask=given["attention_mask"])
+    for column in range(ids.shape[1]):
+        step = dict(decoder_input_ids=ids[:, column : column + 1], past_key_values=past, use_cache=True)
+        found = theirs(encoder_outputs=encoded, attention_mask=given["attention_mask"], **step)
+        past = found.past_key_values
+        logits.append(found.logits[:, 0])
+    return torch.stack(logits, dim=1)

@@ -4,8 +4,9 @@ import dataclasses
 import json
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,8 @@ class Tensors:
     """Where they lie, for messages."""
     shapes: dict[str, tuple[int, ...]]
     fetch: Callable[[str], np.ndarray]
+    notes: tuple[str, ...] = ()
+    """What of them is left behind."""
 
     def read(self, name: str) -> np.ndarray:
         """The tensor in float32. Raises UserError for NaN, infinity and what is no number."""
@@ -98,7 +101,12 @@ def safetensors(path: Path) -> Tensors:
 
 
 def _pickled(path: Path) -> Tensors:
-    """A pickle may run any program when it is opened; only tensors are let through, by PyTorch's restricted reader."""
+    return of_torch(str(path), unpickled(path))
+
+
+def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
+    """What lies in a pickle of PyTorch. A pickle may run any program when it is opened; only tensors and plain values
+    are let through, by PyTorch's restricted reader, and `known` types. Raises UserError for more."""
     try:
         import torch
     except ImportError:
@@ -106,16 +114,23 @@ def _pickled(path: Path) -> Tensors:
             f"{path} is a pickle of PyTorch: pip install 'xlingjax[interop]' to read it, or give its {SAFE}"
         ) from None
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        with torch.serialization.safe_globals([*known]):
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # of a dozen kinds
         unsafe = "WeightsUnpickler" in str(error) or "Unsupported" in str(error)
         why = "holds more than tensors, and what a pickle holds it can run: refused" if unsafe else "cannot be read"
         raise UserError(f"{path} {why} ({first_line(error)}); give its {SAFE}") from None
+
+
+def of_torch(origin: str, found: Any) -> Tensors:
+    """Raises UserError for what is no table of tensors."""
+    import torch
+
     if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise UserError(f"{path} is no table of names and tensors; give the file of the weights alone")
+        raise UserError(f"{origin} is no table of names and tensors; give the file of the weights alone")
 
     def fetch(name: str) -> np.ndarray:
         value = found[name]
         return value.float().numpy() if value.is_floating_point() else value.numpy()
 
-    return Tensors(str(path), {name: tuple(value.shape) for name, value in found.items()}, fetch)
+    return Tensors(origin, {name: tuple(value.shape) for name, value in found.items()}, fetch)

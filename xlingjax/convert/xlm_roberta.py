@@ -1,26 +1,27 @@
 """Hugging Face XLM-R (`XLMRoberta*`), and what has its layout: InfoXLM, XLM-V, AfroXLMR and other continued ones."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from xlingjax.convert.fields import Fields
-from xlingjax.convert.names import Differing, Names
+from xlingjax.convert.names import Names
+from xlingjax.convert.reading import folded, renamed
 from xlingjax.convert.tensors import Tensors
 from xlingjax.data.vocabulary import Vocabulary
-from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 
 MODEL_TYPE = "xlm-roberta"
-BODY = "roberta."
+ROLES = {"pad_id": ("pad_token_id", 1)}
+BODY, HEAD = "roberta.", "lm_head."
 WORDS, SEGMENTS = f"{BODY}embeddings.word_embeddings.weight", f"{BODY}embeddings.token_type_embeddings.weight"
 POSITIONS = f"{BODY}embeddings.position_embeddings.weight"
 # Other names of the same tensor.
 TIED = {"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"}
 # Buffers, and the layer that next-sentence prediction left in the class without being trained.
-WITHOUT_MEANING = ("embeddings.position_ids", "embeddings.token_type_ids", "pooler.dense.weight", "pooler.dense.bias")
+WITHOUT_MEANING = (f"{BODY}embeddings.position_ids", f"{BODY}embeddings.token_type_ids", f"{BODY}pooler.dense.")
+LEFT = ()
 
 _LAYER = BODY + "encoder.layer.{n}"
 MODULES = {
@@ -60,9 +61,12 @@ _FIXED = dict(
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
-    architecture = (fields.values.get("architectures") or ["XLMRobertaModel"])[0]
-    if architecture not in _HEADS:
-        raise UserError(f"{fields.path}: architecture {architecture} is not read (but {', '.join(_HEADS)})")
+    kind = fields.architecture(_HEADS, "XLMRobertaModel")
+    return encoder_of(fields, name, kind, position_offset=fields.count("pad_token_id") + 1)
+
+
+def encoder_of(fields: Fields, name: str, classifier: str | None, position_offset: int) -> ModelConfig:
+    """Of the options that BERT, RoBERTa and XLM-R have in common. Raises UserError for what is not computed here."""
     for option in ("is_decoder", "add_cross_attention"):
         fields.one_of(option, {False: False}, False)
     fields.one_of("tie_word_embeddings", {True: True}, True)
@@ -75,20 +79,18 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         ffn=fields.count("intermediate_size"),
         vocab_size=fields.count("vocab_size"),
         max_positions=fields.count("max_position_embeddings"),
-        position_offset=fields.count("pad_token_id") + 1,
+        position_offset=position_offset,
         norm_eps=fields.rate("layer_norm_eps", 1e-12),
-        gelu=fields.one_of("hidden_act", {"gelu": "exact"}, "gelu"),  # their vocabulary head has this one in any case
+        gelu=fields.one_of("hidden_act", {"gelu": "exact"}, "gelu"),  # XLM-R's vocabulary head has this one in any case
         head="transform",
-        classifier="xlmr",
+        classifier=classifier or "xlmr",
+        num_labels=2 if classifier == "spans" else len(fields.labels()) if classifier else 0,
         dropout=fields.rate("hidden_dropout_prob", 0.1),
         attention_dropout=fields.rate("attention_probs_dropout_prob", 0.1),
         init_std=fields.rate("initializer_range", 0.02),
     )
-    if kind := _HEADS[architecture]:
-        labels = 2 if kind == "spans" else len(fields.values.get("id2label") or ("LABEL_0", "LABEL_1"))
-        config = config.replace(classifier=kind, num_labels=labels)
-        if fields.values.get("classifier_dropout") is not None:
-            config = config.replace(classifier_dropout=fields.rate("classifier_dropout", 0.1))
+    if classifier and fields.values.get("classifier_dropout") is not None:
+        config = config.replace(classifier_dropout=fields.rate("classifier_dropout", 0.1))
     return config
 
 
@@ -97,32 +99,11 @@ def names_of(config: ModelConfig) -> Names:
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `XLMRobertaForMaskedLM`, each tensor under one name. Raises UserError for a head that is not
+    """With the names of `XLMRobertaForMaskedLM`, segment 0 in the positions. Raises UserError for a head that is not
     tied."""
-    own = {}
-    for name in tensors.shapes:
-        bare = not name.startswith((BODY, "lm_head.", "classifier.", "qa_outputs."))
-        own[BODY + name if bare else name] = name
-    for alias, name in TIED.items():
-        if alias in own and name in own:
-            if not np.array_equal(tensors.fetch(own[alias]), tensors.fetch(own[name])):
-                raise UserError(f"{tensors.origin}: {alias} is not {name}; xlingjax has heads tied to the words alone")
-            del own[alias]
-        elif alias in own:
-            own[name] = own.pop(alias)
-    for name in WITHOUT_MEANING:
-        own.pop(BODY + name, None)
-    shapes = {name: tensors.shapes[there] for name, there in own.items()}
-    return dataclasses.replace(tensors, shapes=shapes, fetch=lambda name: tensors.fetch(own[name]))
-
-
-def fold(params: dict[str, np.ndarray], tensors: Tensors) -> None:
-    """Every token is of segment 0: its row is part of what the positions give. Raises `Differing`."""
-    positions = params["embeddings/positions/embedding"]
-    if (there := tensors.shapes.get(SEGMENTS)) is not None:
-        if len(there) != 2 or there[0] < 1 or there[1] != positions.shape[1]:
-            raise Differing(tensors.origin, [(SEGMENTS, (1, positions.shape[1]), there)])
-        positions += tensors.read(SEGMENTS)[0]
+    own = (BODY, HEAD, "classifier.", "qa_outputs.")
+    tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
+    return folded(tensors, POSITIONS, SEGMENTS)
 
 
 def unfit(config: ModelConfig) -> str:
@@ -156,8 +137,10 @@ def _before(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
     return table[:rows] if rows == wanted else np.zeros((wanted, table.shape[1]), np.float32)
 
 
-def described(config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> dict[str, Any]:
-    """Their config.json. labels: names of the classes, in order."""
+def described(
+    config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = (), languages: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Their config.json. labels: names of the classes, in order. Their classes embed no languages."""
     kind = _kind(config)
     told = {
         "architectures": [_ARCHITECTURES[kind]],

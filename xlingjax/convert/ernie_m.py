@@ -1,0 +1,82 @@
+"""ERNIE-M under the names that transformers published it with (`ErnieM*`; it has the code no longer). No
+vocabulary head was released."""
+
+import dataclasses
+
+from xlingjax.convert.fields import Fields
+from xlingjax.convert.names import Names
+from xlingjax.convert.reading import renamed
+from xlingjax.convert.tensors import Tensors
+from xlingjax.model.config import ModelConfig
+
+MODEL_TYPE = "ernie_m"
+ROLES = {"pad_id": ("pad_token_id", 1)}
+BODY, HEAD = "ernie_m.", None
+WITHOUT_MEANING = (f"{BODY}embeddings.position_ids",)
+LEFT = (f"{BODY}pooler.",)
+OFFSET = 2
+"""Row of the first position: they add it to any position they are given."""
+
+TEXT = (
+    "ERNIE-M's own tokenizer also rewrites curly quotes and dashes and cuts commas off digits; here text stays as it is"
+)
+
+_LAYER = BODY + "encoder.layers.{n}"
+_SELF = _LAYER + ".self_attn.self_attn"
+MODULES = {
+    "embeddings/tokens": f"{BODY}embeddings.word_embeddings",
+    "embeddings/positions": f"{BODY}embeddings.position_embeddings",
+    "embeddings/norm": f"{BODY}embeddings.layer_norm",
+    "encoder/layers/attention/query": f"{_SELF}.q_proj",
+    "encoder/layers/attention/key": f"{_SELF}.k_proj",
+    "encoder/layers/attention/value": f"{_SELF}.v_proj",
+    "encoder/layers/attention/out": f"{_LAYER}.self_attn.out_proj",
+    "encoder/layers/attention_norm": f"{_LAYER}.norm1",
+    "encoder/layers/ffn/in": f"{_LAYER}.linear1",
+    "encoder/layers/ffn/out": f"{_LAYER}.linear2",
+    "encoder/layers/ffn_norm": f"{_LAYER}.norm2",
+}
+CLASSIFIERS = {
+    "xlmr": {"classifier/dense": f"{BODY}pooler.dense", "classifier/out": "classifier"},
+    "tagging": {"classifier/out": "classifier"},
+}
+_HEADS = {
+    "ErnieMModel": None,
+    "ErnieMForSequenceClassification": "xlmr",
+    "ErnieMForTokenClassification": "tagging",
+}
+
+
+def config_of(fields: Fields, name: str) -> ModelConfig:
+    """The model that config.json describes. Raises UserError for what is not computed here."""
+    kind = fields.architecture(_HEADS, "ErnieMModel")
+    fields.one_of("is_decoder", {False: False}, False)
+    config = ModelConfig(
+        name=name,
+        layers=fields.count("num_hidden_layers"),
+        dim=fields.count("hidden_size"),
+        heads=fields.count("num_attention_heads"),
+        ffn=fields.count("intermediate_size"),
+        vocab_size=fields.count("vocab_size"),
+        max_positions=fields.count("max_position_embeddings"),
+        position_offset=OFFSET,
+        norm_eps=fields.rate("layer_norm_eps", 1e-5),
+        gelu=fields.one_of("hidden_act", {"gelu": "exact"}, "gelu"),
+        head="transform",
+        classifier="xlmr",
+        dropout=fields.rate("hidden_dropout_prob", 0.1),
+        attention_dropout=fields.rate("attention_probs_dropout_prob", 0.1),
+        init_std=fields.rate("initializer_range", 0.02),
+    )
+    return config.replace(classifier=kind, num_labels=len(fields.labels())) if kind else config
+
+
+def names_of(config: ModelConfig) -> Names:
+    return Names({**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
+
+
+def usual(tensors: Tensors) -> Tensors:
+    """With the names of `ErnieMModel` in a model with a head."""
+    own = (BODY, "classifier.")
+    tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, {})
+    return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))
