@@ -113,7 +113,8 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
     again = open_run(tmp_path / "again")
     require_equal(jax.tree.map(np.asarray, again.params), params, config)
     assert again.model.config == config and again.vocabulary == vocabularies["xlmr"]
-    assert json.loads((tmp_path / "again" / "run.json").read_text())["labels"] == labels
+    names = labels or [f"LABEL_{i}" for i in range(config.num_labels)]
+    assert json.loads((tmp_path / "again" / "run.json").read_text())["labels"] == names[: config.num_labels]
 
 
 def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabularies, tmp_path, capsys):
@@ -139,6 +140,39 @@ def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabulari
         (tmp_path / "hf" / name).unlink()
     assert command("import", tmp_path / "hf", tmp_path / "bare") == 0
     assert not open_run(tmp_path / "bare").model.config.cross_attention
+
+
+XLM = dict(
+    head="tied", position_offset=0, ffn=96, classifier="difference", vocab_multiple=1, norm_eps=1e-12
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "architecture"),
+    [
+        (dict(num_languages=3), "XLMWithLMHeadModel"),
+        (dict(num_labels=3), "XLMWithLMHeadModel"),
+        (dict(num_labels=3, classifier="xlm", num_languages=3), "XLMForSequenceClassification"),
+        (dict(num_labels=4, classifier="tagging"), "XLMForTokenClassification"),
+    ],
+)
+def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(options, architecture, vocabularies, tmp_path, capsys):
+    from xlingjax.trained import open_run
+
+    languages = ["zh", "de", "en"] if "num_languages" in options else []
+    config, params = run_of(tmp_path / "run", vocabularies["xlm"], languages, **XLM | options)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 0
+    told = capsys.readouterr().out
+    assert f"{architecture}, " in told and "largest difference" in told
+    assert ("classifier/dense" in told) == (architecture == "XLMWithLMHeadModel" and "num_labels" in options)
+    model = transformers.AutoModel.from_pretrained(tmp_path / "hf")
+    assert model.config.architectures == [architecture] and model.config.mask_index == 5
+    ids = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")(SENTENCES[2])["input_ids"]
+    assert ids == [1, *vocabularies["xlm"].encode(SENTENCES[2]), 1]
+    assert command("import", tmp_path / "hf", tmp_path / "again") == 0
+    again = open_run(tmp_path / "again")
+    require_equal(jax.tree.map(np.asarray, again.params), params, config)
+    assert again.model.config == config and list(again.languages) == languages
 
 
 @pytest.mark.parametrize("offset", [0, 5])

@@ -223,6 +223,37 @@ def test_written_without_tokenizers_and_transformers(tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_words_are_cut_one_by_one_only_where_no_piece_crosses_them():
+    def crossing(proto):
+        proto.pieces.add(piece="r▁S", score=-1.0, type=1)
+
+    vocabulary, text = trained("xlmr"), "der See der See"
+    assert tokenizer_json(vocabulary)["pre_tokenizer"]["split"] is True
+    vocabulary = changed(vocabulary, crossing)
+    assert vocabulary.pieces(vocabulary.encode(text)).count("r▁S") == 2
+    assert opened(vocabulary).encode(text).ids == ids_of(vocabulary, text)
+
+
+@pytest.mark.parametrize("score", [-2.0, -0.06, -0.04, 0.0, 1.0])
+def test_user_defined_pieces_have_the_score_that_sentencepiece_gives_them(score):
+    """-0.1, against which likely pieces win, where scores are logarithms; more where they are above 0."""
+
+    def with_piece(proto):
+        for piece in ("ab", "c", "ä", "äa"):
+            next((p for p in proto.pieces if p.piece == piece), None) or proto.pieces.add(piece=piece, type=1)
+        for piece in proto.pieces:
+            if piece.piece in ("ab", "c", "ä", "äa"):
+                piece.score = score
+        proto.pieces.add(piece="abc", score=-9.0, type=4)
+        proto.pieces.add(piece="aä", score=-9.0, type=4)
+
+    vocabulary = changed(trained("xlmr", "identity"), with_piece)
+    found = opened(vocabulary)
+    for text in ("abc", "äabc", "aä", "äaä", "aäabc", "abaäc"):
+        assert found.encode(text).ids == ids_of(vocabulary, text), text
+    assert ("abc" in vocabulary.pieces(vocabulary.encode("abc"))) == (score not in (-0.04, 0.0))
+
+
 def set_type(kind):
     def change(proto):
         proto.pieces[-1].type = kind

@@ -185,7 +185,7 @@ def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -
         if piece.type == NORMAL:
             scores[i] = piece.score
         elif piece.type == USER_DEFINED:
-            scores[i] = len(piece.piece.encode()) * highest - 0.1
+            scores[i] = len(piece.piece.encode()) * max(highest, 0.0) - 0.1
     return [[name, score] for name, score in zip(names, scores, strict=True)]
 
 
