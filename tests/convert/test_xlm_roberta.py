@@ -284,3 +284,24 @@ def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
     assert "nobody/no-such-model: no such folder" in capsys.readouterr().err
     assert main(["import", "--from", "./nowhere", "--to", str(tmp_path / "run")]) == 2
     assert "no folder ./nowhere" in capsys.readouterr().err
+
+
+def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, monkeypatch):
+    from xlingjax import importing
+    from xlingjax.cli import read_recipe
+
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    given = ["MONO=text/*", "DTYPE=float32"]
+    recipe = read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given])
+    run = recipe.bound["init_from"]
+    assert run.startswith(str(tmp_path / "cache" / "imported"))
+    assert recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
+    assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(name="")
+    monkeypatch.setattr(importing, "import_apart", None)
+    assert read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given]).bound["init_from"] == run
+    monkeypatch.undo()
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(folder, tmp_path / "hf")
+    truncated(tmp_path / "hf")
+    with pytest.raises(UserError, match="is no whole safetensors file"):
+        read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
