@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from xlingjax.convert.sentences import SENTENCES
+from xlingjax.convert.tokenizer_json import tokenizer_files
 from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.data.words import pieces_of_words
@@ -63,6 +64,17 @@ def test_words_spans_and_text_again(folder):
     assert vocabulary.decode(framed).lower() == "das wassers 水?"
     with pytest.raises(UserError, match="outside the vocabulary"):
         vocabulary.pieces([vocabulary.size])
+
+
+def test_its_files_for_transformers(folder, tmp_path):
+    vocabulary = Vocabulary.load(folder)
+    for name, content in tokenizer_files(vocabulary, 100).items():
+        (tmp_path / name).write_bytes(content)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    bos, eos = vocabulary.bos_id, vocabulary.eos_id
+    first, second = vocabulary.encode("Das Wasser"), vocabulary.encode("des Sees")
+    assert theirs("Das Wasser", "des Sees")["input_ids"] == [bos, *first, eos, *second, eos]
+    assert theirs.mask_token_id == vocabulary.mask_id and theirs.pad_token_id == vocabulary.pad_id
 
 
 def test_a_moved_vocabulary_is_the_same(folder, tmp_path):
