@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from xlingjax.checkpoint import find_checkpoint
+from xlingjax.data.vocabulary import VOCABULARY_FILES
 from xlingjax.errors import UserError
 from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.model.build import build_model
@@ -89,7 +90,7 @@ def write_workdir(run: str, output: str, step: int | str, params: Any, by: str, 
         model.update(changed)
     record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **told}
     # A run that Python started has no recipe, and one of frozen batches no vocabulary.
-    files = {path.name: path.read_bytes() for path in (source / "vocab.model", source / "vocab.json") if path.is_file()}
+    files = {path.name: path.read_bytes() for path in map(source.joinpath, VOCABULARY_FILES) if path.is_file()}
     if (recipe := source / "config.gin").is_file():
         lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
         text = "\n".join([recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]) + "\n"

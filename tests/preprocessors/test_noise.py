@@ -23,6 +23,10 @@ class Vocabulary(Xlmr):
     def pieces(cls, ids):
         return [f"{'' if i % 3 == 0 else '▁'}{i}" for i in ids]
 
+    @classmethod
+    def begins_word(cls):
+        return [i % 3 != 0 for i in range(cls.size)]
+
 
 def begins_word(piece):
     return piece % 3 != 0

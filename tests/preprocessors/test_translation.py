@@ -18,6 +18,10 @@ class Vocabulary(made.Xlmr):
     def pieces(cls, ids):
         return [f"▁{i}" for i in ids]
 
+    @classmethod
+    def begins_word(cls):
+        return [True] * cls.size
+
 
 def examples(batch):
     """[(source, source language, decoder input, targets, target language)] of every example, padding checked."""

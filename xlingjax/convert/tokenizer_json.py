@@ -40,7 +40,7 @@ def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]
         "clean_up_tokenization_spaces": False,
         "bos_token": bos, "cls_token": bos, "eos_token": eos, "sep_token": eos,
         "unk_token": names[vocabulary.unk_id], "pad_token": names[vocabulary.pad_id],
-        "mask_token": {"__type": "AddedToken", **_added(mask, lstrip=True)},
+        "mask_token": {"__type": "AddedToken", **_added(mask, lstrip=vocabulary.layout != "tokenizer")},
     }  # fmt: skip
     files = {
         "tokenizer.json": _bytes(tokenizer_json(vocabulary)),
@@ -63,8 +63,13 @@ def proto_of(model: bytes):
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The content of tokenizer.json. Raises UserError for a SentencePiece model that it cannot say."""
-    proto, names = proto_of(vocabulary.model_bytes), _names(vocabulary)
+    """The content of tokenizer.json, which a `TokenizerVocabulary` has already. Raises UserError for a SentencePiece
+    model that it cannot say."""
+    names = _names(vocabulary)
+    if vocabulary.layout == "tokenizer":
+        told = json.loads(vocabulary.content)
+        return {**told, "post_processor": told.get("post_processor") or _template(vocabulary, names)}
+    proto = proto_of(vocabulary.model_bytes)
     spec, types = proto.normalizer_spec, _types(vocabulary, proto)
     _require_sayable(proto)
     byte_fallback = proto.trainer_spec.byte_fallback
@@ -80,10 +85,6 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
             "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": byte_fallback, "ignore_merges": False,
             "vocab": {name: i for i, name in enumerate(names)}, "merges": merges(proto),
         }  # fmt: skip
-    bos, eos = vocabulary.bos_id, vocabulary.eos_id
-    # XLM has one `</s>` between the two texts, XLM-R two.
-    ends = [names[i] for i in ((bos, eos, eos) if vocabulary.layout == "xlm" else (bos, eos, eos, eos))]
-    special = sorted({names[bos], names[eos]})
     metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "never", "split": _split(proto, normal)}
     return {
         "version": "1.0",
@@ -100,14 +101,23 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
             spec.precompiled_charsmap, spec.add_dummy_prefix, spec.remove_extra_whitespaces, spec.escape_whitespaces
         ),
         "pre_tokenizer": metaspace if spec.escape_whitespaces else None,
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": [_special(ends[0]), _sequence("A"), _special(ends[-1])],
-            "pair": [_special(ends[0]), _sequence("A"), *map(_special, ends[1:-1]), _sequence("B"), _special(ends[-1])],
-            "special_tokens": {name: {"id": name, "ids": [names.index(name)], "tokens": [name]} for name in special},
-        },
+        "post_processor": _template(vocabulary, names),
         "decoder": {"type": "Sequence", "decoders": _decoders(spec, byte_fallback)},
         "model": model,
+    }
+
+
+def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
+    """What stands around one text and a pair. XLM and BERT have one separator between the two, XLM-R two."""
+    bos, eos = names[vocabulary.bos_id], names[vocabulary.eos_id]
+    between = [_special(eos)] * (2 if vocabulary.layout == "xlmr" else 1)
+    return {
+        "type": "TemplateProcessing",
+        "single": [_special(bos), _sequence("A"), _special(eos)],
+        "pair": [_special(bos), _sequence("A"), *between, _sequence("B"), _special(eos)],
+        "special_tokens": {
+            name: {"id": name, "ids": [names.index(name)], "tokens": [name]} for name in sorted({bos, eos})
+        },
     }
 
 

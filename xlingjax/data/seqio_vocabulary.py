@@ -8,6 +8,7 @@ import seqio
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
 from xlingjax.data.vocabulary import Vocabulary
 
 
@@ -45,12 +46,25 @@ class SeqioVocabulary(seqio.Vocabulary):
         return self.vocabulary.decode(ids)
 
     def _encode_tf(self, s: tf.Tensor) -> tf.Tensor:
+        if isinstance(self.vocabulary, TokenizerVocabulary):
+            return self._encode_outside(s)
         # Made anew: a tokenizer resource belongs to the graph that made it.
         pieces = tf_text.SentencepieceTokenizer(self.vocabulary.model_bytes).tokenize(s)
         table = tf.constant(self.vocabulary.to_model)
         if isinstance(pieces, tf.RaggedTensor):
             return pieces.with_flat_values(tf.gather(table, pieces.flat_values))
         return tf.gather(table, pieces)
+
+    def _encode_outside(self, s: tf.Tensor) -> tf.Tensor:
+        """By a call from the graph into Python: the `tokenizers` library has no TensorFlow operation."""
+
+        def encode(lines):
+            return self.vocabulary.encode_lines([line.decode() for line in lines])
+
+        lines = tf.reshape(s, [-1])
+        flat, lengths = tf.numpy_function(encode, [lines], (tf.int32, tf.int32), stateful=False)
+        flat, lengths = tf.ensure_shape(flat, [None]), tf.ensure_shape(lengths, [None])
+        return flat if s.shape.rank == 0 else tf.RaggedTensor.from_row_lengths(flat, lengths)
 
     def _decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.numpy_function(lambda a: self.vocabulary.decode(a).encode(), [ids], tf.string, stateful=False)

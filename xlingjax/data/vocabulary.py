@@ -25,6 +25,8 @@ from xlingjax.errors import UserError
 LAYOUTS = ("xlm", "xlmr")
 XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
 XLM_MASK_ID = 5
+VOCABULARY_FILES = ("vocab.model", "tokenizer.json", "vocab.json")
+"""What a run's folder holds of its vocabulary, as far as it has them."""
 
 
 def _written_layout(side: Path) -> str | None:
@@ -35,6 +37,10 @@ def _written_layout(side: Path) -> str | None:
         return None
     layout = written.get("layout") if isinstance(written, dict) else None
     return layout if layout in LAYOUTS else None
+
+
+def _is_tokenizer(folder: Path) -> bool:
+    return (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
 
 
 class Vocabulary:
@@ -78,11 +84,16 @@ class Vocabulary:
     def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
         """Reads a SentencePiece `.model` file (or the folder that holds `vocab.model`).
 
-        The layout is the argument, or that of `vocab.json` beside the model, or what the model's first pieces show.
+        The layout is the argument, or that of `vocab.json` beside the model, or what the model's first pieces show. A
+        folder without a SentencePiece model, with `tokenizer.json` or `vocab.txt`, is a `TokenizerVocabulary`.
         Raises UserError when the file is missing, is no SentencePiece model, or does not fit the layout.
         """
         path = Path(path)
         if path.is_dir():
+            if layout is None and not (path / "vocab.model").is_file() and _is_tokenizer(path):
+                from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
+
+                return TokenizerVocabulary.read(path)
             path = path / "vocab.model"
         try:
             model = path.read_bytes()
@@ -131,6 +142,10 @@ class Vocabulary:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The name of each id, special ids and `<mask>` included. Raises UserError for an id outside the table."""
         return [self._name(int(i)) for i in ids]
+
+    def begins_word(self) -> list[bool]:
+        """Whether each id opens a word (of text with spaces between words)."""
+        return [name.startswith("▁") for name in self.pieces(range(self.size))]
 
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:

@@ -31,10 +31,10 @@ Rows = dict[str, np.ndarray]
 
 def text_rows(sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0) -> Rows:
     """Held-out text as training sees it: sentences one after the other, each closed by `</s>`, cut every `length`
-    tokens; in layout "xlmr" every row opens with `<s>`. The rest that fills no row is dropped, unless it is all there
-    is. Blank lines are skipped. `limit` > 0 bounds the rows.
+    tokens; every row opens with `<s>`, but in layout "xlm". The rest that fills no row is dropped, unless it is all
+    there is. Blank lines are skipped. `limit` > 0 bounds the rows.
     """
-    start = [vocabulary.bos_id] if vocabulary.layout == "xlmr" else []
+    start = [vocabulary.bos_id] if vocabulary.layout != "xlm" else []
     step = length - len(start)
     stream: list[int] = []
     for sentence in sentences:

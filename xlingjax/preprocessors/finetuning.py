@@ -16,7 +16,8 @@ from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.data.words import Tagged, pieces_of_words, read_tagged
 from xlingjax.errors import UserError
 
-SEPARATORS = {"xlm": 3, "xlmr": 4}  # `</s>A</s>B</s>` and `<s>A</s></s>B</s>`: special tokens around a pair
+# Special tokens around a pair: `</s>A</s>B</s>`, `<s>A</s></s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]`.
+SEPARATORS = {"xlm": 3, "xlmr": 4, "tokenizer": 3}
 _ENDLESS = 2**62  # batches
 
 

@@ -133,8 +133,7 @@ class Noiser:
         import tensorflow as tf
 
         self.noise, self._mask_id, self._pad_id = noise, vocabulary.mask_id, vocabulary.pad_id
-        begins = [name.startswith("▁") for name in vocabulary.pieces(range(vocabulary.size))]
-        self._begins_word_V = tf.constant(begins)
+        self._begins_word_V = tf.constant(vocabulary.begins_word())
         spaced = [noise.whole_words and base_language(code) not in UNSPACED for code in languages]
         self._spaced_G = tf.constant(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
