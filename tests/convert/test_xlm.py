@@ -14,7 +14,7 @@ from xlingjax.errors import UserError
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 import foreign_models as foreign  # noqa: E402 - needs torch
 
-CODES = ("ar", "de", "zh")
+CODES = ("zh", "ar", "de")  # ids are not their order
 CONFIG = dict(
     vocab_size=50, emb_dim=24, n_layers=3, n_heads=4, n_langs=3, max_position_embeddings=37,
     lang2id={code: i for i, code in enumerate(CODES)},
@@ -144,6 +144,23 @@ def test_config_json_describes_the_model_it_was_made_for(folder):
     assert {"vocab_size", "emb_dim", "n_langs", "lang2id", "mask_index", "model_type"} <= said
     with pytest.raises(UserError, match="ffn=40; XLMWithLMHeadModel has 96 alone"):
         xlm.described(config.replace(ffn=40), roles)
+
+
+def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folder, tmp_path):
+    import jax
+    from safetensors.numpy import save_file
+
+    found = params_of(folder)
+    save_file(foreign.back(xlm, found), tmp_path / "model.safetensors", {"format": "pt"})
+    roles = {"pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1, "unk_index": 3, "mask_index": 5}
+    (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, CODES)))
+    model, told = transformers.XLMWithLMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    original = transformers.XLMWithLMHeadModel.from_pretrained(folder).state_dict()
+    assert all(torch.equal(value, original[name]) for name, value in model.state_dict().items())
+    again = params_of(tmp_path)
+    assert again.config.replace(name=found.config.name) == found.config
+    jax.tree.map(np.testing.assert_array_equal, again.params, found.params)
 
 
 @pytest.fixture(scope="module")
