@@ -14,7 +14,7 @@ from xlingjax.errors import UserError
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 import foreign_models as foreign  # noqa: E402 - needs torch
 
-CODES = ("zh", "ar", "de")  # ids are not their order
+CODES = ("ar", "de", "zh")
 CONFIG = dict(
     vocab_size=50, emb_dim=24, n_layers=3, n_heads=4, n_langs=3, max_position_embeddings=37,
     lang2id={code: i for i, code in enumerate(CODES)},
@@ -200,6 +200,10 @@ def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp
     [
         (foreign.changed(lang2id=None), "lang2id=None does not name n_langs=3 languages"),
         (foreign.changed(lang2id={"ar": 0, "de": 1, "zh": 1}), "does not name n_langs=3 languages"),
+        (
+            foreign.changed(lang2id={"zh": 0, "ar": 1, "de": 2}),
+            "is not in alphabetical order, as the languages of a run",
+        ),
         (foreign.changed(mask_index=6), "mask_id 5, its config.json .* mask_id 6"),
         (lambda folder: (folder / "vocab.model").unlink(), "no sentencepiece.bpe.model in .*, nor our vocab.model"),
     ],
