@@ -146,6 +146,23 @@ def test_config_json_describes_the_model_it_was_made_for(folder):
     assert xlm.unfit(config) == "" and xlm.unfit(config.replace(ffn=40, norm_order="pre")) == "norm_order='pre', ffn=40"
 
 
+def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folder, tmp_path):
+    import jax
+    from safetensors.numpy import save_file
+
+    found = params_of(folder)
+    save_file(foreign.back(xlm, found), tmp_path / "model.safetensors", {"format": "pt"})
+    roles = {"pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1, "unk_index": 3, "mask_index": 5}
+    (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, CODES)))
+    model, told = transformers.XLMWithLMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    original = transformers.XLMWithLMHeadModel.from_pretrained(folder).state_dict()
+    assert all(torch.equal(value, original[name]) for name, value in model.state_dict().items())
+    again = params_of(tmp_path)
+    assert again.config.replace(name=found.config.name) == found.config
+    jax.tree.map(np.testing.assert_array_equal, again.params, found.params)
+
+
 @pytest.fixture(scope="module")
 def spoken(tmp_path_factory):
     """With a vocabulary as `xlingjax vocab` makes it, under its name."""
@@ -183,6 +200,10 @@ def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp
     [
         (foreign.changed(lang2id=None), "lang2id=None does not name n_langs=3 languages"),
         (foreign.changed(lang2id={"ar": 0, "de": 1, "zh": 1}), "does not name n_langs=3 languages"),
+        (
+            foreign.changed(lang2id={"zh": 0, "ar": 1, "de": 2}),
+            "is not in alphabetical order, as the languages of a run",
+        ),
         (foreign.changed(mask_index=6), "mask_id 5, its config.json .* mask_id 6"),
         (lambda folder: (folder / "vocab.model").unlink(), "no sentencepiece.bpe.model in .*, nor our vocab.model"),
     ],

@@ -89,14 +89,21 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 
 def languages_of(fields: Fields) -> tuple[str, ...]:
-    """The codes of its language embedding, index = id. Raises UserError where config.json does not name them all."""
+    """The codes of its language embedding, index = id. Raises UserError where config.json does not name them all,
+    in the order that runs have."""
     count, named = fields.count("n_langs", 1), fields.values.get("lang2id")
     if not isinstance(named, dict) or sorted(named.values(), key=repr) != sorted(range(count), key=repr):
         raise UserError(
             f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give their codes, "
             '{"ar": 0, "bg": 1, ...}'
         )
-    return tuple(sorted(named, key=named.__getitem__))
+    codes = sorted(named)
+    if codes != sorted(named, key=named.__getitem__):
+        raise UserError(
+            f"{fields.path}: lang2id={named!r} is not in alphabetical order, as the languages of a run are; reorder "
+            "the rows of lang_embeddings and lang2id"
+        )
+    return tuple(codes)
 
 
 def names_of(config: ModelConfig) -> Names:
