@@ -16,7 +16,7 @@ from typing import Any
 
 from xlingjax import verbs_vocabulary
 from xlingjax.errors import UserError
-from xlingjax.verbs_models import MODELS, adapt, require_unread  # noqa: F401 - adapt is cli's
+from xlingjax.verbs_models import MODELS, require_unread
 
 
 @dataclass(frozen=True)
@@ -261,6 +261,28 @@ def bakeoff(args: Namespace, config: Any, read_recipe: Callable[..., Recipe]) ->
     Console(width=240).print(table(found))
     print(f"report: {write(found, Path(args.workdir))}")
     return 0
+
+
+def adapt(args: Namespace, read_recipe: Callable[..., Recipe], overrides: Sequence[str]) -> int:
+    from xlingjax.adapting import Asked, Tools
+    from xlingjax.adapting import adapt as run
+    from xlingjax.runtime import start
+
+    asked = Asked(
+        args.source, tuple(args.mono), tuple(args.parallel), tuple(args.objectives.replace(",", " ").split()),
+        args.hours, args.steps, args.batch, args.length, args.gold, tuple(args.gin_file), tuple(overrides),
+    )  # fmt: skip
+    start(runtime(args))
+
+    def at(folder: Path, name: str) -> Namespace:
+        return Namespace(**{**vars(args), "workdir": str(folder), "name": name})
+
+    tools = Tools(
+        read_recipe,
+        lambda folder, recipe: train(at(folder, "pretrain"), recipe),
+        lambda folder, recipe: evaluate(at(folder, "evaluate"), recipe),
+    )
+    return run(asked, args.output, tools, not args.unverified, args.license)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------

@@ -1,10 +1,7 @@
-"""The verbs that make a trained model of another one: imported, exported, adapted, averaged, with cross-attention or
-without."""
+"""The verbs that make a trained model of another one: imported, exported, averaged, with cross-attention or without."""
 
 from argparse import Namespace
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 from xlingjax.errors import UserError
 
@@ -47,29 +44,6 @@ def export(args: Namespace) -> int:
 
     print(export_model(args.source, args.output, not args.unverified, args.language, args.license, args.base))
     return 0
-
-
-def adapt(args: Namespace, read_recipe: Callable[..., Any], overrides: Sequence[str]) -> int:
-    from xlingjax import verbs
-    from xlingjax.adapting import Asked, Tools
-    from xlingjax.adapting import adapt as run
-    from xlingjax.runtime import start
-
-    asked = Asked(
-        args.source, tuple(args.mono), tuple(args.parallel), tuple(args.objectives.replace(",", " ").split()),
-        args.hours, args.steps, args.batch, args.length, args.gold, tuple(args.gin_file), tuple(overrides),
-    )  # fmt: skip
-    start(verbs.runtime(args))
-
-    def at(folder: Path, name: str) -> Namespace:
-        return Namespace(**{**vars(args), "workdir": str(folder), "name": name})
-
-    tools = Tools(
-        read_recipe,
-        lambda folder, recipe: verbs.train(at(folder, "pretrain"), recipe),
-        lambda folder, recipe: verbs.evaluate(at(folder, "evaluate"), recipe),
-    )
-    return run(asked, args.output, tools, not args.unverified, args.license)
 
 
 MODELS: dict[str, Callable[[Namespace], int]] = {

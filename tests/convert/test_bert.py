@@ -1,12 +1,16 @@
 """BERT's layout (multilingual BERT): the same states and logits, the same bits, and what is left behind is said."""
 
+import json
 import shutil
+import unicodedata
 
 import numpy as np
 import pytest
 
+from xlingjax.cli import main
 from xlingjax.convert import bert
 from xlingjax.convert.hugging_face import params_of, read
+from xlingjax.convert.sentences import SENTENCES
 from xlingjax.errors import UserError
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -138,6 +142,27 @@ def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path
         params_of(tmp_path / "hf")
 
 
-def test_its_wordpiece_tokenizer_is_not_read(folder):
-    with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*WordPiece and fastBPE are not read"):
+def test_it_comes_with_its_wordpiece_and_goes_out_as_xlm_r(tmp_path, capsys):
+    """Positions are counted from row 1 there: padding is 0."""
+    letters = sorted({letter for text in SENTENCES for letter in unicodedata.normalize("NFC", text) if letter != " "})
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    save(tmp_path / "hf", vocab_size=len(pieces), max_position_embeddings=90, pad_token_id=0)
+    (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    told = {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": False}
+    (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps(told))
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
+    assert "logits of the pieces: largest difference" in capsys.readouterr().out
+    assert main(["export", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "out")]) == 0
+    assert "XLMRobertaForMaskedLM" in capsys.readouterr().out
+    first, last = (transformers.AutoTokenizer.from_pretrained(tmp_path / name) for name in ("hf", "out"))
+    theirs, ours = (transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / name) for name in ("hf", "out"))
+    for text in SENTENCES[:3]:
+        assert first(text)["input_ids"] == last(text)["input_ids"]
+        ids = torch.tensor([first(text)["input_ids"]])
+        with torch.no_grad():
+            np.testing.assert_allclose(ours(ids).logits.numpy(), theirs(ids).logits.numpy(), atol=1e-4)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(folder):
+    with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"):
         read(folder)

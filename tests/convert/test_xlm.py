@@ -205,7 +205,10 @@ def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp
             "is not in alphabetical order, as the languages of a run",
         ),
         (foreign.changed(mask_index=6), "mask_id 5, its config.json .* mask_id 6"),
-        (lambda folder: (folder / "vocab.model").unlink(), "no sentencepiece.bpe.model in .*, nor our vocab.model"),
+        (
+            lambda folder: (folder / "vocab.model").unlink(),
+            "no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt",
+        ),
     ],
 )
 def test_a_folder_of_parts_that_differ_is_refused(spoken, spoil, message, tmp_path):

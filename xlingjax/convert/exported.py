@@ -136,7 +136,7 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         config=config,
         params=nested(params),
         languages=languages,
-        labels=labels,
+        labels=labels or foreign.labels,
         vocabulary_head=True,
         notes=(),
     )

@@ -1,6 +1,7 @@
 """A folder of Hugging Face transformers as our model, parameters and vocabulary."""
 
 import dataclasses
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -9,6 +10,7 @@ from xlingjax.convert.fields import Fields
 from xlingjax.convert.reading import Converted, converted
 from xlingjax.convert.sentencepiece_model import sentencepiece_model
 from xlingjax.convert.tensors import open_tensors
+from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
@@ -73,8 +75,19 @@ def vocabulary_of(folder: Path) -> Vocabulary:
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER).is_file():
         return Vocabulary.load(folder / TOKENIZER, "xlmr")
+    if (folder / "vocab.txt").is_file() or _model_of(folder / "tokenizer.json") == "WordPiece":
+        return TokenizerVocabulary.read(folder)
     if (folder / "tokenizer.json").is_file():
         return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")
     raise UserError(
-        f"no {TOKENIZER} in {folder}, and no tokenizer.json; take it from the model that this one was continued from"
+        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt; take them from the model that this one was "
+        "continued from (XLM's fastBPE is not read)"
     )
+
+
+def _model_of(path: Path) -> str | None:
+    """The kind of tokenizer.json's model; None where there is none to see."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["model"].get("type")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -127,6 +127,7 @@ def _flat(fields: Fields) -> Fields:
     if (kind := values.get("init_class")) is not None:
         inner = values.get("init_args")
         inner = inner[0] if isinstance(inner, list) and inner and isinstance(inner[0], dict) else {}
-        labels = {"id2label": dict.fromkeys(range(fields.count("num_classes")))} if "num_classes" in values else {}
+        count = fields.count("num_classes") if "num_classes" in values else 0
+        labels = {"id2label": {str(i): f"LABEL_{i}" for i in range(count)}} if count else {}
         values = {**values, **inner, **labels, "model_type": "ernie_m", "architectures": [kind]}
     return Fields(fields.path, {**values, "intermediate_size": 4 * Fields(fields.path, values).count("hidden_size")})

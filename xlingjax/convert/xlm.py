@@ -164,8 +164,6 @@ def described(
         "n_langs": max(config.num_languages, 1),
         "use_lang_emb": config.has_languages,
         "max_position_embeddings": config.max_positions,
-        "embed_init_std": config.init_std or config.dim**-0.5,
-        "init_std": config.init_std or 0.02,
         "layer_norm_eps": config.norm_eps,
         "tie_word_embeddings": True,
         "pad_token_id": vocabulary.pad_id,
