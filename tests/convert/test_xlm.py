@@ -152,8 +152,8 @@ def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folde
 
     found = params_of(folder)
     save_file(foreign.back(xlm, found), tmp_path / "model.safetensors", {"format": "pt"})
-    roles = {"pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1, "unk_index": 3, "mask_index": 5}
-    (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, CODES)))
+    roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
+    (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, (), CODES)))
     model, told = transformers.XLMWithLMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     original = transformers.XLMWithLMHeadModel.from_pretrained(folder).state_dict()

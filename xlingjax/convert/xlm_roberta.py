@@ -62,7 +62,7 @@ _FIXED = dict(
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(_HEADS, "XLMRobertaModel")
-    return encoder_of(fields, name, kind, position_offset=fields.count("pad_token_id") + 1)
+    return encoder_of(fields, name, kind, position_offset=fields.index("pad_token_id") + 1)
 
 
 def encoder_of(fields: Fields, name: str, classifier: str | None, position_offset: int) -> ModelConfig:
