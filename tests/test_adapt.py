@@ -98,15 +98,23 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
         (["--objectives", "mlm,tlx"], "--objectives tlx: there are mlm, tlm"),
         (["--objectives", ""], "--objectives: name each once, and at least one"),
         (["--hours", "1"], "give --hours or --steps"),
-        (["--gin.LERNING_RATE=1"], "LERNING_RATE"),
+        (["--gin.LERNING_RATE=1"], "no macro LERNING_RATE; did you mean 'LEARNING_RATE'"),
+        (["--gin_file", "gin/nowhere.gin"], "no recipe 'gin/nowhere.gin'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys):
     given = ["--from", str(place / "hf"), "--to", str(tmp_path / "out"), "--mono", f"de={place / 'de-en.de'}"]
     assert main(["adapt", *given, "--steps", "4", *more]) == 2
-    assert message in capsys.readouterr().err
+    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
     assert main(["adapt", *given, "--steps", "4", "--objectives", "tlm"]) == 2
     assert "--objectives tlm reads pairs: give --parallel" in capsys.readouterr().err
+
+
+def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_read(adapted, place, tmp_path, capsys):
+    given = ["--from", str(place / "out" / "start"), "--to", str(tmp_path / "out"), "--mono", str(place / "de-en.de")]
+    assert main(["adapt", *given, "--steps", "4"]) == 2
+    assert "--length 128: the model has 68 positions" in (said := capsys.readouterr()).err
+    assert "sentences" not in said.out
 
 
 def test_heldout_pairs_keep_line_beside_line(tmp_path):
@@ -131,7 +139,7 @@ def test_hours_become_steps():
 def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):
     config = preset("xlmr_base")
     needed = memory.estimate(config, rows=8, length=512, predictions=77)
-    assert needed["parameters"] == needed["gradients"] == needed["moments of Adam"] // 2 == 4 * 278_295_186
+    assert needed["parameters"] == needed["gradients"] == needed["moments of Adam"] // 2 == 4 * 278_294_418
     # Per layer, in float32: 2 * tokens * (34 D + 5 H L).
     assert needed["activations"] == 12 * 2 * 8 * 512 * (34 * 768 + 5 * 12 * 512)
     assert needed["logits"] == 2 * 4 * 8 * 77 * 250_112

@@ -89,8 +89,10 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-    """The verbs that it is made of. recipe: the gin files and overrides -> a recipe with everything bound."""
+    """What it is made of. parse: gin files and overrides are read, or refused; recipe: they become one with everything
+    bound."""
 
+    parse: Callable[[Sequence[str], Sequence[str]], None]
     recipe: Callable[[Sequence[str], Sequence[str]], Any]
     train: Callable[[Path, Any], int]
     evaluate: Callable[[Path, Any], int]
@@ -99,6 +101,7 @@ class Tools:
 def adapt(asked: Asked, output: str, tools: Tools, verify: bool = True, licence: str = "") -> int:
     """The exit status: 0 done; that of the training where it was asked to stop. Raises UserError."""
     folder = Path(output).absolute()
+    tools.parse([*_files(asked), *asked.files], ["INIT_FROM=start", "VOCABULARY=start", "MONO=text", *asked.overrides])
     record = _begun(asked, folder)
     if "settings" not in record:
         record |= _prepare(asked, folder, tools)
@@ -146,6 +149,8 @@ def _prepare(asked: Asked, folder: Path, tools: Tools) -> dict[str, Any]:
     start = folder / "start"
     _first_model(asked.source, start)
     config, vocabulary = ModelConfig(**read_run_record(start)["model"]), Vocabulary.load(start)
+    if asked.length > (room := config.max_positions - config.position_offset):
+        raise UserError(f"--length {asked.length}: the model has {room} positions; give at most so many")
     found = _checked(asked, vocabulary)
     share = _heldout_share(found)
     held = write_heldout(asked.text, asked.parallel, share, folder / "heldout")
@@ -264,14 +269,18 @@ def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str,
 
 def _recipe(asked: Asked, values: Mapping[str, Any], share: float) -> str:
     names = [name for objective in asked.objectives for name in OBJECTIVES[objective][0]]
-    others = [objective for objective in asked.objectives if objective != "mlm"]
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
-    lines += [f'include "{file}"' for file in ("recipes/adapt.gin", *(f"objectives/{name}.gin" for name in others))]
+    lines += [f'include "{file}"' for file in _files(asked)]
     lines += [f"train.objectives = [{', '.join(f'@{name}()' for name in names)}]", 'train.schedule = "alternate"', ""]
     lines += [f"{macro} = {value!r}" for macro, value in values.items()]
     lines += [f"{name}.holdout = {share!r}  # the lines of heldout/" for name in names]
     lines += [f'include "{Path(file).absolute()}"' for file in asked.files]
-    return "\n".join([*lines, *asked.overrides]) + "\n"
+    lines += [override.replace("=", " = ", 1) for override in asked.overrides]
+    return "\n".join(lines) + "\n"
+
+
+def _files(asked: Asked) -> list[str]:
+    return ["recipes/adapt.gin", *(f"objectives/{name}.gin" for name in asked.objectives if name != "mlm")]
 
 
 def _trial(asked: Asked, folder: Path, tools: Tools) -> dict[str, float]:

@@ -276,7 +276,7 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
     if args.name == "adapt":
         args.gin_file = [str(find_gin(file, [Path()]) or file) for file in files]
         pairs = (override.partition("=") for override in overrides)
-        return verbs.adapt(args, read_recipe, [f"{key} = {gin_value(value)}" for key, _, value in pairs])
+        return verbs.adapt(args, parse_gin, read_recipe, [f"{key}={gin_value(value)}" for key, _, value in pairs])
     if args.name == "bakeoff":
         return verbs.bakeoff(args, read_bakeoff(files, overrides), read_recipe)
     return verbs.VERBS[args.name](args, read_recipe(files, overrides))

@@ -263,7 +263,9 @@ def bakeoff(args: Namespace, config: Any, read_recipe: Callable[..., Recipe]) ->
     return 0
 
 
-def adapt(args: Namespace, read_recipe: Callable[..., Recipe], overrides: Sequence[str]) -> int:
+def adapt(
+    args: Namespace, parse: Callable[..., None], read_recipe: Callable[..., Recipe], overrides: Sequence[str]
+) -> int:
     from xlingjax.adapting import Asked, Tools
     from xlingjax.adapting import adapt as run
     from xlingjax.runtime import start
@@ -278,6 +280,7 @@ def adapt(args: Namespace, read_recipe: Callable[..., Recipe], overrides: Sequen
         return Namespace(**{**vars(args), "workdir": str(folder), "name": name})
 
     tools = Tools(
+        parse,
         read_recipe,
         lambda folder, recipe: train(at(folder, "pretrain"), recipe),
         lambda folder, recipe: evaluate(at(folder, "evaluate"), recipe),
