@@ -1,5 +1,6 @@
 """`xlingjax export`: a trained run as a folder that `AutoModel` and `AutoTokenizer` of transformers open."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ def export_model(
         )
     with whole(output) as folder:
         _write(folder, made, trained.vocabulary, config.max_positions - config.position_offset)
+        total = sum(value.size for value in made.tensors.values())
+        made = dataclasses.replace(made, tensors={})  # of a large model two copies must do
         _require_same(restored(folder, hugging_face.read(folder)).params, params, config)
         if verify:
             plain, known = without_beside(config, params, made)
@@ -75,7 +78,6 @@ def export_model(
         step, name = int(find_checkpoint(run).name), Path(output).absolute().name
         text = model_card(workdir, step, name, made.architecture, notes, licence, base)
         (folder / "README.md").write_text(text, encoding="utf-8")
-    total = sum(value.size for value in made.tensors.values())
     return "\n".join([f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes])
 
 

@@ -107,7 +107,7 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
             return model.classify(params, h_BLD, batch)
         return (g @ table_VD.T + bias_V)[..., : config.vocab_size]
 
-    run, difference, largest = jax.jit(compute), 0.0, 0.0
+    run, params, difference, largest = jax.jit(compute), jax.device_put(params), 0.0, 0.0
     length = max(map(len, rows))
     for start in range(0, len(rows), _ROWS):
         batch = _fields(
