@@ -18,7 +18,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import count_parameters
 from xlingjax.workdir import require_empty, write_trained
 
-WANTED = ("*.json", "*.model", "*.txt", "model*.safetensors", "pytorch_model*.bin")
+WANTED, PICKLES = ("*.json", "*.model", "*.txt", "model*.safetensors"), ("pytorch_model*.bin",)
 
 
 def import_model(source: str, output: str, verify: bool = True) -> str:
@@ -96,7 +96,10 @@ def found(source: str) -> Path:
             f"no folder {source}, and fetching it from the hub needs pip install 'xlingjax[interop]'"
         ) from None
     try:
-        return Path(snapshot_download(source, allow_patterns=WANTED))
+        folder = Path(snapshot_download(source, allow_patterns=WANTED))
+        if not any(folder.glob("model*.safetensors")):
+            folder = Path(snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)))
+        return folder
     except RepositoryNotFoundError:
         raise UserError(f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN") from None
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:

@@ -305,3 +305,33 @@ def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, m
     truncated(tmp_path / "hf")
     with pytest.raises(UserError, match="is no whole safetensors file"):
         read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
+
+
+def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    from xlingjax.importing import found
+
+    asked = []
+
+    def fetch(source, allow_patterns):
+        asked.append((source, any(".bin" in pattern for pattern in allow_patterns)))
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    assert found("someone/model") == tmp_path and asked == [("someone/model", False), ("someone/model", True)]
+    (tmp_path / "model-00001-of-00002.safetensors").touch()
+    asked.clear()
+    assert found("someone/model") == tmp_path and asked == [("someone/model", False)]
+
+
+def test_safetensors_are_read_without_torch(folder, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert read(folder).vocabulary_head
+    with pytest.raises(UserError, match="comparing with transformers needs it"):
+        from xlingjax.convert.parity import compare
+
+        compare(folder, None, None, None, True)
