@@ -98,6 +98,7 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
         (["--objectives", "mlm,tlx"], "--objectives tlx: there are mlm, tlm"),
         (["--objectives", ""], "--objectives: name each once, and at least one"),
         (["--hours", "1"], "give --hours or --steps"),
+        (["--parallel", "my pairs/*"], "'my pairs/*': a recipe separates patterns by spaces"),
         (["--gin.LERNING_RATE=1"], "no macro LERNING_RATE; did you mean 'LEARNING_RATE'"),
         (["--gin_file", "gin/nowhere.gin"], "no recipe 'gin/nowhere.gin'"),
     ],

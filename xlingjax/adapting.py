@@ -81,6 +81,10 @@ class Asked:
         if self.hours is not None and not self.hours > 0:
             raise UserError(f"--hours {self.hours} must be above 0")
 
+        for pattern in (*self.mono, *self.parallel):
+            if set(pattern) & set(" ,"):
+                raise UserError(f"{pattern!r}: a recipe separates patterns by spaces and commas; rename the path")
+
     @property
     def text(self) -> tuple[str, ...]:
         """Monolingual text; the sides of the pairs where there is no other."""
@@ -254,17 +258,23 @@ def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str,
     print(memory.table(memory.estimate(config, rows, asked.length, slots, CHUNK)))
     heldout = start.parent / "heldout"
     values = {
-        "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(asked.text),
-        "PARALLEL": " ".join(asked.parallel) or None, "BATCH": asked.batch, "LENGTH": asked.length,
+        "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(map(_absolute, asked.text)),
+        "PARALLEL": " ".join(map(_absolute, asked.parallel)) or None, "BATCH": asked.batch, "LENGTH": asked.length,
         "MICROBATCHES": parts, "LOSS_CHUNK": CHUNK, "DTYPE": config.dtype, "UNROLL": 0 if cpu else 1,
         "TRAIN_STEPS": asked.steps or 1000, "WARMUP_STEPS": 10, "EVAL_EVERY": 0,
         "HELDOUT_TEXT": str(heldout / "text" / "*") if any(name.endswith(".txt") for name in held) else None,
         "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None,
-        "HELDOUT_ALIGNMENTS": asked.gold,
+        "HELDOUT_ALIGNMENTS": asked.gold and str(Path(asked.gold).absolute()),
     }  # fmt: skip
     if config.has_languages:
         values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
     return values
+
+
+def _absolute(pattern: str) -> str:
+    """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt" too."""
+    code, sign, path = pattern.rpartition("=")
+    return f"{code}{sign}{Path(path).absolute()}"
 
 
 def _recipe(asked: Asked, values: Mapping[str, Any], share: float) -> str:
