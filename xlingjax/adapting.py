@@ -158,30 +158,37 @@ def _prepare(asked: Asked, folder: Path, tools: Tools) -> dict[str, Any]:
     found = _checked(asked, vocabulary)
     share = _heldout_share(found)
     held = write_heldout(asked.text, asked.parallel, share, folder / "heldout")
+    print(
+        "held out: " + (", ".join(f"{name} {lines}" for name, lines in held.items()) or "nothing, the texts are short")
+    )
     values = _settings(asked, config, start, held)
     recipe = folder / "recipe.gin"
     recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
 
     began = time.monotonic()
-    print("before:", flush=True)
     first = folder / "before.gin"  # without the parameters that only some objectives have
     plain = tuple(name for name in asked.objectives if name not in ADDING) or ("mlm",)
     first.write_text(_recipe(dataclasses.replace(asked, objectives=plain), values, share), encoding="utf-8")
-    tools.evaluate(start, tools.recipe([str(first)], ()))
+    if measured := bool(held or asked.gold):
+        print("before:", flush=True)
+        tools.evaluate(start, tools.recipe([str(first)], ()))
     first.unlink()
     speed = {"seconds_per_evaluation": time.monotonic() - began}
     if not (steps := asked.steps):
         speed |= _trial(asked, folder, tools)
         steps = _steps_within(asked.hours, speed)
         print(
-            f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s, {speed['seconds_per_step']:.3g} s "
-            f"a step, "
-            f"{speed['peak_memory_bytes'] / 1e9:.2f} GB; {speed['seconds_per_evaluation']:.0f} s an evaluation; "
+            f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s, {speed['seconds_per_step']:.3g} s a "
+            f"step, {speed['peak_memory_bytes'] / 1e9:.2f} GB; {speed['seconds_per_evaluation']:.0f} s an evaluation; "
             f"{asked.hours:g} hours are {steps:,} steps"
         )
     for name, lines in found.tables.items():
         print(f"{name}, epochs of all steps on it:\n{format_table(lines, _steps_of(name, asked.objectives, steps))}")
-    values |= {"TRAIN_STEPS": steps, "WARMUP_STEPS": max(1, steps // 16), "EVAL_EVERY": -(-steps // EVALUATIONS)}
+    values |= {
+        "TRAIN_STEPS": steps,
+        "WARMUP_STEPS": max(1, steps // 16),
+        "EVAL_EVERY": -(-steps // EVALUATIONS) * measured,
+    }
     recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
     return {"speed": speed, "settings": values, "held_out_share": share}
 
