@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from xlingjax import memory
-from xlingjax.adapting import _steps_within, write_heldout
+from xlingjax.adapting import Asked, _absolute, _heldout_shares, _steps_within, write_heldout
 from xlingjax.cli import main
 from xlingjax.data.corpus import held_out
 from xlingjax.errors import UserError
@@ -68,7 +68,7 @@ def test_before_and_after_are_measured_on_lines_that_were_not_trained_on(adapted
     assert after < 0.9 * before
     record = json.loads((adapted / "run" / "run.json").read_text())
     table = record["identity"]["data"]["mlm"]["sampling_table"]
-    assert told["held_out_share"] == 0.1
+    assert told["held_out_share"] == {"text": 0.1, "pairs": 0.1}
     held = (adapted / "heldout" / "text" / "de.txt").read_text().splitlines()
     assert len(held) == held_out(640, 0.1).sum() and all(row["sentences"] == 640 - len(held) for row in table)
     english = (adapted / "heldout" / "pairs" / "de-en.en").read_text().splitlines()
@@ -98,7 +98,9 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
         (["--objectives", "mlm,tlx"], "--objectives tlx: there are mlm, tlm"),
         (["--objectives", ""], "--objectives: name each once, and at least one"),
         (["--hours", "1"], "give --hours or --steps"),
-        (["--parallel", "my pairs/*"], "'my pairs/*': a recipe separates patterns by spaces"),
+        (["--parallel", "my pairs/*"], "my pairs/*': a recipe separates patterns by spaces"),
+        (["--gin.BATCH=8"], "--gin.BATCH: give --batch instead"),
+        (["--gold", "nowhere"], "--gold nowhere: no such folder"),
         (["--gin.LERNING_RATE=1"], "no macro LERNING_RATE; did you mean 'LEARNING_RATE'"),
         (["--gin_file", "gin/nowhere.gin"], "no recipe 'gin/nowhere.gin'"),
     ],
@@ -106,9 +108,47 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
 def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys):
     given = ["--from", str(place / "hf"), "--to", str(tmp_path / "out"), "--mono", f"de={place / 'de-en.de'}"]
     assert main(["adapt", *given, "--steps", "4", *more]) == 2
-    assert message in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert message in capsys.readouterr().err and not (tmp_path / "out" / "start").exists()
     assert main(["adapt", *given, "--steps", "4", "--objectives", "tlm"]) == 2
-    assert "--objectives tlm reads pairs: give --parallel" in capsys.readouterr().err
+    assert "--objectives tlm needs pairs: give --parallel" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("parallel", "message"),
+    [
+        ("pairs.tsv", "--parallel pairs.tsv: the sides of a table are not read as text"),
+        ("de-en.de", "the text of en would be left out: name both"),
+    ],
+)
+def test_pairs_that_cannot_be_the_text_too_need_text(parallel, message, place, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(place)
+    given = ["--from", str(place / "hf"), "--to", str(tmp_path / "out"), "--parallel", parallel, "--steps", "4"]
+    assert main(["adapt", *given]) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "out" / "start").exists()
+
+
+def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(adapted, place, tmp_path, capsys):
+    """Three letters of a language have to be said with every file."""
+    from xlingjax.plug import write_workdir
+    from xlingjax.trained import open_run
+
+    first = adapted / "start"
+    write_workdir(str(first), str(tmp_path / "other"), 0, open_run(first).params, "test", {}, gelu="tanh")
+    given = ["--to", str(tmp_path / "out"), "--mono", f"lin={place / 'de-en.de'}", "--batch", "8"]
+    assert main(["adapt", "--from", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"]) == 2
+    said = capsys.readouterr()
+    assert "no class of transformers computes" in said.err and "sentences" not in said.out
+    assert main(["adapt", "--from", str(first), *given, "--steps", "2", "--length", "32"]) == 0
+    said = capsys.readouterr().out
+    assert "perplexity lin" in said and "held out: lin.txt 64 lines" in said
+    assert "base_model" not in (tmp_path / "out" / "model" / "README.md").read_text()
+
+
+def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
+    given = ["--to", str(tmp_path / "out"), "--mono", str(place / "de-en.de"), "--batch", "8", "--length", "32"]
+    more = ["--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
+    assert main(["adapt", "--from", str(adapted / "start"), *given, "--hours", "0.00001", *more]) == 2
+    assert "--hours 1e-05 is too little" in capsys.readouterr().err
 
 
 def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_read(adapted, place, tmp_path, capsys):
@@ -122,12 +162,36 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
     for language in ("en", "fr"):
         lines = [f"{language} {i}" if i % 5 else "" for i in range(320)]
         (tmp_path / f"en-fr.{language}").write_text("\n".join(lines) + "\n")
-    written = write_heldout([str(tmp_path / "en-fr.*")], [str(tmp_path / "en-fr.*")], 0.1, tmp_path / "held")
+    share = {"text": 0.1, "pairs": 0.1}
+    written = write_heldout([str(tmp_path / "en-fr.*")], [str(tmp_path / "en-fr.*")], share, tmp_path / "held")
     french = (tmp_path / "held" / "pairs" / "fr-en.fr").read_text().split("\n")[:-1]
     english = (tmp_path / "held" / "pairs" / "fr-en.en").read_text().split("\n")[:-1]
     kept = [i for i in np.flatnonzero(held_out(320, 0.1)) if i % 5]
     assert french == [f"fr {i}" for i in kept] and english == [f"en {i}" for i in kept] and kept
     assert written["fr-en.fr"] == len(kept)
+
+
+def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():
+    from xlingjax.data.check import Findings
+
+    rows = {"text": [{"sentences": 2500}, {"sentences": 10**6}], "pairs": [{"sentences": 10**5}]}
+    asked = dict(
+        source="", mono=("a",), parallel=("b",), objectives=("mlm",), hours=None, steps=1, batch=1, length=1, gold=None,
+        files=(), overrides=(),
+    )  # fmt: skip
+    found = Findings(tables=rows)
+    assert _heldout_shares(found, Asked(**asked)) == {"text": 200 / 2500, "pairs": 200 / 10**5}
+    assert _heldout_shares(found, Asked(**{**asked, "mono": ()})) == {"text": 200 / 2500, "pairs": 200 / 2500}
+
+
+def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/x")
+    for pattern, wanted in (
+        ("text/a=b/*.txt", f"{tmp_path}/text/a=b/*.txt"), ("lin=t.txt", f"lin={tmp_path}/t.txt"),
+        ("zh-Hant=~/t", "zh-Hant=/home/x/t"), ("~/t", "/home/x/t"),
+    ):  # fmt: skip
+        assert _absolute(pattern) == wanted
 
 
 def test_hours_become_steps():

@@ -7,6 +7,7 @@ stopped.
 
 import dataclasses
 import json
+import re
 import shutil
 import statistics
 import time
@@ -19,12 +20,12 @@ from xlingjax import importing, memory
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.data.check import Findings, check
 from xlingjax.data.corpus import held_out
-from xlingjax.data.sampling import format_table
+from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.pairs import PIVOT
-from xlingjax.exporting import export_model
+from xlingjax.exporting import export_model, require_exportable
 from xlingjax.identity import read_run_record, run_and_checkpoint, write_json
 from xlingjax.model.config import ModelConfig
 from xlingjax.plug import write_workdir
@@ -32,20 +33,18 @@ from xlingjax.report.run import Run, read_run
 from xlingjax.trained import open_run
 from xlingjax.workdir import require_empty
 
-# What --objectives knows: the gin names that a file of gin/objectives makes, and whether it reads text or pairs.
+# What --objectives knows: the gin names that a file of gin/objectives makes.
 OBJECTIVES = {
-    "mlm": (("mlm",), False),
-    "tlm": (("tlm",), True),
-    "camlm": (("camlm",), True),
-    "btmlm": (("btmlm",), False),
-    "clwr": (("clwr",), True),
-    "clpc": (("clpc",), True),
-    "veco": (("veco_text", "veco"), True),
+    **{name: (name,) for name in ("mlm", "tlm", "camlm", "btmlm", "clwr", "clpc")},
+    "veco": ("veco_text", "veco"),
 }
 ADDING = ("clwr", "clpc", "veco")
 """Those with parameters that a released model has not."""
+OF_TEXT = ("mlm", "btmlm", "veco_text")
 HELDOUT_LINES = 200
 """Wanted of the smallest text; at most a tenth of it."""
+SAFE_SECONDS = 1200
+"""Of training that a lost machine costs at most."""
 CHUNK = 1024
 TOLD = "adapted.json"
 TRIAL_TURNS = 6
@@ -72,18 +71,25 @@ class Asked:
         for name in self.objectives:
             if name not in OBJECTIVES:
                 raise UserError(f"--objectives {name}: there are {', '.join(OBJECTIVES)}")
-            if OBJECTIVES[name][1] and not self.parallel:
-                raise UserError(f"--objectives {name} reads pairs: give --parallel, or leave {name} out")
+            if name != "mlm" and not self.parallel:
+                raise UserError(f"--objectives {name} needs pairs: give --parallel, or leave {name} out")
         if len({*self.objectives}) != len(self.objectives) or not self.objectives:
             raise UserError("--objectives: name each once, and at least one")
         if (self.hours is None) == (self.steps is None):
             raise UserError("give --hours or --steps: how long may it take?")
         if self.hours is not None and not self.hours > 0:
             raise UserError(f"--hours {self.hours} must be above 0")
-
-        for pattern in (*self.mono, *self.parallel):
+        for option, macro in (("batch", "BATCH"), ("length", "LENGTH"), ("steps", "TRAIN_STEPS")):
+            if macro in self.given:
+                raise UserError(f"--gin.{macro}: give --{option} instead, from which the memory is planned")
+        for pattern in map(_absolute, (*self.mono, *self.parallel)):
             if set(pattern) & set(" ,"):
                 raise UserError(f"{pattern!r}: a recipe separates patterns by spaces and commas; rename the path")
+
+    @property
+    def given(self) -> dict[str, str]:
+        """{macro: value} of --gin."""
+        return dict(override.split("=", 1) for override in self.overrides)
 
     @property
     def text(self) -> tuple[str, ...]:
@@ -102,13 +108,24 @@ class Tools:
     evaluate: Callable[[Path, Any], int]
 
 
-def adapt(asked: Asked, output: str, tools: Tools, verify: bool = True, licence: str = "") -> int:
-    """The exit status: 0 done; that of the training where it was asked to stop. Raises UserError."""
+def adapt(
+    asked: Asked,
+    output: str,
+    tools: Tools,
+    verify: bool = True,
+    language: str = "",
+    licence: str = "",
+    base: str = "",
+) -> int:
+    """The exit status: 0 done; that of the training where it was asked to stop. verify, language, licence, base: of
+    `export_model`. Raises UserError."""
     folder = Path(output).absolute()
+    if set(str(folder)) & set(" ,"):
+        raise UserError(f"--to {folder}: a recipe separates paths by spaces and commas; give another")
     tools.parse([*_files(asked), *asked.files], ["INIT_FROM=start", "VOCABULARY=start", "MONO=text", *asked.overrides])
     record = _begun(asked, folder)
     if "settings" not in record:
-        record |= _prepare(asked, folder, tools)
+        record |= _prepare(asked, folder, tools, lambda start: require_exportable(start, verify, language))
         write_json(folder / TOLD, record)
     recipe = tools.recipe([str(folder / "recipe.gin")], ())
     if status := tools.train(folder / "run", recipe):
@@ -117,8 +134,10 @@ def adapt(asked: Asked, output: str, tools: Tools, verify: bool = True, licence:
     write_json(folder / TOLD, record)
     print(table(record["before_after"]))
     if not (folder / "model").is_dir():
-        base = "" if Path(asked.source).exists() else asked.source
-        print(export_model(str(folder / "run"), str(folder / "model"), verify, licence=licence, base=base))
+        told = {"name": folder.name, "before_after": record["before_after"]}
+        of_hub = not Path(asked.source).exists() and not (run_and_checkpoint(asked.source)[0] / "run.json").is_file()
+        base = base or (asked.source if of_hub else "")
+        print(export_model(str(folder / "run"), str(folder / "model"), verify, language, licence, base, **told))
     print(
         f"{folder / 'model'} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run; to train it again: "
         f"xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR"
@@ -131,6 +150,8 @@ def _begun(asked: Asked, folder: Path) -> dict[str, Any]:
     plain = json.loads(json.dumps(dataclasses.asdict(asked)))
     if (folder / TOLD).is_file():
         record = json.loads((folder / TOLD).read_text(encoding="utf-8"))
+        if "settings" not in record:  # nothing was decided yet
+            return {"asked": plain}
         if differing := [name for name, value in plain.items() if record["asked"].get(name) != value]:
             raise UserError(
                 f"{folder} was begun with other options ({', '.join(differing)}): give those to go on, or another --to"
@@ -146,21 +167,22 @@ def _begun(asked: Asked, folder: Path) -> dict[str, Any]:
 # ---- what is decided before ------------------------------------------------------------------------------------------
 
 
-def _prepare(asked: Asked, folder: Path, tools: Tools) -> dict[str, Any]:
+def _prepare(asked: Asked, folder: Path, tools: Tools, check_start: Callable[[str], None]) -> dict[str, Any]:
     """Everything that the training needs, and what it begins from measured."""
+    _check_paths(asked)
     for name in ("start", "heldout", "trial"):  # of a preparation that was stopped
         shutil.rmtree(folder / name, ignore_errors=True)
     start = folder / "start"
     _first_model(asked.source, start)
+    check_start(str(start))
     config, vocabulary = ModelConfig(**read_run_record(start)["model"]), Vocabulary.load(start)
     if asked.length > (room := config.max_positions - config.position_offset):
         raise UserError(f"--length {asked.length}: the model has {room} positions; give at most so many")
     found = _checked(asked, vocabulary)
-    share = _heldout_share(found)
+    share = _heldout_shares(found, asked)
     held = write_heldout(asked.text, asked.parallel, share, folder / "heldout")
-    print(
-        "held out: " + (", ".join(f"{name} {lines}" for name, lines in held.items()) or "nothing, the texts are short")
-    )
+    said = ", ".join(f"{name} {lines} lines" for name, lines in held.items())
+    print(f"held out: {said or 'nothing, no file has enough lines'}")
     values = _settings(asked, config, start, held)
     recipe = folder / "recipe.gin"
     recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
@@ -184,13 +206,28 @@ def _prepare(asked: Asked, folder: Path, tools: Tools) -> dict[str, Any]:
         )
     for name, lines in found.tables.items():
         print(f"{name}, epochs of all steps on it:\n{format_table(lines, _steps_of(name, asked.objectives, steps))}")
+    often = -(-steps // EVALUATIONS)
+    saved = min(1000, often, int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1)
     values |= {
-        "TRAIN_STEPS": steps,
-        "WARMUP_STEPS": max(1, steps // 16),
-        "EVAL_EVERY": -(-steps // EVALUATIONS) * measured,
-    }
+        "TRAIN_STEPS": steps, "WARMUP_STEPS": steps // 16, "EVAL_EVERY": often * measured, "CHECKPOINT_EVERY": saved,
+    }  # fmt: skip
     recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
     return {"speed": speed, "settings": values, "held_out_share": share}
+
+
+def _check_paths(asked: Asked) -> None:
+    """Raise UserError for what is not there, before the model is fetched."""
+    if not asked.mono and (tables := [name for name in asked.parallel if name.endswith((".tsv", ".jsonl"))]):
+        raise UserError(f"--parallel {tables[0]}: the sides of a table are not read as text; give --mono too")
+    texts, pairs = find_text(asked.text), find_pairs(asked.parallel) if asked.parallel else []
+    missing = {code for pair in pairs for code in pair.languages} - {text.language for text in texts}
+    if missing and not asked.mono:
+        raise UserError(
+            f"--parallel names one side of its pairs, and the text of {', '.join(sorted(missing))} would be left out: "
+            "name both ('pairs/de-en.*'), or give --mono"
+        )
+    if asked.gold and not Path(asked.gold).is_dir():
+        raise UserError(f"--gold {asked.gold}: no such folder")
 
 
 def _first_model(source: str, start: Path) -> None:
@@ -200,11 +237,17 @@ def _first_model(source: str, start: Path) -> None:
         write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
         print(f"{start}: checkpoint {step} of {source}")
         return
-    importing.import_apart(importing.found(source), start)
+    found = importing.found(source)
+    if found.is_file():
+        raise UserError(
+            f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then --from RUN"
+        )
+    importing.import_apart(found, start)
 
 
 def _checked(asked: Asked, vocabulary: Vocabulary) -> Findings:
-    found = check(asked.text, asked.parallel, vocabulary, batch=asked.batch, length=asked.length)
+    sampling = Sampling(alpha=float(asked.given.get("ALPHA", 0.7)))
+    found = check(asked.text, asked.parallel, vocabulary, batch=asked.batch, length=asked.length, sampling=sampling)
     print(found.text())
     if found.errors:
         raise UserError(
@@ -213,21 +256,26 @@ def _checked(asked: Asked, vocabulary: Vocabulary) -> Findings:
     return found
 
 
-def _heldout_share(found: Findings) -> float:
-    smallest = min(row["sentences"] for rows in found.tables.values() for row in rows)
-    return min(0.1, HELDOUT_LINES / max(smallest, 1))
+def _heldout_shares(found: Findings, asked: Asked) -> dict[str, float]:
+    """{"text", "pairs": share}: one for both where they are the same files, so that no line is on both sides."""
+    smallest = {name: min(row["sentences"] for row in rows) for name, rows in found.tables.items() if rows}
+    if not asked.mono:
+        smallest = dict.fromkeys(("text", "pairs"), min(smallest.values()))
+    return {name: min(0.1, HELDOUT_LINES / max(smallest.get(name, 1), 1)) for name in ("text", "pairs")}
 
 
-def write_heldout(mono: Sequence[str], parallel: Sequence[str], share: float, folder: Path) -> dict[str, int]:
-    """Writes the lines that objectives with `holdout=share` leave out: `text/XX.txt`, and of pairs with English
+def write_heldout(
+    mono: Sequence[str], parallel: Sequence[str], share: Mapping[str, float], folder: Path
+) -> dict[str, int]:
+    """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs with English
     `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the share there is none."""
     texts: dict[str, list[str]] = {}
     pairs: dict[str, list[tuple[str, str]]] = {}
     for text in find_text(mono):
-        texts.setdefault(text.language, []).extend(_held(list(text.lines()), share))
+        texts.setdefault(text.language, []).extend(_held(list(text.lines()), share["text"]))
     for pair in find_pairs(parallel) if parallel else ():
         if PIVOT in pair.languages and pair.translates:
-            lines = _held(list(pair.lines()), share)
+            lines = _held(list(pair.lines()), share["pairs"])
             english = pair.languages.index(PIVOT)
             other = pair.languages[1 - english]
             pairs.setdefault(other, []).extend((line[1 - english], line[english]) for line in lines if all(line))
@@ -257,20 +305,22 @@ def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str,
     import jax
 
     cpu = jax.default_backend() == "cpu"
-    config = config.replace(dtype="float32" if cpu else "bfloat16")
+    remat = asked.given.get("REMAT", "none").strip("'\"")
+    config = config.replace(dtype="float32" if cpu else "bfloat16", remat=remat)
     slots = -(-asked.length // 5)
     parts = memory.microbatches_for(config, asked.batch, asked.length, slots, CHUNK)
     rows = asked.batch // jax.device_count() // parts
     print(f"memory of a device, {rows} rows of {asked.length} tokens at a time ({parts} microbatches):")
     print(memory.table(memory.estimate(config, rows, asked.length, slots, CHUNK)))
     heldout = start.parent / "heldout"
+    texts = [name.removesuffix(".txt") for name in held if name.endswith(".txt")]
     values = {
         "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(map(_absolute, asked.text)),
         "PARALLEL": " ".join(map(_absolute, asked.parallel)) or None, "BATCH": asked.batch, "LENGTH": asked.length,
         "MICROBATCHES": parts, "LOSS_CHUNK": CHUNK, "DTYPE": config.dtype, "UNROLL": 0 if cpu else 1,
         "TRAIN_STEPS": asked.steps or 1000, "WARMUP_STEPS": 10, "EVAL_EVERY": 0,
-        "HELDOUT_TEXT": str(heldout / "text" / "*") if any(name.endswith(".txt") for name in held) else None,
-        "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None,
+        "HELDOUT_TEXT": " ".join(f"{code}={heldout / 'text' / code}.txt" for code in texts) or None,
+        "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None, "PROBE_PAIRS": 1000,
         "HELDOUT_ALIGNMENTS": asked.gold and str(Path(asked.gold).absolute()),
     }  # fmt: skip
     if config.has_languages:
@@ -280,17 +330,18 @@ def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str,
 
 def _absolute(pattern: str) -> str:
     """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt" too."""
-    code, sign, path = pattern.rpartition("=")
-    return f"{code}{sign}{Path(path).absolute()}"
+    named = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern)
+    return f"{named[1] or ''}{Path(named[2]).expanduser().absolute()}"
 
 
-def _recipe(asked: Asked, values: Mapping[str, Any], share: float) -> str:
-    names = [name for objective in asked.objectives for name in OBJECTIVES[objective][0]]
+def _recipe(asked: Asked, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
+    names = [name for objective in asked.objectives for name in OBJECTIVES[objective]]
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
     lines += [f'include "{file}"' for file in _files(asked)]
     lines += [f"train.objectives = [{', '.join(f'@{name}()' for name in names)}]", 'train.schedule = "alternate"', ""]
     lines += [f"{macro} = {value!r}" for macro, value in values.items()]
-    lines += [f"{name}.holdout = {share!r}  # the lines of heldout/" for name in names]
+    of = {name: share["text" if name in OF_TEXT else "pairs"] for name in names}
+    lines += [f"{name}.holdout = {of[name]!r}  # the lines of heldout/" for name in names]
     lines += [f'include "{Path(file).absolute()}"' for file in asked.files]
     lines += [override.replace("=", " = ", 1) for override in asked.overrides]
     return "\n".join(lines) + "\n"
@@ -302,8 +353,10 @@ def _files(asked: Asked) -> list[str]:
 
 def _trial(asked: Asked, folder: Path, tools: Tools) -> dict[str, float]:
     """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes"} of a few steps."""
-    count = sum(len(OBJECTIVES[name][0]) for name in asked.objectives)
-    short = {"TRAIN_STEPS": TRIAL_TURNS * count, "LOG_EVERY": 1, "CHECKPOINT_EVERY": 0, "train.evaluators": "[]"}
+    count = sum(len(OBJECTIVES[name]) for name in asked.objectives)
+    short: dict[str, Any] = {"TRAIN_STEPS": TRIAL_TURNS * count, "LOG_EVERY": 1, "CHECKPOINT_EVERY": 0}
+    short |= {"WARMUP_STEPS": 0, "train.evaluators": "[]"}
+    short |= {name: 0 for name in ("EMBEDDINGS_ONLY", "FIRST_PHASE") if name in asked.given}  # steps of all parameters
     overrides = [f"{name}={value}" for name, value in short.items()]
     trial = folder / "trial"
     if tools.train(trial, tools.recipe([str(folder / "recipe.gin")], overrides)):
@@ -336,8 +389,8 @@ def _steps_within(hours: float, speed: Mapping[str, float]) -> int:
 
 def _steps_of(table: str, objectives: Sequence[str], steps: int) -> int:
     """How many of the steps read this table's texts: objectives take turns."""
-    names = [(name, OBJECTIVES[objective][1]) for objective in objectives for name in OBJECTIVES[objective][0]]
-    reading = sum(pairs and name != "veco_text" for name, pairs in names)
+    names = [name for objective in objectives for name in OBJECTIVES[objective]]
+    reading = sum(name not in OF_TEXT for name in names)
     return steps * (reading if table == "pairs" else len(names) - reading) // len(names)
 
 

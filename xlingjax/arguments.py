@@ -204,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     text = "go on training a released model on your text, and write it as a folder that AutoModel opens"
     sub = verb("adapt", text, recipe=True)
     sub.add_argument("--from", dest="source", required=True, metavar="MODEL", help="a run, a Hugging Face folder or id")
-    sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new folder; the same goes on")
+    sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="new; the same command goes on there")
     _files(sub)
     text = "in turn: mlm tlm camlm btmlm clwr clpc veco (default %(default)s)"
     sub.add_argument("--objectives", default="mlm", metavar="A,B", help=text)
@@ -213,6 +213,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--batch", type=_positive, default=32, metavar="N", help="rows of a batch (default %(default)s)")
     sub.add_argument("--length", type=_positive, default=128, metavar="N", help="tokens of a row (default %(default)s)")
     sub.add_argument("--gold", metavar="DIR", help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en")
+    sub.add_argument("--language", default="", metavar="CODE", help="of all texts, where the model embeds languages")
+    sub.add_argument("--base", default="", metavar="ID", help="hub id of the first model, for the model card")
     sub.add_argument("--license", default="", metavar="ID", help="of the weights, for the model card: apache-2.0")
     sub.add_argument("--unverified", action="store_true", help="export without comparing with transformers")
 

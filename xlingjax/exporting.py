@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,22 @@ FORMATS = ("hf",)
 
 
 def export_model(
-    run: str, output: str, verify: bool = True, language: str = "", licence: str = "", base: str = ""
+    run: str,
+    output: str,
+    verify: bool = True,
+    language: str = "",
+    licence: str = "",
+    base: str = "",
+    name: str = "",
+    before_after: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Writes the model of `run` ("RUN", "RUN@STEP", "RUN@METRIC") as the Hugging Face folder `output`. Returns what was
     done.
 
     The folder is read back, which must give the same bits, and its logits compared with those that transformers
     computes of it (`verify`), before it gets its name. language: where the model embeds languages and the class there
-    does not, the one that all texts will be of. licence, base: of the model card. Raises UserError, and writes nothing.
+    does not, the one that all texts will be of. licence, base, name (that of the folder), before_after (rows "figure",
+    "before", "after"): of the model card. Raises UserError, and writes nothing.
     """
     require_empty(output)
     record, trained = read_run_record(run), open_run(run)
@@ -75,10 +84,20 @@ def export_model(
         workdir = read_run(run_and_checkpoint(run)[0])
         if workdir.config:
             (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
-        step, name = int(find_checkpoint(run).name), Path(output).absolute().name
-        text = model_card(workdir, step, name, made.architecture, notes, licence, base)
+        step, name = int(find_checkpoint(run).name), name or Path(output).absolute().name
+        text = model_card(workdir, step, name, made.architecture, notes, licence, base, before_after)
         (folder / "README.md").write_text(text, encoding="utf-8")
     return "\n".join([f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes])
+
+
+def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
+    """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is trained further."""
+    trained = open_run(run)
+    config = _for_their_class(trained, language, run)[0]
+    embeds_languages(config)
+    tokenizer_files(trained.vocabulary, config.max_positions - config.position_offset)
+    if verify:
+        parity.interop()
 
 
 def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any, Any, list[str]]:

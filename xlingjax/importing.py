@@ -57,7 +57,12 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
 def imported(source: str) -> str:
     """The workdir of the Hugging Face model `source` (folder or hub id) below $XLINGJAX_CACHE, where it is imported
     when it is first asked for, compared with transformers. Raises UserError."""
-    folder = found(source).resolve()
+    folder = found(source).resolve() if source else Path()
+    if not source or folder.is_file():
+        raise UserError(
+            f"hf:{source} names no folder and no hub id; a file of another program goes through `xlingjax import "
+            "--from FILE --to RUN --unverified`, and INIT_FROM=RUN"
+        )
     files = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.iterdir())
     mark = hashlib.sha256(repr((str(folder), files, __version__)).encode()).hexdigest()[:12]
     run = tokens_folder().parent / "imported" / f"{folder.name}-{mark}"

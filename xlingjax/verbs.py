@@ -285,7 +285,7 @@ def adapt(
         lambda folder, recipe: train(at(folder, "pretrain"), recipe),
         lambda folder, recipe: evaluate(at(folder, "evaluate"), recipe),
     )
-    return run(asked, args.output, tools, not args.unverified, args.license)
+    return run(asked, args.output, tools, not args.unverified, args.language, args.license, args.base)
 
 
 # --- data -------------------------------------------------------------------------------------------------------------

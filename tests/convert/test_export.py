@@ -68,6 +68,12 @@ HEADS = {
 }
 
 
+def test_a_run_in_bfloat16_is_compared_in_float32(vocabularies, tmp_path, capsys):
+    run_of(tmp_path / "run", vocabularies["xlmr"], dtype="bfloat16")
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 0
+    assert json.loads((tmp_path / "hf" / "xlingjax.json").read_text())["model"]["dtype"] == "bfloat16"
+
+
 @pytest.mark.parametrize("head", HEADS)
 def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tmp_path, capsys):
     from xlingjax.model.attention import AttentionSpec

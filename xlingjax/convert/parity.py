@@ -59,13 +59,10 @@ class Parity:
         )
 
 
-def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool) -> Parity:
-    """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of its classifier, else
-    of its vocabulary head (of a decoder's, which reads another sentence), else the last states. A language embedding
-    gets them in turn. Raises UserError where transformers is not installed, where it cannot open the folder, and for
-    ids that differ, with the sentence."""
+def interop() -> Any:
+    """The module transformers, silent. Raises UserError where it, or PyTorch, is not installed."""
     try:
-        import torch
+        import torch  # noqa: F401 - what it computes with
         import transformers
         from transformers.utils import logging
     except ImportError:
@@ -74,6 +71,17 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    return transformers
+
+
+def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool) -> Parity:
+    """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of its classifier, else
+    of its vocabulary head (of a decoder's, which reads another sentence), else the last states. A language embedding
+    gets them in turn. Raises UserError where transformers is not installed, where it cannot open the folder, and for
+    ids that differ, with the sentence."""
+    transformers = interop()
+    import torch
+
     if config.streams and (config.position_offset != 1 or config.layers != config.decoder_layers):
         raise UserError(
             "transformers computes an n-stream decoder with padding 0 and as many layers as the encoder alone; say "
@@ -93,7 +101,7 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
             f"transformers cannot open {folder} to compare with ({why}); mend it, or say --unverified"
         ) from None
     rows = _rows(folder, vocabulary, tokenizer, config.max_positions - config.position_offset - bool(config.streams))
-    model = build_model(config)
+    model = build_model(config.replace(dtype="float32", attention_backend="xla"))  # as theirs
 
     def compute(params, batch):
         h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
@@ -123,7 +131,8 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
             batch |= {f"decoder_{name}": values for name, values in target.items()}
             given |= {"decoder_input_ids": "decoder_ids"}
             valid_BL = batch["decoder_pack_ids"] > 0
-        ours = np.asarray(run(params, batch))
+        with jax.default_matmul_precision("highest"):  # an accelerator may take fewer bits of float32
+            ours = np.asarray(run(params, batch))
         with torch.no_grad():
             given = {argument: torch.tensor(batch[name]).long() for argument, name in given.items()}
             wanted = (_by_steps(theirs, given) if config.streams else _logits(theirs(**given))).numpy()

@@ -31,10 +31,18 @@ _NONE = "not named; say so before you give the model to others"
 
 
 def model_card(
-    run: Run, step: int, name: str, architecture: str, notes: Sequence[str], licence: str = "", base: str = ""
+    run: Run,
+    step: int,
+    name: str,
+    architecture: str,
+    notes: Sequence[str],
+    licence: str = "",
+    base: str = "",
+    before_after: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Markdown, after the hub's metadata. step: of the checkpoint; figures are the last that were measured by then.
-    notes: what the export said. licence, base (the model that training began from): identifiers of the hub."""
+    notes: what the export said. licence, base (the model that training began from): identifiers of the hub.
+    before_after: rows "figure", "before", "after"."""
     until = dataclasses.replace(
         run, evaluations=[line for line in run.evaluations if line["step"] <= step],
         metrics=[line for line in run.metrics if line["step"] <= step],
@@ -52,6 +60,7 @@ def model_card(
         *_section("Objectives", _objectives(run)),
         *_section("Data", _data(run)),
         *_section("Measured", _measured(until)),
+        *_section("Before and after", _before_after(before_after)),
         *_section("Training", _training(run)),
         *_section("Export", "\n".join(f"- {note}" for note in notes)),
         *_section("Licence", licence or _NONE),
@@ -103,6 +112,11 @@ def _measured(run: Run) -> str:
     return _table(("figure", "value"), rows)
 
 
+def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
+    cells = [["" if row[name] is None else f"{row[name]:.4f}" for name in ("before", "after")] for row in rows]
+    return _table(("figure", "before", "after"), [(row["figure"], *two) for row, two in zip(rows, cells, strict=True)])
+
+
 def _training(run: Run) -> str:
     lines = []
     if optimizer := run.record.get("optimizer"):
@@ -110,8 +124,6 @@ def _training(run: Run) -> str:
             f"- {run.record['steps']:,} updates of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
             f"{optimizer['schedule']} schedule, warm-up of {optimizer['warmup_steps']:,}"
         )
-    for start in run.record.get("sessions", ())[:1]:
-        lines.append(f"- first weights: {start.get('weights', '')}")
     if machine := run.last_start.get("machine"):
         versions = run.last_start.get("versions", {})
         lines.append(f"- on {machine}; " + ", ".join(f"{name} {version}" for name, version in versions.items()))
