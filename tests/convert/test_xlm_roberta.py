@@ -291,20 +291,24 @@ def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, m
     from xlingjax.cli import read_recipe
 
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    # Here without transformers and a process of its own; tests/test_adapt.py has both.
+    monkeypatch.setattr(importing, "import_apart", lambda source, run: importing.import_model(source, str(run), False))
     given = ["MONO=text/*", "DTYPE=float32"]
     recipe = read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given])
     run = recipe.bound["init_from"]
     assert run.startswith(str(tmp_path / "cache" / "imported"))
     assert recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
     assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(name="")
-    monkeypatch.setattr(importing, "import_apart", None)
-    assert read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given]).bound["init_from"] == run
     monkeypatch.undo()
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(importing, "import_model", None)
+    assert read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given]).bound["init_from"] == run
     shutil.copytree(folder, tmp_path / "hf")
     truncated(tmp_path / "hf")
-    with pytest.raises(UserError, match="is no whole safetensors file"):
+    with pytest.raises(UserError, match="is no whole safetensors file"):  # as its own process says it
         read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
+    with pytest.raises(UserError, match="hf: names no folder and no hub id"):
+        read_recipe(["adapt"], ["INIT_FROM=hf:", *given])
 
 
 def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_path, monkeypatch):
