@@ -44,7 +44,6 @@ def vocabulary_of(folder: Path):
 
 def make(folder: Path, name: str) -> None:
     """The Hugging Face folder, in another process so that its memory is not counted."""
-    import jax
     import numpy as np
     from safetensors.numpy import save_file
 
@@ -69,7 +68,6 @@ def make(folder: Path, name: str) -> None:
         (partial / file).write_bytes(content)
     (partial / "config.json").write_text(json.dumps(xlm_roberta.described(config, vocabulary)))
     partial.rename(folder)
-    jax.clear_caches()
 
 
 def measured(*line: object) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """`xlingjax adapt`: from a Hugging Face folder and files of text to a Hugging Face folder, and what it decides on the
 way."""
 
-import dataclasses
 import json
 import re
 
@@ -222,4 +221,3 @@ def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):
     monkeypatch.setattr(memory, "device_bytes", lambda: fixed)
     with pytest.raises(UserError, match=r"one row of 512 tokens needs about .* shorten the rows"):
         memory.microbatches_for(config, 8 * devices, 512, 77)
-    assert dataclasses.is_dataclass(config)

@@ -36,8 +36,6 @@ from xlingjax.report.run import read_run
 from xlingjax.trained import TrainedRun, open_run
 from xlingjax.workdir import require_empty, whole
 
-FORMATS = ("hf",)
-
 
 def export_model(
     run: str,

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import jax
 
@@ -37,7 +38,16 @@ def device_bytes() -> int:
     """Of the smallest of this process's devices; on CPU what the machine has free, shared by its devices."""
     devices = jax.local_devices()
     limits = [limit for device in devices if (limit := (device.memory_stats() or {}).get("bytes_limit"))]
-    return min(limits) if limits else os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // len(devices)
+    return min(limits) if limits else _available() // len(devices)
+
+
+def _available() -> int:
+    """Of the machine, what the files that it keeps in memory give back when asked included, where it tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def microbatches_for(config: ModelConfig, batch: int, length: int, predictions: int, chunk: int = 0) -> int:

@@ -3,6 +3,7 @@ vocabulary head was released."""
 
 import dataclasses
 
+from xlingjax.convert import xlm_roberta
 from xlingjax.convert.fields import Fields
 from xlingjax.convert.names import Names
 from xlingjax.convert.reading import renamed
@@ -50,25 +51,7 @@ _HEADS = {
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(_HEADS, "ErnieMModel")
-    fields.one_of("is_decoder", {False: False}, False)
-    config = ModelConfig(
-        name=name,
-        layers=fields.count("num_hidden_layers"),
-        dim=fields.count("hidden_size"),
-        heads=fields.count("num_attention_heads"),
-        ffn=fields.count("intermediate_size"),
-        vocab_size=fields.count("vocab_size"),
-        max_positions=fields.count("max_position_embeddings"),
-        position_offset=OFFSET,
-        norm_eps=fields.rate("layer_norm_eps", 1e-5),
-        gelu=fields.one_of("hidden_act", {"gelu": "exact"}, "gelu"),
-        head="transform",
-        classifier="xlmr",
-        dropout=fields.rate("hidden_dropout_prob", 0.1),
-        attention_dropout=fields.rate("attention_probs_dropout_prob", 0.1),
-        init_std=fields.rate("initializer_range", 0.02),
-    )
-    return config.replace(classifier=kind, num_labels=len(fields.labels())) if kind else config
+    return xlm_roberta.encoder_of(fields, name, kind, OFFSET, norm_eps=1e-5)
 
 
 def names_of(config: ModelConfig) -> Names:

@@ -15,7 +15,7 @@ import numpy as np
 from xlingjax.convert.tensors import Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
-from xlingjax.optim import path_name
+from xlingjax.optim import flattened
 
 _PARTS = {"kernel": "weight", "embedding": "weight", "scale": "weight", "bias": "bias"}
 Row = tuple[str, tuple[int, ...] | None, tuple[int, ...] | None]
@@ -74,8 +74,7 @@ class Place:
 def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place], list[str]]:
     """(what of our parameters lies where in theirs, those that have no place there). abstract: ours as shapes."""
     found, without = [], []
-    for path, leaf in jax.tree_util.tree_flatten_with_path(abstract)[0]:
-        name = path_name(path)
+    for name, leaf in flattened(abstract).items():
         theirs = names.theirs(name)
         if theirs is None:
             without.append(name)
@@ -134,5 +133,5 @@ def _size(shape: tuple[int, ...] | None) -> str:
 
 def to_theirs(found: Sequence[Place], params: Any) -> dict[str, np.ndarray]:
     """{their name: float32 array}."""
-    flat = {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]}
+    flat = flattened(params)
     return {name: one for place in found for name, one in place.to_theirs(np.asarray(flat[place.ours])).items()}

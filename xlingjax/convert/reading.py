@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-import jax
 import numpy as np
 
 from xlingjax.convert.names import Differing, places, to_ours
@@ -22,7 +21,7 @@ from xlingjax.convert.tensors import Tensors
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
-from xlingjax.optim import nested, path_name
+from xlingjax.optim import flattened, nested
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,8 +119,8 @@ def folded(tensors: Tensors, positions: str, segments: str) -> Tensors:
 
 def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:
     rng, made = np.random.default_rng(0), {}
-    for path, leaf in jax.tree_util.tree_flatten_with_path(abstract)[0]:
-        if (name := path_name(path)) not in fresh:
+    for name, leaf in flattened(abstract).items():
+        if name not in fresh:
             continue
         if name.endswith("/kernel"):
             made[name] = rng.normal(0, config.init_std or config.dim**-0.5, leaf.shape).astype(np.float32)

@@ -9,6 +9,7 @@ from xlingjax.convert.fields import Fields
 from xlingjax.convert.names import Names
 from xlingjax.convert.reading import renamed
 from xlingjax.convert.tensors import Tensors
+from xlingjax.convert.writing import classes, differing, kind_of, names_of_class
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
@@ -121,22 +122,15 @@ def usual(tensors: Tensors) -> Tensors:
 
 def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
-    fixed = dict(
-        head="tied", norm_order="post", gelu="exact", ffn=4 * config.dim, position_offset=0, embedding_norm=True,
-        embedding_scale=False, decoder_layers=0,
+    return differing(
+        config, head="tied", norm_order="post", gelu="exact", ffn=4 * config.dim, position_offset=0,
+        embedding_norm=True, embedding_scale=False, decoder_layers=0,
     )  # fmt: skip
-    return ", ".join(f"{name}={found!r}" for name, value in fixed.items() if (found := getattr(config, name)) != value)
 
 
 def written_names(config: ModelConfig) -> Names:
-    """Of the class that `described` names: one with a classifier has no vocabulary head."""
-    kind = _kind(config)
-    body = {ours: theirs for ours, theirs in MODULES.items() if kind == "words" or not theirs.startswith(HEAD)}
-    return Names({**body, **CLASSIFIERS.get(kind, {})})
-
-
-def _kind(config: ModelConfig) -> str:
-    return config.classifier if config.num_labels and config.classifier in CLASSIFIERS else "words"
+    """Of the class that `described` names."""
+    return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
 def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
@@ -147,7 +141,7 @@ def described(
     config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = (), languages: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Their config.json. labels: names of the classes, in order; languages: the codes, index = id."""
-    kind = _kind(config)
+    kind = kind_of(config, CLASSIFIERS)
     told = {
         "architectures": [_ARCHITECTURES[kind]],
         "model_type": MODEL_TYPE,
@@ -178,9 +172,7 @@ def described(
         told["lang2id"] = {code: i for i, code in enumerate(codes)}
         told["id2lang"] = {str(i): code for i, code in enumerate(codes)}
     if kind != "words":
-        names = labels if len(labels) == config.num_labels else [f"LABEL_{i}" for i in range(config.num_labels)]
-        told["id2label"] = {str(i): name for i, name in enumerate(names)}
-        told["label2id"] = {name: i for i, name in enumerate(names)}
+        told |= classes(config, labels)
     if kind == "xlm":
         rate = config.dropout if config.classifier_dropout is None else config.classifier_dropout
         told |= {

@@ -9,6 +9,7 @@ from xlingjax.convert.fields import Fields
 from xlingjax.convert.names import Names
 from xlingjax.convert.reading import folded, renamed
 from xlingjax.convert.tensors import Tensors
+from xlingjax.convert.writing import classes, differing, kind_of, names_of_class
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.model.config import ModelConfig
 
@@ -53,10 +54,6 @@ _HEADS = {
     "XLMRobertaForQuestionAnswering": "spans",
 }
 _ARCHITECTURES = {kind or "words": architecture for architecture, kind in _HEADS.items()}
-# What their encoder is. Ours may be others.
-_FIXED = dict(
-    norm_order="post", embedding_norm=True, gelu="exact", head="transform", embedding_scale=False, decoder_layers=0
-)
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -65,8 +62,11 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     return encoder_of(fields, name, kind, position_offset=fields.index("pad_token_id") + 1)
 
 
-def encoder_of(fields: Fields, name: str, classifier: str | None, position_offset: int) -> ModelConfig:
-    """Of the options that BERT, RoBERTa and XLM-R have in common. Raises UserError for what is not computed here."""
+def encoder_of(
+    fields: Fields, name: str, classifier: str | None, position_offset: int, norm_eps: float = 1e-12
+) -> ModelConfig:
+    """Of the options that BERT, RoBERTa, XLM-R and ERNIE-M have in common. norm_eps: where none is named. Raises
+    UserError for what is not computed here."""
     for option in ("is_decoder", "add_cross_attention"):
         fields.one_of(option, {False: False}, False)
     fields.one_of("tie_word_embeddings", {True: True}, True)
@@ -80,7 +80,7 @@ def encoder_of(fields: Fields, name: str, classifier: str | None, position_offse
         vocab_size=fields.count("vocab_size"),
         max_positions=fields.count("max_position_embeddings"),
         position_offset=position_offset,
-        norm_eps=fields.rate("layer_norm_eps", 1e-12),
+        norm_eps=fields.rate("layer_norm_eps", norm_eps),
         gelu=fields.one_of("hidden_act", {"gelu": "exact"}, "gelu"),  # XLM-R's vocabulary head has this one in any case
         head="transform",
         classifier=classifier or "xlmr",
@@ -108,21 +108,15 @@ def usual(tensors: Tensors) -> Tensors:
 
 def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
-    wrong = (
-        f"{field}={getattr(config, field)!r}" for field, value in _FIXED.items() if getattr(config, field) != value
-    )
-    return ", ".join(wrong)
+    return differing(
+        config, norm_order="post", embedding_norm=True, gelu="exact", head="transform", embedding_scale=False,
+        decoder_layers=0,
+    )  # fmt: skip
 
 
 def written_names(config: ModelConfig) -> Names:
-    """Of the class that `described` names: one with a classifier has no vocabulary head."""
-    kind = _kind(config)
-    body = {ours: theirs for ours, theirs in MODULES.items() if kind == "words" or not theirs.startswith("lm_head")}
-    return Names({**body, **CLASSIFIERS.get(kind, {})})
-
-
-def _kind(config: ModelConfig) -> str:
-    return config.classifier if config.num_labels and config.classifier in CLASSIFIERS else "words"
+    """Of the class that `described` names."""
+    return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
 def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
@@ -141,7 +135,7 @@ def described(
     config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = (), languages: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Their config.json. labels: names of the classes, in order. Their classes embed no languages."""
-    kind = _kind(config)
+    kind = kind_of(config, CLASSIFIERS)
     told = {
         "architectures": [_ARCHITECTURES[kind]],
         "model_type": MODEL_TYPE,
@@ -164,9 +158,7 @@ def described(
         "dtype": "float32",
     }
     if kind in ("xlmr", "tagging"):
-        names = labels if len(labels) == config.num_labels else [f"LABEL_{i}" for i in range(config.num_labels)]
-        told["id2label"] = {str(i): name for i, name in enumerate(names)}
-        told["label2id"] = {name: i for i, name in enumerate(names)}
+        told |= classes(config, labels)
     if kind != "words" and config.classifier_dropout is not None:
         told["classifier_dropout"] = config.classifier_dropout
     return told
