@@ -129,7 +129,7 @@ def _labels(record: dict[str, Any]) -> list[str]:
 def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) -> None:
     from safetensors.numpy import save_file
 
-    if vocabulary.layout == "xlm":  # of which tokenizer.json alone tells transformers
+    if vocabulary.layout == "xlm" and vocabulary.model_bytes:  # of which tokenizer.json alone tells transformers
         (folder / OURS).write_bytes(vocabulary.model_bytes)
     for name, content in tokenizer_files(vocabulary, length).items():
         (folder / name).write_bytes(content)

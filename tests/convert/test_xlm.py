@@ -216,3 +216,53 @@ def test_a_folder_of_parts_that_differ_is_refused(spoken, spoil, message, tmp_pa
     spoil(tmp_path / "hf")
     with pytest.raises(UserError, match=message):
         read(tmp_path / "hf")
+
+
+@pytest.fixture(scope="module")
+def of_fastbpe(tmp_path_factory):
+    """With byte pair codes, as `xlm-mlm-*` have them."""
+    pytest.importorskip("sacremoses")
+    import small_fastbpe
+
+    from xlingjax.convert.sentences import SENTENCES
+
+    path = tmp_path_factory.mktemp("fastbpe")
+    size = small_fastbpe.write(path, SENTENCES, fold=False)
+    for name in ("codes", "vocab"):  # of XLM's own code
+        (path / name).unlink()
+    save(path, vocab_size=size, max_position_embeddings=90)
+    return path
+
+
+def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_path, capsys):
+    from xlingjax.trained import open_run
+
+    run, out = tmp_path / "run", tmp_path / "hf"
+    assert main(["import", "--from", str(of_fastbpe), "--to", str(run)]) == 0
+    told = capsys.readouterr().out
+    assert "no tokenizer of transformers" not in told and "logits of the pieces: largest difference" in told
+    assert "every text is cut into words by Moses's rules of English" in told
+    assert "sentences begin with </s>, as XLM trains them" in told
+    vocabulary, theirs = open_run(run).vocabulary, transformers.AutoTokenizer.from_pretrained(of_fastbpe)
+    ids = vocabulary.encode("Das Wasser ist kalt.")
+    assert ids == theirs("Das Wasser ist kalt.", add_special_tokens=False)["input_ids"] and 3 not in ids
+    (tmp_path / "text.txt").write_text("Das Wasser ist kalt.\n")
+    check = ["data", "check", "--vocabulary", str(run), "--mono", f"de={tmp_path}/text.txt"]
+    assert main(check) == 0
+    assert main(["export", "--from", str(run), "--to", str(out)]) == 0
+    assert "no tokenizer of transformers" not in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} >= {"vocab.json", "merges.txt", "tokenizer_config.json"}
+    assert not (out / "vocab.model").exists()
+    exported = transformers.AutoTokenizer.from_pretrained(out)
+    assert type(exported).__name__ == "XLMTokenizer"
+    assert exported("Das Wasser ist kalt.")["input_ids"] == [1, *ids, 1]
+    assert read(out).vocabulary == vocabulary
+
+
+def test_byte_pair_codes_that_are_not_theirs_are_found_out(of_fastbpe, tmp_path, monkeypatch, capsys):
+    from xlingjax.data.fastbpe_vocabulary import FastBpeVocabulary
+
+    monkeypatch.setattr(FastBpeVocabulary, "_plain", lambda self, text: text)
+    assert main(["import", "--from", str(of_fastbpe), "--to", str(tmp_path / "run")]) == 2
+    assert "its tokenizer and the vocabulary read here differ on 'Das Wasser" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -195,3 +195,40 @@ def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
     assert "holds mlm.pth, other.pth; give one of them" in capsys.readouterr().err
     assert main(["import", "--from", str(tmp_path / "vocab.model"), "--to", f"{run}2"]) == 2
     assert "vocab.model is none of .pt, .pth, .pdparams" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["of the file", "of the checkpoint"])
+def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
+    pytest.importorskip("sacremoses")
+    import small_fastbpe
+
+    from xlingjax.cli import main
+    from xlingjax.convert.sentences import SENTENCES
+    from xlingjax.data.vocabulary import XLM_SPECIAL_PIECES, Vocabulary
+    from xlingjax.trained import open_run
+
+    size = small_fastbpe.write(tmp_path / "hf", SENTENCES)
+    folder = tmp_path / "xlm"
+    folder.mkdir()
+    (folder / "codes_xnli_15").write_bytes((tmp_path / "hf" / "codes").read_bytes())
+    made = {"model": encoder(vocab_size=size)[1], "params": {**PARAMS, "n_words": size}}
+    lines = (tmp_path / "hf" / "vocab").read_text().splitlines()
+    if words == "of the file":
+        (folder / "vocab_xnli_15").write_text("".join(f"{line}\n" for line in lines))
+    else:
+        names = [*XLM_SPECIAL_PIECES, *(line.split()[0] for line in lines)]
+        made["dico_word2id"] = {name: i for i, name in enumerate(names)}
+        (folder / "vocab_xnli_15").write_text("another 1\n")
+    torch.save(made, folder / "mlm.pth")
+    run = ["import", "--from", str(folder), "--to", str(tmp_path / "run"), "--unverified"]
+    assert main(run) == 0
+    assert "its vocabulary has no capitals: capitals and accents are removed" in capsys.readouterr().out
+    opened = open_run(tmp_path / "run")
+    assert opened.vocabulary == Vocabulary.load(tmp_path / "hf") and opened.vocabulary.lowercase
+    assert opened.languages == ("ar", "de", "zh")
+    made["params"]["n_words"] = size + 1
+    made.pop("dico_word2id", None)
+    (folder / "vocab_xnli_15").write_text("".join(f"{line}\n" for line in lines))
+    torch.save({**made, "model": encoder(vocab_size=size + 1)[1]}, folder / "mlm.pth")
+    with pytest.raises(UserError, match=f"its vocabulary has {size} pieces .layout xlm., it {size + 1} words"):
+        xlm_checkpoint.read(folder / "mlm.pth")

@@ -12,7 +12,7 @@ class Xlm:
     """The ids of a vocabulary of layout `xlm` with 100 pieces."""
 
     layout, size, mask_id, bos_id, eos_id, pad_id = "xlm", 100, 5, 1, 1, 2
-    special_ids = frozenset(range(14))
+    special_ids, marks_ends = frozenset(range(14)), False
 
 
 class Xlmr(Xlm):

@@ -24,7 +24,7 @@ def read(path: Path) -> Foreign:
             f"{path}: its tokenizer has {vocabulary.size} pieces, it {found.config.vocab_size} words; give the "
             "tokenizer that the model was trained with"
         )
-    return Foreign(**vars(found), vocabulary=vocabulary, languages=())
+    return Foreign.of(found, vocabulary)
 
 
 def params_of(path: Path) -> Converted:

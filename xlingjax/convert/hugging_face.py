@@ -10,6 +10,7 @@ from xlingjax.convert.fields import Fields
 from xlingjax.convert.reading import Converted, converted
 from xlingjax.convert.sentencepiece_model import sentencepiece_model
 from xlingjax.convert.tensors import open_tensors
+from xlingjax.data.fastbpe_vocabulary import FastBpeVocabulary
 from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -33,6 +34,11 @@ class Foreign(Converted):
     labels: tuple[str, ...] = ()
     """Of the classes, in order; none where it does not tell."""
 
+    @classmethod
+    def of(cls, found: Converted, vocabulary: Vocabulary, **more: tuple[str, ...]) -> "Foreign":
+        notes = (*found.notes, *vocabulary.notes)
+        return cls(**vars(found) | {"notes": notes}, vocabulary=vocabulary, **more)
+
 
 def read(folder: Path) -> Foreign:
     """Raises UserError for what is no such folder, a family that is not known, weights that config.json does not
@@ -51,7 +57,7 @@ def read(folder: Path) -> Foreign:
     found = converted(family, config, open_tensors(folder))
     languages = family.languages_of(fields) if config.has_languages else ()
     labels = fields.labels() if config.num_labels else ()
-    return Foreign(**vars(found), vocabulary=vocabulary, languages=languages, labels=labels)
+    return Foreign.of(found, vocabulary, languages=languages, labels=labels)
 
 
 def params_of(folder: Path) -> Converted:
@@ -79,9 +85,11 @@ def vocabulary_of(folder: Path) -> Vocabulary:
         return TokenizerVocabulary.read(folder)
     if (folder / "tokenizer.json").is_file():
         return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")
+    if (folder / "merges.txt").is_file():
+        return FastBpeVocabulary.read(folder)
     raise UserError(
-        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt; take them from the model that this one was "
-        "continued from (XLM's fastBPE is not read)"
+        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt, no merges.txt; take them from the model that "
+        "this one was continued from"
     )
 
 

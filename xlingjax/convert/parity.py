@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from xlingjax.convert.sentences import SENTENCES
+from xlingjax.data.fastbpe_vocabulary import FastBpeVocabulary
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
@@ -148,10 +149,13 @@ def _rows(folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int) -> li
     rows = []
     for sentence in SENTENCES:
         ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
-        if tokenizer is not None and (found := tokenizer(sentence)["input_ids"]) != ids:
+        found = ids if tokenizer is None else tokenizer(sentence)["input_ids"]
+        if isinstance(vocabulary, FastBpeVocabulary):  # which begins with </s>, theirs with <s>
+            found = [vocabulary.bos_id, *found[1:]]
+        if found != ids:
             at = next((i for i, pair in enumerate(zip(ids, found, strict=False)) if pair[0] != pair[1]), 0)
             raise UserError(
-                f"{folder}: its tokenizer.json and its SentencePiece model differ on {sentence!r}, from piece {at} on: "
+                f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from piece {at} on: "
                 f"{found[at : at + 3]} and {ids[at : at + 3]}; give files that belong together"
             )
         rows.append(ids[:most])

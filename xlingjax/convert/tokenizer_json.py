@@ -14,6 +14,7 @@ import json
 from typing import Any
 
 from xlingjax.convert.charsmap import SPACE, normalizer, rules
+from xlingjax.data.fastbpe_vocabulary import FastBpeVocabulary
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
@@ -29,8 +30,13 @@ def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]
 
     The class is PreTrainedTokenizerFast, which takes tokenizer.json as it is: transformers' XLMRobertaTokenizer keeps
     only its scores and table, and so loses combining characters (see `charsmap`). It opens the files of layout `xlmr`,
-    too, with that loss. Raises UserError for a SentencePiece model that tokenizer.json cannot say.
+    too, with that loss. XLM's byte pair codes have files of their own, of XLMTokenizer. Raises UserError for a
+    SentencePiece model that tokenizer.json cannot say.
     """
+    if isinstance(vocabulary, FastBpeVocabulary):
+        files = vocabulary.files()
+        config = {**json.loads(files["tokenizer_config.json"]), "model_max_length": max_length}
+        return {**files, "tokenizer_config.json": _bytes(config, indent=2)}
     names = _names(vocabulary)
     bos, eos, mask = names[vocabulary.bos_id], names[vocabulary.eos_id], names[vocabulary.mask_id]
     config = {

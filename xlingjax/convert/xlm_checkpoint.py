@@ -9,6 +9,7 @@ from xlingjax.convert.fields import Fields
 from xlingjax.convert.hugging_face import Foreign, vocabulary_of
 from xlingjax.convert.reading import Converted, converted
 from xlingjax.convert.tensors import Tensors, of_torch, unpickled
+from xlingjax.data.fastbpe_vocabulary import FastBpeVocabulary
 from xlingjax.errors import UserError
 
 _OPTIONS = (
@@ -20,15 +21,15 @@ _OPTIONS = (
 def read(path: Path) -> Foreign:
     """Raises UserError for a pickle that holds more than tensors and plain values, options that are not computed here,
     a folder without a vocabulary that is read."""
-    vocabulary = vocabulary_of(path.parent)
-    found, fields = _converted(path)
+    found, fields, words = _converted(path)
+    vocabulary = FastBpeVocabulary.of_xlm(path.parent, words) or vocabulary_of(path.parent)
     if vocabulary.size != found.config.vocab_size or vocabulary.layout != "xlm":
         raise UserError(
             f"{path}: its vocabulary has {vocabulary.size} pieces (layout {vocabulary.layout}), it "
             f"{found.config.vocab_size} words; give the vocabulary that the model was trained with"
         )
     languages = xlm.languages_of(fields) if found.config.has_languages else ()
-    return Foreign(**vars(found), vocabulary=vocabulary, languages=languages)
+    return Foreign.of(found, vocabulary, languages=languages)
 
 
 def params_of(path: Path) -> Converted:
@@ -36,7 +37,8 @@ def params_of(path: Path) -> Converted:
     return _converted(path)[0]
 
 
-def _converted(path: Path) -> tuple[Converted, Fields]:
+def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
+    """(the model, its options, the words in the order of their ids where the checkpoint has them)."""
     found = unpickled(path, [argparse.Namespace])
     if not isinstance(found, dict) or not isinstance(found.get("params"), dict | argparse.Namespace):
         raise UserError(f"{path} is no checkpoint of XLM: it needs params, and model or encoder")
@@ -53,7 +55,12 @@ def _converted(path: Path) -> tuple[Converted, Fields]:
     if positions is None:
         raise UserError(f"{path}: it has no position_embeddings.weight, and is no checkpoint of XLM")
     fields.values["max_position_embeddings"] = positions[0]
-    return converted(family, xlm.config_of(fields, path.stem).replace(**more), tensors), fields
+    made = converted(family, xlm.config_of(fields, path.stem).replace(**more), tensors)
+    ids = found.get("dico_word2id") or {}
+    try:
+        return made, fields, sorted(ids, key=ids.__getitem__)
+    except (TypeError, AttributeError):
+        raise UserError(f"{path}: dico_word2id is no table of ids by word") from None
 
 
 def _bare(table: Any) -> Any:

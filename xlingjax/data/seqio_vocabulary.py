@@ -8,7 +8,6 @@ import seqio
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
 from xlingjax.data.vocabulary import Vocabulary
 
 
@@ -46,7 +45,7 @@ class SeqioVocabulary(seqio.Vocabulary):
         return self.vocabulary.decode(ids)
 
     def _encode_tf(self, s: tf.Tensor) -> tf.Tensor:
-        if isinstance(self.vocabulary, TokenizerVocabulary):
+        if self.vocabulary.model_bytes is None:
             return self._encode_outside(s)
         # Made anew: a tokenizer resource belongs to the graph that made it.
         pieces = tf_text.SentencepieceTokenizer(self.vocabulary.model_bytes).tokenize(s)
@@ -56,7 +55,7 @@ class SeqioVocabulary(seqio.Vocabulary):
         return tf.gather(table, pieces)
 
     def _encode_outside(self, s: tf.Tensor) -> tf.Tensor:
-        """By a call from the graph into Python: the `tokenizers` library has no TensorFlow operation."""
+        """By a call from the graph into Python: only SentencePiece has a TensorFlow operation."""
 
         def encode(lines):
             return self.vocabulary.encode_lines([line.decode() for line in lines])

@@ -2,22 +2,18 @@
 
 Its folder holds `tokenizer.json` and `vocab.json`, `{"layout": "tokenizer", "special": {"bos": "[CLS]", ...}}`; a
 folder of Hugging Face's with `tokenizer.json` or `vocab.txt`, and perhaps `tokenizer_config.json`, is read as well. Ids
-are the tokenizer's. Words are told by `##`, which begins the pieces that go on; the byte pair codes of XLM, which mark
-the ends of words (`</w>`), are not read.
+are the tokenizer's. Words are told by `##`, which begins the pieces that go on.
 """
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.vocabulary import PieceTable
 from xlingjax.errors import UserError
 
 LAYOUT = "tokenizer"
@@ -27,7 +23,7 @@ SPECIAL = {"bos": "[CLS]", "eos": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask
 ROLES = {"bos": "cls_token", "eos": "sep_token", "pad": "pad_token", "unk": "unk_token", "mask": "mask_token"}
 
 
-class TokenizerVocabulary(Vocabulary):
+class TokenizerVocabulary(PieceTable):
     """Text <-> model ids, with the attributes and methods of `Vocabulary` but for `model_bytes`; `layout` is
     "tokenizer", a pair `<bos> A <eos> B <eos>`. Special tokens written in a text are cut up like other words."""
 
@@ -56,17 +52,14 @@ class TokenizerVocabulary(Vocabulary):
         self.content, self.special, self.layout = content, {role: special[role] for role in SPECIAL}, LAYOUT
         told = json.dumps(self.special, sort_keys=True)
         self.sha256 = hashlib.sha256(content + told.encode() + LAYOUT.encode()).hexdigest()
-        self.size = self._tokenizer.get_vocab_size(with_added_tokens=True)
-        self._pieces = [self._tokenizer.id_to_token(i) for i in range(self.size)]
+        size = self._tokenizer.get_vocab_size(with_added_tokens=True)
+        self._pieces = [self._tokenizer.id_to_token(i) for i in range(size)]
         if None in self._pieces:
             raise UserError(f"tokenizer.json has no piece for id {self._pieces.index(None)}; its ids must have no gaps")
-        for role, token in self.special.items():
-            if (found := self._tokenizer.token_to_id(token)) is None:
-                raise UserError(f"tokenizer.json has no piece {token!r}, its {ROLES[role]}")
-            setattr(self, f"{role}_id", found)
-        self.to_model = np.arange(self.size, dtype=np.int32)
-        added = (i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special)
-        self.special_ids = frozenset((self.bos_id, self.eos_id, self.pad_id, self.unk_id, self.mask_id, *added))
+        roles = {role: self._tokenizer.token_to_id(token) for role, token in self.special.items()}
+        if missing := [role for role, i in roles.items() if i is None]:
+            raise UserError(f"tokenizer.json has no piece {self.special[missing[0]]!r}, its {ROLES[missing[0]]}")
+        self._take([i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special], **roles)
 
     @classmethod
     def read(cls, folder: Path) -> TokenizerVocabulary:
@@ -88,18 +81,13 @@ class TokenizerVocabulary(Vocabulary):
         told = {"layout": LAYOUT, "sha256": self.sha256, "special": self.special}
         return {"tokenizer.json": self.content, "vocab.json": (json.dumps(told) + "\n").encode()}
 
-    def encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text, add_special_tokens=False).ids
-
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         found = self._tokenizer.encode(text, add_special_tokens=False)
         return found.ids, found.offsets
 
-    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """As `Vocabulary.encode_lines`; how many threads is told by RAYON_NUM_THREADS, `threads` is not heeded."""
-        encoded = [found.ids for found in self._tokenizer.encode_batch_fast(list(lines), add_special_tokens=False)]
-        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())), lengths
+    def _encode_all(self, lines: list[str]) -> list[list[int]]:
+        # How many threads is told by RAYON_NUM_THREADS.
+        return [found.ids for found in self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
         dropped = self.special_ids - {self.unk_id}
@@ -107,14 +95,6 @@ class TokenizerVocabulary(Vocabulary):
 
     def begins_word(self) -> list[bool]:
         return [not name.startswith(CONTINUED) and i not in self.special_ids for i, name in enumerate(self._pieces)]
-
-    def _name(self, i: int) -> str:
-        if not 0 <= i < self.size:
-            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
-        return self._pieces[i]
-
-    def __repr__(self) -> str:
-        return f"TokenizerVocabulary({self.size} pieces, {self.sha256[:12]})"
 
 
 def _kind(told: Any) -> tuple[str, str | None]:

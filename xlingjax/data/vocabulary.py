@@ -25,7 +25,7 @@ from xlingjax.errors import UserError
 LAYOUTS = ("xlm", "xlmr")
 XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
 XLM_MASK_ID = 5
-VOCABULARY_FILES = ("vocab.model", "tokenizer.json", "vocab.json")
+VOCABULARY_FILES = ("vocab.model", "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 """What a run's folder holds of its vocabulary, as far as it has them."""
 
 
@@ -48,8 +48,12 @@ class Vocabulary:
 
     Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both `</s>`), `unk_id`,
     `mask_id`, `special_ids` (never drawn as a random replacement), `layout`, `sha256` (of the model and layout: equal
-    hashes mean equal ids for every text).
+    hashes mean equal ids for every text), `model_bytes` (None: no SentencePiece model), `notes` (what an import tells
+    of it), `marks_ends` (of `begins_word`).
     """
+
+    notes: tuple[str, ...] = ()
+    marks_ends = False
 
     def __init__(self, model: bytes, layout: str):
         import sentencepiece
@@ -85,15 +89,21 @@ class Vocabulary:
         """Reads a SentencePiece `.model` file (or the folder that holds `vocab.model`).
 
         The layout is the argument, or that of `vocab.json` beside the model, or what the model's first pieces show. A
-        folder without a SentencePiece model, with `tokenizer.json` or `vocab.txt`, is a `TokenizerVocabulary`.
+        folder without a SentencePiece model is a `TokenizerVocabulary` where it has `tokenizer.json` or `vocab.txt`, a
+        `FastBpeVocabulary` where it has `merges.txt`.
         Raises UserError when the file is missing, is no SentencePiece model, or does not fit the layout.
         """
         path = Path(path)
         if path.is_dir():
-            if layout is None and not (path / "vocab.model").is_file() and _is_tokenizer(path):
-                from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
+            if layout is None and not (path / "vocab.model").is_file():
+                if _is_tokenizer(path):
+                    from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
 
-                return TokenizerVocabulary.read(path)
+                    return TokenizerVocabulary.read(path)
+                if (path / "merges.txt").is_file():
+                    from xlingjax.data.fastbpe_vocabulary import FastBpeVocabulary
+
+                    return FastBpeVocabulary.read(path)
             path = path / "vocab.model"
         try:
             model = path.read_bytes()
@@ -144,7 +154,8 @@ class Vocabulary:
         return [self._name(int(i)) for i in ids]
 
     def begins_word(self) -> list[bool]:
-        """Whether each id opens a word (of text with spaces between words)."""
+        """Whether each id opens a word (of text with spaces between words); with `marks_ends`, whether the piece after
+        it does."""
         return [name.startswith("▁") for name in self.pieces(range(self.size))]
 
     def _name(self, i: int) -> str:
@@ -171,3 +182,38 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         return f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
+
+
+class PieceTable(Vocabulary):
+    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id, call `_take`, and have
+    `_encode_all`."""
+
+    model_bytes = None
+
+    def _take(self, special: Iterable[int] = (), **roles: int) -> None:
+        """roles: bos, eos, pad, unk, mask; special: further ids that are never drawn."""
+        for role, i in roles.items():
+            setattr(self, f"{role}_id", i)
+        self.size = len(self._pieces)
+        self.to_model = np.arange(self.size, dtype=np.int32)
+        self.special_ids = frozenset((*roles.values(), *special))
+
+    def _encode_all(self, lines: list[str]) -> list[list[int]]:
+        raise NotImplementedError
+
+    def encode(self, text: str) -> list[int]:
+        return self._encode_all([text])[0]
+
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """As `Vocabulary.encode_lines`; `threads` is not heeded."""
+        encoded = self._encode_all(list(lines))
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())), lengths
+
+    def _name(self, i: int) -> str:
+        if not 0 <= i < self.size:
+            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+        return self._pieces[i]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size} pieces, {self.sha256[:12]})"

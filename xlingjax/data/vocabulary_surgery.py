@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.sources import Text
-from xlingjax.data.vocabulary import LAYOUTS, Vocabulary
+from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.data.vocabulary_training import explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
 
@@ -41,8 +41,8 @@ def proto_of(vocabulary: Vocabulary) -> Any:
     """Its SentencePiece ModelProto. Raises UserError for a kind of model that is cut by words or characters."""
     from sentencepiece import sentencepiece_model_pb2
 
-    if vocabulary.layout not in LAYOUTS:
-        raise UserError(f"the vocabulary is of layout {vocabulary.layout!r}; surgery is on SentencePiece models alone")
+    if vocabulary.model_bytes is None:
+        raise UserError(f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone")
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes)
     if proto.trainer_spec.model_type not in KINDS:
         raise UserError("the vocabulary is a SentencePiece model of words or characters; give a unigram or bpe one")

@@ -133,7 +133,7 @@ class Noiser:
         import tensorflow as tf
 
         self.noise, self._mask_id, self._pad_id = noise, vocabulary.mask_id, vocabulary.pad_id
-        self._begins_word_V = tf.constant(vocabulary.begins_word())
+        self._begins_word_V, self._marks_ends = tf.constant(vocabulary.begins_word()), vocabulary.marks_ends
         spaced = [noise.whole_words and base_language(code) not in UNSPACED for code in languages]
         self._spaced_G = tf.constant(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
@@ -159,7 +159,10 @@ class Noiser:
         examples = Examples(text.pack)
         after_content = tf.pad(text.content[:, :-1], [[0, 0], [1, 0]])
         spaced = tf.gather(self._spaced_G, text.language)
-        word = text.content & (~spaced | tf.gather(self._begins_word_V, text.ids) | ~after_content)
+        begins = tf.gather(self._begins_word_V, text.ids)
+        if self._marks_ends:
+            begins = tf.pad(begins[:, :-1], [[0, 0], [1, 0]])
+        word = text.content & (~spaced | begins | ~after_content)
         words = tf.cast(word, tf.int32)
         budget = tf.cast(tf.math.ceil(self.noise.infill * tf.cast(examples.total(words), tf.float32) - 1e-4), tf.int32)
         # Word number i of an example holds the i-th length drawn for the example.
