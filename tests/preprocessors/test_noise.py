@@ -32,6 +32,12 @@ def begins_word(piece):
     return piece % 3 != 0
 
 
+class OfEnds(Vocabulary):
+    """Two pieces of three end a word."""
+
+    marks_ends = True
+
+
 def rows(count=40, length=48, examples=2, seed=0):
     """A Text of `<s> x </s>` examples, English and Chinese, and one row in ten that is padding alone."""
     rng = np.random.default_rng(seed)
@@ -49,8 +55,8 @@ def rows(count=40, length=48, examples=2, seed=0):
     return Text(*(tf.constant(x, t) for x, t in ((ids, tf.int32), (packs, tf.int32), (language, tf.int32))), content)
 
 
-def noised(noise, text, step=0):
-    found = Noiser(noise, Vocabulary, LANGUAGES)(text, Draws(7, step, text.ids.shape[0]))
+def noised(noise, text, step=0, vocabulary=Vocabulary):
+    found = Noiser(noise, vocabulary, LANGUAGES)(text, Draws(7, step, text.ids.shape[0]))
     return Text(*(np.asarray(x) for x in (found.ids, found.pack, found.language, found.content)))
 
 
@@ -75,11 +81,12 @@ def check_rows(before, after):
         assert language == was[key][1] and (ids[0], ids[-1]) == (BOS, EOS)
 
 
-def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, whole_words=True):
+def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, whole_words=True, ends=False):
     """One example, as fairseq's denoising data set does it."""
     content = [i not in Xlmr.special_ids for i in ids]
     unspaced = LANGUAGES[language] == "zh" or not whole_words
-    words = [c for c in range(len(ids)) if content[c] and (unspaced or begins_word(ids[c]) or not content[c - 1])]
+    begins = [begins_word(ids[c - ends]) or not content[c - 1] for c in range(len(ids))]
+    words = [c for c in range(len(ids)) if content[c] and (unspaced or begins[c])]
     budget = math.ceil(rate * len(words) - 1e-4)
     lengths, inserts = [], 0
     cdf = np.float32(cumulative_poisson(mean))
@@ -105,13 +112,14 @@ def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, who
     return result
 
 
+@pytest.mark.parametrize("vocabulary", [Vocabulary, OfEnds])
 @pytest.mark.parametrize(
     "rate, mean, whole_words", [(0.3, 3.0, True), (0.3, 3.0, False), (0.6, 0.7, True), (0.1, 8, True)]
 )
-def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words):
+def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words, vocabulary):
     text = rows()
     noise = Noise(infill=rate, poisson=mean, whole_words=whole_words)
-    after = noised(noise, text)
+    after = noised(noise, text, vocabulary=vocabulary)
     check_rows(text, after)
     draws = Draws(7, 0, text.ids.shape[0])
     uniforms = [draws.uniform(p, text.ids.shape[1]).numpy() for p in (random.SPANS, random.STARTS, random.GAPS)]
@@ -119,7 +127,7 @@ def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words):
     found, compared, longer = examples_of(after), 0, 0
     for (row, pack), (ids, language) in examples_of(text).items():
         own = [u[row][packs[row] == pack] for u in uniforms]
-        expected = reference_infill(ids, language, *own, rate, mean, whole_words)
+        expected = reference_infill(ids, language, *own, rate, mean, whole_words, vocabulary.marks_ends)
         if len(after.ids[row]) > (after.pack[row] > 0).sum():  # of a full row the last inserts are left out
             assert found[row, pack][0] == expected, (row, pack)
             compared += 1

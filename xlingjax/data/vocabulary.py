@@ -185,8 +185,8 @@ class Vocabulary:
 
 
 class PieceTable(Vocabulary):
-    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id, call `_take`, and have
-    `_encode_all`."""
+    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id, call `_take`
+    with the roles, and have `_encode_all`."""
 
     model_bytes = None
 
