@@ -2,20 +2,30 @@
 way."""
 
 import json
+import os
 import re
+import shutil
 
 import numpy as np
 import pytest
 
 from xlingjax import memory
-from xlingjax.adapting import Asked, _absolute, _heldout_shares, _steps_within, write_heldout
+from xlingjax.adapting import Asked, _absolute, _heldout_shares, _say_unmeasured, _steps_within, write_heldout
 from xlingjax.cli import main
-from xlingjax.data.corpus import held_out
+from xlingjax.data.check import Findings
+from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 import small_xlmr  # noqa: E402 - needs transformers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XLINGJAX_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +84,41 @@ def test_before_and_after_are_measured_on_lines_that_were_not_trained_on(adapted
     assert len(english) == len((adapted / "heldout" / "pairs" / "de-en.de").read_text().splitlines()) == len(held)
 
 
-def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted, place, capsys):
-    assert adapt(place, "--gin.LEARNING_RATE=3e-3", "--license", "mit") == 0
+def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted, place, tmp_path, capsys):
+    given = ["--gin.LEARNING_RATE=3e-3", "--license", "mit"]
+    assert adapt(place, *given) == 0
     assert "nothing left to do" in capsys.readouterr().out
-    assert adapt(place, "--gin.LEARNING_RATE=2e-3") == 2
-    assert "was begun with other options (overrides)" in capsys.readouterr().err
+    (tmp_path / "rate.gin").write_text("MASK_RATE = 0.2\n")
+    (tmp_path / "more.gin").write_text('include "rate.gin"\n')
+    for more, message in (
+        (["--gin.LEARNING_RATE=2e-3"], "was begun with LEARNING_RATE 0.003, now 0.002; give the old to go on"),
+        ([*given, "--gold", str(place)], f"was begun with --gold nothing, now {place}; give the old"),
+        ([*given, "--gin_file", str(tmp_path / "more.gin")], "was begun with MASK_RATE 0.15, now 0.2; give the old"),
+        ([*given, "--license", "cc0-1.0"], "out/model was written with --license mit, now cc0-1.0; another one: xling"),
+    ):
+        assert adapt(place, *more) == 2
+        assert message in (said := capsys.readouterr().err) and said.count("\n") == 1
+    (tmp_path / "rate.gin").write_text("MASK_RATE = 0.15\n")
+    assert adapt(place, *given, "--gin_file", str(tmp_path / "more.gin")) == 0  # nothing is another
+
+
+def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_path, monkeypatch, capsys):
+    from xlingjax import importing
+    from xlingjax.adapting import _first_model
+    from xlingjax.trained import open_run
+
+    made = []
+    monkeypatch.setattr(importing, "import_apart", lambda folder, run: made.append(folder) or run.mkdir())
+    _first_model(str(place / "hf"), tmp_path / "again")
+    assert not made and "again: the import in" in capsys.readouterr().out
+    first, again = (open_run(run).params for run in (adapted / "start", tmp_path / "again"))
+    np.testing.assert_array_equal(*(params["encoder"]["layers"]["ffn"]["in"]["kernel"] for params in (first, again)))
+    copy = tmp_path / "hf"
+    shutil.copytree(place / "hf", copy)
+    _first_model(str(copy), tmp_path / "other")
+    os.utime(copy / "config.json", (0, 0))
+    _first_model(str(copy), tmp_path / "changed")
+    assert made == [copy, copy]
 
 
 def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
@@ -143,6 +183,30 @@ def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(ad
     assert "base_model" not in (tmp_path / "out" / "model" / "README.md").read_text()
 
 
+def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, capsys):
+    (tmp_path / "text" / "de").mkdir(parents=True)
+    for i in range(40):
+        (tmp_path / "text" / "de" / f"{i}.txt").write_text("".join(f"Wasser {i} {n}\n" for n in range(40)))
+    (tmp_path / "text" / "en.txt").write_text("".join(f"water {n}\n" for n in range(40)))
+    for code in ("en", "fr"):
+        (tmp_path / f"en-fr.{code}").write_text("x\n" * 40)
+    share = {"text": 0.1, "pairs": 0.05}
+    held = write_heldout([str(tmp_path / "text")], [str(tmp_path / "en-fr.en")], share, tmp_path / "held")
+    assert held == {"de.txt": 160}
+    lines = (tmp_path / "held" / "text" / "de.txt").read_text().splitlines()
+    assert len({line.split()[1] for line in lines}) == 4
+    tables = {"text": [{"name": "de"}, {"name": "en"}], "pairs": [{"name": "en-fr"}, {"name": "de-fr"}]}
+    _say_unmeasured(Findings(tables=tables), held, share)
+    assert capsys.readouterr().out.splitlines() == [
+        "not measured: en: a share of 10.00% takes nothing of less than about 320 lines; give more, or lines apart: "
+        "--gin.HELDOUT_TEXT='xx=FILE'",
+        "not measured: en-fr: a share of 5.00% takes nothing of less than about 640 lines; give more, or lines apart: "
+        "--gin.HELDOUT_PAIRS=DIR",
+    ]
+    _say_unmeasured(Findings(tables=tables), {"de.txt": 1, "en.txt": 1, "fr-en.fr": 1, "fr-en.en": 1}, share)
+    assert not capsys.readouterr().out
+
+
 def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
     given = ["--to", str(tmp_path / "out"), "--mono", str(place / "de-en.de"), "--batch", "8", "--length", "32"]
     more = ["--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
@@ -171,8 +235,6 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
 
 
 def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():
-    from xlingjax.data.check import Findings
-
     rows = {"text": [{"sentences": 2500}, {"sentences": 10**6}], "pairs": [{"sentences": 10**5}]}
     asked = dict(
         source="", mono=("a",), parallel=("b",), objectives=("mlm",), hours=None, steps=1, batch=1, length=1, gold=None,
@@ -213,11 +275,21 @@ def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):
 
     import jax
 
-    devices = jax.device_count()
+    from xlingjax.partition import MeshConfig, make_mesh
+
+    devices, mesh = jax.device_count(), make_mesh()
     fixed = 4 * needed["parameters"]
     one_row = sum(memory.estimate(config, 1, 512, 77).values()) - fixed
     monkeypatch.setattr(memory, "device_bytes", lambda: int((fixed + 2.5 * one_row) / memory.SHARE))
-    assert memory.microbatches_for(config, 8 * devices, 512, 77) == 4  # two rows at a time
+    assert memory.microbatches_for(config, mesh, 8 * devices, 512, 77) == 4  # two rows at a time
     monkeypatch.setattr(memory, "device_bytes", lambda: fixed)
     with pytest.raises(UserError, match=r"one row of 512 tokens needs about .* shorten the rows"):
-        memory.microbatches_for(config, 8 * devices, 512, 77)
+        memory.microbatches_for(config, mesh, 8 * devices, 512, 77)
+
+    shared = memory.estimate(config, 8, 512, 77, mesh=make_mesh(MeshConfig(data=1, fsdp=-1)))
+    tall = {name: size for name, size in needed.items() if name in ("activations", "logits")}
+    assert shared.items() >= tall.items() and 1 / devices < shared["parameters"] / needed["parameters"] < 1.02 / devices
+    monkeypatch.setattr(memory, "device_bytes", lambda: int((fixed / devices * 1.02 + one_row) / memory.SHARE))
+    assert memory.microbatches_for(config, make_mesh(MeshConfig(1, -1)), 2 * devices, 512, 77) == 2
+    with pytest.raises(UserError, match="a batch of 4 rows does not spread over 8 devices"):
+        memory.microbatches_for(config, mesh, 4, 512, 77)

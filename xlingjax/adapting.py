@@ -5,8 +5,11 @@ read, changed and run again), `run`, `model` (the export), `adapted.json`. The s
 stopped.
 """
 
+import contextlib
 import dataclasses
 import json
+import math
+import os
 import re
 import shutil
 import statistics
@@ -19,19 +22,20 @@ from typing import Any
 from xlingjax import importing, memory
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.data.check import Findings, check
-from xlingjax.data.corpus import held_out
+from xlingjax.data.holdout import BLOCK, held_out_of
 from xlingjax.data.sampling import Sampling, format_table
-from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.sources import Pair, Text, find_pairs, find_text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.pairs import PIVOT
 from xlingjax.exporting import export_model, require_exportable
 from xlingjax.identity import read_run_record, run_and_checkpoint, write_json
 from xlingjax.model.config import ModelConfig
+from xlingjax.partition import make_mesh
 from xlingjax.plug import write_workdir
 from xlingjax.report.run import Run, read_run
 from xlingjax.trained import open_run
-from xlingjax.workdir import require_empty
+from xlingjax.workdir import require_empty, whole
 
 # What --objectives knows: the gin names that a file of gin/objectives makes.
 OBJECTIVES = {
@@ -99,10 +103,10 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Tools:
-    """What it is made of. parse: gin files and overrides are read, or refused; recipe: they become one with everything
-    bound."""
+    """What it is made of. parse: gin files and overrides are read, or refused: {name: value} of all that they bind;
+    recipe: they become one with everything bound."""
 
-    parse: Callable[[Sequence[str], Sequence[str]], None]
+    parse: Callable[[Sequence[str], Sequence[str]], dict[str, str]]
     recipe: Callable[[Sequence[str], Sequence[str]], Any]
     train: Callable[[Path, Any], int]
     evaluate: Callable[[Path, Any], int]
@@ -122,17 +126,27 @@ def adapt(
     folder = Path(output).absolute()
     if set(str(folder)) & set(" ,"):
         raise UserError(f"--to {folder}: a recipe separates paths by spaces and commas; give another")
-    tools.parse([*_files(asked), *asked.files], ["INIT_FROM=start", "VOCABULARY=start", "MONO=text", *asked.overrides])
-    record = _begun(asked, folder)
+    stand_ins = ["INIT_FROM=start", "VOCABULARY=start", "MONO=text"]
+    bound = tools.parse([*_files(asked), *asked.files], [*stand_ins, *asked.overrides])
+    record = _begun(asked, folder, bound)
+    export = {"--unverified": not verify, "--language": language, "--license": licence, "--base": base}
+    if (folder / "model").is_dir() and (differing := _differing(record.get("export", export), export)):
+        raise UserError(
+            f"{folder / 'model'} was written with {differing}; another one: xlingjax export --from {folder / 'run'} "
+            "--to DIR, with the new options"
+        )
     if "settings" not in record:
         record |= _prepare(asked, folder, tools, lambda start: require_exportable(start, verify, language))
+        record["bound"] = bound
         write_json(folder / TOLD, record)
     recipe = tools.recipe([str(folder / "recipe.gin")], ())
     if status := tools.train(folder / "run", recipe):
         return status
     record["before_after"] = compared(read_run(folder / "start"), read_run(folder / "run"))
+    if not (folder / "model").is_dir():
+        record["export"] = export
     write_json(folder / TOLD, record)
-    print(table(record["before_after"]))
+    print(table(record["before_after"]) if record["before_after"] else "nothing was measured: no text was held out")
     if not (folder / "model").is_dir():
         told = {"name": folder.name, "before_after": record["before_after"]}
         of_hub = not Path(asked.source).exists() and not (run_and_checkpoint(asked.source)[0] / "run.json").is_file()
@@ -145,23 +159,41 @@ def adapt(
     return 0
 
 
-def _begun(asked: Asked, folder: Path) -> dict[str, Any]:
-    """adapted.json of the folder, which is new, or was begun with the same options."""
+def _begun(asked: Asked, folder: Path, bound: Mapping[str, str]) -> dict[str, Any]:
+    """adapted.json of the folder, which is new, or was begun with the same options and gin files that bind the same."""
     plain = json.loads(json.dumps(dataclasses.asdict(asked)))
     if (folder / TOLD).is_file():
         record = json.loads((folder / TOLD).read_text(encoding="utf-8"))
         if "settings" not in record:  # nothing was decided yet
             return {"asked": plain}
-        if differing := [name for name, value in plain.items() if record["asked"].get(name) != value]:
-            raise UserError(
-                f"{folder} was begun with other options ({', '.join(differing)}): give those to go on, or another --to"
-            )
+        files = ("files", "overrides") if "bound" in record else ()  # then what they bind says more
+        then, now = (
+            {"--from" if name == "source" else f"--{name}": value for name, value in each.items() if name not in files}
+            for each in (record["asked"], plain)
+        )
+        if differing := _differing(then | record.get("bound", {}), now | (bound if files else {})):
+            raise UserError(f"{folder} was begun with {differing}; give the old to go on, or another --to")
         return record
     require_empty(str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     record = {"asked": plain}
     write_json(folder / TOLD, record)
     return record
+
+
+def _differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The options and names of gin that differ, with both values, in one line."""
+
+    def said(value: Any) -> str:
+        text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        return "nothing" if value in (None, "", []) else text
+
+    found = [
+        f"{name} {said(then.get(name))}, now {said(now.get(name))}"
+        for name in {**then, **now}
+        if then.get(name) != now.get(name)
+    ]
+    return "; ".join(found[:4]) + (f" (and {len(found) - 4} more)" if len(found) > 4 else "")
 
 
 # ---- what is decided before ------------------------------------------------------------------------------------------
@@ -181,17 +213,19 @@ def _prepare(asked: Asked, folder: Path, tools: Tools, check_start: Callable[[st
     found = _checked(asked, vocabulary)
     share = _heldout_shares(found, asked)
     held = write_heldout(asked.text, asked.parallel, share, folder / "heldout")
-    said = ", ".join(f"{name} {lines} lines" for name, lines in held.items())
-    print(f"held out: {said or 'nothing, no file has enough lines'}")
+    print(f"held out: {', '.join(f'{name} {lines} lines' for name, lines in held.items()) or 'nothing'}")
+    _say_unmeasured(found, held, share)
     values = _settings(asked, config, start, held)
     recipe = folder / "recipe.gin"
+    recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
+    values["MICROBATCHES"] = _microbatches(asked, tools.recipe([str(recipe)], ()).bound)
     recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
 
     began = time.monotonic()
     first = folder / "before.gin"  # without the parameters that only some objectives have
     plain = tuple(name for name in asked.objectives if name not in ADDING) or ("mlm",)
     first.write_text(_recipe(dataclasses.replace(asked, objectives=plain), values, share), encoding="utf-8")
-    if measured := bool(held or asked.gold):
+    if measured := bool(held or asked.gold or {"HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS"} & {*asked.given}):
         print("before:", flush=True)
         tools.evaluate(start, tools.recipe([str(first)], ()))
     first.unlink()
@@ -242,7 +276,18 @@ def _first_model(source: str, start: Path) -> None:
         raise UserError(
             f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then --from RUN"
         )
-    importing.import_apart(found, start)
+    made = Path(importing.imported(str(found)))  # once for every folder to adapt in
+    with whole(str(start)) as partial:
+        shutil.copytree(made, partial, copy_function=_same_file, dirs_exist_ok=True)
+    print(f"{start}: the import in {made}")
+
+
+def _same_file(source: str, target: str) -> None:
+    """A checkpoint is not written to again, so it need not stand on the disk twice."""
+    with contextlib.suppress(OSError):  # another disk, or one that has no links
+        if "checkpoints" in Path(source).parts:
+            return os.link(source, target)
+    shutil.copy2(source, target)
 
 
 def _checked(asked: Asked, vocabulary: Vocabulary) -> Findings:
@@ -264,21 +309,32 @@ def _heldout_shares(found: Findings, asked: Asked) -> dict[str, float]:
     return {name: min(0.1, HELDOUT_LINES / max(smallest.get(name, 1), 1)) for name in ("text", "pairs")}
 
 
+def _say_unmeasured(found: Findings, held: Mapping[str, int], share: Mapping[str, float]) -> None:
+    """Of which texts, and pairs with English, nothing is held out."""
+    measured = [{*name.rpartition(".")[0].split("-")} for name in held]
+    for kind, macro in (("text", "HELDOUT_TEXT='xx=FILE'"), ("pairs", "HELDOUT_PAIRS=DIR")):
+        names = [
+            row["name"] for row in found.tables.get(kind, ()) if kind == "text" or {PIVOT} < {*row["name"].split("-")}
+        ]
+        if without := [name for name in names if {*name.split("-")} not in measured]:
+            print(
+                f"not measured: {', '.join(without)}: a share of {share[kind]:.2%} takes nothing of less than about "
+                f"{math.ceil(BLOCK / share[kind])} lines; give more, or lines apart: --gin.{macro}"
+            )
+
+
 def write_heldout(
     mono: Sequence[str], parallel: Sequence[str], share: Mapping[str, float], folder: Path
 ) -> dict[str, int]:
     """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs with English
     `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the share there is none."""
-    texts: dict[str, list[str]] = {}
-    pairs: dict[str, list[tuple[str, str]]] = {}
+    texts: dict[str, list[Text]] = {}
+    pairs: dict[tuple[str, ...], list[Pair]] = {}
     for text in find_text(mono):
-        texts.setdefault(text.language, []).extend(_held(list(text.lines()), share["text"]))
+        texts.setdefault(text.language, []).append(text)
     for pair in find_pairs(parallel) if parallel else ():
         if PIVOT in pair.languages and pair.translates:
-            lines = _held(list(pair.lines()), share["pairs"])
-            english = pair.languages.index(PIVOT)
-            other = pair.languages[1 - english]
-            pairs.setdefault(other, []).extend((line[1 - english], line[english]) for line in lines if all(line))
+            pairs.setdefault(pair.languages, []).append(pair)
     written = {}
 
     def write(path: Path, lines: Sequence[str]) -> None:
@@ -286,18 +342,21 @@ def write_heldout(
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         written[path.name] = len(lines)
 
-    for language, lines in texts.items():
-        if any(lines):
+    for language, files in texts.items():
+        if any(lines := _held(files, share["text"])):
             write(folder / "text" / f"{language}.txt", lines)
-    for language, lines in pairs.items():
-        if lines:
-            for code, side in zip((language, PIVOT), zip(*lines, strict=True), strict=True):
-                write(folder / "pairs" / f"{language}-{PIVOT}.{code}", side)
+    for languages, files in pairs.items():
+        if lines := [line for line in _held(files, share["pairs"]) if all(line)]:
+            (other,) = {*languages} - {PIVOT}
+            for code, side in zip(languages, zip(*lines, strict=True), strict=True):
+                write(folder / "pairs" / f"{other}-{PIVOT}.{code}", side)
     return written
 
 
-def _held(lines: list[Any], share: float) -> list[Any]:
-    return [line for keep, line in zip(held_out(len(lines), share), lines, strict=True) if keep]
+def _held(files: Sequence[Any], share: float) -> list[Any]:
+    masks = held_out_of(files, [sum(1 for _ in file.lines()) for file in files], share)
+    kept = zip(files, masks, strict=True)
+    return [line for file, mask in kept for keep, line in zip(mask, file.lines(), strict=True) if keep]
 
 
 def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str, int]) -> dict[str, Any]:
@@ -305,19 +364,12 @@ def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str,
     import jax
 
     cpu = jax.default_backend() == "cpu"
-    remat = asked.given.get("REMAT", "none").strip("'\"")
-    config = config.replace(dtype="float32" if cpu else "bfloat16", remat=remat)
-    slots = -(-asked.length // 5)
-    parts = memory.microbatches_for(config, asked.batch, asked.length, slots, CHUNK)
-    rows = asked.batch // jax.device_count() // parts
-    print(f"memory of a device, {rows} rows of {asked.length} tokens at a time ({parts} microbatches):")
-    print(memory.table(memory.estimate(config, rows, asked.length, slots, CHUNK)))
     heldout = start.parent / "heldout"
     texts = [name.removesuffix(".txt") for name in held if name.endswith(".txt")]
     values = {
         "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(map(_absolute, asked.text)),
         "PARALLEL": " ".join(map(_absolute, asked.parallel)) or None, "BATCH": asked.batch, "LENGTH": asked.length,
-        "MICROBATCHES": parts, "LOSS_CHUNK": CHUNK, "DTYPE": config.dtype, "UNROLL": 0 if cpu else 1,
+        "MICROBATCHES": 1, "LOSS_CHUNK": CHUNK, "DTYPE": "float32" if cpu else "bfloat16", "UNROLL": 0 if cpu else 1,
         "TRAIN_STEPS": asked.steps or 1000, "WARMUP_STEPS": 10, "EVAL_EVERY": 0,
         "HELDOUT_TEXT": " ".join(f"{code}={heldout / 'text' / code}.txt" for code in texts) or None,
         "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None, "PROBE_PAIRS": 1000,
@@ -326,6 +378,16 @@ def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str,
     if config.has_languages:
         values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
     return values
+
+
+def _microbatches(asked: Asked, bound: Mapping[str, Any]) -> int:
+    """How many a batch is cut into, so that what the recipe binds fits the devices."""
+    config, mesh, slots = bound["model"], make_mesh(bound["mesh"]), -(-asked.length // 5)
+    parts = memory.microbatches_for(config, mesh, asked.batch, asked.length, slots, CHUNK)
+    rows = asked.batch // memory.row_devices(mesh) // parts
+    print(f"memory of a device, {rows} rows of {asked.length} tokens at a time ({parts} microbatches):")
+    print(memory.table(memory.estimate(config, rows, asked.length, slots, CHUNK, mesh)))
+    return parts
 
 
 def _absolute(pattern: str) -> str:

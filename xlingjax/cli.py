@@ -89,6 +89,15 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
             raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
 
 
+def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
+    """{name: value} of all that recipes, what they include, and overrides bind. Raises UserError as `parse_gin`."""
+    import gin
+
+    parse_gin(files, overrides)
+    lines = gin.config_str(max_line_length=10**6).splitlines()
+    return dict(line.split(" = ", 1) for line in lines if " = " in line and not line.startswith("#"))
+
+
 def import_foreign(macros: Sequence[str]) -> None:
     """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a VOCABULARY that is not set
     is that of INIT_FROM."""
@@ -276,7 +285,7 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
     if args.name == "adapt":
         args.gin_file = [str(find_gin(file, [Path()]) or file) for file in files]
         pairs = (override.partition("=") for override in overrides)
-        return verbs.adapt(args, parse_gin, read_recipe, [f"{key}={gin_value(value)}" for key, _, value in pairs])
+        return verbs.adapt(args, bindings, read_recipe, [f"{key}={gin_value(value)}" for key, _, value in pairs])
     if args.name == "bakeoff":
         return verbs.bakeoff(args, read_bakeoff(files, overrides), read_recipe)
     return verbs.VERBS[args.name](args, read_recipe(files, overrides))

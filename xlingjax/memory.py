@@ -5,22 +5,29 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from xlingjax.errors import UserError
+from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.partition import ROW_AXES, param_shardings
 
 SHARE = 0.85
 """Of a device's memory that a plan may fill: the compiler and the data need some too."""
 
 
-def estimate(config: ModelConfig, rows: int, length: int, predictions: int, chunk: int = 0) -> dict[str, int]:
+def estimate(
+    config: ModelConfig, rows: int, length: int, predictions: int, chunk: int = 0, mesh: jax.sharding.Mesh | None = None
+) -> dict[str, int]:
     """{what: bytes} of one training step with Adam's two moments, for rows of `length` tokens on one device.
 
-    predictions: slots in a row; chunk: predictions whose logits stand at once (0: all). Activations: 34 + 5 H L / D
-    bytes per token, layer and unit of D in 16 bits (Korthikanti et al. 2022, §4.1), an estimate: compilers differ.
+    predictions: slots in a row; chunk: predictions whose logits stand at once (0: all). mesh: shares out parameters,
+    gradients and moments; what its tensor axis shares of activations and logits is not counted. Activations:
+    34 + 5 H L / D bytes per token, layer and unit of D in 16 bits (Korthikanti et al. 2022, §4.1), an estimate:
+    compilers differ.
     """
     c, wide = config, 2 if config.dtype == "float32" else 1
-    parameters = 4 * count_parameters(c)
+    parameters = 4 * (count_parameters(c) if mesh is None else _parameters_of_a_device(c, mesh))
     tokens, layers = rows * length, c.layers + c.decoder_layers
     per_layer = tokens * (34 * c.dim + 5 * c.heads * length) * wide
     kept = {"none": layers * per_layer, "dots": layers * per_layer // 2}
@@ -32,6 +39,19 @@ def estimate(config: ModelConfig, rows: int, length: int, predictions: int, chun
         "activations": kept.get(c.remat, layers * tokens * c.dim * 2 * wide + per_layer),
         "logits": 2 * 4 * at_once * c.padded_vocab_size,
     }
+
+
+def _parameters_of_a_device(config: ModelConfig, mesh: jax.sharding.Mesh) -> int:
+    encoder = build_model(config, mesh)
+    shapes = encoder.abstract()
+    shardings = param_shardings(mesh, encoder.logical_axes(), shapes)
+    counts = jax.tree.map(lambda leaf, sharding: int(np.prod(sharding.shard_shape(leaf.shape))), shapes, shardings)
+    return sum(jax.tree.leaves(counts))
+
+
+def row_devices(mesh: jax.sharding.Mesh) -> int:
+    """How many devices the rows of a batch are spread over."""
+    return int(np.prod([mesh.shape[axis] for axis in ROW_AXES]))
 
 
 def device_bytes() -> int:
@@ -50,15 +70,18 @@ def _available() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def microbatches_for(config: ModelConfig, batch: int, length: int, predictions: int, chunk: int = 0) -> int:
-    """Into how many parts a batch, spread over all devices, must be cut to fit them. Raises UserError where one row a
-    device is too much."""
-    per_device, room = batch // jax.device_count(), SHARE * device_bytes()
-    if batch % jax.device_count():
-        raise UserError(f"a batch of {batch} rows does not spread over {jax.device_count()} devices; give a multiple")
+def microbatches_for(
+    config: ModelConfig, mesh: jax.sharding.Mesh, batch: int, length: int, predictions: int, chunk: int = 0
+) -> int:
+    """Into how many parts a batch, spread over the mesh, must be cut to fit its devices. Raises UserError where one row
+    a device is too much."""
+    devices, room = row_devices(mesh), SHARE * device_bytes()
+    per_device = batch // devices
+    if batch % devices:
+        raise UserError(f"a batch of {batch} rows does not spread over {devices} devices; give a multiple")
     for parts in range(1, per_device + 1):
         if per_device % parts == 0:
-            needed = estimate(config, per_device // parts, length, predictions, chunk)
+            needed = estimate(config, per_device // parts, length, predictions, chunk, mesh)
             if sum(needed.values()) <= room:
                 return parts
     raise UserError(

@@ -264,7 +264,7 @@ def bakeoff(args: Namespace, config: Any, read_recipe: Callable[..., Recipe]) ->
 
 
 def adapt(
-    args: Namespace, parse: Callable[..., None], read_recipe: Callable[..., Recipe], overrides: Sequence[str]
+    args: Namespace, parse: Callable[..., dict[str, str]], read_recipe: Callable[..., Recipe], overrides: Sequence[str]
 ) -> int:
     from xlingjax.adapting import Asked, Tools
     from xlingjax.adapting import adapt as run

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from data.files import write
 
-from xlingjax.data.corpus import cache_folder, concatenate, held_out, is_cached, pair_records, text_records, tokens
+from xlingjax.data.corpus import cache_folder, concatenate, is_cached, pair_records, text_records, tokens
 from xlingjax.data.sources import find_pairs, find_text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -48,16 +48,6 @@ def test_a_failed_write_or_read_leaves_no_half_file(tmp_path, vocabulary, monkey
     monkeypatch.setenv("XLINGJAX_CACHE", str(blocked))
     with pytest.raises(UserError, match="cannot write the token cache in .*; set XLINGJAX_CACHE"):
         tokens(find_text(str(write(tmp_path / "en.txt", "good\n")))[0], vocabulary)
-
-
-def test_holdout_takes_whole_blocks_of_the_asked_share():
-    mask = held_out(32 * 100 + 5, 0.1)
-    blocks = mask[:3200].reshape(100, 32)
-    assert set(blocks.sum(axis=1)) == {0, 32} and blocks[:, 0].sum() == 10
-    assert not held_out(1000, 0).any()
-    assert held_out(32 * 3, 0.5)[::32].tolist() == [False, True, False]
-    with pytest.raises(UserError, match="held-out share"):
-        held_out(10, 1.0)
 
 
 def test_train_and_validation_split_the_lines(tmp_path, vocabulary):

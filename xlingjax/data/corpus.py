@@ -17,14 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
+from xlingjax.data.holdout import BLOCK, held_out_of
 from xlingjax.data.sources import Pair, Text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
 FORMAT = 1
 CHUNK_LINES = 8192
-HOLDOUT_BLOCK = 32
-"""Held-out lines are taken in blocks of this many, so that they keep their context."""
 
 log = logging.getLogger(__name__)
 
@@ -154,47 +153,36 @@ def end_sentences(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> tuple[np
     return np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32)
 
 
-def held_out(lines: int, share: float) -> np.ndarray:
-    """Which of `lines` lines are held out [lines], bool: evenly spaced blocks, about `share` of all."""
-    if not 0 <= share < 1:
-        raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
-    if share == 0:
-        return np.zeros(lines, bool)
-    # Block b is held out when the count of held-out blocks, b * share, passes a whole number in it.
-    block = np.arange(lines) // HOLDOUT_BLOCK
-    return np.floor((block + 1) * share) > np.floor(block * share)
-
-
 def text_records(texts: Sequence[Text], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False) -> Records:
     """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError if none is left."""
-    parts = []
-    for text in texts:
-        all_lines = tokens(text, vocabulary)
-        parts.append(all_lines.keep(held_out(all_lines.lengths.size, holdout) == held))
+    whole = [tokens(text, vocabulary) for text in texts]
+    masks = held_out_of(texts, [part.lengths.size for part in whole], holdout)
+    parts = [part.keep(mask == held) for part, mask in zip(whole, masks, strict=True)]
     records = Records((texts[0].language,), (concatenate(parts),))
     return _not_empty(records, [text.path for text in texts], held)
 
 
 def pair_records(pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False) -> Records:
     """All aligned lines of one pair of languages, as `text_records`. Raises UserError: unequal lengths, none left."""
-    parts = []
+    whole = []
     for pair in pairs:
         sides = [tokens(side, vocabulary) for side in pair.sides]
         if sides[0].lengths.size != sides[1].lengths.size:
             raise pair.mismatch(sides[0].lengths.size, sides[1].lengths.size)
-        keep = held_out(sides[0].lengths.size, holdout) == held
-        parts.append([side.keep(keep) for side in sides])
+        whole.append(sides)
+    masks = held_out_of(pairs, [sides[0].lengths.size for sides in whole], holdout)
+    parts = [[side.keep(mask == held) for side in sides] for sides, mask in zip(whole, masks, strict=True)]
     records = Records(pairs[0].languages, tuple(concatenate(side) for side in zip(*parts, strict=True)))
     return _not_empty(records, [pair.first.path for pair in pairs], held)
 
 
 def _not_empty(records: Records, paths: Sequence[Path], held: bool) -> Records:
+    more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
     if min(side.sentences for side in records.sides) == 0 and held:
         raise UserError(
-            f"no {records.name} text is held out: the share takes no block of {HOLDOUT_BLOCK} lines of {paths[0]}; "
+            f"no {records.name} text is held out: the share takes no block of {BLOCK} lines of {paths[0]}{more}; "
             "raise holdout or give held-out files"
         )
     if min(side.sentences for side in records.sides) == 0:
-        more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
         raise UserError(f"empty corpus: no {records.name} text in {paths[0]}{more}")
     return records

@@ -11,7 +11,8 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.corpus import Records, end_sentences, held_out, joined, load_or_write, pair_records, text_records
+from xlingjax.data.corpus import Records, end_sentences, joined, load_or_write, pair_records, text_records
+from xlingjax.data.holdout import held_out_of
 from xlingjax.data.sources import Pair, Text
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -59,9 +60,9 @@ class TextFiles(seqio.DataSource):
 
     def _lines(self, split: str) -> Iterator[dict[str, str]]:
         files, held = self._selection(split)
-        for file in files:
-            lines = list(file.lines())
-            for keep, line in zip(held_out(len(lines), self.holdout) == held, lines, strict=True):
+        counts = [sum(1 for _ in file.lines()) for file in files]
+        for file, mask in zip(files, held_out_of(files, counts, self.holdout), strict=True):
+            for keep, line in zip(mask == held, file.lines(), strict=True):
                 if keep:
                     yield {"text": line} if isinstance(line, str) else dict(zip(SIDES, line, strict=False))
 

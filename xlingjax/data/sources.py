@@ -252,6 +252,14 @@ def plain_name(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".zst")
 
 
+def pair_side(path: Path) -> str:
+    """Which side of which pairs the lines of a file are, "de-en.de", as its name tells; "" of other text."""
+    match = _PAIR_STEM.match(plain_name(path))
+    if match and match["end"] in (match["src"], match["tgt"]):
+        return f"{'-'.join(sorted((match['src'], match['tgt'])))}.{match['end']}"
+    return next((side for side in ("src", "tgt") if f".{side}." in path.name), "")
+
+
 def _format(path: Path) -> str:
     ending = plain_name(path).rpartition(".")[2]
     return ending if ending in ("tsv", "jsonl") else "lines"

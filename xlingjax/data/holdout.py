@@ -1,0 +1,59 @@
+"""Which lines of the text are kept from training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xlingjax.data.sources import Pair, Text, pair_side, plain_name
+from xlingjax.errors import UserError
+
+BLOCK = 32
+"""Held-out lines are taken in blocks of this many, so that they keep their context."""
+
+
+def held_out(lines: int, share: float) -> np.ndarray:
+    """Which of the `lines` lines of one file are held out [lines], bool: evenly spaced blocks, about `share` of all."""
+    if not 0 <= share < 1:
+        raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
+    if share == 0:
+        return np.zeros(lines, bool)
+    return _taken(np.arange(lines) // BLOCK, share)
+
+
+def held_out_of(files: Sequence[Text] | Sequence[Pair], lines: Sequence[int], share: float) -> list[np.ndarray]:
+    """Which lines of each file of one language, or of one pair of languages, are held out [lines], bool.
+
+    `held_out` of every file. Where that is less than half of the share, as of many short files, those that give nothing
+    are counted on from one to the next, each cut into equal parts of about a block: a short file is one part. Only the
+    order of the names and the numbers of lines count, so a line is held out of a pair and of its side as text alike.
+    Raises UserError: no share.
+    """
+    masks = [held_out(count, share) for count in lines]
+    sets: dict[str, list[int]] = {}
+    for i, file in enumerate(files):
+        sets.setdefault("" if isinstance(file, Pair) else pair_side(file.path), []).append(i)
+    for members in sets.values():
+        if sum(masks[i].sum() for i in members) >= share / 2 * sum(lines[i] for i in members):
+            continue
+        first = 0
+        for i in sorted(members, key=lambda i: _place(files[i])):
+            if not masks[i].any() and lines[i]:
+                parts = max(1, round(lines[i] / BLOCK))
+                masks[i] = _taken(first + np.arange(lines[i]) * parts // lines[i], share)
+                first += parts
+    return masks
+
+
+def _taken(block: np.ndarray, share: float) -> np.ndarray:
+    # Block b is held out when the count of held-out blocks, b * share, passes a whole number in it.
+    return np.floor((block + 1) * share) > np.floor(block * share)
+
+
+def _place(file: Text | Pair) -> tuple[str, str]:
+    """Folder and name, without the ending that tells the sides of a pair apart."""
+    path = Path(os.path.abspath(file.first.path if isinstance(file, Pair) else file.path))
+    return str(path.parent), plain_name(path).rpartition(".")[0]
