@@ -42,18 +42,19 @@ class Dense(nn.Module):
     def __call__(self, x: Array) -> Array:
         n = len(self.input_names)
         inputs = x.shape[-n:]
-        dtype = jnp.dtype(self.config.dtype)
+        rows_OI = self.get_variable("params", "rows")  # of `by_rows`
+        if rows_OI is None:
+            init = nn.with_logical_partitioning(
+                kernel_init(self.config, math.prod(inputs)), self.input_names + self.output_names
+            )
+            kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
         bias = self.param(
             "bias", nn.with_logical_partitioning(nn.initializers.zeros, self.output_names), self.outputs, jnp.float32
         )
-        if self.has_variable("params", "rows"):  # of `by_rows`
-            x_RI = x.reshape(-1, math.prod(inputs)).astype(dtype)
-            y_RO = product_of_few(self.get_variable("params", "rows"), x_RI).T
+        dtype = jnp.dtype(self.config.dtype)
+        if rows_OI is not None:
+            y_RO = product_of_few(rows_OI, x.reshape(-1, math.prod(inputs)).astype(dtype)).T
             return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(dtype)
-        init = nn.with_logical_partitioning(
-            kernel_init(self.config, math.prod(inputs)), self.input_names + self.output_names
-        )
-        kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
         axes = tuple(range(x.ndim - n, x.ndim)), tuple(range(n))
         return jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), (axes, ((), ()))) + bias.astype(dtype)
 
