@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.layers import product_of_few
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.seq2seq import Cache, Seq2Seq
 
@@ -120,28 +121,29 @@ def generate(
         draw: Callable[[Array, Array], Array] | None = None,
     ):
         """(log-probabilities [R, C] of the likeliest next tokens, LOWEST and below where they are not allowed; these
-        tokens; the next cache). draw: (logits [R, V], column) -> the one token [R, 1] to take instead."""
+        tokens; the next cache). draw: (logits [V, R], column) -> the one token [R, 1] to take instead."""
         column = cache.column
         h_RD, cache = model.step(params, cache, ids_R, languages_R)
         g_RD, table_VD, bias_V = model.decoder_head(params, h_RD)
         # What may not be written is put out of reach by the bias, and counted apart by the normaliser: every further
-        # pass over [R, V] would cost as much as a layer.
+        # pass over [V, R] would cost as much as a layer.
         early = column + 1 < config.min_length
         open_V = ~banned_V & ~(early & (jnp.arange(len(bias_V)) == ids.end))
-        logits_RV = product(g_RD, table_VD) + jnp.where(open_V, bias_V, LOWEST)
-        apart_RN = product(g_RD, table_VD[apart_N]) + bias_V[apart_N]
-        apart_RN = jnp.where((apart_N < pieces).at[-1].set(early), apart_RN, LOWEST)
-        allowed_RV = logits_RV
+        bias_V1 = jnp.where(open_V, bias_V, LOWEST)[:, None]
+        logits_VR = product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32) + bias_V1
+        apart_RN = jnp.einsum("RD,ND->RN", g_RD, table_VD[apart_N], preferred_element_type=jnp.float32)
+        apart_RN = jnp.where((apart_N < pieces).at[-1].set(early), apart_RN + bias_V[apart_N], LOWEST)
+        allowed_VR = logits_VR
         if config.no_repeat_ngram:
-            allowed_RV = without_repeats(logits_RV, texts_RT, column, config.no_repeat_ngram)
+            allowed_VR = without_repeats(logits_VR, texts_RT, column, config.no_repeat_ngram)
         if draw:
-            tokens_RC = draw(allowed_RV, column)
-            values_RC = jnp.take_along_axis(allowed_RV, tokens_RC, axis=1)
+            tokens_RC = draw(allowed_VR, column)
+            values_RC = jnp.take_along_axis(allowed_VR, tokens_RC.T, axis=0).T
         else:
-            values_RC, tokens_RC = highest(allowed_RV, min(count, allowed_RV.shape[1]))
+            values_RC, tokens_RC = highest(allowed_VR, min(count, len(allowed_VR)))
         # Not values_RC[:, 0]: of a slice XLA makes a sort of all, where TopK would do.
-        top_R = logits_RV.max(-1) if draw or config.no_repeat_ngram else values_RC.max(-1)
-        values_RC -= normaliser(logits_RV, apart_RN, top_R)[:, None]
+        top_R = logits_VR.max(0) if draw or config.no_repeat_ngram else values_RC.max(-1)
+        values_RC -= normaliser(logits_VR, apart_RN, top_R)[:, None]
         if first_R is not None:
             others_RC = jnp.full_like(values_RC, LOWEST)
             values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
@@ -153,8 +155,8 @@ def generate(
     return search(chances, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key)
 
 
-def without_repeats(logits_RV: Array, texts_RT: Array, column: Array, order: int) -> Array:
-    """logits_RV without the tokens that would repeat an n-gram of the first `column` tokens of their row."""
+def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int) -> Array:
+    """logits_VR without the tokens that would repeat an n-gram of the first `column` tokens of their row."""
     length = texts_RT.shape[1]
     columns_T = jnp.arange(length)
     repeats_RT = columns_T + order - 1 < column  # the n-gram that begins here is complete
@@ -162,37 +164,35 @@ def without_repeats(logits_RV: Array, texts_RT: Array, column: Array, order: int
         last_R = jnp.take(texts_RT, jnp.maximum(column - order + 1 + i, 0), axis=1)
         repeats_RT &= jnp.roll(texts_RT, -i, axis=1) == last_R[:, None]
     ending_RT = jnp.roll(texts_RT, 1 - order, axis=1)
-    rows_R1 = jnp.arange(logits_RV.shape[0])[:, None]
-    return logits_RV.at[rows_R1, ending_RT].min(jnp.where(repeats_RT, LOWEST, jnp.inf))
+    rows_R1 = jnp.arange(logits_VR.shape[1])[:, None]
+    return logits_VR.at[ending_RT, rows_R1].min(jnp.where(repeats_RT, LOWEST, jnp.inf))
 
 
-def product(g_RD: Array, table_VD: Array) -> Array:
-    """float32 [R, V]"""
-    return jnp.einsum("RD,VD->RV", g_RD, table_VD, preferred_element_type=jnp.float32)
-
-
-def normaliser(x_RV: Array, apart_RN: Array, top_R: Array) -> Array:
-    """[R]: `logsumexp` over both; top_R: the highest of x. In blocks, as in `highest`: else XLA writes x twice."""
+def normaliser(x_VR: Array, apart_RN: Array, top_R: Array) -> Array:
+    """[R]: `logsumexp` over both; top_R: the highest of x."""
     top_R = jnp.maximum(top_R, apart_RN.max(-1))
-    total_R = jnp.exp(in_blocks(x_RV) - top_R[:, None, None]).sum((1, 2)) + jnp.exp(apart_RN - top_R[:, None]).sum(-1)
+    total_R = jnp.exp(x_VR - top_R).sum(0) + jnp.exp(apart_RN - top_R[:, None]).sum(-1)
     return top_R + jnp.log(total_R)
 
 
-def in_blocks(x_BV: Array, block: int = 128) -> Array:
-    """[B, K, block], padded."""
-    return jnp.pad(x_BV, ((0, 0), (0, -x_BV.shape[1] % block)), constant_values=-jnp.inf).reshape(len(x_BV), -1, block)
+def in_blocks(x_VR: Array) -> Array:
+    """[K, C, R] of about 128 entries each; padded where no such number divides V."""
+    size = next((n for n in (128, *range(129, 257), *range(127, 63, -1)) if len(x_VR) % n == 0), 128)
+    padded_VR = jnp.pad(x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf)
+    return padded_VR.reshape(-1, size, x_VR.shape[1])
 
 
-def highest(x_BV: Array, count: int) -> tuple[Array, Array]:
-    """`jax.lax.top_k`, equal values in order too; the highest of each block say which blocks are worth looking at, a
-    third of the time on CPU."""
-    x_BKC = in_blocks(x_BV)
-    rows, blocks, block = x_BKC.shape
+def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
+    """`jax.lax.top_k` of each column, [R, count] twice, equal values in order too; the highest of each block say which
+    blocks are worth looking at, a third of the time on CPU."""
+    x_KCR = in_blocks(x_VR)
+    blocks, size, rows = x_KCR.shape
     if blocks <= count:
-        return jax.lax.top_k(x_BV, count)
-    found_BC = jnp.sort(jax.lax.top_k(x_BKC.max(-1), count)[1], axis=-1)
-    values, index = jax.lax.top_k(chosen(x_BKC, found_BC).reshape(rows, -1), count)
-    return values, chosen(found_BC, index // block) * block + index % block
+        return jax.lax.top_k(x_VR.T, count)
+    found_RC = jnp.sort(jax.lax.top_k(x_KCR.max(1).T, count)[1], axis=-1)
+    near_RCC = x_KCR[found_RC[:, :, None], jnp.arange(size), jnp.arange(rows)[:, None, None]]
+    values, index = jax.lax.top_k(near_RCC.reshape(rows, -1), count)
+    return values, chosen(found_RC, index // size) * size + index % size
 
 
 def chosen(x_BW: Array, index_BC: Array) -> Array:
@@ -208,13 +208,13 @@ def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, con
     def going(state):
         return (state[0].column < columns) & ~state[3].all()
 
-    def draw(logits_BV, column):
+    def draw(logits_VB, column):
         if config.top_k:
-            least_B1 = highest(logits_BV, config.top_k)[0][:, -1:]
-            logits_BV = jnp.where(logits_BV >= least_B1, logits_BV, LOWEST)
+            least_B = highest(logits_VB, config.top_k)[0][:, -1]
+            logits_VB = jnp.where(logits_VB >= least_B, logits_VB, LOWEST)
         now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
-        noise_BV = jax.vmap(lambda key: jax.random.gumbel(key, logits_BV.shape[1:]))(now_B)
-        return highest(logits_BV / config.temperature + noise_BV, 1)[1]
+        noise_VB = jax.vmap(lambda key: jax.random.gumbel(key, (len(logits_VB),)), out_axes=1)(now_B)
+        return highest(logits_VB / config.temperature + noise_VB, 1)[1]
 
     drawn = draw if config.temperature else None
 
@@ -281,7 +281,8 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
         score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best_BC), width)
         texts_BWT, last_BW = chosen(texts_BCT, keep_BW), chosen(token_BC, keep_BW)
         rows_R = flat(chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None])
-        cache = dataclasses.replace(cache, past=jax.tree.map(lambda x: jnp.take(x, rows_R, axis=0), cache.past))
+        past = jax.tree.map(lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past)
+        cache = dataclasses.replace(cache, past=past)
         done_B |= score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
         done_B |= column + 1 >= longest_B
         return cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B

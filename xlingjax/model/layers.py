@@ -6,6 +6,7 @@ axes of the mesh.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -41,16 +42,36 @@ class Dense(nn.Module):
     def __call__(self, x: Array) -> Array:
         n = len(self.input_names)
         inputs = x.shape[-n:]
-        init = nn.with_logical_partitioning(
-            kernel_init(self.config, math.prod(inputs)), self.input_names + self.output_names
-        )
-        kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
+        rows_OI = self.get_variable("params", "rows")  # of `by_rows`
+        if rows_OI is None:
+            init = nn.with_logical_partitioning(
+                kernel_init(self.config, math.prod(inputs)), self.input_names + self.output_names
+            )
+            kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
         bias = self.param(
             "bias", nn.with_logical_partitioning(nn.initializers.zeros, self.output_names), self.outputs, jnp.float32
         )
         dtype = jnp.dtype(self.config.dtype)
+        if rows_OI is not None:
+            y_RO = product_of_few(rows_OI, x.reshape(-1, math.prod(inputs)).astype(dtype)).T
+            return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(dtype)
         axes = tuple(range(x.ndim - n, x.ndim)), tuple(range(n))
         return jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), (axes, ((), ()))) + bias.astype(dtype)
+
+
+def by_rows(params: dict[str, Any], dtype: str) -> dict[str, Any]:
+    """Parameters of modules in which each Dense has `rows` [outputs, inputs], for `product_of_few`, and no kernel."""
+    if "kernel" in params:
+        kernel_IO = params["kernel"].reshape(-1, params["bias"].size)
+        return {"rows": kernel_IO.T.astype(dtype), "bias": params["bias"]}
+    return {name: by_rows(value, dtype) if isinstance(value, dict) else value for name, value in params.items()}
+
+
+def product_of_few(rows_OI: Array, x_RI: Array, **options: Any) -> Array:
+    """[O, R], for a few x and many rows. A library on CPU reads the left side of a product as it lies, and copies the
+    right one into an order of its own at every call; so the large one is left, and the barrier keeps XLA from turning
+    them round."""
+    return jax.lax.optimization_barrier(jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options))
 
 
 class LayerNorm(nn.Module):

@@ -19,7 +19,7 @@ from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params
 from xlingjax.model.heads import VocabularyHead
-from xlingjax.model.layers import LayerNorm
+from xlingjax.model.layers import LayerNorm, by_rows
 from xlingjax.model.masks import Fields, bidirectional, causal
 from xlingjax.model.stack import Stack
 
@@ -43,7 +43,7 @@ class Cache:
     """What decoding keeps from step to step, one example per row."""
 
     layers: tuple[Params, ...]
-    """The decoder's parameters, layer by layer: cut out of the stacked ones once, and not at every step."""
+    """The decoder's parameters, layer by layer, `by_rows`: cut out of the stacked ones once, not at every step."""
     past: tuple[KeysValues, ...]
     """Of each layer BHTK: keys and values of the decoder's columns so far."""
     memory: tuple[KeysValues, ...]
@@ -154,6 +154,7 @@ class Seq2Seq(Encoder):
 
         empty = jnp.zeros((memory_BSD.shape[0], c.heads, length, c.head_dim), c.dtype)
         memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
+        layers = tuple(by_rows(layer, c.dtype) for layer in layers)
         return Cache(layers, ((empty, empty),) * c.layers, memory, source, jnp.int32(0))
 
     def step(self, params: Params, cache: Cache, ids_B: Array, languages_B: Array) -> tuple[Array, Cache]:
