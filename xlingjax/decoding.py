@@ -150,7 +150,7 @@ def generate(
             tokens_RC = jnp.where(column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC)
         return values_RC, tokens_RC.astype(jnp.int32), cache
 
-    cache = model.start(params, batch, memory_BSD, columns)
+    cache = model.start(params, batch, memory_BSD, columns, config.beams)
     search = beam_search if config.beams > 1 else one_by_one
     return search(chances, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key)
 

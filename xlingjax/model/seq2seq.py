@@ -43,7 +43,8 @@ class Cache:
     """What decoding keeps from step to step, one example per row."""
 
     layers: tuple[Params, ...]
-    """The decoder's parameters, layer by layer, `by_rows`: cut out of the stacked ones once, not at every step."""
+    """The decoder's parameters, layer by layer, of several rows `by_rows`: cut out of the stacked ones once, and not at
+    every step."""
     past: tuple[KeysValues, ...]
     """Of each layer BHTK: keys and values of the decoder's columns so far."""
     memory: tuple[KeysValues, ...]
@@ -140,8 +141,9 @@ class Seq2Seq(Encoder):
         """
         return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode")
 
-    def start(self, params: Params, batch: Batch, memory_BSD: Array, length: int) -> Cache:
-        """An empty cache for up to `length` columns; the rows of the batch hold one example each."""
+    def start(self, params: Params, batch: Batch, memory_BSD: Array, length: int, beams: int = 1) -> Cache:
+        """An empty cache for up to `length` columns; the rows of the batch hold one example each, of which the search
+        makes `beams`."""
         c = self._decoder.config
         source = Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
         stacked = self._view(params)["decoder"]["layers"]
@@ -154,7 +156,8 @@ class Seq2Seq(Encoder):
 
         empty = jnp.zeros((memory_BSD.shape[0], c.heads, length, c.head_dim), c.dtype)
         memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
-        layers = tuple(by_rows(layer, c.dtype) for layer in layers)
+        if memory_BSD.shape[0] * beams > 1:  # a single vector is multiplied without copies
+            layers = tuple(by_rows(layer, c.dtype) for layer in layers)
         return Cache(layers, ((empty, empty),) * c.layers, memory, source, jnp.int32(0))
 
     def step(self, params: Params, cache: Cache, ids_B: Array, languages_B: Array) -> tuple[Array, Cache]:
