@@ -169,9 +169,9 @@ def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int
 
 
 def normaliser(x_VR: Array, apart_RN: Array, top_R: Array) -> Array:
-    """[R]: `logsumexp` over both; top_R: the highest of x."""
+    """[R]: `logsumexp` over both; top_R: the highest of x. In blocks, as in `highest`: else XLA writes x twice."""
     top_R = jnp.maximum(top_R, apart_RN.max(-1))
-    total_R = jnp.exp(x_VR - top_R).sum(0) + jnp.exp(apart_RN - top_R[:, None]).sum(-1)
+    total_R = jnp.exp(in_blocks(x_VR) - top_R).sum((0, 1)) + jnp.exp(apart_RN - top_R[:, None]).sum(-1)
     return top_R + jnp.log(total_R)
 
 
