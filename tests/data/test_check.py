@@ -1,9 +1,10 @@
 import gzip
+from pathlib import Path
 
 import pytest
 from data.files import write
 
-from xlingjax.data.check import check
+from xlingjax.data.check import Findings, check
 from xlingjax.data.scripts import main_script, script_of_language
 from xlingjax.errors import UserError
 
@@ -107,3 +108,13 @@ def test_scripts():
     assert script_of_language("sr_Latn") == "Latin" and script_of_language("zh-Hant") == "Han"
     assert main_script("Привет world!") == "Cyrillic" and main_script("12 %") is None
     assert main_script("Ήταν") == "Greek" and main_script("سلام") == "Arabic" and main_script("สวัสดี") == "Thai"
+
+
+def test_thousands_of_findings_do_not_flood_the_terminal():
+    found = Findings()
+    for i in range(70):
+        found.add("note", Path(f"{i}.txt"), None, "a note")
+        found.add("warning", Path(f"{i}.txt"), None, "is odd")
+    lines = found.text().splitlines()
+    assert [line for line in lines if "more" in line] == ["... and 20 more warnings", "... and 50 more notes"]
+    assert sum("is odd" in line for line in lines) == 50 and lines[-1] == "0 errors, 70 warnings, 70 notes"

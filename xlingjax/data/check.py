@@ -16,10 +16,10 @@ from xlingjax.data.sources import Pair, Text, find_pairs, find_text, read_raw_li
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
-SEVERITIES = ("error", "warning", "note")
 LONG_LINE = 5000
 """Characters beyond which a line is probably not a sentence."""
-SHOWN_NOTES = 20
+SHOWN = {"error": 50, "warning": 50, "note": 20}
+"""Severities, the worst first, and how many findings of each are printed."""
 MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
 """Shares above which a finding is a warning; below it is a note."""
 
@@ -61,12 +61,12 @@ class Findings:
 
     def text(self) -> str:
         """For the terminal: findings, worst first, then tokens and epochs per language, unknown pieces, cache size."""
-        shown = [item for item in self.items if item.severity != "note"]
-        notes = [item for item in self.items if item.severity == "note"]
-        shown = sorted(shown, key=lambda item: SEVERITIES.index(item.severity)) + notes[:SHOWN_NOTES]
-        lines = [item.text() for item in shown]
-        if len(notes) > SHOWN_NOTES:
-            lines.append(f"... and {len(notes) - SHOWN_NOTES} more notes")
+        lines = []
+        for severity, most in SHOWN.items():
+            items = [item for item in self.items if item.severity == severity]
+            lines += [item.text() for item in items[:most]]
+            if len(items) > most:
+                lines.append(f"... and {len(items) - most} more {severity}s")
         for name, table in self.tables.items():
             lines += ["", f"{name}:", format_table(table, self.steps)]
         if self.unknown_rate:
@@ -74,7 +74,7 @@ class Findings:
         if self.tables:
             lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
         counts = Counter(item.severity for item in self.items)
-        lines += ["", ", ".join(f"{counts[name]} {name}{'s' * (counts[name] != 1)}" for name in SEVERITIES)]
+        lines += ["", ", ".join(f"{counts[name]} {name}{'s' * (counts[name] != 1)}" for name in SHOWN)]
         return "\n".join(lines).strip()
 
 
