@@ -67,14 +67,14 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
             raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}")
         parse_file(path)
     macros = macro_names()
+    weights = {*re.findall(r"\.weight = %(\w+)$", gin.config_str() if overrides else "", re.MULTILINE)}
     for override in overrides:
         key, _, value = override.partition("=")
         where = f"--gin.{key}"
         if _MACRO.fullmatch(key):
             if key not in macros:
                 raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
-            weighs = re.search(rf"\.weight = %{key}$", gin.config_str(), re.MULTILINE)
-            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"), bool(weighs))
+            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"), key in weights)
         elif "." not in key:
             raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
         parse_text(f"{key} = {gin_value(value)}", where)
