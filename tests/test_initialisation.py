@@ -394,3 +394,20 @@ def test_a_tied_giver_gives_the_self_attention_of_its_last_layers(giver):
     name = "layers/attention/query/kernel"
     np.testing.assert_array_equal(found[f"decoder/{name}"], given[f"encoder/{name}"][1:])
     assert f"decoder/layers/attention: encoder layers 1..2 of {run} (tied there)" in lines
+
+
+def test_a_whole_run_keeps_its_language_tokens_where_they_are(giver):
+    """Of other languages, or another order, a row would become another's."""
+    from xlingjax.initialisation import first_weights
+
+    model = pair(language_tokens=3, vocab_size=tiny.VOCAB + 3, num_languages=0)
+    run, theirs = giver("tokens", 7, model)
+    load = first_weights(str(run), model, shapes(model)[0], ())
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(model)[0])
+    for languages in ([*tiny.LANGUAGES[1:]], [*reversed(tiny.LANGUAGES)], [*tiny.LANGUAGES, "zz"]):
+        with pytest.raises(UserError, match=f'numbered otherwise; set LANGUAGES="{" ".join(tiny.LANGUAGES)}"'):
+            load(zeros, languages, None)
+    unlike = first_weights(str(run), model.replace(language_tokens=0), shapes(model)[0], ())
+    for give, languages in ((load, tiny.LANGUAGES), (load, tiny.LANGUAGES[:2]), (unlike, ["zz"])):
+        found = give(jax.tree.map(jax.numpy.asarray, zeros), languages, None)[0]
+        np.testing.assert_array_equal(found["embeddings"]["tokens"]["embedding"], theirs["embeddings/tokens/embedding"])

@@ -131,6 +131,9 @@ def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) ->
 
     if vocabulary.layout == "xlm" and vocabulary.model_bytes:  # of which tokenizer.json alone tells transformers
         (folder / OURS).write_bytes(vocabulary.model_bytes)
+    if vocabulary.layout == "xprophetnet":  # which a SentencePiece model does not show
+        for name, content in vocabulary.files().items():
+            (folder / name).write_bytes(content)
     for name, content in tokenizer_files(vocabulary, length).items():
         (folder / name).write_bytes(content)
     for name, value in (("config.json", made.described), (DESCRIPTION, made.description)):

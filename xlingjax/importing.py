@@ -14,11 +14,13 @@ from xlingjax.convert.exported import restored
 from xlingjax.convert.names import Differing
 from xlingjax.convert.sources import reader_of
 from xlingjax.data.corpus import cache_folder as tokens_folder
+from xlingjax.data.tokenizer_vocabulary import PROPHETNET
 from xlingjax.errors import UserError
 from xlingjax.model.config import count_parameters
 from xlingjax.workdir import require_empty, write_trained
 
-WANTED, PICKLES = ("*.json", "*.model", "*.txt", "model*.safetensors"), ("pytorch_model*.bin",)
+WANTED = ("*.json", "*.model", "*.txt", PROPHETNET, "model*.safetensors")
+PICKLES = ("pytorch_model*.bin",)
 
 
 def import_model(source: str, output: str, verify: bool = True) -> str:
@@ -37,7 +39,8 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
         raise
     lines = [*ours.notes]
     if verify:
-        compared = parity.compare(folder, foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head)
+        parts = foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head
+        compared = parity.compare(folder, *parts, foreign.rows)
         if not compared.same:
             raise UserError(f"{folder} as xlingjax reads it is not what transformers computes: {compared}")
         lines.append(str(compared))

@@ -14,6 +14,7 @@ import jax
 from xlingjax.checkpoint import load_params, require_vocabulary
 from xlingjax.errors import UserError
 from xlingjax.givers import LAYERS, MACROS, Copy, Giver, Layers, grouped, layer_names, numbers_of, read
+from xlingjax.identity import read_run_record
 from xlingjax.model.config import ModelConfig
 from xlingjax.optim import path_name
 
@@ -231,7 +232,19 @@ def first_weights(
         return None
 
     def load(params: Any, languages: Sequence[str], vocabulary: Any) -> tuple[Any, str, list[str]]:
+        if config.language_tokens:
+            _require_languages(init_from, languages)
         params, added = load_params(init_from, params, new, vocabulary)
         return params, f"{init_from}" + (f", new and random: {', '.join(added)}" if added else ""), []
 
     return load
+
+
+def _require_languages(run: str, languages: Sequence[str]) -> None:
+    """Raise UserError where a whole run's language tokens would become those of other languages."""
+    there = read_run_record(run)["languages"]
+    if list(languages) != there[: len(languages)]:
+        raise UserError(
+            f"INIT_FROM={run} has tokens of the languages {' '.join(there)}, and the data {' '.join(languages)}, "
+            f'numbered otherwise; set LANGUAGES="{" ".join(there)}"'
+        )

@@ -1,12 +1,16 @@
 """Is a converted model the one that transformers computes? (extra `interop`)"""
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from xlingjax.convert.fields import Fields
+from xlingjax.convert.mbart import LanguageRows
+from xlingjax.convert.prophetnet import CROSS_LINGUAL
 from xlingjax.convert.sentences import SENTENCES
 from xlingjax.data.fastbpe_vocabulary import FastBpeVocabulary
 from xlingjax.data.vocabulary import Vocabulary
@@ -75,11 +79,15 @@ def interop() -> Any:
     return transformers
 
 
-def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool) -> Parity:
+def compare(
+    folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool,
+    order: LanguageRows | None = None,
+) -> Parity:  # fmt: skip
     """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of its classifier, else
     of its vocabulary head (of a decoder's, which reads another sentence), else the last states. A language embedding
-    gets them in turn. Raises UserError where transformers is not installed, where it cannot open the folder, and for
-    ids that differ, with the sentence."""
+    gets them in turn, and language tokens begin what a decoder reads in turn. order: that of the rows there. Raises
+    UserError where transformers is not installed, where it cannot open the folder, and for ids that differ, with the
+    sentence."""
     transformers = interop()
     import torch
 
@@ -92,16 +100,23 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
     kind = "decoder" if config.decoder_layers else encoding
     auto, what = _KINDS[kind]
     here = dict(local_files_only=True, trust_remote_code=False)
-    has_tokenizer = any((folder / name).is_file() for name in _TOKENIZERS)
+    # Of which transformers 5 has neither name nor tokenizer: the model is ProphetNet's.
+    cross_lingual = Fields(folder / "config.json").values.get("model_type") == CROSS_LINGUAL
+    has_tokenizer = not cross_lingual and any((folder / name).is_file() for name in _TOKENIZERS)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here) if has_tokenizer else None
+        if cross_lingual:
+            here["config"] = transformers.ProphetNetConfig.from_pretrained(folder, **here)
         theirs = getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
     except Exception as error:  # of many kinds
         why = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(
             f"transformers cannot open {folder} to compare with ({why}); mend it, or say --unverified"
         ) from None
-    rows = _rows(folder, vocabulary, tokenizer, config.max_positions - config.position_offset - bool(config.streams))
+    most = config.max_positions - config.position_offset - bool(config.streams)
+    rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
+    if order and tokenizer is not None:
+        _require_codes(folder, vocabulary, tokenizer, order)
     model = build_model(config.replace(dtype="float32", attention_backend="xla"))  # as theirs
 
     def compute(params, batch):
@@ -128,6 +143,8 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         if kind == "decoder":
             other = (rows[start + 1 :] + rows)[:_ROWS]
             target = _fields(other, length, vocabulary.pad_id, 0)
+            if config.language_tokens:
+                target["input_ids"][:, 0] = vocabulary.size + start // _ROWS % config.language_tokens
             target["ids"] = target.pop("input_ids")
             batch |= {f"decoder_{name}": values for name, values in target.items()}
             given |= {"decoder_input_ids": "decoder_ids"}
@@ -135,8 +152,11 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
         with jax.default_matmul_precision("highest"):  # an accelerator may take fewer bits of float32
             ours = np.asarray(run(params, batch))
         with torch.no_grad():
-            given = {argument: torch.tensor(batch[name]).long() for argument, name in given.items()}
+            ids = {name: order.theirs[batch[name]] for name in ("input_ids", "decoder_ids")} if order else {}
+            given = {argument: torch.tensor((batch | ids)[name]).long() for argument, name in given.items()}
             wanted = (_by_steps(theirs, given) if config.streams else _logits(theirs(**given))).numpy()
+        if order:
+            wanted = wanted[..., order.theirs]
         if ours.ndim == 3:
             ours, wanted = ours[valid_BL], wanted[valid_BL]
         difference = float(np.maximum(difference, np.abs(ours - wanted).max()))  # of NaN stays NaN
@@ -144,12 +164,16 @@ def compare(folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabula
     return Parity(what, difference, largest, len(rows), has_tokenizer)
 
 
-def _rows(folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int) -> list[list[int]]:
-    """Ids of every sentence. Raises UserError for one of which their tokenizer makes others."""
+def _rows(folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool) -> list[list[int]]:
+    """Ids of every sentence. alone: compared without what stands around them, where an encoder-decoder's source has
+    its language or nothing. Raises UserError for one of which their tokenizer makes others."""
     rows = []
+    normalize = _normalization(vocabulary, tokenizer)
     for sentence in SENTENCES:
         ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
-        found = ids if tokenizer is None else tokenizer(sentence)["input_ids"]
+        found = ids if tokenizer is None else tokenizer(normalize(sentence), add_special_tokens=not alone)["input_ids"]
+        if tokenizer is not None and alone:
+            found = [vocabulary.bos_id, *found, vocabulary.eos_id]
         if isinstance(vocabulary, FastBpeVocabulary):  # which begins with </s>, theirs with <s>
             found = [vocabulary.bos_id, *found[1:]]
         if found != ids:
@@ -160,6 +184,27 @@ def _rows(folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int) -> li
             )
         rows.append(ids[:most])
     return rows
+
+
+def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], str]:
+    """What their tokenizer is to be given: transformers 5 makes an MBartTokenizer without the normalization table of
+    the SentencePiece model, whose part is done here then."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if type(tokenizer).__name__ != "MBartTokenizer" or backend is None or backend.normalizer is not None:
+        return lambda text: text
+    return vocabulary.normalized
+
+
+def _require_codes(folder: Path, vocabulary: Vocabulary, tokenizer: Any, order: LanguageRows) -> None:
+    """Raises UserError where their tokenizer has other ids for MASK or a language."""
+    theirs, names = order.theirs, {vocabulary.mask_id: tokenizer.mask_token}
+    names |= {vocabulary.size + i: code for i, code in enumerate(sorted(order.codes))}
+    for row, name in names.items():
+        if (found := tokenizer.convert_tokens_to_ids(name)) != theirs[row]:
+            raise UserError(
+                f"{folder}: its tokenizer has {name} at {found}, and a table of {len(theirs)} rows at {theirs[row]}; "
+                "give files that belong together"
+            )
 
 
 def _fields(rows: list[list[int]], length: int, pad_id: int, language: int) -> dict[str, np.ndarray]:

@@ -7,7 +7,8 @@ from xlingjax.convert.reading import renamed
 from xlingjax.convert.tensors import Tensors
 from xlingjax.model.config import ModelConfig
 
-MODEL_TYPES = ("prophetnet", "xlm-prophetnet")
+CROSS_LINGUAL = "xlm-prophetnet"
+MODEL_TYPES = ("prophetnet", CROSS_LINGUAL)
 ROLES = {"pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 2)}
 BODY, HEAD = "prophetnet.", None
 WORDS = f"{BODY}word_embeddings.weight"

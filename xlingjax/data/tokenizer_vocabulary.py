@@ -17,7 +17,7 @@ from xlingjax.data.vocabulary import PieceTable
 from xlingjax.errors import UserError
 
 LAYOUT = "tokenizer"
-CONTINUED = "##"
+CONTINUED, PROPHETNET = "##", "prophetnet.tokenizer"
 SPECIAL = {"bos": "[CLS]", "eos": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
 """BERT's special tokens by role, of a folder that names none."""
 ROLES = {"bos": "cls_token", "eos": "sep_token", "pad": "pad_token", "unk": "unk_token", "mask": "mask_token"}
@@ -62,16 +62,19 @@ class TokenizerVocabulary(PieceTable):
         self._take([i for i, token in self._tokenizer.get_added_tokens_decoder().items() if token.special], **roles)
 
     @classmethod
-    def read(cls, folder: Path) -> TokenizerVocabulary:
-        """Of our folder or Hugging Face's. Raises UserError."""
+    def read(cls, folder: Path, pieces: str = "vocab.txt") -> TokenizerVocabulary:
+        """Of our folder or Hugging Face's. pieces: the file with one on each line, where there is no tokenizer.json.
+        Raises UserError."""
         try:
             config = _object(folder / "tokenizer_config.json")
             special = {role: _text(config.get(key)) or SPECIAL[role] for role, key in ROLES.items()}
             special |= _object(folder / "vocab.json").get("special", {})
             if (folder / "tokenizer.json").is_file():
                 return cls((folder / "tokenizer.json").read_bytes(), special)
-            lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
-            return cls(_wordpiece(lines[:-1] if lines[-1] == "" else lines, config, special), special)
+            if pieces == PROPHETNET:
+                config.setdefault("do_lower_case", True)  # as transformers' ProphetNetTokenizer
+            lines = (folder / pieces).read_text(encoding="utf-8").split("\n")
+            return cls(_wordpiece(lines[:-1] if lines[-1] == "" else lines, config, special, pieces), special)
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
         except (OSError, ValueError, AttributeError) as error:
@@ -111,15 +114,15 @@ def _text(token: Any) -> str | None:
     return token.get("content") if isinstance(token, dict) else token
 
 
-def _wordpiece(pieces: list[str], config: dict[str, Any], special: dict[str, str]) -> bytes:
+def _wordpiece(pieces: list[str], config: dict[str, Any], special: dict[str, str], file: str) -> bytes:
     """tokenizer.json of BERT's vocab.txt, a piece a line, as transformers' BertTokenizer reads it."""
     if len({*pieces}) < len(pieces):
-        raise UserError("vocab.txt has a piece twice")
+        raise UserError(f"{file} has a piece twice")
     if missing := [token for token in special.values() if token not in pieces]:
-        raise UserError(f"vocab.txt has no piece {missing[0]!r}")
+        raise UserError(f"{file} has no piece {missing[0]!r}")
     if not isinstance(config.get("do_lower_case"), bool):
         raise UserError(
-            'vocab.txt does not say whether case is folded: put {"do_lower_case": false} or true into '
+            f'{file} does not say whether case is folded: put {{"do_lower_case": false}} or true into '
             "tokenizer_config.json beside it"
         )
     ids = {piece: i for i, piece in enumerate(pieces)}

@@ -1,11 +1,13 @@
 """The shared vocabulary: a SentencePiece model and the rule from its ids to the model's ids.
 
-Two layouts (XLM §3.1 and its code; XLM-R):
+Three layouts (XLM §3.1 and its code; XLM-R; XLM-ProphetNet):
 - `xlm`: `<s>` 0, `</s>` 1, `<pad>` 2, `<unk>` 3, `<special0..9>` 4-13, then pieces; MASK is `<special1>` = 5 and
   `</s>` both begins and ends a sentence. The SentencePiece model itself has these ids; `xlingjax vocab` writes such a
   model.
 - `xlmr`: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, piece i of the SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 1,
   `<mask>` after the last piece (250001 for the XLM-R model).
+- `xprophetnet`: `[PAD]` 0, `[CLS]` 1, `[SEP]` 2, `[UNK]` 3, `[MASK]` 4, `[unused0..9]` 5-14, piece i of the
+  SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 12.
 """
 
 from __future__ import annotations
@@ -22,9 +24,15 @@ import numpy as np
 
 from xlingjax.errors import UserError
 
-LAYOUTS = ("xlm", "xlmr")
+LAYOUTS = ("xlm", "xlmr", "xprophetnet")
 XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
 XLM_MASK_ID = 5
+_FIRST = {
+    "xlm": (),
+    "xlmr": ("<s>", "<pad>", "</s>", "<unk>"),
+    "xprophetnet": ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *(f"[unused{i}]" for i in range(10))),
+}
+"""Names of the first ids, in place of the pieces'."""
 VOCABULARY_FILES = ("vocab.model", "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 """What a run's folder holds of its vocabulary, as far as it has them."""
 
@@ -78,11 +86,19 @@ class Vocabulary:
         else:
             ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
             if ids != (0, 1, 2):
-                raise UserError(f"layout 'xlmr' needs a SentencePiece model with unk, bos, eos = 0, 1, 2; it has {ids}")
+                raise UserError(
+                    f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2; it has {ids}"
+                )
+        if layout == "xlmr":
             self.size, self.to_model = count + 2, np.arange(1, count + 1, dtype=np.int32)
             self.to_model[:3] = 3, 0, 2
             self.bos_id, self.pad_id, self.eos_id, self.unk_id, self.mask_id = 0, 1, 2, 3, count + 1
             self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
+        elif layout == "xprophetnet":
+            self.size, self.to_model = count + 12, np.arange(12, count + 12, dtype=np.int32)
+            self.to_model[:3] = 3, 1, 2
+            self.pad_id, self.bos_id, self.eos_id, self.unk_id, self.mask_id = range(5)
+            self.special_ids = frozenset(range(len(_FIRST[layout])))
 
     @classmethod
     def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
@@ -144,6 +160,10 @@ class Vocabulary:
         flat = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
         return self.to_model[flat], lengths
 
+    def normalized(self, text: str) -> str:
+        """The text that its pieces stand for: characters by the SentencePiece model's table, spaces collapsed."""
+        return self._processor.normalize(text).replace("▁", " ")
+
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the pieces; special ids other than `<unk>` are left out."""
         dropped = self.special_ids - {self.unk_id}
@@ -161,10 +181,11 @@ class Vocabulary:
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:
             raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+        first = _FIRST[self.layout]
+        if i < len(first):
+            return first[i]
         if i == self.mask_id:
             return "<mask>"
-        if self.layout == "xlmr" and i < 4:
-            return ("<s>", "<pad>", "</s>", "<unk>")[i]
         return self._pieces[self._from_model[i]]
 
     @functools.cached_property

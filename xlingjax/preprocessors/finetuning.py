@@ -17,7 +17,7 @@ from xlingjax.data.words import Tagged, pieces_of_words, read_tagged
 from xlingjax.errors import UserError
 
 # Special tokens around a pair: `</s>A</s>B</s>`, `<s>A</s></s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]`.
-SEPARATORS = {"xlm": 3, "xlmr": 4, "tokenizer": 3}
+SEPARATORS = {"xlm": 3, "xlmr": 4, "tokenizer": 3, "xprophetnet": 3}
 _ENDLESS = 2**62  # batches
 
 
