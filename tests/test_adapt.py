@@ -105,7 +105,6 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted,
 
 
 def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_path, monkeypatch, capsys):
-    from xlingjax import importing
     from xlingjax.adapting import _first_model
     from xlingjax.trained import open_run
 

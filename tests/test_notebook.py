@@ -1,23 +1,12 @@
-"""docs/adapt.ipynb: a notebook without outputs whose cells run in order, in a process of their own."""
+"""docs/adapt.ipynb: a notebook without outputs whose cells run in order."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch"), pytest.importorskip("transformers")
 NOTEBOOK = Path(__file__).resolve().parent.parent / "docs" / "adapt.ipynb"
-RUN = """
-import json, sys
-
-space = {"__name__": "__main__"}
-for number, source in enumerate(json.loads(sys.stdin.read())):
-    exec(compile(source, f"code cell {number}", "exec"), space)
-print(json.dumps({"table": space["told"]["before_after"], "found": space["found"], "width": space["alike"].shape}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -38,25 +27,15 @@ def test_it_is_a_notebook_of_version_4_without_outputs(cells):
     assert NOTEBOOK.stat().st_size < 16_000
 
 
-def test_its_cells_run_in_order(cells, tmp_path):
-    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    settings = {"NOTEBOOK_STEPS": "8", "XLINGJAX_CACHE": str(tmp_path / "cache"), "XLA_FLAGS": _one_device()}
-    done = subprocess.run(
-        [sys.executable, "-c", RUN], input=json.dumps(code), cwd=tmp_path, env=os.environ | settings | _path(),
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    came = json.loads(done.stdout.splitlines()[-1])
-    rows = {row["figure"]: row for row in came["table"]}
+def test_its_cells_run_in_order(cells, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NOTEBOOK_STEPS", "8")
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    space = {"__name__": "__main__"}
+    for number, cell in enumerate(cell for cell in cells if cell["cell_type"] == "code"):
+        exec(compile("".join(cell["source"]), f"code cell {number}", "exec"), space)
+    rows = {row["figure"]: row for row in space["told"]["before_after"]}
     assert {"perplexity de", "perplexity en", "perplexity beside the translation, mean"} <= {*rows}
     assert rows["perplexity, mean"]["after"] < 0.9 * rows["perplexity, mean"]["before"]
-    assert came["width"] == [200, 200] and all(0 < value <= 1 for value in came["found"].values())
+    assert space["alike"].shape == (200, 200) and all(0 < value <= 1 for value in space["found"].values())
     assert (tmp_path / "adapt-notebook" / "out" / "model" / "model.safetensors").is_file()
-
-
-def _one_device():
-    return " ".join(flag for flag in os.environ["XLA_FLAGS"].split() if "device_count" not in flag)
-
-
-def _path():
-    return {"PYTHONPATH": os.pathsep.join([str(NOTEBOOK.parent.parent), os.environ.get("PYTHONPATH", "")])}
