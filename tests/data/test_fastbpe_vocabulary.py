@@ -256,6 +256,11 @@ def test_the_same_ids_inside_tensorflow(vocabulary):
     assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [vocabulary.encode(text) for text in SENTENCES]
 
 
+def _halved(path):
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
+
+
 def without(name):
     return lambda folder: (folder / name).unlink()
 
@@ -277,6 +282,8 @@ def changed(name, change):
         (changed("vocab.json", lambda told: told.update(d=told["d"] + 1)), "no piece, or several, for id"),
         (changed("vocab.json", lambda told: told.update({"<pad>": 1, "</s>": 2})), "do not begin with <s>, </s>"),
         (changed("vocab.json", lambda told: told.update(d="1")), "no table of ids by piece"),
+        (lambda folder: (folder / "merges.txt").write_text("hello\n"), "no merge makes .* of its .* longer pieces"),
+        (lambda folder: _halved(folder / "merges.txt"), "no merge makes .* fetch the merges that belong to it"),
         (
             changed("tokenizer_config.json", lambda told: told.update(mask_token="<special3>")),
             "mask_token '<special3>'",

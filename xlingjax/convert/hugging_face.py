@@ -104,8 +104,10 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
             raise UserError(f"{error}; mBART's is read from {TOKENIZER}: put it there") from None
     if (folder / "merges.txt").is_file():
         return FastBpeVocabulary.read(folder)
+    if model_type == "xlm":
+        raise UserError(f"{folder} has no merges.txt beside vocab.json, and no tokenizer.json: fetch XLM's vocabulary")
     raise UserError(
-        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt, no merges.txt; take them from the model that "
+        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt; take them from the model that "
         "this one was continued from"
     )
 

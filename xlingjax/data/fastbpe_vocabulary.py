@@ -49,11 +49,18 @@ class FastBpeVocabulary(PieceTable):
             raise UserError("XLM's byte pair codes need sacremoses: pip install 'xlingjax[interop]'") from None
         self._pieces = sorted(ids, key=ids.__getitem__)
         if gap := next((i for i, piece in enumerate(self._pieces) if ids[piece] != i), None):
-            raise UserError(f"no piece, or several, for id {gap}")
+            raise UserError(f"its vocabulary has no piece, or several, for id {gap}; fetch it again")
         if tuple(self._pieces[: len(XLM_SPECIAL_PIECES)]) != XLM_SPECIAL_PIECES:
             raise UserError(
                 f"its pieces do not begin with {', '.join(XLM_SPECIAL_PIECES[:5])}, ..., as those of XLM do; other "
                 "byte pair codes than XLM's are not read"
+            )
+        made = {first + second for first, second in merges}
+        longer = [piece for piece in self._pieces[len(XLM_SPECIAL_PIECES) :] if len(piece.removesuffix(END)) > 1]
+        if len(missing := [piece for piece in longer if piece not in made]) > 0.01 * len(longer):
+            raise UserError(
+                f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {missing[0]!r} for one; fetch the "
+                "merges that belong to it"
             )
         self._take(range(len(XLM_SPECIAL_PIECES)), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
         self.layout, self.lowercase, self.notes = "xlm", lowercase, NOTES

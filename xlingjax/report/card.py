@@ -27,6 +27,10 @@ _FIGURES = {
     "tagging_en": "tagging in English",
     "tagging_mean_other": "tagging, mean of the other languages",
 }
+_LANGS = (
+    "Each token has the embedding of its language: call the model with `langs=`, the language's number in `lang2id` of "
+    "config.json for every token. Without it the model computes something else, in silence."
+)
 _NONE = "not named; say so before you give the model to others"
 
 
@@ -57,6 +61,11 @@ def model_card(
         f"xlingjax; checkpoint {step}.",
         "```python\nfrom transformers import AutoTokenizer, " + auto + "\n\n"
         f'tokenizer = AutoTokenizer.from_pretrained("{name}")\nmodel = {auto}.from_pretrained("{name}")\n```',
+        *(
+            [_LANGS]
+            if architecture.startswith("XLM") and not architecture.startswith("XLMRoberta") and len(run.languages) > 1
+            else []
+        ),
         *_section("Objectives", _objectives(run)),
         *_section("Data", _data(run)),
         *_section("Measured", _measured(until)),
