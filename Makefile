@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test lint inspect bench clean
+.PHONY: help setup pretrain negatives test test-long lint inspect bench clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -63,8 +63,11 @@ pretrain: $(VENV)/.ready runs/demo/vocab/vocab.json ## embedded corpus -> MLM + 
 negatives: $(VENV)/.ready runs/demo/vocab/vocab.json ## wrong partners of the corpus's pairs, for Unicoder (finished tables are kept)
 	$(XLINGJAX) mine --negatives --parallel runs/demo/data/parallel/tinyworld --vocabulary runs/demo/vocab --output runs/demo/negatives
 
-test: $(VENV)/.ready-dev ## all tests (those that read real text need XLINGJAX_DATA)
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal --durations 15
+test: $(VENV)/.ready-dev ## the tests, in under ten minutes (those that read real text need XLINGJAX_DATA)
+	$(BIN)/python -m pytest -m "not long" -n $(TEST_WORKERS) --dist worksteal --durations 15
+
+test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, adapt, the notebook
+	$(BIN)/python -m pytest -m long -n $(TEST_WORKERS) --dist worksteal --durations 15
 
 lint: $(VENV)/.ready-dev ## ruff
 	$(BIN)/ruff check .

@@ -55,6 +55,7 @@ def adapted(place):
     return place / "out"
 
 
+@pytest.mark.long
 def test_the_folder_opens_and_is_what_was_trained(adapted):
     from xlingjax.trained import open_run
 
@@ -70,6 +71,7 @@ def test_the_folder_opens_and_is_what_was_trained(adapted):
     assert 'license: "mit"' in (adapted / "model" / "README.md").read_text()
 
 
+@pytest.mark.long
 def test_before_and_after_are_measured_on_lines_that_were_not_trained_on(adapted):
     told = json.loads((adapted / "adapted.json").read_text())
     rows = {row["figure"]: (row["before"], row["after"]) for row in told["before_after"]}
@@ -86,6 +88,7 @@ def test_before_and_after_are_measured_on_lines_that_were_not_trained_on(adapted
     assert len(english) == len((adapted / "heldout" / "pairs" / "de-en.de").read_text().splitlines()) == len(held)
 
 
+@pytest.mark.long
 def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted, place, tmp_path, capsys):
     given = ["--gin.LEARNING_RATE=3e-3", "--license", "mit"]
     assert adapt(place, *given) == 0
@@ -104,6 +107,7 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted,
     assert adapt(place, *given, "--gin_file", str(tmp_path / "more.gin")) == 0  # nothing is another
 
 
+@pytest.mark.long
 def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_path, monkeypatch, capsys):
     from xlingjax.adapting import _first_model
     from xlingjax.trained import open_run
@@ -122,6 +126,7 @@ def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_pa
     assert made == [copy, copy]
 
 
+@pytest.mark.long
 def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
     import jax
 
@@ -167,6 +172,7 @@ def test_pairs_that_cannot_be_the_text_too_need_text(parallel, message, place, t
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "start").exists()
 
 
+@pytest.mark.long
 def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(adapted, place, tmp_path, capsys):
     """Three letters of a language have to be said with every file."""
     from xlingjax.plug import write_workdir
@@ -208,6 +214,7 @@ def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, 
     assert not capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
     given = ["--to", str(tmp_path / "out"), "--mono", str(place / "de-en.de"), "--batch", "8", "--length", "32"]
     more = ["--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
@@ -215,6 +222,7 @@ def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
     assert "--hours 1e-05 is too little" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_read(adapted, place, tmp_path, capsys):
     given = ["--from", str(place / "out" / "start"), "--to", str(tmp_path / "out"), "--mono", str(place / "de-en.de")]
     assert main(["adapt", *given, "--steps", "4"]) == 2

@@ -76,6 +76,7 @@ def test_phases_are_stages_of_one_run(run):
     assert '<bdi lang="de"' in rows and '<bdi lang="en"' in rows
 
 
+@pytest.mark.long
 def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
     rows = ["en\tde\tnegative\tsimilarity\tkind", *(f"{x}\t{y}\t{GERMAN[0]}\t0.5\thard" for x, y in PAIRS[1:])]
     write(tmp_path / "en-de.tsv", rows)
@@ -95,6 +96,7 @@ def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
     assert "Mined negatives" in (run / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
     def words(verb, *rest):
         given = {"HELDOUT_PAIRS": corpus / "heldout_pairs", "HELDOUT_TEXT": corpus / "heldout", "PROBE_PAIRS": 2}
@@ -262,6 +264,7 @@ def plug_in_command(corpus, run, workdir, **overrides):
     return arguments("finetune", "nli_plug_in_tiny", given | overrides, "--workdir", str(workdir))
 
 
+@pytest.mark.long
 def test_plug_in_fine_tuning(corpus, run, tmp_path):
     assert cli.main(plug_in_command(corpus, run, tmp_path / "nli", LOG_EVERY=1)) == 0
     (line, *_) = (json.loads(line) for line in (tmp_path / "nli" / "metrics.jsonl").read_text().splitlines())

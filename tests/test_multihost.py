@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import tiny_run
 
 
@@ -36,6 +37,7 @@ def two_processes(first, second):
     return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
 
 
+@pytest.mark.long
 def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_path):
     """SIGTERM reaches process 1 alone; both save the same step; one process of 8 devices finishes what they began."""
     one, two = tmp_path / "one", tmp_path / "two"

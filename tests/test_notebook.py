@@ -27,6 +27,7 @@ def test_it_is_a_notebook_of_version_4_without_outputs(cells):
     assert NOTEBOOK.stat().st_size < 16_000
 
 
+@pytest.mark.long
 def test_its_cells_run_in_order(cells, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NOTEBOOK_STEPS", "8")

@@ -45,6 +45,7 @@ def kill_between_checkpoints(workdir, run):
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("undisturbed", ["8-devices"], indirect=True)
 def test_killed_run_continues_bitwise(undisturbed, tmp_path):
     run, params, hashes, _ = undisturbed
@@ -62,6 +63,7 @@ def test_killed_run_continues_bitwise(undisturbed, tmp_path):
     assert tiny_run.hashes(tmp_path / "fewer") == hashes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("undisturbed", ["8-objectives"], indirect=True)
 def test_every_objective_continues_bitwise_from_a_checkpoint(undisturbed, tmp_path):
     """From the checkpoint between the two turns of each; what the run logged after it is taken back."""

@@ -351,6 +351,7 @@ def test_a_second_extension_and_its_record(extended, corpus, tmp_path):
 # --- from the command line, and on ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, tmp_path, capsys):
     assert small_corpus.pretrain(corpus, tmp_path / "run", LANGUAGE_EMBEDDING=True) == 0
     line = ["vocab", "extend", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "new")]

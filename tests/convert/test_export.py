@@ -124,6 +124,24 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
     assert json.loads((tmp_path / "again" / "run.json").read_text())["labels"] == names[: config.num_labels]
 
 
+def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(vocabularies, tmp_path, capsys):
+    """A SentencePiece model does not show that its ids are counted as theirs are."""
+    from xlingjax.trained import open_run
+
+    vocabulary = Vocabulary(vocabularies["xlmr"].model_bytes, "xprophetnet")
+    config, params = run_of(tmp_path / "run", vocabulary)
+    assert command("export", tmp_path / "run", tmp_path / "out") == 0, capsys.readouterr().err
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
+    sentence = SENTENCES[2]
+    assert tokenizer(sentence, add_special_tokens=False).input_ids == vocabulary.encode(sentence)
+    assert command("import", tmp_path / "out", tmp_path / "again") == 0, capsys.readouterr().err
+    again = open_run(tmp_path / "again")
+    assert again.vocabulary == vocabulary and again.vocabulary.layout == "xprophetnet"
+    for name, found in flattened(again.params).items():
+        if "positions" not in name:  # those before the first have no bits to keep
+            require_equal({name: found}, {name: flattened(params)[name]}, config)
+
+
 def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabularies, tmp_path, capsys):
     from xlingjax.trained import open_run
 

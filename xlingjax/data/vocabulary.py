@@ -12,6 +12,7 @@ Three layouts (XLM §3.1 and its code; XLM-R; XLM-ProphetNet):
 
 from __future__ import annotations
 
+import abc
 import functools
 import hashlib
 import itertools
@@ -205,9 +206,9 @@ class Vocabulary:
         return f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
 
 
-class PieceTable(Vocabulary):
-    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id, call `_take`
-    with the roles, and have `_encode_all`."""
+class PieceTable(Vocabulary, abc.ABC):
+    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id, and call `_take`
+    with the roles."""
 
     model_bytes = None
 
@@ -219,8 +220,9 @@ class PieceTable(Vocabulary):
         self.to_model = np.arange(self.size, dtype=np.int32)
         self.special_ids = frozenset((*roles.values(), *special))
 
+    @abc.abstractmethod
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
-        raise NotImplementedError
+        """The ids of each line, without special ones."""
 
     def encode(self, text: str) -> list[int]:
         return self._encode_all([text])[0]
