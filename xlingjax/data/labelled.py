@@ -1,0 +1,64 @@
+"""What labelled files hold, whatever their format: a record for each kind of task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text or a pair of texts, and its class."""
+
+    premise: str
+    hypothesis: str | None
+    """None: a single text."""
+    label: str | None
+    """None: the official file has none (a test set)."""
+    line: int = field(default=0, compare=False)
+    """Of its file, from 1."""
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """A sentence given as words, and the tag of each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    """Empty: the official file has none."""
+    line: int = field(default=0, compare=False)
+    """Of its first word, from 1."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question whose answer is a span of its context (SQuAD)."""
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[str, ...]
+    """Every gold answer; empty: the official file has none."""
+    starts: tuple[int, ...]
+    """Where each begins in `context`, in characters."""
+
+
+@dataclass(frozen=True)
+class SourceTarget:
+    """A text and what is to be written for it."""
+
+    source: str
+    target: str | None
+    line: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Bitext:
+    """Two texts in two languages and which of their sentences translate each other. Tatoeba: line n of one side is line
+    n of the other; BUCC: few sentences of either side have a translation."""
+
+    source: tuple[tuple[str, str], ...]
+    """(id, sentence) of the foreign side."""
+    target: tuple[tuple[str, str], ...]
+    """(id, sentence) of the English side."""
+    gold: frozenset[tuple[str, str]] | None
+    """Pairs of ids; None: the official files have none."""
