@@ -34,8 +34,13 @@ def parser() -> argparse.ArgumentParser:
     ):
         sub = verb(name, text, recipe=True)
         sub.add_argument(
-            "--workdir", required=True, metavar="DIR", help="where the run lives: checkpoints, logs, report"
+            "--workdir",
+            required=name == "pretrain",
+            metavar="DIR",
+            help="where the run lives: checkpoints, logs, report",
         )
+        if name == "finetune":
+            _sweep(sub)
         sub.add_argument(
             "--coordinator", default="", metavar="HOST:PORT", help="process 0 of several (SLURM and TPU pods need none)"
         )
@@ -106,8 +111,17 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--batches", type=_positive, required=True, metavar="N", help="batches per objective")
     sub.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
 
-    sub = verb("evaluate", "run evaluators (default: those of the run) on the newest checkpoint of a run", recipe=True)
-    sub.add_argument("--workdir", required=True, metavar="DIR")
+    text = "run evaluators (default: those of the run) on the newest checkpoint of a run; or a benchmark's tasks"
+    sub = verb("evaluate", text, recipe=True)
+    sub.add_argument("--workdir", metavar="DIR", help="the run whose evaluators run")
+    group = sub.add_argument_group("a benchmark, instead of --workdir")
+    group.add_argument("--suite", metavar="NAME", help="fine-tune on, or measure, every task that is there: xtreme, xglue")
+    group.add_argument("--mixture", metavar="NAME", help="measure a checkpoint as it is on every task that its head fits")
+    group.add_argument("--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends")
+    group.add_argument("--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)")
+    group.add_argument("--split", metavar="SPLIT", help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)")
+    group.add_argument("--allow-missing", dest="allow_missing", action="store_true", help="go on without files that lack")
+    _sweep(sub, task=False)
 
     sub = verb("report", "write report.html and report.json of a run")
     sub.add_argument("workdir", metavar="RUN")
@@ -268,6 +282,22 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str):
         raise UserError(f"{message} (see {self.prog} --help)")
+
+
+def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
+    """Options of fine-tuning on tasks of benchmarks."""
+    if task:
+        group = sub.add_argument_group("a task of a benchmark, instead of --workdir")
+        group.add_argument("--task", metavar="SUITE/NAME", help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin")
+    else:
+        group = sub
+    group.add_argument("--from", dest="source", metavar="RUN", help="the pretrained run; RUN@STEP; hf:FOLDER_OR_ID")
+    group.add_argument("--data", metavar="DIR", help="folder of the benchmark's files")
+    group.add_argument("--to", dest="output", metavar="DIR", help="cells, predictions and the score card; shared by sweeps")
+    group.add_argument("--strategy", nargs="+", metavar="NAME", help="transfer (default), pivot, translate_train, multi_language ...")
+    group.add_argument("--languages", nargs="+", metavar="CODE", help="pivots, or targets, of the strategy (default: all)")
+    group.add_argument("--seeds", type=_positive, metavar="N", help="trainings of each setting (default 1)")
+    group.add_argument("--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev")
 
 
 def _files(sub: argparse.ArgumentParser) -> None:

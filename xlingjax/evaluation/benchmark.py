@@ -1,0 +1,154 @@
+"""A model on a task of a benchmark: what it predicts for records, and the task's metrics per language."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.errors import UserError
+from xlingjax.evaluation import classification, tagging
+from xlingjax.evaluation.encoding import language_index
+from xlingjax.evaluation.scores import METRICS
+from xlingjax.preprocessors.finetuning import classification_rows
+
+ALL = "all"
+
+
+def predict(
+    model,
+    params,
+    task: Task,
+    records: Sequence[Any],
+    vocabulary,
+    languages: Sequence[str],
+    language: str,
+    *,
+    length: int = 128,
+    batch_size: int = 64,
+    reset_positions: bool = False,
+    mesh=None,
+) -> Any:
+    """What the task's metrics take: label strings, tags of every word. languages: the run's, sorted.
+
+    Raises UserError where the model's head is not the task's, or the language not one that the model embeds.
+    """
+    index = language_index(language, languages, model)
+    if task.kind in ("classification", "ranking"):
+        require_head(model, task)
+        unlabelled = [_with_label(record, task.labels[0]) for record in records]
+        rows = classification_rows(unlabelled, vocabulary, length, task.labels, index, reset_positions)
+        found = classification.predict(model, params, rows, batch_size=batch_size, mesh=mesh)
+        return [task.labels[i] for i in found]
+    if task.kind == "tagging":
+        require_head(model, task)
+        return tagging.predict_tags(
+            model, params, [record.words for record in records], vocabulary, task.labels, language, index,
+            length=length, batch_size=batch_size, mesh=mesh,
+        )  # fmt: skip
+    raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
+
+
+def require_head(model, task: Task) -> None:
+    """Raise UserError unless the model's head has as many outputs as the task has labels."""
+    if model.config.num_labels != len(task.labels):
+        raise UserError(
+            f"{task.full_name} has {len(task.labels)} labels ({', '.join(task.labels[:4])} ...) and the model's head "
+            f"{model.config.num_labels}: give a run that was fine-tuned on this task"
+        )
+
+
+def _with_label(record: Any, label: str) -> Any:
+    import dataclasses
+
+    return record if record.label is not None else dataclasses.replace(record, label=label)
+
+
+def has_gold(task: Task, records: Sequence[Any]) -> bool:
+    """Whether the file of these records tells the answers; an official test set need not."""
+    first = records[0]
+    return {
+        "classification": lambda: first.label is not None,
+        "ranking": lambda: first.label is not None,
+        "tagging": lambda: bool(first.tags),
+        "span_qa": lambda: bool(first.answers),
+        "generation": lambda: first.target is not None,
+        "retrieval": lambda: first.gold is not None,
+        "mining": lambda: first.gold is not None,
+    }[task.kind]()
+
+
+def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
+    """{metric: 0..100}, the task's metrics."""
+    return {name: METRICS[name].compute(records, predicted, language) for name in task.metrics}
+
+
+def means(by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]) -> dict[str, Any]:
+    """Of the task's score: `mean` over languages (those of the official average), `en`, `mean_other` over languages
+    without training examples, and `gap`, the transfer gap: `en` less the mean of all others."""
+    score = {language: values[task.metrics[0]] for language, values in by_language.items()}
+    averaged = [value for language, value in score.items() if task.averaged is None or language in task.averaged]
+    out: dict[str, Any] = {"mean": float(np.mean(averaged or [*score.values()]))}
+    if task.trained_on in score:
+        out[task.trained_on] = score[task.trained_on]
+        if others := [value for language, value in score.items() if language != task.trained_on]:
+            out["gap"] = score[task.trained_on] - float(np.mean(others))
+    if others := [value for language, value in score.items() if language not in trained_on]:
+        out["mean_other"] = float(np.mean(others))
+    return out
+
+
+def chosen_languages(task: Task, data: str | Path, split: str, asked: Sequence[str]) -> list[str]:
+    """Those asked for, or of "all" those that have the split. Raises UserError where there are none."""
+    present = languages_present(task, data, split)
+    if ALL in asked:
+        if not present:
+            raise UserError(f"{task.full_name}: no language has a {split} set below {data}")
+        return [*present]
+    if missing := [language for language in asked if language not in present]:
+        raise UserError(f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}")
+    return [*asked]
+
+
+@dataclass
+class TaskScore:
+    """A task's metrics as an evaluator of the training loop, read once.
+
+    Values: {"kind": "task", "metric", "mean", "en", "mean_other", "gap", "by_language": {language: {metric: x}}}, all in
+    0..100; mean and what follows are of the task's score, its first metric.
+    """
+
+    task: Task
+    data: str
+    vocabulary: Any
+    languages: Sequence[str]
+    split: str = "dev"
+    asked: Sequence[str] = (ALL,)
+    limit: int = 0
+    length: int = 128
+    batch_size: int = 64
+    reset_positions: bool = False
+    trained_on: Sequence[str] = ("en",)
+    name: str = "dev"
+
+    def __post_init__(self):
+        names = chosen_languages(self.task, self.data, self.split, self.asked)
+        self._records = {
+            name: read(self.task, self.data, self.split, name)[: self.limit or None] for name in names
+        }
+        for name, records in self._records.items():
+            if not has_gold(self.task, records):
+                raise UserError(f"{self.task.full_name}: the {self.split} set of {name} has no answers to score against")
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        by_language = {}
+        for language, records in self._records.items():
+            predicted = predict(
+                model, params, self.task, records, self.vocabulary, self.languages, language, length=self.length,
+                batch_size=self.batch_size, reset_positions=self.reset_positions, mesh=mesh,
+            )  # fmt: skip
+            by_language[language] = scored(self.task, records, predicted, language)
+        found = means(by_language, self.task, self.trained_on)
+        return {"kind": "task", "metric": self.task.metrics[0], **found, "by_language": by_language}

@@ -1,0 +1,131 @@
+"""Examples of a benchmark's task to the rows of its objective, and a source of shuffled batches of a training set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.data.labelled import Example, Tagged
+from xlingjax.data.loader import BatchSource
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_rows
+
+ALL = "all"
+_RECORDS = {"classification": Example, "ranking": Example, "tagging": Tagged}
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a task is trained on, beside its files: {origin: languages}, "all" for those that have such files."""
+
+    gold: tuple[str, ...] = ("en",)
+    translated: tuple[str, ...] = ()
+    """Languages into which the training set of `Task.trained_on` was translated."""
+    labelled: str | None = None
+    """A folder of examples that a teacher labelled (see `write_labelled`)."""
+
+    def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
+        """(origin, language) of every part, sorted. Raises UserError where none is left."""
+        found = []
+        for origin, split, asked in (("gold", "train", self.gold), ("translated", "translate_train", self.translated)):
+            present = languages_present(task, data, split) if ALL in asked else ()
+            languages = {*present} if ALL in asked else {*asked}
+            found += [(origin, language) for language in sorted(languages)]
+        if self.labelled:
+            names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
+            if not names:
+                raise UserError(f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there")
+            found += [("labelled", path.name.removesuffix(".jsonl").rpartition(".")[2]) for path in names]
+        if not found:
+            raise UserError(
+                f"{task.full_name}: nothing to train on: set TRAIN_LANGUAGES (gold), TRANSLATED or LABELLED"
+            )
+        return found
+
+    def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
+        """The examples of one part. Raises UserError as `read` does."""
+        if origin == "labelled":
+            return read_labelled(labelled_path(self.labelled, task, language), task)
+        return read(task, data, "train" if origin == "gold" else "translate_train", language)
+
+
+def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
+    return Path(folder) / f"{task.name}.{language}.jsonl"
+
+
+def write_labelled(path: Path, records: Sequence[Any]) -> None:
+    """One record of `data/labelled.py` a line, as JSON."""
+    text = "".join(json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def read_labelled(path: Path, task: Task) -> list[Any]:
+    """The inverse of `write_labelled`. Raises UserError naming the line."""
+    made = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        try:
+            fields = {name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(line).items()}
+            made.append(_RECORDS[task.kind](**fields))
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path}, line {number}: not a record of a {task.kind} task ({error})") from None
+    return made
+
+
+def task_rows(
+    task: Task,
+    records: Sequence[Any],
+    vocabulary,
+    length: int,
+    language: str,
+    language_id: int,
+    reset_positions: bool = False,
+) -> dict[str, np.ndarray]:
+    """Arrays [N, length] and [N]: the fields that the objective of the task's kind reads."""
+    if task.kind in ("classification", "ranking"):
+        return classification_rows(records, vocabulary, length, task.labels, language_id, reset_positions)
+    if task.kind == "tagging":
+        return tagged_rows(records, vocabulary, length, task.labels, language, language_id)
+    raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows; there are {', '.join(_RECORDS)}")
+
+
+def task_source(
+    task: Task,
+    data: str | Path,
+    training: Training,
+    vocabulary,
+    languages: Sequence[str],
+    *,
+    length: int,
+    batch_size: int,
+    seed: int = 0,
+    reset_positions: bool = False,
+    embeds_languages: bool = True,
+) -> BatchSource:
+    """Shuffled batches of all parts of `training`. languages: the run's, sorted; a model that embeds no languages may
+    be trained on others, which then count as the first."""
+    rows, told = [], []
+    for origin, language in training.parts(task, data):
+        if embeds_languages and language not in languages:
+            raise UserError(
+                f"{task.full_name}: training language {language!r} is not one of the run's ({', '.join(languages)})"
+            )
+        index = list(languages).index(language) if language in languages else 0
+        records = training.records(task, data, origin, language)
+        rows.append(task_rows(task, records, vocabulary, length, language, index, reset_positions))
+        told.append(f"{origin} {language} {len(records)}")
+    identity: Mapping[str, Any] = {
+        "mixture": f"{task.full_name}: {', '.join(told)}",
+        "vocabulary": vocabulary.sha256,
+        "labels": list(task.labels),
+        "length": length,
+    }
+    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=dict(identity))

@@ -1,0 +1,104 @@
+"""Fine-tuning on a task of a benchmark, from its official files."""
+
+import functools
+
+from xlingjax.data.benchmark import TRAINED, Task
+from xlingjax.data.features import batch_shapes
+from xlingjax.data.loader import BatchSource
+from xlingjax.errors import UserError
+from xlingjax.evaluation.benchmark import TaskScore
+from xlingjax.feed import ObjectiveRun
+from xlingjax.objectives.finetuning import Classification, Tagging
+from xlingjax.probes import Evaluators, Files, words
+from xlingjax.runs.corpus import Corpus
+from xlingjax.runs.text import Batches
+
+
+@functools.cache
+def trained_task(name: str) -> Task:
+    """The task "SUITE/NAME". Raises UserError for one that is not fine-tuned."""
+    from xlingjax.tasks import task_named
+
+    task = task_named(name)
+    if task.kind not in TRAINED:
+        raise UserError(f"TASK={name}: {task.kind} is not fine-tuned: `xlingjax evaluate --task {name}` measures it")
+    return task
+
+
+def task_labels(task: str) -> tuple[str, ...]:
+    """The classes that the model's head tells apart."""
+    found = trained_task(task)
+    return ("start", "end") if found.kind == "span_qa" else found.labels
+
+
+def task_classifier(task: str, classifier: str | None = None) -> str | None:
+    """The model's head: `classifier`, else that of the task's kind; None: the run's own."""
+    of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(trained_task(task).kind)
+    if classifier and of_kind and classifier != of_kind:
+        raise UserError(f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out")
+    return of_kind or classifier
+
+
+def task(
+    corpus: Corpus,
+    name: str,
+    data: str,
+    gold: Files = "en",
+    translated: Files = None,
+    labelled: str | None = None,
+    batch: int = 32,
+    length: int = 128,
+    reset_positions: bool = False,
+    classifier: str | None = None,
+    seed: int = 0,
+) -> ObjectiveRun:
+    """The objective of the task's kind, on its official files below `data`.
+
+    gold: languages whose training sets are read, translated: into which the training set was translated ("all": that
+    have them), labelled: a folder of examples that a teacher labelled.
+    """
+    from xlingjax.preprocessors.benchmark import Training, task_source
+
+    found = trained_task(name)
+    classes = len(task_labels(name))
+    if found.kind == "tagging":
+        objective = Tagging(classes)
+    else:
+        objective = Classification(classes, classifier == "difference")
+
+    def opened() -> BatchSource:
+        return task_source(
+            found, data, Training(words(gold), words(translated), labelled), corpus.vocabulary, corpus.languages,
+            length=length, batch_size=batch, seed=seed, reset_positions=reset_positions,
+        )  # fmt: skip
+
+    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
+
+
+def task_score(
+    corpus: Corpus,
+    task: str,
+    data: str,
+    split: str = "dev",
+    languages: Files = "all",
+    limit: int = 0,
+    length: int = 128,
+    reset_positions: bool = False,
+    trained_on: Files = "en",
+    name: str = "dev",
+) -> Evaluators:
+    """The task's metrics per language on a split. languages: "all" that have it. limit: examples of each; 0: all."""
+
+    def make():
+        found = trained_task(task)
+        return [
+            TaskScore(
+                found, data, corpus.vocabulary, corpus.languages, split, words(languages), limit,
+                length=length, reset_positions=reset_positions, trained_on=words(trained_on), name=name,
+            )
+        ]  # fmt: skip
+
+    return make
+
+
+BINDABLE = {"task": task, "task_labels": task_labels, "task_classifier": task_classifier, "task_score": task_score}

@@ -1,0 +1,352 @@
+"""`xlingjax finetune --task`: one task, one strategy, several seeds and settings from one checkpoint, and their table.
+
+A cell is one training: its recipe, its run, what the checkpoint that dev chose predicts for the test sets, its scores.
+A finished cell is not run again, so a sweep that was stopped goes on with the same command, and sweeps of several
+tasks and strategies may share a folder.
+"""
+
+import ast
+import dataclasses
+import hashlib
+import itertools
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from xlingjax.checkpoint import find_checkpoint
+from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.errors import UserError
+from xlingjax.evaluation.baselines import BASELINES
+from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored
+from xlingjax.evaluation.predictions import write_predictions
+from xlingjax.evaluation.scorecard import SCORES
+from xlingjax.identity import run_and_checkpoint, write_json
+from xlingjax.optim import flattened
+from xlingjax.preprocessors.benchmark import Training, labelled_path, write_labelled
+from xlingjax.probes import words
+from xlingjax.trained import TrainedRun, open_run
+
+FILES = ("runs/task.gin", "optim/adamw_linear.gin", "mesh/data.gin")
+OVER = ("PIVOT", "TARGET")
+"""Macros of a strategy that each language in turn is put in."""
+LABELLED, TEACHER = "LABELLED", "transfer"
+UNTOLD = ("dev[:50%]", "dev[50%:]")
+"""What takes the place of the dev and test sets where the test set is not there or has no answers."""
+RECIPE = "cell.gin"
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What the command line says."""
+
+    task: Task
+    source: str
+    """The pretrained run."""
+    data: str
+    output: str
+    strategy: str = "transfer"
+    seeds: int = 1
+    grid: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    """{macro: values}; the best is chosen on dev."""
+    languages: Sequence[str] = ()
+    """Pivots, or targets; default: those that have training examples."""
+    files: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    """NAME=VALUE, as gin reads values."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tools:
+    """parse: gin files and overrides are read, or refused: {name: value} of all that they bind; recipe: they become one
+    with everything bound; train: the exit status; find: where a gin file lies, None: nowhere."""
+
+    parse: Callable[[Sequence[str], Sequence[str]], dict[str, str]]
+    recipe: Callable[[Sequence[str], Sequence[str]], Any]
+    train: Callable[[Path, Any], int]
+    find: Callable[[str], Path | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    task: Task
+    strategy: str
+    variant: Mapping[str, str]
+    """{"PIVOT": "de"}; empty where the strategy has one."""
+    settings: Mapping[str, str]
+    """Of the grid."""
+    seed: int
+    folder: Path
+
+    @classmethod
+    def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
+        parts = [task.suite, task.name, strategy, *variant.values()]
+        parts += [f"{name}={value}".replace("/", "_") for name, value in settings.items()]
+        return cls(task, strategy, variant, settings, seed, Path(output).absolute().joinpath("cells", *parts, f"seed-{seed}"))
+
+
+def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
+    """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
+    UserError."""
+    if asked.strategy in BASELINES:
+        _baseline(asked, say)
+        return 0
+    strategy = tools.find(f"strategies/{asked.strategy}.gin") or tools.find(asked.strategy)
+    if strategy is None:
+        known = sorted(path.stem for path in tools.find("strategies/transfer.gin").parent.glob("*.gin"))
+        raise UserError(f"--strategy {asked.strategy}: there are {', '.join([*known, *BASELINES])}, or name a gin file")
+    text = strategy.read_text(encoding="utf-8")
+    required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
+    variants = _variants(asked, required)
+    say(f"{asked.task.full_name}, {strategy.stem}: {len(variants) * asked.seeds * len(_grid(asked))} cells")
+    start = _hash_of(open_run(asked.source).params) if "train.init_from = None" not in text else "random"
+    for variant, settings, seed in itertools.product(variants, _grid(asked), range(asked.seeds)):
+        cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
+        more = {}
+        if LABELLED in required:
+            teacher = dataclasses.replace(asked, strategy=TEACHER, seeds=seed + 1)
+            if status := run(teacher, tools, say):
+                return status
+            taught = Cell.of(asked.output, asked.task, TEACHER, {}, settings, seed)
+            more[LABELLED] = repr(str(_label(asked, taught, cell)))
+        if status := _run_cell(asked, cell, strategy, more, start, tools, say):
+            return status
+    return 0
+
+
+def _grid(asked: Asked) -> list[dict[str, str]]:
+    return [dict(zip(asked.grid, values, strict=True)) for values in itertools.product(*asked.grid.values())]
+
+
+def _variants(asked: Asked, required: set[str]) -> list[dict[str, str]]:
+    """The languages that a strategy runs over, those asked for or those with training examples."""
+    over = [name for name in OVER if name in required]
+    if not over:
+        if asked.languages:
+            raise UserError(f"--languages: {asked.strategy} does not run over languages; leave it out")
+        return [{}]
+    split = {"PIVOT": "train", "TARGET": "translate_train"}[over[0]]
+    present = [*languages_present(asked.task, asked.data, split)]
+    if over[0] == "PIVOT":
+        present += [name for name in languages_present(asked.task, asked.data, "translate_train") if name not in present]
+    if missing := [language for language in asked.languages if language not in present]:
+        raise UserError(
+            f"--languages {' '.join(missing)}: {asked.task.full_name} has no training examples of them below "
+            f"{asked.data}; there are {', '.join(present) or 'none'}"
+        )
+    if not present:
+        raise UserError(f"{asked.task.full_name}: no {split} files below {asked.data}, which {asked.strategy} needs")
+    return [{over[0]: language} for language in asked.languages or present]
+
+
+# ---- a cell ----------------------------------------------------------------------------------------------------------
+
+
+def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools: Tools, say) -> int:
+    text = _recipe(asked, cell, strategy, more, tools)
+    recipe, record = cell.folder / RECIPE, cell.folder / SCORES
+    if recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
+        raise UserError(
+            f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
+            "another --to, or delete that folder"
+        )
+    if record.is_file():
+        found = json.loads(record.read_text(encoding="utf-8"))
+        if found["start"]["sha256"] != start:
+            raise UserError(f"{cell.folder} started from other weights than {asked.source} has: choose another --to")
+        say(f"{cell.folder}: finished before")
+        return 0
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    recipe.write_text(text, encoding="utf-8")
+    built = tools.recipe([str(recipe)], ())
+    if status := tools.train(cell.folder / "run", built):
+        return status
+    bound = _values(tools.parse([str(recipe)], ()))
+    write_json(record, _tested(asked, cell, bound, start))
+    best = json.loads(record.read_text(encoding="utf-8"))
+    told = best["test"]["means"] or best["dev"]["means"]
+    say(f"{cell.folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
+    return 0
+
+
+def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], tools: Tools) -> str:
+    """The gin file of the cell: all that was decided, to be read and run again."""
+    files = [*FILES, *(str(Path(name).absolute()) if Path(name).is_file() else name for name in asked.files)]
+    inside = tools.find(f"strategies/{strategy.name}") == strategy
+    files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
+    given = dict(override.split("=", 1) for override in asked.overrides)
+    values = {
+        "TASK": repr(asked.task.full_name),
+        "DATA": repr(str(Path(asked.data).absolute())),
+        "INIT_FROM": repr(_absolute_run(asked.source)),
+        "SEED": str(cell.seed),
+        **given,
+        **{name: repr(value) for name, value in cell.variant.items()},
+        **cell.settings,
+        **more,
+    }
+    if "PIVOT" in cell.variant and cell.variant["PIVOT"] not in languages_present(asked.task, asked.data, "train"):
+        values |= {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(cell.variant["PIVOT"])}
+    placed = {"TRAIN_STEPS": "1", **values}
+    bound = _values(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
+    if "TEST_SPLIT" not in given and bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
+        values |= {"DEV_SPLIT": repr(UNTOLD[0]), "TEST_SPLIT": repr(UNTOLD[1])}
+    training = Training(words(bound["TRAIN_LANGUAGES"]), words(bound["TRANSLATED"]), bound["LABELLED"])
+    examples = sum(len(training.records(asked.task, asked.data, *part)) for part in training.parts(asked.task, asked.data))
+    epoch = examples / bound["BATCH"]
+    steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
+    every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
+    derived = {
+        "TRAIN_STEPS": steps, "WARMUP_STEPS": min(round(bound["WARMUP_SHARE"] * steps), steps - 1), "EVAL_EVERY": every,
+        "CHECKPOINT_EVERY": every,
+    }  # fmt: skip
+    values = {**{name: str(value) for name, value in derived.items()}, **values}
+    select = bound["SELECT"]
+    if select == "last":
+        values |= {"KEEP_BEST": "0", "BEST_METRIC": "''"}
+    elif select in ("mean", asked.task.trained_on):
+        values["BEST_METRIC"] = repr(f"dev/{select}")
+    else:
+        raise UserError(f"SELECT={select}: choose mean, {asked.task.trained_on} or last")
+    head = f"# {asked.task.full_name}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples."
+    lines = [head, *(f'include "{name}"' for name in files), "", *(f"{name} = {value}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _has_answers(task: Task, data: str, split: str) -> bool:
+    present = languages_present(task, data, split)
+    return any(has_gold(task, read(task, data, split, language)) for language in present)
+
+
+def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> dict[str, Any]:
+    """scores.json of a cell that was trained."""
+    task, run_folder = asked.task, cell.folder / "run"
+    best = f"{run_folder}@{bound['BEST_METRIC']}" if bound["KEEP_BEST"] else str(run_folder)
+    trained, step = open_run(best), int(find_checkpoint(best).name)
+    trained_on = (*words(bound["TRAIN_LANGUAGES"]), *words(bound["TRANSLATED"]))
+    reading = {"length": bound["LENGTH"], "reset_positions": bound["RESET_POSITIONS"]}
+    split, by_language, counts = bound["TEST_SPLIT"], {}, {}
+    for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
+        records = read(task, asked.data, split, language)
+        predicted = _predicted(trained, task, records, language, reading)
+        write_predictions(task, language, predicted, records, cell.folder / "predictions")
+        counts[language] = len(records)
+        if has_gold(task, records):
+            by_language[language] = scored(task, records, predicted, language)
+    dev = next(
+        values for at, values in _evaluations(run_folder) if at == step
+    )
+    sessions = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))["sessions"]
+    return {
+        "task": task.full_name, "strategy": cell.strategy, "variant": dict(cell.variant), "settings": dict(cell.settings),
+        "seed": cell.seed, "start": {"run": asked.source, "sha256": start},
+        "select": {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]},
+        "dev": {"means": {k: v for k, v in dev.items() if isinstance(v, float)}, "by_language": dev["by_language"]},
+        "test": {"split": split, "means": means(by_language, task, trained_on) if by_language else {},
+                 "by_language": by_language, "examples": counts},
+        "machine": sessions[-1]["machine"],
+    }  # fmt: skip
+
+
+def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Mapping[str, Any]) -> Any:
+    return predict(
+        trained.model, trained.params, task, records, trained.vocabulary, trained.languages, language, **reading
+    )
+
+
+def _evaluations(run_folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(step, values of the dev sets), the newest first."""
+    for line in reversed((run_folder / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()):
+        entry = json.loads(line)
+        if entry["name"] == "dev":
+            yield entry["step"], entry["values"]
+
+
+def _label(asked: Asked, teacher: Cell, cell: Cell) -> Path:
+    """The folder of the translated training sets as the teacher's model labels them (hard labels)."""
+    folder, task = cell.folder / "labelled", asked.task
+    if folder.is_dir():
+        return folder
+    record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
+    trained = open_run(f"{teacher.folder / 'run'}@{record['select']['step']}")
+    languages = languages_present(task, asked.data, "translate_train")
+    if not languages:
+        raise UserError(f"{task.full_name}: no translated training sets below {asked.data} for the teacher to label")
+    partial = folder.with_name("labelled.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    for language in languages:
+        records = read(task, asked.data, "translate_train", language)
+        predicted = _predicted(trained, task, records, language, {})
+        name = "tags" if task.kind == "tagging" else "label"
+        made = [
+            dataclasses.replace(r, **{name: tuple(p) if name == "tags" else p})
+            for r, p in zip(records, predicted, strict=True)
+        ]
+        write_labelled(labelled_path(partial, task, language), made)
+    partial.rename(folder)
+    return folder
+
+
+def _baseline(asked: Asked, say: Callable[[str], None]) -> None:
+    """The cell of a baseline that no model is needed for."""
+    task = asked.task
+    cell = Cell.of(asked.output, task, asked.strategy, {}, {}, 0)
+    train = read(task, asked.data, "train", task.trained_on)
+    fitted = BASELINES[asked.strategy](task, train)
+    split = "test" if _has_answers(task, asked.data, "test") else UNTOLD[1]
+    by_language, counts = {}, {}
+    for language in languages_present(task, asked.data, split):
+        records = read(task, asked.data, split, language)
+        by_language[language], counts[language] = scored(task, records, fitted(records), language), len(records)
+    found = means(by_language, task, (task.trained_on,))
+    cell.folder.mkdir(parents=True, exist_ok=True)
+    none = {"split": "", "by": "none", "step": 0, "steps": 0}
+    write_json(cell.folder / SCORES, {
+        "task": task.full_name, "strategy": asked.strategy, "variant": {}, "settings": {}, "seed": 0,
+        "start": {"run": "", "sha256": ""}, "select": none, "dev": {"means": {}, "by_language": {}},
+        "test": {"split": split, "means": found, "by_language": by_language, "examples": counts}, "machine": "",
+    })  # fmt: skip
+    say(f"{task.full_name}, {asked.strategy}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+
+
+# ---- small things ----------------------------------------------------------------------------------------------------
+
+
+def _absolute_run(source: str) -> str:
+    folder, which = run_and_checkpoint(source)
+    return f"{folder.absolute()}@{which}" if which else str(folder.absolute())
+
+
+def _hash_of(params: Any) -> str:
+    """sha256 (hex) of all parameters, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, value in sorted(flattened(params).items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(jax.device_get(value)).tobytes())
+    return digest.hexdigest()
+
+
+def _values(bound: Mapping[str, str]) -> dict[str, Any]:
+    """{macro: value} of what gin binds; %MACRO is looked up, what is no literal stays text."""
+
+    def value(text: str) -> Any:
+        if text.startswith("%") and text[1:] in bound:
+            return value(bound[text[1:]])
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return text
+
+    return {name: value(text) for name, text in bound.items() if name.isupper()}
+
+
+def _difference(before: str, now: str) -> str:
+    ours, theirs = now.splitlines(), before.splitlines()
+    lost = next((line for line in theirs if line not in ours), "nothing")
+    new = next((line for line in ours if line not in theirs), "nothing")
+    return f"there: {lost}; now: {new}"
