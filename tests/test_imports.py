@@ -12,9 +12,20 @@ PACKAGE = ROOT / "xlingjax"
 
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
-    {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary"},
+    {"cli", "arguments", "verbs", "verbs_models", "verbs_sweep", "verbs_vocabulary"},
     {"adapting"},
-    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
+    {
+        "applications",
+        "generation",
+        "negatives",
+        "plug",
+        "average",
+        "bakeoff",
+        "importing",
+        "exporting",
+        "surgery",
+        "sweep",
+    },
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

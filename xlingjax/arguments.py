@@ -115,12 +115,18 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("evaluate", text, recipe=True)
     sub.add_argument("--workdir", metavar="DIR", help="the run whose evaluators run")
     group = sub.add_argument_group("a benchmark, instead of --workdir")
-    group.add_argument("--suite", metavar="NAME", help="fine-tune on, or measure, every task that is there: xtreme, xglue")
-    group.add_argument("--mixture", metavar="NAME", help="measure a checkpoint as it is on every task that its head fits")
+    group.add_argument(
+        "--suite", metavar="NAME", help="fine-tune on, or measure, every task that is there: xtreme, xglue"
+    )
+    group.add_argument(
+        "--mixture", metavar="NAME", help="measure a checkpoint as it is on every task that its head fits"
+    )
     group.add_argument("--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends")
     group.add_argument("--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)")
     group.add_argument("--split", metavar="SPLIT", help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)")
-    group.add_argument("--allow-missing", dest="allow_missing", action="store_true", help="go on without files that lack")
+    group.add_argument(
+        "--allow-missing", dest="allow_missing", action="store_true", help="go on without files that lack"
+    )
     _sweep(sub, task=False)
 
     sub = verb("report", "write report.html and report.json of a run")
@@ -288,14 +294,22 @@ def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
     """Options of fine-tuning on tasks of benchmarks."""
     if task:
         group = sub.add_argument_group("a task of a benchmark, instead of --workdir")
-        group.add_argument("--task", metavar="SUITE/NAME", help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin")
+        group.add_argument(
+            "--task", metavar="SUITE/NAME", help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin"
+        )
     else:
         group = sub
     group.add_argument("--from", dest="source", metavar="RUN", help="the pretrained run; RUN@STEP; hf:FOLDER_OR_ID")
     group.add_argument("--data", metavar="DIR", help="folder of the benchmark's files")
-    group.add_argument("--to", dest="output", metavar="DIR", help="cells, predictions and the score card; shared by sweeps")
-    group.add_argument("--strategy", nargs="+", metavar="NAME", help="transfer (default), pivot, translate_train, multi_language ...")
-    group.add_argument("--languages", nargs="+", metavar="CODE", help="pivots, or targets, of the strategy (default: all)")
+    group.add_argument(
+        "--to", dest="output", metavar="DIR", help="cells, predictions and the score card; shared by sweeps"
+    )
+    group.add_argument(
+        "--strategy", nargs="+", metavar="NAME", help="transfer (default), pivot, translate_train, multi_language ..."
+    )
+    group.add_argument(
+        "--languages", nargs="+", metavar="CODE", help="pivots, or targets, of the strategy (default: all)"
+    )
     group.add_argument("--seeds", type=_positive, metavar="N", help="trainings of each setting (default 1)")
     group.add_argument("--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev")
 

@@ -87,7 +87,9 @@ class Cell:
     def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
         parts = [task.suite, task.name, strategy, *variant.values()]
         parts += [f"{name}={value}".replace("/", "_") for name, value in settings.items()]
-        return cls(task, strategy, variant, settings, seed, Path(output).absolute().joinpath("cells", *parts, f"seed-{seed}"))
+        return cls(
+            task, strategy, variant, settings, seed, Path(output).absolute().joinpath("cells", *parts, f"seed-{seed}")
+        )
 
 
 def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
@@ -133,7 +135,9 @@ def _variants(asked: Asked, required: set[str]) -> list[dict[str, str]]:
     split = {"PIVOT": "train", "TARGET": "translate_train"}[over[0]]
     present = [*languages_present(asked.task, asked.data, split)]
     if over[0] == "PIVOT":
-        present += [name for name in languages_present(asked.task, asked.data, "translate_train") if name not in present]
+        present += [
+            name for name in languages_present(asked.task, asked.data, "translate_train") if name not in present
+        ]
     if missing := [language for language in asked.languages if language not in present]:
         raise UserError(
             f"--languages {' '.join(missing)}: {asked.task.full_name} has no training examples of them below "
@@ -197,7 +201,9 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     if "TEST_SPLIT" not in given and bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
         values |= {"DEV_SPLIT": repr(UNTOLD[0]), "TEST_SPLIT": repr(UNTOLD[1])}
     training = Training(words(bound["TRAIN_LANGUAGES"]), words(bound["TRANSLATED"]), bound["LABELLED"])
-    examples = sum(len(training.records(asked.task, asked.data, *part)) for part in training.parts(asked.task, asked.data))
+    examples = sum(
+        len(training.records(asked.task, asked.data, *part)) for part in training.parts(asked.task, asked.data)
+    )
     epoch = examples / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
@@ -214,7 +220,12 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     else:
         raise UserError(f"SELECT={select}: choose mean, {asked.task.trained_on} or last")
     head = f"# {asked.task.full_name}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples."
-    lines = [head, *(f'include "{name}"' for name in files), "", *(f"{name} = {value}" for name, value in values.items())]
+    lines = [
+        head,
+        *(f'include "{name}"' for name in files),
+        "",
+        *(f"{name} = {value}" for name, value in values.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -234,13 +245,11 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
         records = read(task, asked.data, split, language)
         predicted = _predicted(trained, task, records, language, reading)
-        write_predictions(task, language, predicted, records, cell.folder / "predictions")
+        write_predictions(task, cell.folder / "predictions", language, predicted, split.partition("[")[0])
         counts[language] = len(records)
         if has_gold(task, records):
             by_language[language] = scored(task, records, predicted, language)
-    dev = next(
-        values for at, values in _evaluations(run_folder) if at == step
-    )
+    dev = next(values for at, values in _evaluations(run_folder) if at == step)
     sessions = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))["sessions"]
     return {
         "task": task.full_name, "strategy": cell.strategy, "variant": dict(cell.variant), "settings": dict(cell.settings),

@@ -19,7 +19,9 @@ def asked(args: Namespace) -> Callable[..., int] | None:
         raise UserError(f"--{chosen[0]} and --{chosen[1]}: give one of them")
     if not chosen:
         names = OF_TASKS if args.name == "finetune" else OF_SUITES
-        require_unread(args, names, "only --task reads this" if args.name == "finetune" else "only --suite and --mixture read this")
+        require_unread(
+            args, names, "only --task reads this" if args.name == "finetune" else "only --suite and --mixture read this"
+        )
         if not args.workdir:
             more = "--task" if args.name == "finetune" else "--suite or --mixture"
             raise UserError(f"{args.name}: give --workdir, or {more}")
@@ -85,7 +87,7 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
     from xlingjax import verbs
     from xlingjax.data.benchmark import TRAINED
     from xlingjax.runtime import start
-    from xlingjax.sweep import Asked, Tools, measure, run
+    from xlingjax.sweep import Asked, Tools, run
 
     start(verbs.runtime(args))
 
@@ -96,6 +98,8 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
     tools = Tools(parse, read_recipe, train, find)
     for task in tasks:
         if task.kind not in TRAINED:
+            from xlingjax.measuring import measure
+
             measure(task, source, args.data, args.output)
             continue
         for strategy in args.strategy or ["transfer"]:

@@ -135,12 +135,12 @@ class TaskScore:
 
     def __post_init__(self):
         names = chosen_languages(self.task, self.data, self.split, self.asked)
-        self._records = {
-            name: read(self.task, self.data, self.split, name)[: self.limit or None] for name in names
-        }
+        self._records = {name: read(self.task, self.data, self.split, name)[: self.limit or None] for name in names}
         for name, records in self._records.items():
             if not has_gold(self.task, records):
-                raise UserError(f"{self.task.full_name}: the {self.split} set of {name} has no answers to score against")
+                raise UserError(
+                    f"{self.task.full_name}: the {self.split} set of {name} has no answers to score against"
+                )
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         by_language = {}

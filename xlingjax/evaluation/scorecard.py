@@ -18,7 +18,9 @@ def read_scores(folder: str | Path) -> list[dict[str, Any]]:
     """Every scores.json below `folder`. Raises UserError where there is none."""
     paths = sorted(Path(folder).glob(f"cells/**/{SCORES}"))
     if not paths:
-        raise UserError(f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate --suite` write them")
+        raise UserError(
+            f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate --suite` write them"
+        )
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 

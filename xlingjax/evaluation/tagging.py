@@ -10,7 +10,9 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.words import pieces_of_words, read_tagged
+from xlingjax.data.labelled import Tagged
+from xlingjax.data.labelled_words import read_tagged
+from xlingjax.data.words import pieces_of_words
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.evaluation.scores_tagging import entity_f1, token_accuracy
 from xlingjax.objectives.finetuning import Tagging
@@ -40,6 +42,35 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
     return np.concatenate(parts)
 
 
+def predict_tags(
+    model,
+    params,
+    sentences: Sequence[Sequence[str]],
+    vocabulary,
+    tags: Sequence[str],
+    language: str,
+    language_id: int,
+    *,
+    length: int = 128,
+    batch_size: int = 64,
+    mesh=None,
+) -> list[list[str]]:
+    """The tag of every word: that of its first piece. A word that does not fit the row, or that shares its piece with
+    the one before, gets "O", or without such a tag the first of `tags`."""
+    unknown = NO_TAG if NO_TAG in tags else tags[0]
+    blank = [Tagged(tuple(words), (tags[0],) * len(words)) for words in sentences]
+    rows = tagged_rows(blank, vocabulary, length, tags, language, language_id)
+    found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
+    predicted = []
+    for row, words in enumerate(sentences):
+        made = [unknown] * len(words)
+        _, owners = pieces_of_words(words, language, vocabulary)
+        for column, word in reversed([*enumerate(owners[: length - 2], 1)]):  # the first piece has the word
+            made[word] = tags[found[row, column]]
+        predicted.append(made)
+    return predicted
+
+
 @dataclass
 class ZeroShotTagging:
     """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
@@ -66,16 +97,10 @@ class ZeroShotTagging:
 
     def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:
         sentences = read_tagged(path)
-        index = language_index(language, self.languages, model)
-        rows = tagged_rows(sentences, self.vocabulary, self.length, self.tags, language, index)
-        found = predict(model, params, rows, batch_size=self.batch_size, mesh=mesh)
-        predicted = []
-        for row, sentence in enumerate(sentences):
-            tags = [NO_TAG] * len(sentence.words)
-            _, owners = pieces_of_words(sentence.words, language, self.vocabulary)
-            for column, word in reversed([*enumerate(owners[: self.length - 2], 1)]):  # the first piece has the word
-                tags[word] = self.tags[found[row, column]]
-            predicted.append(tags)
+        predicted = predict_tags(
+            model, params, [sentence.words for sentence in sentences], self.vocabulary, self.tags, language,
+            language_index(language, self.languages, model), length=self.length, batch_size=self.batch_size, mesh=mesh,
+        )  # fmt: skip
         gold = [sentence.tags for sentence in sentences]
         if self.metric == "f1":
             return entity_f1(predicted, gold)

@@ -141,7 +141,13 @@ def classification_rows(
     """All examples of one language as arrays [N, length] and [N]: the features that `Classification` reads (see
     `pair_row`)."""
     rows = [
-        pair_row(vocabulary.encode(e.premise), vocabulary.encode(e.hypothesis), vocabulary, length, reset_positions)
+        pair_row(
+            vocabulary.encode(e.premise),
+            None if e.hypothesis is None else vocabulary.encode(e.hypothesis),
+            vocabulary,
+            length,
+            reset_positions and e.hypothesis is not None,
+        )
         for e in examples
     ]
     arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}

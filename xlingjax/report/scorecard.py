@@ -50,7 +50,9 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
     if score:
         for paper in table["papers"]:
             blank = ["–"] * (len(means) - 1 + len(languages))
-            found.append([f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)", f"{paper['mean']:.1f}", *blank, ""])
+            found.append(
+                [f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)", f"{paper['mean']:.1f}", *blank, ""]
+            )
     return head, found
 
 
