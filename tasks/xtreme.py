@@ -200,5 +200,5 @@ TASKS = (
         {"dev": _bucc("dev", "sample"), "test": _bucc("test", "training")},
         ("bucc_f1",),
     ),
-    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("accuracy",)),
+    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("tatoeba_accuracy",)),
 )
