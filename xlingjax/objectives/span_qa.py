@@ -54,7 +54,7 @@ class SpanQA:
         if (model.config.num_labels, model.config.classifier) != (2, "spans"):
             raise UserError(
                 f"model {model.config.name} has num_labels={model.config.num_labels}, "
-                f"classifier={model.config.classifier!r}; answers as spans need num_labels=2 and classifier=\"spans\": "
+                f'classifier={model.config.classifier!r}; answers as spans need num_labels=2 and classifier="spans": '
                 "add --gin_file gin/runs/span_qa.gin"
             )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
