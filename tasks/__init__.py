@@ -1,0 +1,46 @@
+"""What data sets feed a run, and the benchmarks: their tables of tasks, found by name.
+
+`suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s; `xlingjax.data.benchmark.read` reads their
+files; `xlingjax.tasks.registry.register` makes SeqIO tasks of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+
+from xlingjax.data.benchmark import Task
+from xlingjax.errors import UserError
+
+_SUITES = ("xtreme", "xglue", "xnli", "applications")
+
+
+def suites() -> tuple[str, ...]:
+    """Names of the benchmarks."""
+    return _SUITES
+
+
+def suite_tasks(suite: str) -> list[Task]:
+    """The tasks of a benchmark, in its order. Raises UserError for an unknown one."""
+    if suite not in _SUITES:
+        raise UserError(f"no benchmark {suite!r}{_nearest(suite, _SUITES)}; there are {', '.join(_SUITES)}")
+    return list(importlib.import_module(f"xlingjax.tasks.{suite}").TASKS)
+
+
+def task_named(name: str) -> Task:
+    """The task "SUITE/NAME". Raises UserError for an unknown one, with the nearest name."""
+    suite, slash, _ = name.partition("/")
+    if not slash:
+        found = [task.full_name for each in _SUITES for task in suite_tasks(each) if task.name == name]
+        raise UserError(f"task {name!r} names no benchmark; write {' or '.join(found) or 'SUITE/NAME, as xtreme/xnli'}")
+    tasks = {task.full_name: task for task in suite_tasks(suite)}
+    if name not in tasks:
+        raise UserError(
+            f"no task {name!r}{_nearest(name, tasks)}; {suite} has {', '.join(t.name for t in tasks.values())}"
+        )
+    return tasks[name]
+
+
+def _nearest(name: str, names) -> str:
+    close = difflib.get_close_matches(name, list(names), 1)
+    return f", perhaps {close[0]!r}" if close else ""

@@ -1,12 +1,17 @@
 """What a task of a benchmark is: its kind, languages and labels, where its official files lie and what reads them.
 
-The tables stand in `tasks/` (xtreme, xglue, xnli, applications). A task is called "SUITE/NAME": "xtreme/udpos".
+The tables stand in `tasks/` (xtreme, xglue, xnli, applications). A task is called "SUITE/NAME": "xtreme/udpos";
+`xlingjax.tasks.task_named` finds it. A split may be cut as TFDS writes it: "dev[:50%]", "dev[50%:]", "train[-400:]".
+The sets whose rows are parallel over the languages (XNLI, PAWS-X, SIB-200) are cut alike in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
@@ -27,14 +32,55 @@ TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
 """Kinds that are fine-tuned; the others read the states of a model as it is."""
 
 
+SPLITS = ("train", "dev", "test", "translate_train", "translate_test")
+
+_LANGUAGE3 = """
+af afr ar ara bg bul bn ben de deu el ell es spa et est eu eus fa pes fi fin fr fra he heb hi hin hu hun id ind
+it ita ja jpn jv jav ka kat kk kaz ko kor ml mal mr mar nl nld pt por ru rus sw swh ta tam te tel th tha tl tgl
+tr tur ur urd vi vie zh cmn"""
+_FLORES = """
+ar arb_Arab bg bul_Cyrl de deu_Latn el ell_Grek en eng_Latn es spa_Latn fr fra_Latn hi hin_Deva ru rus_Cyrl
+sw swh_Latn th tha_Thai tr tur_Latn ur urd_Arab vi vie_Latn zh zho_Hans"""
+
+
+def _codes(table: str) -> dict[str, str]:
+    cells = table.split()
+    return dict(zip(cells[::2], cells[1::2], strict=True))
+
+
+CODES: dict[str, dict[str, str]] = {
+    "language3": _codes(_LANGUAGE3),
+    "flores": _codes(_FLORES),
+    "conll": {"en": "eng", "de": "deu", "es": "esp", "nl": "ned"},
+}
+"""Codes that file names use instead of ours: {placeholder: {language: code}}."""
+
+
 @dataclass(frozen=True)
 class Files:
     """Where the files of a split may lie, below the folder of the benchmark, and what reads them."""
 
     patterns: tuple[str, ...]
-    """Paths with {language}; several where an example's parts lie in several files ("qg.{language}.src.dev", ".tgt.")."""
+    """Paths with {language} (or a code of `CODES`: {language3}, {flores}, {conll}); several where an example's parts
+    lie in several files ("qg.{language}.src.dev", ".tgt."). A single one may hold `*`: all files that fit are read, in
+    the order of their names."""
     read: Callable[..., Sequence[Any]]
-    """(paths in the order of `patterns`, the task) -> records."""
+    """(paths in the order of `patterns`, the task, the language) -> records."""
+    languages: tuple[str, ...] | None = None
+    """The languages that lie there; None: all."""
+
+    def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
+        """The paths of a language, whether or not they exist; None: it does not lie here, or no file fits a `*`."""
+        if self.languages is not None and language not in self.languages:
+            return None
+        names = {name for pattern in self.patterns for _, name, _, _ in string.Formatter().parse(pattern) if name}
+        codes = {name: CODES[name].get(language) for name in names - {"language"}}
+        if None in codes.values():
+            return None
+        relative = [pattern.format(language=language, **codes) for pattern in self.patterns]
+        if "*" in relative[0]:
+            return tuple(sorted(folder.glob(relative[0]))) or None
+        return tuple(folder / name for name in relative)
 
 
 @dataclass(frozen=True)
@@ -45,13 +91,13 @@ class Task:
     languages: tuple[str, ...]
     """Of the official test sets."""
     files: Mapping[str, tuple[Files, ...]]
-    """Split -> the places where its files may lie, the first that is there is read. Splits: "train", "dev", "test",
-    "translate_train" (the English training set, translated into {language}), "translate_test" (the test set of
-    {language}, translated into English)."""
+    """Split -> the places where its files may lie, the first that is there is read. Splits (`SPLITS`): "train", "dev",
+    "test", "translate_train" (the English training set, translated into {language}), "translate_test" (the test set
+    of {language}, translated into English)."""
     metrics: tuple[str, ...]
     """Names of `evaluation/scores.py`; the first is the task's score."""
     submission: str
-    """Path of the official prediction file, with {language}."""
+    """Path of the official prediction file below the folder of predictions, with {language}."""
     labels: tuple[str, ...] = ()
     """Classes or tags in the official order of ids."""
     trained_on: str = "en"
@@ -66,3 +112,106 @@ class Task:
     @property
     def full_name(self) -> str:
         return f"{self.suite}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The files of one language."""
+
+    files: Files
+    paths: tuple[Path, ...]
+
+
+def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
+    """("dev", rows -> slice) of "dev[50%:]"; percentages are rounded to the next row, as TFDS does. Raises UserError
+    for another notation."""
+    match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", split)
+    if not match:
+        raise UserError(f"split {split!r} is not a name, or a part as in 'dev[:50%]', 'dev[50%:]' or 'train[-400:]'")
+    bounds = match.group(2, 3)
+    if any(bound and bound.endswith("%") and abs(int(bound[:-1])) > 100 for bound in bounds):
+        raise UserError(f"split {split!r}: a percentage above 100")
+
+    def rows(count: int) -> slice:
+        def row(bound: str | None) -> int | None:
+            if not bound:
+                return None
+            return round(int(bound[:-1]) * count / 100) if bound.endswith("%") else int(bound)
+
+        return slice(*map(row, bounds))
+
+    return match[1], rows
+
+
+def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
+    """The first of the places of a split whose files all exist; None: there is none. Raises UserError: no such folder,
+    or a split that is written wrongly."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}; give the folder that holds the files of {task.suite}")
+    for files in task.files.get(part_of(split)[0], ()):
+        paths = files.paths(folder, language)
+        if paths and all(path.is_file() for path in paths):
+            return Found(files, paths)
+    return None
+
+
+def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
+    """The languages of a task that have files of this split, in the task's order."""
+    codes = dict.fromkeys((*task.languages, task.trained_on))
+    return [language for language in codes if find(task, folder, split, language)]
+
+
+def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
+    """The records of one language (see `KINDS`); retrieval and mining: a list of one `Bitext`.
+
+    Raises UserError: a split that the task does not have, missing files (the message names those looked for), a part
+    of a bitext or a part without rows, and every fault of a file, with its line.
+    """
+    name, rows = part_of(split)
+    if name not in task.files:
+        raise UserError(f"{task.full_name} has no split {name!r}; it has {', '.join(task.files)}")
+    found = find(task, folder, split, language)
+    if found is None:
+        raise UserError(_missing(task, Path(folder), name, language))
+    records = list(found.files.read(found.paths, task, language))
+    if name == split:
+        return records
+    if KINDS[task.kind] == "Bitext":
+        raise UserError(f"{task.full_name}, {split}: a bitext has no parts; read {name!r}")
+    kept = records[rows(len(records))]
+    if not kept:
+        raise UserError(f"{task.full_name}, {language}: {split} of {len(records)} rows holds none")
+    return kept
+
+
+def read_languages(
+    task: Task,
+    folder: str | Path,
+    split: str,
+    languages: Iterable[str] | None = None,
+    *,
+    allow_missing: bool = False,
+) -> dict[str, list[Any]]:
+    """{language: records}. languages: default the task's.
+
+    A language without files raises UserError, or with `allow_missing` is left out; if all are missing it raises all the
+    same.
+    """
+    wanted = tuple(task.languages if languages is None else languages)
+    present = [language for language in wanted if not allow_missing or find(task, folder, split, language)]
+    if not present:
+        raise UserError(_missing(task, Path(folder), part_of(split)[0], wanted[0]))
+    return {language: read(task, folder, split, language) for language in present}
+
+
+def _missing(task: Task, folder: Path, split: str, language: str) -> str:
+    looked = [files.paths(folder, language) or () for files in task.files.get(split, ())]
+    shown = [" with ".join(str(path.relative_to(folder)) for path in paths) for paths in looked if paths]
+    if not shown:
+        shown = [" with ".join(files.patterns) for files in task.files.get(split, ())]
+    places = " or ".join(dict.fromkeys(shown)) or "nothing: it has no such split"
+    return (
+        f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for {places}; fetch them, or pass "
+        "over languages without files with allow_missing"
+    )

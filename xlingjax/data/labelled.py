@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from xlingjax.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -62,3 +65,11 @@ class Bitext:
     """(id, sentence) of the English side."""
     gold: frozenset[tuple[str, str]] | None
     """Pairs of ids; None: the official files have none."""
+
+
+def existing(path: str | Path, hint: str = "fetch it, or name the folder it lies in") -> Path:
+    """The path, if a file is there. Raises UserError."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"missing file: {path}; {hint}")
+    return path

@@ -1,0 +1,159 @@
+"""XGLUE's eleven tasks (Liang et al. 2020, arXiv:2004.01401), as its archive holds them.
+
+Four come from sets that XTREME has too; where XTREME's file holds the very sentences of XGLUE's (development sets of
+XNLI, PAWS-X and MLQA, POS of bg, hi, ur and vi) it serves as well.
+"""
+
+from __future__ import annotations
+
+from xlingjax.data.benchmark import Files, Task
+from xlingjax.data.labelled_pairs import read_source_target
+from xlingjax.data.labelled_questions import read_squad
+from xlingjax.data.labelled_text import Table
+from xlingjax.data.labelled_words import Columns
+from xlingjax.tasks.xtreme import NLI, SQUAD, UPOS, XNLI, mlqa, multinli, places, raw_pawsx, raw_xnli
+
+CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
+NEWS = ("foodanddrink", "sports", "news", "entertainment", "health", "video", "finance", "travel", "lifestyle", "autos")
+
+_words = Columns(separator=" ", tag=-1)
+_pawsx = Table(
+    ("id", "sentence1", "sentence2", "label"), premise=("sentence1",), hypothesis=("sentence2",), header=True
+)
+_SPLITS = ("train", "dev", "test")
+
+
+def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), folder: str = "") -> Task:
+    return Task(
+        suite="xglue",
+        name=name,
+        kind=kind,
+        languages=tuple(languages.split()),
+        files=files,
+        metrics=metrics,
+        submission=f"{folder or name.upper()}/{{language}}.prediction",
+        labels=labels,
+    )
+
+
+def _table(name: str, languages: str, labels: tuple[str, ...], *columns: str, kind="classification", metric="accuracy"):
+    """A task whose lines are a text, one or two texts to be judged with it, and the label."""
+    # Titles, descriptions and snippets are missing here and there.
+    table = Table((*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:])
+    files = {split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table) for split in _SPLITS}
+    return _task(name, kind, languages, files, (metric,), labels)
+
+
+def _tags(name: str, split: str) -> tuple[Files, ...]:
+    return places(f"{name}/{{language}}.{split}", read=_words)
+
+
+def _generation(name: str, languages: str) -> Task:
+    stem = f"{name.upper()}/xglue.{name}.{{language}}"
+    files = {
+        split: (
+            Files((f"{stem}.src.{split}", f"{stem}.tgt.{split}"), read_source_target),
+            *([Files((f"{stem}.src.{split}",), read_source_target)] if split == "test" else []),
+        )
+        for split in _SPLITS
+    }
+    return _task(name, "generation", languages, files, ("xglue_bleu", "sacrebleu", "rouge_l"))
+
+
+def _mlqa(split: str) -> tuple[Files, ...]:
+    inside = places(
+        f"MLQA/MLQA_V1/{split}/{split}-context-{{language}}-question-{{language}}.json",
+        f"MLQA/MLQA_v1/{split}/{split}-context-{{language}}-question-{{language}}.json",
+        read=read_squad,
+    )
+    return inside + mlqa(split)
+
+
+TASKS = (
+    _task(
+        "ner",
+        "tagging",
+        "de en es nl",
+        {split: _tags("NER", split) for split in _SPLITS},
+        ("seqeval_f1", "conll_f1"),
+        CONLL_TAGS,
+    ),
+    _task(
+        "pos",
+        "tagging",
+        "ar bg de el en es fr hi it nl pl pt ru th tr ur vi zh",
+        {
+            "train": _tags("POS", "train"),
+            "dev": _tags("POS", "dev")
+            + places("udpos/dev-{language}.tsv", read=Columns(), languages=("bg", "hi", "ur", "vi")),
+            "test": _tags("POS", "test"),
+        },
+        ("seqeval_precision", "token_accuracy", "seqeval_f1"),
+        UPOS,
+    ),
+    _table("nc", "de en es fr ru", NEWS, "title", "body"),
+    _task(
+        "mlqa",
+        "span_qa",
+        "ar de en es hi vi zh",
+        {
+            "train": places("MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",)) + SQUAD["train"],
+            "dev": _mlqa("dev"),
+            "test": _mlqa("test"),
+        },
+        ("mlqa_f1", "mlqa_em"),
+    ),
+    _task(
+        "xnli",
+        "classification",
+        XNLI,
+        {
+            "train": places(
+                "XNLI/multinli.train.{language}.tsv",
+                read=Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True),
+            )
+            + places("xnli/train-{language}.tsv", read=Table(quoted=None))
+            + multinli(),
+            "dev": places("XNLI/{language}.dev", read=Table())
+            + raw_xnli("dev")
+            + places("xnli/dev-{language}.tsv", read=Table(quoted=None)),
+            "test": places("XNLI/{language}.test", read=Table())
+            + raw_xnli("test")
+            + places("xnli/test-{language}.tsv", read=Table(quoted=None)),
+        },
+        ("accuracy",),
+        NLI,
+    ),
+    _task(
+        "pawsx",
+        "classification",
+        "de en es fr",
+        {
+            "train": places("PAWSX/{language}/train.tsv", read=_pawsx)
+            + raw_pawsx("train")
+            + places("pawsx/train-{language}.tsv", read=Table(quoted=None)),
+            "dev": places("PAWSX/{language}/dev_2k.tsv", read=_pawsx)
+            + raw_pawsx("dev_2k")
+            + places("pawsx/dev-{language}.tsv", read=Table(quoted=None)),
+            "test": places("PAWSX/{language}/test_2k.tsv", read=_pawsx)
+            + raw_pawsx("test_2k")
+            + places("pawsx/test-{language}.tsv", read=Table(quoted=None)),
+        },
+        ("accuracy",),
+        ("0", "1"),
+    ),
+    _table("qadsm", "de en fr", ("Bad", "Good"), "query", "ad title", "ad description"),
+    _table(
+        "wpr",
+        "de en es fr it pt zh",
+        ("0", "1", "2", "3", "4"),
+        "query",
+        "page title",
+        "page snippet",
+        kind="ranking",
+        metric="ndcg_wpr",
+    ),
+    _table("qam", "de en fr", ("0", "1"), "question", "passage"),
+    _generation("qg", "de en es fr it pt"),
+    _generation("ntg", "de en es fr ru"),
+)

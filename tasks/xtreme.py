@@ -1,0 +1,204 @@
+"""XTREME's nine tasks (Hu et al. 2020, arXiv:2003.11080), as its `download` folder holds them.
+
+Nobody outside has the answers of its test sets: `xlingjax evaluate` writes predictions in its layout for them, and
+scores on "dev" (or parts of it) meanwhile. SQuAD 1.1 is the training set of XQuAD and MLQA.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from xlingjax.data.benchmark import Files, Task
+from xlingjax.data.labelled_pairs import read_bucc, read_tatoeba
+from xlingjax.data.labelled_questions import read_squad
+from xlingjax.data.labelled_text import Table, read_translated
+from xlingjax.data.labelled_words import Columns, read_tagged_lines, read_wikiann
+
+XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
+PAWSX = "de en es fr ja ko zh"
+UDPOS = "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur vi yo zh"
+PANX = UDPOS + " bn jv ka ml ms my sw"
+XQUAD = "ar de el en es hi ru th tr vi zh"
+MLQA = "ar de en es hi vi zh"
+TYDIQA = "ar bn en fi id ko ru sw te"
+BUCC = "de fr ru zh"
+TATOEBA = "af ar bg bn de el es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr nl pt ru sw ta te th tl tr ur vi zh"
+
+NLI = ("contradiction", "entailment", "neutral")
+_UPOS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X"
+UPOS = tuple(_UPOS.split())
+PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
+
+_csv = Table(quoted=None)
+_numbered = functools.partial(read_squad, numbered=True)  # XTREME's script cuts the ids of TyDiQA's training set
+_raw_pawsx = Table(
+    ("id", "sentence1", "sentence2", "label"), premise=("sentence1",), hypothesis=("sentence2",), header=True
+)
+RAW_XNLI = Table(
+    ("language", "gold_label", "sentence1", "sentence2"),
+    premise=("sentence1",),
+    hypothesis=("sentence2",),
+    label="gold_label",
+    header=True,
+    language="language",
+)
+_multinli = Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True)
+
+
+def places(*paths: str, read, languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
+    """A place per path, all read alike."""
+    return tuple(Files((path,), read, languages) for path in paths)
+
+
+def raw_xnli(split: str) -> tuple[Files, ...]:
+    """XNLI as its authors distribute it (XNLI-1.0.zip), or as XGLUE's archive may hold it."""
+    return places(f"XNLI-1.0/xnli.{split}.tsv", f"xnli/xnli.{split}.tsv", f"XNLI/xnli.{split}.tsv", read=RAW_XNLI)
+
+
+def raw_pawsx(split: str) -> tuple[Files, ...]:
+    """PAWS-X as its authors distribute it (x-final.tar.gz)."""
+    return places(f"x-final/{{language}}/{split}.tsv", read=_raw_pawsx)
+
+
+def multinli() -> tuple[Files, ...]:
+    """MultiNLI and its translations into the languages of XNLI (XNLI-MT-1.0.zip)."""
+    return places("XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=_multinli)
+
+
+def translations(task: str, path: str) -> tuple[Files, ...]:
+    """XTREME's own machine translations (the bucket `xtreme_translations`)."""
+    return places(f"xtreme_translations/{task}/{path}", f"{task.lower()}/{path}", read=read_translated)
+
+
+SQUAD = {split: places(f"squad/{split}-v1.1.json", read=read_squad, languages=("en",)) for split in ("train", "dev")}
+
+
+def mlqa(split: str) -> tuple[Files, ...]:
+    return places(
+        f"mlqa/MLQA_V1/{split}/{split}-context-{{language}}-question-{{language}}.json",
+        f"MLQA_V1/{split}/{split}-context-{{language}}-question-{{language}}.json",
+        read=read_squad,
+    )
+
+
+def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), end: str = "tsv") -> Task:
+    return Task(
+        suite="xtreme",
+        name=name,
+        kind=kind,
+        languages=tuple(sorted(languages.split())),
+        files=files,
+        metrics=metrics,
+        submission=f"{name}/test-{{language}}.{end}",
+        labels=labels,
+    )
+
+
+def _bucc(split: str, original: str) -> tuple[Files, ...]:
+    sides = ("bucc2018/{language}-en.%s.{language}", "bucc2018/{language}-en.%s.en", "bucc2018/{language}-en.%s.gold")
+    nested = tuple(side.replace("bucc2018/", "bucc2018/{language}-en/") for side in sides)
+    named, released = tuple(side % split for side in sides), tuple(side % original for side in nested)
+    return (
+        Files(named, read_bucc),
+        Files(released, read_bucc),
+        *([Files(named[:2], read_bucc)] if split == "test" else []),
+    )
+
+
+def _tatoeba() -> tuple[Files, ...]:
+    sides = ("tatoeba/{language}-en.{language}", "tatoeba/{language}-en.en")
+    laser = ("tatoeba.{language3}-eng.{language3}", "tatoeba.{language3}-eng.eng")
+    return (
+        Files((*sides, "tatoeba/{language}-en.labels"), read_tatoeba),
+        Files(sides, read_tatoeba),
+        *(Files(tuple(folder + name for name in laser), read_tatoeba) for folder in ("tatoeba/v1/", "tatoeba/", "")),
+    )
+
+
+TASKS = (
+    _task(
+        "xnli",
+        "classification",
+        XNLI,
+        {
+            "train": places("xnli/train-{language}.tsv", read=_csv) + multinli(),
+            "dev": places("xnli/dev-{language}.tsv", read=_csv) + raw_xnli("dev"),
+            "test": places("xnli/test-{language}.tsv", read=_csv) + raw_xnli("test"),
+            "translate_train": translations("XNLI", "translate-train/en-{language}-translated.tsv"),
+            "translate_test": translations("XNLI", "translate-test/test-{language}-en-translated.tsv"),
+        },
+        ("accuracy",),
+        NLI,
+    ),
+    _task(
+        "pawsx",
+        "classification",
+        PAWSX,
+        {
+            "train": places("pawsx/train-{language}.tsv", read=_csv) + raw_pawsx("train"),
+            "dev": places("pawsx/dev-{language}.tsv", read=_csv) + raw_pawsx("dev_2k"),
+            "test": places("pawsx/test-{language}.tsv", read=_csv) + raw_pawsx("test_2k"),
+            "translate_train": translations("PAWSX", "translate-train/en-{language}-translated.tsv")
+            + raw_pawsx("translated_train"),
+            "translate_test": translations("PAWSX", "translate-test/test-{language}-en-translated.tsv"),
+        },
+        ("accuracy",),
+        ("0", "1"),
+    ),
+    _task(
+        "udpos",
+        "tagging",
+        UDPOS,
+        {split: places(f"udpos/{split}-{{language}}.tsv", read=Columns()) for split in ("train", "dev", "test")}
+        | {"translate_train": places("udpos/translate-train/train-{language}.mt.tsv", read=read_tagged_lines)},
+        ("seqeval_f1", "token_accuracy"),
+        UPOS,
+    ),
+    _task(
+        "panx",
+        "tagging",
+        PANX,
+        {
+            split: places(f"panx/{split}-{{language}}.tsv", f"panx_dataset/{{language}}-{split}", read=read_wikiann)
+            for split in ("train", "dev", "test")
+        }
+        | {"translate_train": places("panx/translate-train/train-{language}.mt.tsv", read=read_tagged_lines)},
+        ("seqeval_f1", "conll_f1"),
+        PANX_TAGS,
+    ),
+    _task(
+        "xquad",
+        "span_qa",
+        XQUAD,
+        SQUAD | {"test": places("xquad/xquad.{language}.json", read=read_squad)},
+        ("squad_f1", "squad_em"),
+        end="json",
+    ),
+    _task(
+        "mlqa",
+        "span_qa",
+        MLQA,
+        {"train": SQUAD["train"], "dev": mlqa("dev"), "test": mlqa("test")},
+        ("mlqa_f1", "mlqa_em"),
+        end="json",
+    ),
+    _task(
+        "tydiqa",
+        "span_qa",
+        TYDIQA,
+        {
+            "train": places("tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json", read=_numbered),
+            "test": places("tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json", read=read_squad),
+        },
+        ("squad_f1", "squad_em"),
+        end="json",
+    ),
+    _task(
+        "bucc2018",
+        "mining",
+        BUCC,
+        {"dev": _bucc("dev", "sample"), "test": _bucc("test", "training")},
+        ("bucc_f1",),
+    ),
+    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("accuracy",)),
+)
