@@ -120,7 +120,7 @@ def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predi
         return Predictions(rows)
     values = [text.strip() for _, text in read_lines(path)]
     if task.kind != "generation":
-        _check_labels(path, values, task.labels)
+        check_labels(path, values, task.labels)
     _check_number(path, len(values), len(gold))
     return Predictions(values)
 
@@ -130,8 +130,9 @@ def _check_number(path: Path, found: int, wanted: int, what: str = "line") -> No
         raise UserError(f"{path}: {found} {what}s, but the gold file has {wanted}: one prediction for each is needed")
 
 
-def _check_labels(path: Path, values: Iterable[str], labels: Sequence[str]) -> None:
-    for number, value in enumerate(values, 1):
+def check_labels(path: str | Path, values: Iterable[str], labels: Sequence[str], line: int = 1) -> None:
+    """Raises UserError naming the line of the first that is not one of `labels`; without any, all are."""
+    for number, value in enumerate(values, line):
         if labels and value not in labels:
             raise UserError(f"{path}, line {number}: {value!r} is not one of the labels {', '.join(labels)}")
 
@@ -167,12 +168,10 @@ def read_tag_lines(path: str | Path) -> list[tuple[int, list[str]]]:
 def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
     sentences = read_tag_lines(path)
     fills = task.suite == "xglue"
-    labels = {*task.labels, FILL} if fills else {*task.labels}
+    labels = (*task.labels, FILL) if fills and task.labels else task.labels
     filled, values = 0, []
     for begin, tags in sentences:
-        for number, tag in enumerate(tags, begin):
-            if task.labels and tag not in labels:
-                raise UserError(f"{path}, line {number}: {tag!r} is not one of the labels {', '.join(task.labels)}")
+        check_labels(path, tags, labels, begin)
     _check_number(path, len(sentences), len(gold), "sentence")
     for (begin, tags), sentence in zip(sentences, gold, strict=True):
         short = len(sentence.tags or sentence.words) - len(tags)

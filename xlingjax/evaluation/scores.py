@@ -169,7 +169,7 @@ def _generated(name: str, gold: Sequence[SourceTarget], predicted: Sequence[str]
     from xlingjax.evaluation import generation
 
     texts = _texts(gold, predicted)
-    if name == "bleu":
+    if name == "sacrebleu":
         return generation.bleu(predicted, texts, language)[0]
     if name == "rouge_l":
         return generation.rouge_l(predicted, texts, language)
@@ -198,8 +198,8 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
     (
         "ndcg_wpr", "ranking", ndcg_wpr,
         f"ndcg_score of scikit-learn {version('scikit-learn')} (linear gain, whole list, ties averaged) of the "
-        "predicted classes as scores; a query is a run of equal first columns, those with one result left out, mean over "
-        "queries (xglue_evaluate.py)",
+        "predicted classes as scores; a query is a run of equal first columns, those with one result left out, mean "
+        "over queries (xglue_evaluate.py)",
     ),
     ("token_accuracy", "tagging", token_accuracy, "share of words, over all sentences, that have their gold tag"),
     ("seqeval_f1", "tagging", partial(_seqeval, 2), f"F1 {_SEQEVAL}"),
@@ -227,7 +227,7 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
         f"BLEU, {_SACREBLEU}, case folded, tok 13a in every language, smooth exp (xglue_evaluate.py)",
     ),
     (
-        "bleu", "generation", partial(_generated, "bleu"),
+        "sacrebleu", "generation", partial(_generated, "sacrebleu"),
         f"BLEU, {_SACREBLEU}, case kept, tok 13a (zh: zh; ja, th, lo, km, my: char), smooth exp",
     ),
     (
