@@ -151,8 +151,7 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     files = {
         code: squad(tmp_path / f"{code}.json", [question(text, text[:2] if code == "fr" else text[3:], id="same")] * 2)
         for code, text in contexts.items()
-    }
-    assert len({q.id for q in read_squad([files["de"]], None, "de")}) == 1
+    }  # the ids are the same, as in TyDiQA's files
 
     def all_but_three(model, params, rows, **options):  # the whole context but its first three characters
         logits = np.zeros((*rows["input_ids"].shape, 2), np.float32)

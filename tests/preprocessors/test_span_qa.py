@@ -227,8 +227,8 @@ def test_faults_name_the_file_and_the_question(tmp_path):
     options = dict(length=16, max_question=4)
     with pytest.raises(UserError, match="de.json.*question n-7.*'xy'"):
         span_source({"de": path}, XLM, toy.LANGUAGES, **options)
-    unlabelled = squad(tmp_path / "en.json", [Question("n-8", "a", "cdef", (), ())])
-    with pytest.raises(UserError, match="en.json: question n-8: no answer"):
+    unlabelled = squad(tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())])
+    with pytest.raises(UserError, match="en.json, counting from 0: question 1: no answer"):
         span_source({"en": unlabelled}, XLM, toy.LANGUAGES, **options)
     with pytest.raises(UserError, match="language 'xx' is not one of the run's"):
         span_source({"xx": path}, XLM, toy.LANGUAGES, **options)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -172,9 +172,8 @@ class SpanQuestions:
 
     def score(self, model, params, language: str, path: str | Path, mesh=None) -> tuple[float, float]:
         """(F1, exact match) in 0..1."""
-        questions = read_squad([path], None, language)[: self.limit or None]
-        # TyDiQA's English files repeat ids.
-        questions = [replace(question, id=f"{question.id} ({i})") for i, question in enumerate(questions)]
+        # Numbered: TyDiQA's files repeat ids.
+        questions = read_squad([path], None, language, numbered=True)[: self.limit or None]
         answers = predict_answers(
             model,
             params,

@@ -165,11 +165,11 @@ def span_source(
     for language, path in sorted(files.items()):
         if language not in languages:
             raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
-        questions = read_squad([path], None, language)
+        questions = read_squad([path], None, language, numbered=True)  # TyDiQA's files repeat ids
         try:
             rows, _ = span_rows(questions, vocabulary, length, list(languages).index(language), **sizes)
         except UserError as error:
-            raise UserError(f"{path}: {error}") from None
+            raise UserError(f"{path}, counting from 0: {error}") from None
         parts.append(rows)
     mixture = f"questions in {', '.join(sorted(files))}"
     identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "length": length, **sizes}
