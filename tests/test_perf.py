@@ -9,6 +9,7 @@ import tiny
 from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.objectives.finetuning import Tagging
+from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import DAN
 from xlingjax.perf import Stopwatch, flops_of_batch, flops_per_token, peak_memory_bytes
@@ -60,7 +61,8 @@ def test_flops_are_those_of_the_objective_or_none():
     config = preset("tiny")
     whole = config.replace(cross_attention=True)
     names = (*tiny.OBJECTIVES, "plug_in")
-    objectives = {name: tiny.objective(name) for name in names} | {"tagging": Tagging(3), "dan": DAN()}
+    objectives = {name: tiny.objective(name) for name in names}
+    objectives |= {"tagging": Tagging(3), "span_qa": SpanQA(), "dan": DAN()}
     shapes = {"masked_positions": (8, 15)}
     found = {
         name: flops_of_batch(
@@ -72,7 +74,7 @@ def test_flops_are_those_of_the_objective_or_none():
     at_slots, none = flops_per_token(config, 100, 0.15), flops_per_token(config, 100, 0.0)
     assert found == {
         "clm": flops_per_token(config, 100, 1.0, causal=True), "mlm": at_slots, "tlm": at_slots, "cl_mlm": at_slots,
-        "camlm": at_slots, "clpc": none, "tagging": none,
+        "camlm": at_slots, "clpc": none, "tagging": none, "span_qa": none,
         # Of several passes, or with parts that flops_per_token does not know.
         "veco": None, "btmlm": None, "clwr": None, "plug_in": None, "dan": None,
     }  # fmt: skip

@@ -55,6 +55,7 @@ RECIPES = {
     "nli_plug_in_tiny": ({"INIT_FROM": "run"}, 3.32),
     "pos_tiny": ({"INIT_FROM": "run"}, 2.65),
     "ner_tiny": ({"INIT_FROM": "run"}, 2.65),
+    "qa_tiny": ({"INIT_FROM": "run"}, 2.65),
     "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents", "NEGATIVES": "n/*.tsv"}, 249.1),
     "unicoder_lc": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
     "unicoder_lc_tiny": (TINY, 0.8),

@@ -51,8 +51,8 @@ def peak_memory_bytes() -> int:
 def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> float | None:
     """`flops_per_token` of the objective that reads fields of these shapes, if one pass through the model is all that
     it takes: causal with predictions at every token (CLM), predictions at slots (MLM, TLM, CL-MLM, CAMLM), none (labels
-    of rows or words), or a decoder's (translation, denoising). None for what takes more and is not counted: VECO,
-    BTMLM, word recovery, the DAN, back-translation, predicting streams, and labels where the model has a
+    of rows, words or spans), or a decoder's (translation, denoising). None for what takes more and is not counted:
+    VECO, BTMLM, word recovery, the DAN, back-translation, predicting streams, and labels where the model has a
     cross-attention, which plug-in fine-tuning uses."""
     length, more = shapes["input_ids"][1], {*shapes} - {*INPUTS}
     if more == {*DECODER_FIELDS} and not config.streams:
@@ -61,7 +61,7 @@ def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
         return flops_per_token(config, length, 1.0, causal=True)
     if more - {*SLOTS} in (set(), {"sides", "is_mask"}):
         return flops_per_token(config, length, shapes["masked_positions"][1] / length)
-    if more & {"labels", "tag_labels"} and not config.cross_attention:
+    if more & {"labels", "tag_labels", "start_positions"} and not config.cross_attention:
         return flops_per_token(config, length, 0.0)
     return None
 

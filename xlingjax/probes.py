@@ -310,6 +310,43 @@ def tagging_score(
     return _unless_missing(files, make)
 
 
+def answer_score(
+    corpus: Any,
+    files: str | None = None,
+    metric: str = "squad",
+    length: int = 384,
+    stride: int = 128,
+    max_question: int = 64,
+    longest: int = 30,
+    reset_positions: bool = False,
+    limit: int = 0,
+    trained_on: Files = "en",
+    name: str = "qa_test",
+) -> Evaluators:
+    """F1 and exact match of answers per language, `files` SQuAD json, a path with {language}: "xquad.{language}.json".
+    metric ... reset_positions: see `SpanQuestions`. limit: questions of a language, 0: all."""
+
+    def make():
+        from xlingjax.evaluation.span_qa import SpanQuestions
+
+        return SpanQuestions(
+            labelled_files(files, corpus.languages),
+            corpus.vocabulary,
+            corpus.languages,
+            metric=metric,
+            length=length,
+            stride=stride,
+            max_question=max_question,
+            longest=longest,
+            reset_positions=reset_positions,
+            limit=limit,
+            trained_on=words(trained_on),
+            name=name,
+        )
+
+    return _unless_missing(files, make)
+
+
 def generation_score(
     corpus: Any,
     pairs: Files = None,

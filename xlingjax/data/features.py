@@ -60,6 +60,9 @@ FIELDS: dict[str, Field] = _fields(
     ("labels", "B", np.int32, "class of the row", "finetuning, unicoder", "classifiers"),
     ("tag_labels", "BL", np.int32, "tag of the word whose first piece this is; 0 elsewhere", "finetuning", "tagging"),
     ("tag_weights", "BL", np.float32, "1 = first piece of a word", "finetuning", "tagging"),
+    ("answer_columns", "BL", np.int32, "1 = an answer may begin or end here", "span_qa", "span_qa"),
+    ("start_positions", "B", np.int32, "column of the answer's first piece; 0: not in the row", "span_qa", "span_qa"),
+    ("end_positions", "B", np.int32, "column of its last piece; 0: not in the row", "span_qa", "span_qa"),
     ("example_weights", "B", np.float32, "0 for rows that only fill the batch", "finetuning, unicoder", "classifiers"),
 )
 # fmt: on

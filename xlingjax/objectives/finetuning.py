@@ -67,7 +67,8 @@ class Classification:
                 f"model {model.config.name} has classifier={model.config.classifier!r} and the objective "
                 f"apart={self.apart}: set CLASSIFIER, which sets both"
             )
-        if layer := {"tagging": "runs/tagging.gin", "plug_in": "runs/plug_in.gin"}.get(model.config.classifier):
+        layers = {"tagging": "runs/tagging.gin", "spans": "runs/span_qa.gin", "plug_in": "runs/plug_in.gin"}
+        if layer := layers.get(model.config.classifier):
             raise UserError(
                 f"classifier={model.config.classifier!r} is not one of a single labelled text or pair: add "
                 f"--gin_file gin/{layer}, or set CLASSIFIER to xlm, xlmr or difference"

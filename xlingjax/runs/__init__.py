@@ -25,7 +25,7 @@ from xlingjax.train import train
 # What is measured is measured as the last stage of the run has it.
 EVALUATORS = (
     "retrieval", "floors", "alignment", "perplexity", "translation_perplexity", "samples", "recovery_samples",
-    "pseudo_samples", "accuracy", "plug_in_accuracy", "tagging_score", "generation_score",
+    "pseudo_samples", "accuracy", "plug_in_accuracy", "tagging_score", "answer_score", "generation_score",
 )  # fmt: skip
 
 

@@ -1,0 +1,188 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluation import toy
+from preprocessors.test_span_qa import SCRIPTS, XLM, Characters, pieces, question, squad  # noqa: F401 - a fixture
+
+from xlingjax.data.labelled import Question
+from xlingjax.data.labelled_questions import read_squad
+from xlingjax.errors import UserError
+from xlingjax.evaluation import span_qa
+from xlingjax.evaluation.span_qa import SpanQuestions, best_answers, n_best, predict, predict_answers
+from xlingjax.partition import MeshConfig, make_mesh
+from xlingjax.preprocessors.span_qa import Window, span_rows
+
+SIZES = dict(length=14, stride=4, max_question=3)
+
+
+def window_of(count, column=3, question=0, maximal=None):
+    spans = np.stack([np.arange(count), np.arange(count) + 1], axis=1)
+    return Window(question, column, spans, np.ones(count, bool) if maximal is None else np.array(maximal))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return toy.model(num_labels=2, classifier="spans")
+
+
+# --- the search -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_span_is_that_of_a_search_through_all(seed):
+    rng = np.random.default_rng(seed)
+    logits, maximal = rng.normal(size=(20, 2)), rng.random(12) < 0.6
+    logits[[0, 1, 2, 15, 16]] = 9  # no context
+    window = window_of(12, maximal=maximal)
+    found = n_best(logits, window, longest=4)
+    wanted = [
+        (logits[3 + i, 0] + logits[3 + j, 1], i, j) for i in np.flatnonzero(maximal) for j in range(i, min(i + 4, 12))
+    ]
+    assert [span[1:] for span in found] == [(i, j) for _, i, j in sorted(wanted, reverse=True)]
+    np.testing.assert_allclose([score for score, *_ in found], sorted((score for score, *_ in wanted), reverse=True))
+
+
+def test_only_the_likeliest_columns_are_combined():
+    logits = np.zeros((8, 2))
+    logits[3:8, 0], logits[3:8, 1] = [5, 4, 1, 2, 3], [3, 5, 1, 4, 2]
+    window = window_of(5)
+    assert [span[1:] for span in n_best(logits, window, candidates=2)] == [(0, 1), (0, 3), (1, 1), (1, 3)]
+    assert n_best(logits, window, candidates=1) == [(10.0, 0, 1)]
+    logits[3:8, 0], logits[3:8, 1] = [0, 0, 0, 0, 9], [9, 0, 0, 0, 0]
+    assert n_best(logits, window, candidates=1) == []  # it would end before it begins
+    assert best_answers(logits[None], [window], [question("abcde", "b")], candidates=1) == {"q": ""}
+
+
+def test_the_best_of_all_windows_is_cut_out_of_the_context():
+    asked = [question("ab  cdef", "cd", id="1"), question("x yz", "yz", id="2")]
+    windows = [window_of(6), window_of(6), window_of(4, question=1)]
+    windows[1] = replace(windows[1], spans=windows[1].spans + 2)  # "  cdef"
+    logits = np.full((3, 12, 2), -5.0)
+    logits[0, 3, 0], logits[0, 4, 1] = 3, 3  # ab: 6
+    logits[1, 4, 0], logits[1, 6, 1] = 3, 4  # " cd": 7
+    logits[2, 4, 0], logits[2, 4, 1] = 9, 9  # a blank is no answer
+    logits[2, 5, 0], logits[2, 6, 1] = 1, 2
+    assert best_answers(logits, windows, asked) == {"1": "cd", "2": "yz"}
+    hidden = [windows[0], replace(windows[1], maximal=np.arange(6) > 1), windows[2]]
+    assert best_answers(logits, hidden, asked)["1"] == "ab"  # another window shows more around it
+
+
+def golden(rows, windows, questions, columns):
+    """Logits that are high at the gold answer in every window that holds it."""
+    logits = np.zeros((*rows["input_ids"].shape, 2), np.float32)
+    at = np.arange(len(windows))
+    logits[at, columns["start_positions"], 0] = logits[at, columns["end_positions"], 1] = 9
+    return logits
+
+
+def answered(questions, vocabulary, **sizes):
+    """{id: text} of a model that is always right."""
+    rows, windows = span_rows(questions, vocabulary, sizes.pop("length"), 0, **sizes)
+    return best_answers(golden(rows, windows, questions, rows), windows, questions, longest=100)
+
+
+def test_the_right_columns_give_the_gold_text_in_every_script(pieces):  # noqa: F811
+    asked = [question(context, answer, id=answer) for context, answer in SCRIPTS]
+    found = answered(asked, pieces, length=36, stride=12, max_question=3)
+    assert found == {q.id: q.answers[0] for q in asked}  # as it was written, never normalised
+
+
+DATA = os.environ.get("XLINGJAX_DATA")
+
+
+@pytest.mark.skipif(not DATA, reason="$XLINGJAX_DATA is not set")
+@pytest.mark.parametrize("language", ["ar", "hi", "zh"])
+def test_the_right_columns_give_the_gold_text_of_xquad(language):
+    """Through windows and their joining, with a piece per character."""
+    asked = read_squad([Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"], None, language)[:150]
+    asked = [q for q in asked if len(q.answers[0]) < 60]
+    found = answered(asked, OneEach(), length=256, stride=100, max_question=20)
+    assert found == {q.id: q.answers[0] for q in asked} and len(found) > 100
+
+
+class OneEach(Characters):
+    def encode_with_spans(self, text):
+        return [14 + ord(c) % 26 for c in text], [(i, i + 1) for i in range(len(text))]
+
+
+# --- the model --------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_batch_is_filled_up_and_meshes_change_nothing(model):
+    asked = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(5)]
+    rows, _ = span_rows(asked, XLM, 14, 1, stride=4, max_question=3)
+    whole = predict(*model, rows, batch_size=64)
+    assert whole.shape == (*rows["input_ids"].shape, 2) and len(whole) > 8
+    np.testing.assert_allclose(predict(*model, rows, batch_size=3), whole, atol=1e-5)
+    on_mesh = predict(*model, rows, batch_size=4, mesh=make_mesh(MeshConfig(2, 2, 2)))
+    np.testing.assert_allclose(on_mesh, whole, atol=1e-5)
+    assert (whole[rows["answer_columns"] == 0] < -1e30).all() and (
+        np.abs(whole[rows["answer_columns"] == 1]) < 1e3
+    ).all()
+
+
+def test_answers_are_those_of_the_logits(model):
+    asked = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(4)]
+    rows, windows = span_rows(asked, XLM, 14, 2, stride=4, max_question=3)
+    logits = predict(*model, rows)
+    found = predict_answers(*model, asked, XLM, 2, **SIZES, longest=3, batch_size=2)
+    for index, q in enumerate(asked):
+        best = max(
+            (
+                (logits[row, w.column + i, 0] + logits[row, w.column + j, 1], q.context[w.spans[i, 0] : w.spans[j, 1]])
+                for row, w in enumerate(windows)
+                if w.question == index
+                for i in np.flatnonzero(w.maximal)
+                for j in range(i, min(i + 3, len(w.spans)))
+            ),
+        )
+        assert found[q.id] == best[1]
+    unlabelled = [replace(q, answers=(), starts=()) for q in asked]
+    assert predict_answers(*model, unlabelled, XLM, 2, **SIZES, longest=3) == found
+    with pytest.raises(UserError, match="question 0 stands twice"):
+        predict_answers(*model, [asked[0], asked[0]], XLM, 0, **SIZES)
+
+
+def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
+    contexts = {"de": "dc bb cc", "en": "the bb cc", "fr": "cc dd the"}
+    files = {
+        code: squad(tmp_path / f"{code}.json", [question(text, text[:2] if code == "fr" else text[3:], id="same")] * 2)
+        for code, text in contexts.items()
+    }  # the ids are the same, as in TyDiQA's files
+
+    def all_but_three(model, params, rows, **options):  # the whole context but its first three characters
+        logits = np.zeros((*rows["input_ids"].shape, 2), np.float32)
+        column = rows["answer_columns"][:, 1:].argmax(1) + 1
+        logits[np.arange(2), column + 3, 0] = 9
+        logits[np.arange(2), column + rows["answer_columns"].sum(1) - 2, 1] = 9
+        return logits
+
+    monkeypatch.setattr(span_qa, "predict", all_but_three)
+    made = dict(files=files, vocabulary=XLM, languages=toy.LANGUAGES, length=32, max_question=3)
+    values = SpanQuestions(**made)(*model, 0)
+    # fr: "dd the" for "cc"; de and en: right.
+    assert values["by_language"] == values["exact_match_by_language"] == {"de": 1.0, "en": 1.0, "fr": 0.0}
+    assert (values["en"], values["mean_other"], values["en_exact_match"], values["mean_other_exact_match"]) == (
+        1,
+        0.5,
+    ) * 2
+    assert (values["kind"], values["metric"]) == ("span_qa", "squad")
+    with pytest.raises(UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"):
+        SpanQuestions(**made, metric="mlqa")
+    with pytest.raises(UserError, match="METRIC 'f1'"):
+        SpanQuestions(**made, metric="f1")
+
+
+def test_the_metric_and_the_limit_are_those_asked_for(model, tmp_path, monkeypatch):
+    asked = [question("dd the", "the dd", 0, id="1"), question("dd", "dd", id="2")]
+    asked[0] = Question("1", "a", "das dd", ("dd",), (4,))
+    path = squad(tmp_path / "de.json", asked)
+    monkeypatch.setattr(span_qa, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs})
+    made = dict(files={"de": path}, vocabulary=XLM, languages=toy.LANGUAGES, length=16, max_question=3)
+    squad_scores = SpanQuestions(**made)(*model, 0)
+    assert squad_scores["by_language"]["de"] == pytest.approx(2 / 3) and squad_scores["mean_other_exact_match"] == 0
+    mlqa = SpanQuestions(**made, metric="mlqa", limit=1)(*model, 0)
+    assert mlqa["by_language"]["de"] == mlqa["mean_other_exact_match"] == 1.0 and mlqa["metric"] == "mlqa"

@@ -1,0 +1,236 @@
+import io
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+import sentencepiece
+from evaluation import toy
+from evaluation.test_alignment import Characters
+
+from xlingjax.data.features import batch_hash, batch_shapes, check_batch
+from xlingjax.data.labelled import Question
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.preprocessors.span_qa import answer_pieces, maximal_context, span_rows, span_source, window_bounds
+
+XLM = Characters()
+XLMR = Characters("xlmr")
+
+
+def question(context, answer, start=None, id="q", asked="a b"):
+    return Question(id, asked, context, (answer,), (context.index(answer) if start is None else start,))
+
+
+SCRIPTS = (
+    ("北京大学在北京市海淀区。它成立于1898年，是第一所国立大学。", "海淀区"),
+    ("กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย", "เมืองหลวง"),
+    ("Der Preis stieg um ½ Prozent, nicht um ２５ Prozent.", "２５"),
+    ("Ein ﬁnales Wort，ｎｏｃｈ eins", "ﬁnales"),
+    ("Cafe\u0301  au \u00a0 lait, 3,50\u00a0€", "lait"),
+    ("वह दिल्ली में रहता है।", "दिल्ली"),
+    ("من عام ١٩٤٥ حتى ٢٠٠١", "١٩٤٥"),
+    ("naïve 😀 smile 👩‍👩‍👧 here", "smile"),
+)
+"""Contexts that the normaliser rewrites, or that have no spaces, and an answer in each."""
+
+
+@pytest.fixture(scope="module")
+def pieces():
+    """A SentencePiece vocabulary with XLM-R's normalisation (NFKC)."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([context for context, _ in SCRIPTS] * 9), model_writer=model, vocab_size=220,
+        character_coverage=1.0, unk_id=0, bos_id=1, eos_id=2, pad_id=-1, hard_vocab_limit=False, minloglevel=2,
+        normalization_rule_name="nmt_nfkc",
+    )  # fmt: skip
+    return Vocabulary(model.getvalue(), "xlmr")
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def test_windows_begin_every_stride_until_one_reaches_the_end():
+    assert window_bounds(10, 10, 3) == [(0, 10)]
+    assert window_bounds(11, 10, 3) == [(0, 10), (3, 11)]
+    assert window_bounds(17, 10, 3) == [(0, 10), (3, 13), (6, 16), (9, 17)]
+    assert window_bounds(25, 10, 99) == [(0, 10), (10, 20), (20, 25)]  # no gap
+
+
+def test_a_piece_belongs_to_the_window_with_most_on_its_poorer_side():
+    # BERT's example: "bought" has 1 left, 3 right in the second of these windows, and 4 left, 0 right in the first.
+    assert maximal_context([(0, 5), (3, 8), (6, 9)], 9).tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
+    # Among equals the longer window, then the earlier one.
+    assert maximal_context([(0, 4), (2, 5)], 5).tolist() == [0, 0, 0, 1, 1]
+    assert maximal_context([(0, 4), (1, 5), (2, 6)], 6).tolist() == [0, 0, 0, 1, 2, 2]
+
+
+def published_max_context(bounds, position):
+    """`_check_is_max_context` of BERT's run_squad.py, in its own words: which span is best for a position."""
+    best_score, best = None, None
+    for index, (begin, end) in enumerate(bounds):
+        if position < begin or position > end - 1:
+            continue
+        score = min(position - begin, end - 1 - position) + 0.01 * (end - begin)
+        if best_score is None or score > best_score:
+            best_score, best = score, index
+    return best
+
+
+@pytest.mark.parametrize("pieces_, room, stride", [(40, 12, 5), (23, 7, 7), (31, 10, 1), (9, 4, 3)])
+def test_maximal_context_is_berts_and_every_piece_has_one_window(pieces_, room, stride):
+    bounds = window_bounds(pieces_, room, stride)
+    assert maximal_context(bounds, pieces_).tolist() == [published_max_context(bounds, i) for i in range(pieces_)]
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("vocabulary, between", [(XLM, 1), (XLMR, 2)])
+def test_a_row_is_a_question_and_its_context_with_the_answers_pieces(vocabulary, between):
+    asked = question("cdefghij", "fgh")
+    rows, (window,) = span_rows([asked], vocabulary, 16, 2, max_question=4)
+    context, _ = vocabulary.encode_with_spans(asked.context)
+    ends = [vocabulary.eos_id]
+    ids = [vocabulary.bos_id, *vocabulary.encode("a b"), *ends * between, *context, *ends]
+    assert rows["input_ids"][0].tolist() == ids + [vocabulary.pad_id] * (16 - len(ids))
+    column = 3 + between
+    assert window.column == column and window.question == 0 and window.maximal.all()
+    assert window.spans.tolist() == [[i, i + 1] for i in range(8)]
+    wanted = [int(i == 0 or column <= i < column + 8) for i in range(16)]  # no question, separator, padding
+    assert rows["answer_columns"][0].tolist() == wanted
+    assert rows["start_positions"].tolist() == [column + 3] and rows["end_positions"].tolist() == [column + 5]
+    assert rows["language_ids"][0].tolist() == [2] * len(ids) + [0] * (16 - len(ids))
+    assert rows["position_ids"][0, : len(ids)].tolist() == list(range(len(ids)))
+    again, (window,) = span_rows([asked], vocabulary, 17, 2, max_question=4, reset_positions=True)
+    assert window.column == 5 and again["position_ids"][0, 3:6].tolist() == [3, 0, 1]
+    assert again["input_ids"][0, again["start_positions"][0]] == context[3]
+
+
+def test_a_window_without_the_whole_answer_points_at_the_first_token():
+    context = "cdefghijklmnop"
+    asked = [question(context, "ghi", id="1"), question(context, "p", id="2", asked="a b c d e f")]
+    rows, windows = span_rows(asked, XLM, 11, 0, stride=3, max_question=2)  # room for 6: 0-6, 3-9, 6-12, 9-14
+    assert [window.question for window in windows] == [0] * 4 + [1] * 4
+    assert rows["start_positions"].tolist() == [0, 4 + 1, 0, 0] + [0, 0, 0, 4 + 4]  # ghi: 4-6, of 0-5 only g, h
+    assert rows["end_positions"].tolist() == [0, 4 + 3, 0, 0] + [0, 0, 0, 4 + 4]
+    assert (rows["input_ids"][4:, 1:3] == XLM.encode("a b")).all()  # the question is cut
+    text = ["".join(context[b:e] for b, e in window.spans) for window in windows[:4]]
+    assert text == ["cdefgh", "fghijk", "ijklmn", "lmnop"]
+    assert [window.maximal.sum() for window in windows[:4]] == [5, 3, 3, 3]
+    unlabelled, _ = span_rows([Question("x", "a", context, (), ())], XLM, 11, 0, max_question=2, answers=False)
+    assert set(rows) == set(SpanQA().reads)
+    assert set(unlabelled) == set(rows) - {"start_positions", "end_positions"}
+
+
+def test_an_answer_is_the_pieces_that_it_touches():
+    context = "xabyab z"  # x | ab | y | ab | " " | z
+    _, spans = XLM.encode_with_spans(context)
+    spans = np.array(spans)
+    assert answer_pieces(question(context, "ab", 1), spans) == (1, 1)
+    assert answer_pieces(question(context, "bya", 2), spans) == (1, 3)  # begins and ends inside a piece
+    assert answer_pieces(question(context, "ab", 4), spans) == (3, 3)  # the second of two
+    assert answer_pieces(question(context, " z", 6), spans) == (5, 5)  # blanks around it are not the answer's
+
+
+@pytest.mark.parametrize("context, answer", SCRIPTS)
+def test_characters_and_pieces_agree_in_every_script(pieces, context, answer):
+    """The pieces of an answer stand for it and for no more, whatever the normaliser does."""
+    ids, spans = pieces.encode_with_spans(context)
+    spans = np.array(spans)
+    first, last = answer_pieces(question(context, answer), spans)
+    assert context[spans[first, 0] : spans[last, 1]].strip() == answer
+    assert last > first and len(ids) == len(spans) and pieces.unk_id not in ids
+    assert any(unicodedata.normalize("NFKC", context) != context for context, _ in SCRIPTS)
+
+
+@pytest.mark.parametrize(
+    "asked, message",
+    [
+        (
+            question("cdef", "xy", 1, id="n-7"),
+            "question n-7: its answer 'xy' does not stand at character 1.*nor anywhere",
+        ),
+        (question("cdef", "ef", 1, id="n-7"), r"question n-7: .*at character 1 of its context \(it stands at 2\)"),
+        (question("cdef", "f", -1, id="n-7"), "question n-7: .*at character -1"),
+        (question("cdef", "", 1, id="n-7"), "question n-7: its answer ''"),
+        (Question("n-7", "a", "cdef", (), ()), "question n-7: no answer with its start"),
+        (question("", "", 0, id="n-7"), "question n-7: its context is empty"),
+    ],
+)
+def test_a_question_that_cannot_be_learnt_is_refused_by_its_id(asked, message):
+    with pytest.raises(UserError, match=message):
+        span_rows([asked], XLM, 16, 0, max_question=4)
+
+
+def test_an_answer_without_a_piece_is_refused():
+    with pytest.raises(UserError, match="question q: no piece of the vocabulary stands for its answer 'c'"):
+        answer_pieces(question("cd", "c"), np.array([[0, 0], [1, 2]]))
+
+
+@pytest.mark.parametrize("sizes", [dict(length=7), dict(length=16, stride=0), dict(length=16, max_question=0)])
+def test_sizes_without_room_are_refused(sizes):
+    sizes = {"max_question": 4, **sizes}
+    with pytest.raises(UserError, match="LENGTH must be above MAX_QUESTION [+] 3"):
+        span_rows([question("cdef", "d")], XLM, sizes.pop("length"), 0, **sizes)
+    with pytest.raises(UserError, match="no questions"):
+        span_rows([], XLM, 16, 0, max_question=4)
+
+
+# --- batches ----------------------------------------------------------------------------------------------------------
+
+
+def squad(path, questions):
+    """A SQuAD json, every question in a paragraph of its own."""
+    paragraphs = [
+        {
+            "context": q.context,
+            "qas": [
+                {
+                    "id": q.id,
+                    "question": q.question,
+                    "answers": [{"text": t, "answer_start": s} for t, s in zip(q.answers, q.starts, strict=True)],
+                }
+            ],
+        }
+        for q in questions
+    ]
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return path
+
+
+def test_batches_run_through_all_windows_of_all_languages(tmp_path):
+    context = "cdefghijklmnop"
+    files = {
+        "de": squad(tmp_path / "de.json", [question(context, "ghi", id="1"), question("cdef", "e", id="2")]),
+        "en": squad(tmp_path / "en.json", [question("zyx", "y", id="1")]),
+    }
+    options = dict(length=11, stride=3, max_question=2, batch_size=3, seed=5)
+    source = span_source(files, XLM, toy.LANGUAGES, **options)
+    assert source.shapes == batch_shapes(SpanQA().reads, batch=3, length=11)
+    batches = [source.next() for _ in range(4)]
+    check_batch(batches[0], SpanQA().reads, source.shapes)
+    epochs = [np.concatenate([batch["input_ids"] for batch in batches[i : i + 2]]) for i in (0, 2)]
+    rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]
+    assert rows[0] == rows[1] and len(set(rows[0])) == 6 and epochs[0].tolist() != epochs[1].tolist()
+    assert sorted(np.concatenate([b["language_ids"][:, 0] for b in batches[:2]]).tolist()) == [0] * 5 + [1]
+    again = span_source(files, XLM, toy.LANGUAGES, **options)
+    again.restore(source.state())
+    assert batch_hash(again.next()) == batch_hash(source.next())
+    other = span_source(files, XLM, toy.LANGUAGES, **(options | {"stride": 2}))
+    assert other.identity["stride"] == 2 and other.identity["sha256"] != source.identity["sha256"]
+
+
+def test_faults_name_the_file_and_the_question(tmp_path):
+    path = squad(tmp_path / "de.json", [question("cdef", "xy", 1, id="n-7")])
+    options = dict(length=16, max_question=4)
+    with pytest.raises(UserError, match="de.json.*question n-7.*'xy'"):
+        span_source({"de": path}, XLM, toy.LANGUAGES, **options)
+    unlabelled = squad(tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())])
+    with pytest.raises(UserError, match="en.json, counting from 0: question 1: no answer"):
+        span_source({"en": unlabelled}, XLM, toy.LANGUAGES, **options)
+    with pytest.raises(UserError, match="language 'xx' is not one of the run's"):
+        span_source({"xx": path}, XLM, toy.LANGUAGES, **options)
+    with pytest.raises(UserError, match="^rows of 7 tokens"):  # before a file is read
+        span_source({"de": tmp_path / "missing.json"}, XLM, toy.LANGUAGES, length=7, max_question=4)

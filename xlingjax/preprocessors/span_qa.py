@@ -1,0 +1,176 @@
+"""Questions whose answer is a span of a context, to rows: long contexts in windows, characters to pieces.
+
+A row is a question and a window of its context in the layout of `pair_row`. Windows begin every `stride` pieces until
+one reaches the end (BERT's run_squad.py, XTREME's too). An answer that a window does not hold whole stands at the row's
+first token, start and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from xlingjax.data.labelled import Question
+from xlingjax.data.labelled_questions import read_squad
+from xlingjax.data.loader import BatchSource
+from xlingjax.errors import UserError
+from xlingjax.preprocessors.finetuning import SEPARATORS, pair_row, shuffled_rows
+
+
+@dataclass(frozen=True)
+class Window:
+    """What a row shows of a context."""
+
+    question: int
+    """Index of the question that it belongs to."""
+    column: int
+    """Of the context's first piece in the row."""
+    spans: np.ndarray
+    """int[n, 2]: the characters `begin:end` of the context that each piece stands for."""
+    maximal: np.ndarray
+    """bool[n]: no other window shows more around the piece (see `maximal_context`)."""
+
+
+def window_bounds(pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """`begin:end` of the windows of at most `room` pieces over so many; a stride beyond `room` is as `room`, so that
+    every piece is in one."""
+    bounds = [(0, min(room, pieces))]
+    while bounds[-1][1] < pieces:
+        begin = bounds[-1][0] + min(room, stride)
+        bounds.append((begin, min(begin + room, pieces)))
+    return bounds
+
+
+def maximal_context(bounds: Sequence[tuple[int, int]], pieces: int) -> np.ndarray:
+    """int[pieces]: the window in which a piece has most on its poorer side, among equals the longer, then the earlier
+    one (BERT's `_check_is_max_context`)."""
+    at = np.arange(pieces)
+    scores = [
+        np.where((begin <= at) & (at < end), np.minimum(at - begin, end - 1 - at) + 0.01 * (end - begin), -1.0)
+        for begin, end in bounds
+    ]
+    return np.argmax(scores, axis=0)
+
+
+def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
+    """(first, last) piece of the context that the first gold answer touches, blanks around it left out.
+
+    spans: int[n, 2], of the context's pieces. Raises UserError naming the question where it has no answer, where the
+    answer does not stand in the context at its start, and where it has no piece.
+    """
+    if not question.answers or len(question.starts) != len(question.answers):
+        raise UserError(f"question {question.id}: no answer with its start to train on; use a labelled file")
+    answer, begin = question.answers[0], question.starts[0]
+    if not answer.strip() or begin < 0 or question.context[begin : begin + len(answer)] != answer:
+        at = question.context.find(answer) if answer.strip() else -1
+        where = f"it stands at {at}" if at >= 0 else "nor anywhere else"
+        raise UserError(
+            f"question {question.id}: its answer {answer!r} does not stand at character {begin} of its context "
+            f"({where}): correct answer_start or remove the question"
+        )
+    end = begin + len(answer.rstrip())
+    begin += len(answer) - len(answer.lstrip())
+    touched = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin))
+    if not touched.size:
+        raise UserError(f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}")
+    return int(touched[0]), int(touched[-1])
+
+
+def checked_separators(vocabulary, length: int, stride: int, max_question: int, reset_positions: bool) -> int:
+    """Special tokens of a row. Raises UserError for sizes that leave no room for a context."""
+    separators = 4 if reset_positions else SEPARATORS[vocabulary.layout]
+    if min(stride, max_question) < 1 or length <= max_question + separators:
+        raise UserError(
+            f"rows of {length} tokens with questions of up to {max_question}, windows {stride} apart: LENGTH must be "
+            f"above MAX_QUESTION + {separators}, MAX_QUESTION and STRIDE above 0"
+        )
+    return separators
+
+
+def span_rows(
+    questions: Sequence[Question],
+    vocabulary,
+    length: int,
+    language_id: int,
+    *,
+    stride: int = 128,
+    max_question: int = 64,
+    reset_positions: bool = False,
+    answers: bool = True,
+) -> tuple[dict[str, np.ndarray], list[Window]]:
+    """(arrays [N, length] and [N], the window of each row): the features that `SpanQA` reads, of all questions of one
+    language in their order.
+
+    stride: pieces from one window's begin to the next. max_question: pieces of a question that are kept.
+    reset_positions: see `pair_row`. answers False: without start_positions and end_positions, for files without
+    answers. Raises UserError for sizes that leave no room and for a question's faults (see `answer_pieces`).
+    """
+    separators = checked_separators(vocabulary, length, stride, max_question, reset_positions)
+    encoded: dict[str, tuple[list[int], np.ndarray]] = {}  # several questions ask about one context
+    rows, windows, starts, ends = [], [], [], []
+    for index, question in enumerate(questions):
+        if question.context not in encoded:
+            ids, spans = vocabulary.encode_with_spans(question.context)
+            encoded[question.context] = ids, np.array(spans, np.int64).reshape(-1, 2)
+        ids, spans = encoded[question.context]
+        if not ids:
+            raise UserError(f"question {question.id}: its context is empty")
+        asked = vocabulary.encode(question.question)[:max_question]
+        first, last = answer_pieces(question, spans) if answers else (0, 0)
+        column = len(asked) + separators - 1
+        bounds = window_bounds(len(ids), length - separators - len(asked), stride)
+        best = maximal_context(bounds, len(ids))
+        for number, (begin, end) in enumerate(bounds):
+            row = pair_row(asked, ids[begin:end], vocabulary, length, reset_positions)
+            del row["sides"]
+            row["answer_columns"] = np.zeros(length, np.int32)
+            row["answer_columns"][[0, *range(column, column + end - begin)]] = 1
+            rows.append(row)
+            windows.append(Window(index, column, spans[begin:end], best[begin:end] == number))
+            inside = begin <= first and last < end
+            starts.append(column + first - begin if inside else 0)
+            ends.append(column + last - begin if inside else 0)
+    if not rows:
+        raise UserError("no questions: the file is empty")
+    arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    arrays["language_ids"] = (language_id * arrays["pack_ids"]).astype(np.int32)
+    arrays["example_weights"] = np.ones(len(rows), np.float32)
+    if answers:
+        arrays |= {"start_positions": np.array(starts, np.int32), "end_positions": np.array(ends, np.int32)}
+    return arrays, windows
+
+
+def span_source(
+    files: dict[str, str | Path],
+    vocabulary,
+    languages: Sequence[str],
+    *,
+    length: int = 384,
+    stride: int = 128,
+    max_question: int = 64,
+    batch_size: int = 32,
+    seed: int = 0,
+    reset_positions: bool = False,
+) -> BatchSource:
+    """Shuffled batches of windows, {language: SQuAD json}; see `span_rows` and `shuffled_rows`.
+
+    `languages` are the run's, sorted. Raises UserError for a file's faults and for a strange language.
+    """
+    checked_separators(vocabulary, length, stride, max_question, reset_positions)
+    sizes = {"stride": stride, "max_question": max_question, "reset_positions": reset_positions}
+    parts = []
+    for language, path in sorted(files.items()):
+        if language not in languages:
+            raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
+        questions = read_squad([path], None, language, numbered=True)  # TyDiQA's files repeat ids
+        try:
+            rows, _ = span_rows(questions, vocabulary, length, list(languages).index(language), **sizes)
+        except UserError as error:
+            raise UserError(f"{path}, counting from 0: {error}") from None
+        parts.append(rows)
+    mixture = f"questions in {', '.join(sorted(files))}"
+    identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "length": length, **sizes}
+    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)
