@@ -22,8 +22,8 @@ from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import NEGATIVE, Pair, find_pairs
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import Stopped, UserError
-from xlingjax.evaluation.mining import neighbours
 from xlingjax.evaluation.retrieval import unit_rows
+from xlingjax.evaluation.search import neighbours
 from xlingjax.feed import ObjectiveRun
 from xlingjax.identity import write_json
 from xlingjax.model.config import ModelConfig

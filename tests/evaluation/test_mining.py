@@ -1,38 +1,8 @@
-import tracemalloc
-
 import numpy as np
 import pytest
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation import mining
-
-
-def whole_numbers(rng, *shapes, limit):
-    """Their products are exact, so that no order of summation changes a bit."""
-    return (rng.integers(-limit, limit + 1, shape).astype(np.float64) for shape in shapes)
-
-
-@pytest.mark.parametrize("limit", [2**20, 1])  # 1: nearly all cosines have equals
-def test_neighbours_are_exact_in_chunks(limit):
-    queries, index = whole_numbers(np.random.default_rng(0), (23, 8), (41, 8), limit=limit)
-    scores = queries @ index.T
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :9]
-    for chunk in (7, 40, 1024):  # 7: less than k; 40: one row is left
-        cosines, rows = mining.neighbours(queries, index, 9, chunk=chunk)
-        np.testing.assert_array_equal(rows, best)
-        np.testing.assert_array_equal(cosines, np.take_along_axis(scores, best, axis=1))
-    cosines, rows = mining.neighbours(queries.astype(np.float32), index[:3].astype(np.float32), 9, chunk=2)
-    assert rows.shape == (23, 3) and cosines.dtype == np.float32
-
-
-def test_neighbours_hold_no_more_than_a_chunk_of_each_side():
-    """4 MB of cosines in all; a chunk and its sorting are less than a tenth of that."""
-    queries, index = whole_numbers(np.random.default_rng(0), (64, 4), (8192, 4), limit=2**20)
-    tracemalloc.start()
-    mining.neighbours(queries, index, 3, chunk=64)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 400_000
 
 
 @pytest.mark.parametrize("margin", mining.MARGINS)
@@ -74,6 +44,20 @@ def test_candidates_are_neighbours_in_either_direction():
     for x, y in ((source, target), (target, source)):
         found = mining.mine(x, y, k=1, margin="absolute")
         assert set(zip(found.source, found.target, strict=True)) == {(0, 0), (1, 1)}
+
+
+def test_only_the_best_neighbour_of_a_sentence_is_a_candidate():
+    """Both of the source are nearest to t0, both of the target to s0: s1 and t1 are each other's second choice, which
+    k neighbours would offer, and stay alone."""
+    source, target = (np.stack([np.cos(a), np.sin(a)], axis=1) for a in (np.radians([0, 60]), np.radians([0, -60])))
+    found = mining.mine(source, target, k=2, margin="absolute")
+    assert list(zip(found.source, found.target, strict=True)) == [(0, 0)]
+
+
+def test_identical_corpora_are_paired_on_the_diagonal():
+    corpus = np.random.default_rng(3).normal(size=(40, 6))
+    found = mining.mine(corpus, corpus)
+    assert len(found.source) == 40 and (found.source == found.target).all()
 
 
 def test_refusals():

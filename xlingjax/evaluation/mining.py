@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import unit_rows
+from xlingjax.evaluation.search import neighbours
 
 MARGINS = ("ratio", "distance", "absolute")
 
@@ -19,40 +21,6 @@ class Mined:
     source: np.ndarray
     target: np.ndarray
     scores: np.ndarray
-
-
-def neighbours(
-    queries_QD: np.ndarray, index_SD: np.ndarray, k: int, chunk: int = 1024
-) -> tuple[np.ndarray, np.ndarray]:
-    """(cosines [Q, k], rows of the index [Q, k]) of the k nearest, nearest first; exact; among equals the first row
-    wins. `chunk` rows of either side are compared at a time and bound the memory, not the result."""
-    k = min(k, len(index_SD))
-    found = []
-    for start in range(0, len(queries_QD), chunk):
-        queries = queries_QD[start : start + chunk]
-        cosines = np.empty((len(queries), 0), np.result_type(queries_QD, index_SD))
-        rows = np.empty((len(queries), 0), int)
-        for first in range(0, len(index_SD), chunk):
-            block = index_SD[first : first + chunk]
-            numbers = np.broadcast_to(np.arange(first, first + len(block)), (len(queries), len(block)))
-            cosines = np.concatenate([cosines, queries @ block.T], axis=1)
-            rows = np.concatenate([rows, numbers], axis=1)
-            best = _highest(cosines, min(k, cosines.shape[1]))
-            cosines, rows = (np.take_along_axis(x, best, axis=1) for x in (cosines, rows))
-        found.append((cosines, rows))
-    cosines, rows = zip(*found, strict=True)
-    return np.concatenate(cosines), np.concatenate(rows)
-
-
-def _highest(scores_QC: np.ndarray, k: int) -> np.ndarray:
-    """[Q, k]: the columns of the k highest of each row, highest first; of equals the first."""
-    top = np.argpartition(-scores_QC, k - 1, axis=1)[:, :k]
-    lowest = np.take_along_axis(scores_QC, top, axis=1).min(axis=1, keepdims=True)
-    tied = (scores_QC >= lowest).sum(axis=1) > k  # there argpartition took any of the equals
-    top[tied] = np.argsort(-scores_QC[tied], axis=1, kind="stable")[:, :k]
-    top.sort(axis=1)
-    order = np.argsort(-np.take_along_axis(scores_QC, top, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(top, order, axis=1)
 
 
 def margin_scores(cosines: np.ndarray, left: np.ndarray, right: np.ndarray, margin: str) -> np.ndarray:
@@ -68,20 +36,30 @@ def margin_scores(cosines: np.ndarray, left: np.ndarray, right: np.ndarray, marg
 
 
 def mine(
-    source_SD: np.ndarray, target_TD: np.ndarray, *, k: int = 4, margin: str = "ratio", threshold: float | None = None
+    source_SD: np.ndarray,
+    target_TD: np.ndarray,
+    *,
+    k: int = 4,
+    margin: str = "ratio",
+    threshold: float | None = None,
+    mesh: Mesh | None = None,
 ) -> Mined:
-    """Candidates are the k neighbours of every sentence in both directions; taken from the best on, each sentence once
-    (the paper's "max" retrieval). threshold: the lowest score kept; None: all."""
+    """Candidates are every sentence of either side with that of its k neighbours which scores highest; they are taken
+    from the best on, each sentence once (the paper's "max" retrieval). threshold: the lowest score kept; None: all.
+    mesh: see `search.neighbours`."""
     if not len(source_SD) or not len(target_TD):
         raise UserError("mining needs sentences on both sides, and one is empty")
     source, target = unit_rows(source_SD), unit_rows(target_TD)
-    forward, targets = neighbours(source, target, k)
-    backward, sources = neighbours(target, source, k)
-    left, right = forward.mean(axis=1), backward.mean(axis=1)
-    rows = np.concatenate([np.repeat(np.arange(len(source)), targets.shape[1]), sources.ravel()])
-    columns = np.concatenate([targets.ravel(), np.repeat(np.arange(len(target)), sources.shape[1])])
-    cosines = np.concatenate([forward.ravel(), backward.ravel()])
-    scores = margin_scores(cosines, left[rows], right[columns], margin)
+    forward_Sk, targets_Sk = neighbours(source, target, k, mesh=mesh)
+    backward_Tk, sources_Tk = neighbours(target, source, k, mesh=mesh)
+    left, right = forward_Sk.mean(axis=1), backward_Tk.mean(axis=1)
+    forward_Sk = margin_scores(forward_Sk, left[:, None], right[targets_Sk], margin)
+    backward_Tk = margin_scores(backward_Tk, left[sources_Tk], right[:, None], margin)
+    best_S, best_T = forward_Sk.argmax(axis=1), backward_Tk.argmax(axis=1)
+    each_S, each_T = np.arange(len(source)), np.arange(len(target))
+    rows = np.concatenate([each_S, sources_Tk[each_T, best_T]])
+    columns = np.concatenate([targets_Sk[each_S, best_S], each_T])
+    scores = np.concatenate([forward_Sk[each_S, best_S], backward_Tk[each_T, best_T]])
     free_rows, free_columns = np.ones(len(source), bool), np.ones(len(target), bool)
     kept = []
     for candidate in np.argsort(-scores, kind="stable").tolist():

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from jax.sharding import Mesh
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
 from xlingjax.evaluation.pairs import PIVOT, Pairs
+from xlingjax.evaluation.search import CHUNK, neighbours
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
 SCORES = tuple(f"{kind}_{direction}" for kind in ("raw", "centred") for direction in DIRECTIONS)
@@ -26,30 +28,26 @@ def unit_rows(x_SD: np.ndarray) -> np.ndarray:
     return x_SD / np.maximum(norms, 1e-12)
 
 
-def nearest(queries_QD: np.ndarray, index_SD: np.ndarray, chunk: int = 1024) -> np.ndarray:
+def nearest(queries_QD: np.ndarray, index_SD: np.ndarray, chunk: int = CHUNK, mesh: Mesh | None = None) -> np.ndarray:
     """int[Q]: the row of `index_SD` with the highest cosine to each query; exact; among equals the first row wins.
-
-    `chunk` queries are compared at a time and bound the memory, not the result.
-    """
-    queries, index = unit_rows(queries_QD), unit_rows(index_SD)
-    parts = [np.argmax(queries[i : i + chunk] @ index.T, axis=1) for i in range(0, len(queries), chunk)]
-    return np.concatenate(parts)
+    chunk, mesh: see `search.neighbours`."""
+    return neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)[1][:, 0]
 
 
-def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, chunk: int = 1024) -> float:
+def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None) -> float:
     """Share of rows whose nearest row of the other side is their own; states that have all collapsed score 1/S, not
     1.
     """
-    return float(np.mean(nearest(queries_SD, index_SD, chunk) == np.arange(len(queries_SD))))
+    return float(np.mean(nearest(queries_SD, index_SD, mesh=mesh) == np.arange(len(queries_SD))))
 
 
-def score_layer(english_SD: np.ndarray, foreign_SD: np.ndarray) -> dict[str, float]:
+def score_layer(english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None) -> dict[str, float]:
     """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in 0..1."""
     centred = english_SD - english_SD.mean(axis=0), foreign_SD - foreign_SD.mean(axis=0)
     out = {}
     for kind, (english, foreign) in (("raw", (english_SD, foreign_SD)), ("centred", centred)):
-        out[f"{kind}_en_to_xx"] = accuracy(english, foreign)
-        out[f"{kind}_xx_to_en"] = accuracy(foreign, english)
+        out[f"{kind}_en_to_xx"] = accuracy(english, foreign, mesh)
+        out[f"{kind}_xx_to_en"] = accuracy(foreign, english, mesh)
     return out
 
 
@@ -127,7 +125,8 @@ def evaluate_retrieval(
             sides.append(states_PNSD)
         for p, pooling in enumerate(poolings):
             tables[pooling][language] = {
-                str(layer): score_layer(sides[0][p, layer], sides[1][p, layer]) for layer in range(sides[0].shape[1])
+                str(layer): score_layer(sides[0][p, layer], sides[1][p, layer], mesh)
+                for layer in range(sides[0].shape[1])
             }
     by_layer = {pooling: mean_by_layer(table) for pooling, table in tables.items()}
     best = {}
