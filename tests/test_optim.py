@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from xlingjax.errors import UserError
+from xlingjax.model.build import build_model
+from xlingjax.model.config import preset
 from xlingjax.optim import (
+    NAMES,
     OptimizerConfig,
     decayed,
+    flattened,
     layer_rates,
     learning_rate_schedule,
     make_optimizer,
@@ -32,6 +36,8 @@ PARAMS = {
         ("inverse_sqrt", 4000, 10**6, {0: 1e-7, 2000: 5.005e-5, 4000: 1e-4, 16000: 5e-5, 400000: 1e-5}),
         ("inverse_sqrt", 0, 100, {1: 1e-4, 4: 5e-5}),
         ("linear", 10, 110, {0: 1e-5, 9: 1e-4, 10: 1e-4, 60: 5e-5, 109: 1e-6, 110: 0.0}),
+        # Measured from step 0: at the end of the warm-up a tenth of the steps, and of the rate, is gone.
+        ("linear_from_0", 10, 100, {0: 1e-5, 9: 1e-4, 10: 9e-5, 50: 5e-5, 99: 1e-6, 100: 0.0}),
         ("constant", 4, 100, {0: 2.5e-5, 3: 1e-4, 99: 1e-4}),
         ("constant", 0, 100, {0: 1e-4}),
     ],
@@ -41,6 +47,14 @@ def test_learning_rate(schedule, warmup, steps, expected):
     rate = learning_rate_schedule(config, steps)
     for step, value in expected.items():
         np.testing.assert_allclose(rate(jnp.int32(step)), value, rtol=1e-4, err_msg=f"{schedule} {step}")
+
+
+def test_warm_up_as_a_share_of_the_steps():
+    shared = OptimizerConfig(schedule="linear", warmup_share=0.1)
+    counted = OptimizerConfig(schedule="linear", warmup_steps=12)
+    assert (shared.warmup(120), shared.warmup(64), counted.warmup(120)) == (12, 6, 12)
+    ours, theirs = (learning_rate_schedule(config, 120, np)(np.arange(121)) for config in (shared, counted))
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def one_update(config):
@@ -88,11 +102,63 @@ def test_decay_mask_knows_stacked_biases():
     }
 
 
+def encoder_shapes(**options):
+    return build_model(preset("tiny", **options)).abstract()
+
+
 def test_layer_rates():
-    rates = layer_rates(PARAMS, 0.5)
-    np.testing.assert_allclose(np.ravel(rates["encoder"]["layers"]["mlp"]["kernel"]), [0.125, 0.25, 0.5])
-    assert rates["encoder"]["layers"]["mlp"]["kernel"].shape == (3, 1, 1)
-    assert rates["embeddings"]["tokens"]["embedding"] == 0.0625 and rates["head"]["norm"]["scale"] == 1.0
+    """The figures of ERNIE-M's base model: 12 layers, 0.8."""
+    rates = flattened(layer_rates(encoder_shapes(layers=12, num_languages=3, num_labels=2, head="transform"), 0.8))
+    by_layer = np.ravel(rates.pop("encoder/layers/ffn/in/kernel"))
+    assert by_layer.shape == (12,) and rates["encoder/layers/ffn_norm/bias"].shape == (12, 1)
+    assert [round(float(rate), 4) for rate in (by_layer[0], by_layer[-1])] == [0.0687, 0.8]
+    np.testing.assert_allclose(by_layer, [0.8 ** (12 - i) for i in range(12)], rtol=1e-6)
+    tables = [f"embeddings/{name}/embedding" for name in ("tokens", "positions", "languages")]
+    assert {round(rates[name], 4) for name in tables} == {0.0550}
+    whole = {name for name in rates if "/layers/" not in name} - {*tables}
+    assert {"embeddings/norm/scale", "head/dense/kernel", "head/bias", "classifier/out/kernel"} <= whole
+    assert {rates[name] for name in whole} == {1.0}
+
+
+def test_layer_rates_of_a_decoder_count_its_own_layers():
+    options = dict(layers=3, decoder_layers=2, decoder_embeddings="separate", head="transform")
+    rates = flattened(layer_rates(encoder_shapes(**options), 0.5))
+    np.testing.assert_allclose(np.ravel(rates["encoder/layers/ffn/in/kernel"]), [0.125, 0.25, 0.5])
+    of_decoder = {name: rates[name] for name in rates if name.startswith("decoder/layers/")}
+    assert any("/cross_attention/" in name for name in of_decoder)
+    for rate in of_decoder.values():
+        np.testing.assert_allclose(np.ravel(rate), [0.25, 0.5])
+    found = {name: rates[name] for name in rates if name.endswith("tokens/embedding")}
+    assert found == {"embeddings/tokens/embedding": 0.0625, "decoder_embeddings/tokens/embedding": 0.125}
+    assert rates["decoder_embeddings/norm/scale"] == rates["decoder_head/bias"] == 1.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("frozen", [(), ("encoder/layers/",)])
+def test_the_whole_update_is_decayed_by_layer_and_weight_decay_is_not(name, frozen):
+    """Against the same update without: each parameter moves rate * decay^(N - i) as far, and shrinks as it did."""
+    rng = np.random.default_rng(0)
+    params = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), PARAMS)
+    grads = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), PARAMS)
+    moved = {}
+    for layer_decay, weight_decay in ((1.0, 0.0), (0.5, 0.0), (0.5, 0.1)):
+        config = OptimizerConfig(name=name, layer_decay=layer_decay, weight_decay=weight_decay, frozen=frozen)
+        optimizer = make_optimizer(config, 10, params)
+        (free, _), given = split(params, optimizer.trainable), split(grads, optimizer.trainable)[0]
+        after, _ = optimizer.update(given, optimizer.init(free), free, jnp.float32(0.01))
+        moved[layer_decay, weight_decay] = {
+            path: np.asarray(leaf - flattened(params)[path]) for path, leaf in flattened(after).items()
+        }
+    expected = {"encoder/layers/mlp/kernel": [0.125, 0.25, 0.5], "encoder/layers/mlp/bias": [0.125, 0.25, 0.5]}
+    expected |= {"embeddings/tokens/embedding": 0.0625, "head/norm/scale": 1.0}
+    assert {*moved[0.5, 0.0]} == {path for path in expected if not frozen or "/layers/" not in path}
+    for path, plain in moved[1.0, 0.0].items():
+        shape = (-1, *[1] * (plain.ndim - 1)) if "/layers/" in path else ()
+        np.testing.assert_allclose(moved[0.5, 0.0][path], plain * np.reshape(expected[path], shape), atol=2e-7)
+        if name != "adam":  # whose decay is part of the gradient
+            shrunk = moved[0.5, 0.1][path] - moved[0.5, 0.0][path]
+            whole = -0.01 * 0.1 * flattened(params)[path] * (path.split("/")[-1] not in ("bias", "scale"))
+            np.testing.assert_allclose(shrunk, whole, rtol=1e-3, atol=2e-7)
 
 
 def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
@@ -151,6 +217,10 @@ def test_frozen():
         (dict(name="sgd"), 10, "optimizer 'sgd' is not one of adamw"),
         (dict(schedule="cosine"), 10, "schedule 'cosine' is not one of linear"),
         (dict(learning_rate=0.0), 10, "learning_rate=0.0 must be > 0"),
+        (dict(layer_decay=0.0), 10, "layer_decay=0.0 must be > 0 and at most 1"),
+        (dict(warmup_share=10), 10, "warmup_share=10 is a share of the steps, from 0 to below 1"),
+        (dict(schedule="linear", warmup_share=0.96), 10, "warmup_steps=10 leaves nothing of steps=10"),
+        (dict(schedule="linear_from_0", warmup_steps=10), 10, "warmup_steps=10 leaves nothing of steps=10"),
         (dict(schedule="linear", warmup_steps=10), 10, "warmup_steps=10 leaves nothing of steps=10"),
     ],
 )

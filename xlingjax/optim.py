@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import optax.contrib
 
@@ -18,7 +19,7 @@ from xlingjax.errors import UserError
 from xlingjax.stages import at, starts
 
 NAMES = ("adamw", "adam", "adafactor", "muon")
-SCHEDULES = ("linear", "inverse_sqrt", "constant")
+SCHEDULES = ("linear", "linear_from_0", "inverse_sqrt", "constant")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class OptimizerConfig:
     learning_rate: float = 1e-4
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 4000
+    warmup_share: float | None = None
+    """Warm-up as a share of the run's steps, to the nearest one, instead of `warmup_steps`."""
     warmup_from: float = 1e-7
     """Learning rate before the first update of an inverse-sqrt warm-up."""
     b1: float = 0.9
@@ -44,8 +47,7 @@ class OptimizerConfig:
     skip_norm: float = 0.0
     """An update whose gradient norm exceeds this is skipped and counted, like a non-finite one; 0 = never."""
     layer_decay: float = 1.0
-    """Layer-wise learning rates: block i of N (0-based) gets rate * layer_decay^(N - i), embeddings ^(N + 1), the
-    heads ^0."""
+    """Layer-wise learning rates: what each parameter's update is multiplied with (see `layer_rates`)."""
     frozen: Sequence[str] | Mapping[int, Sequence[str]] = ()
     """Regular expressions searched in parameter paths ("embeddings/tokens/embedding"); what matches does not change.
     Or such expressions by the step from which they hold: {0: ["embeddings/"], 1000: []}."""
@@ -61,6 +63,17 @@ class OptimizerConfig:
             raise UserError(
                 f"optimizer: learning_rate={self.learning_rate} must be > 0, warmup_steps={self.warmup_steps} >= 0"
             )
+        if self.warmup_share is not None and not 0 <= self.warmup_share < 1:
+            raise UserError(
+                f"optimizer: warmup_share={self.warmup_share} is a share of the steps, from 0 to below 1 "
+                "(WARMUP_SHARE=0.1)"
+            )
+        if not 0 < self.layer_decay <= 1:
+            raise UserError(f"optimizer: layer_decay={self.layer_decay} must be > 0 and at most 1 (LAYER_DECAY=0.8)")
+
+    def warmup(self, steps: int) -> int:
+        """Steps of the warm-up in a run of `steps`."""
+        return self.warmup_steps if self.warmup_share is None else round(self.warmup_share * steps)
 
 
 class Optimizer(NamedTuple):
@@ -90,6 +103,8 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     else:
         adafactor = optax.scale_by_factored_rms(), optax.clip_by_block_rms(1.0), optax.scale_by_param_block_rms()
         chain = (*adafactor, decay)
+    rule = chain[-1] if config.name == "adam" else chain[-2]  # after it an update is whole, but for decoupled decay
+    rates = layer_rates(params, config.layer_decay)  # of all parameters: what is frozen counts as a layer too
 
     masks = {start: trainable_mask(params, at(config.frozen, start)) for start in starts([config.frozen])}
     ever = jax.tree.map(lambda *stages: any(stages), *masks.values())
@@ -97,6 +112,7 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     rate = jax.jit(learning_rate_schedule(config, steps))
 
     def update(grads, opt_state, params, learning_rate, step=0):
+        factors = split(rates, ever)[0]
         late = jax.tree.map(lambda first: _late_start(config, step, first), split(began, ever)[0])
         if config.name == "muon":  # the size of its matrices' updates does not depend on when they began
             late = jax.tree.map(lambda kind, f: 1.0 if kind == "muon" else f, _muon_or_adam(late), late)
@@ -106,8 +122,9 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
             states.append(state)
             if transformation is adam:
                 steps_down = jax.tree.map(lambda u, f: f * u, steps_down, late)
-        rates = layer_rates(params, config.layer_decay)
-        return jax.tree.map(lambda p, u, r: p - learning_rate * r * u, params, steps_down, rates), tuple(states)
+            if transformation is rule:
+                steps_down = jax.tree.map(lambda u, f: f * u, steps_down, factors)
+        return jax.tree.map(lambda p, u: p - learning_rate * u, params, steps_down), tuple(states)
 
     def trainable_at(step):
         return masks[max(start for start in masks if start <= step)]
@@ -176,11 +193,12 @@ def learning_rate_schedule(config: OptimizerConfig, steps: int, xp: Any = jnp) -
     """Learning rate as a pure function of the number of steps already taken.
 
     "inverse_sqrt" (XLM): from `warmup_from` linearly to the peak at `warmup_steps`, then peak * sqrt(warmup_steps /
-    step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at `steps`. "constant": the same warm-up, then
-    the peak. xp: `numpy` computes on the host.
+    step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at `steps`. "linear_from_0": the same warm-up,
+    then peak * (1 - step / steps): at the end of the warm-up it drops by as much as that is of the steps (the code of
+    VECO and ERNIE-M). "constant": the same warm-up, then the peak. xp: `numpy` computes on the host.
     """
-    peak, warmup = config.learning_rate, config.warmup_steps
-    if config.schedule == "linear" and warmup >= steps:
+    peak, warmup = config.learning_rate, config.warmup(steps)
+    if config.schedule.startswith("linear") and warmup >= steps:
         raise UserError(
             f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower warmup_steps "
             "(WARMUP_STEPS), or train longer (TRAIN_STEPS)"
@@ -191,6 +209,8 @@ def learning_rate_schedule(config: OptimizerConfig, steps: int, xp: Any = jnp) -
         ramp = xp.minimum((step + 1) / max(warmup, 1), 1.0)
         if config.schedule == "constant":
             return peak * ramp
+        if config.schedule == "linear_from_0":
+            return peak * xp.where(step < warmup, ramp, xp.maximum(steps - step, 0.0) / steps)
         if config.schedule == "linear":
             return peak * xp.where(step < warmup, ramp, xp.maximum(steps - step, 0.0) / (steps - warmup))
         rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
@@ -234,18 +254,28 @@ def decayed(params: Any) -> Any:
 
 
 def layer_rates(params: Any, decay: float) -> Any:
-    """What each parameter's learning rate is multiplied with; a vector over axis 0 for the stacked blocks."""
+    """What each parameter's update is multiplied with; a vector over axis 0 for the stacked blocks.
+
+    Block i of the N of its stack (0: the bottom one) decay^(N - i), the tables of words, positions and languages
+    beneath it decay^(N + 1), all else 1: the LayerNorm of the embeddings, poolers and heads (the released code of
+    ERNIE-M). Weight decay beside the gradient is not multiplied. A decoder counts its own layers, as do the tables that
+    are its own; tables that both sides read count the encoder's.
+    """
     if decay == 1.0:
         return jax.tree.map(lambda _: 1.0, params)
-    stacked = [leaf for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0] if "/layers/" in path_name(path)]
-    layers = stacked[0].shape[0] if stacked else 0
+    layers: dict[str, int] = {}
+    for name, leaf in flattened(params).items():
+        if "/layers/" in name:
+            layers[name.split("/")[0]] = leaf.shape[0]
 
     def one(path, leaf):
-        name = path_name(path)
-        if "/layers/" in name:
-            powers = jnp.arange(layers, 0, -1, dtype=jnp.float32)
-            return (decay**powers).reshape(-1, *[1] * (leaf.ndim - 1))
-        return decay ** (layers + 1) if name.startswith("embeddings/") else 1.0
+        part, inner, *_ = (*path_name(path).split("/"), "")
+        if inner == "layers":
+            powers = np.arange(layers[part], 0, -1, dtype=np.float32)
+            return np.float32(decay) ** powers.reshape(-1, *[1] * (len(leaf.shape) - 1))
+        if part in ("embeddings", "decoder_embeddings") and inner != "norm":
+            return decay ** (layers.get("decoder" if part.startswith("decoder") else "encoder", 0) + 1)
+        return 1.0
 
     return jax.tree_util.tree_map_with_path(one, params)
 

@@ -116,9 +116,9 @@ def test_a_record_of_another_time_draws_what_it_has():
 
 
 def test_the_learning_rate_is_the_runs_own():
-    from xlingjax.optim import learning_rate_schedule
+    from xlingjax.optim import SCHEDULES, learning_rate_schedule
 
-    for name in ("linear", "inverse_sqrt", "constant"):
+    for name in SCHEDULES:
         config = OptimizerConfig(schedule=name, warmup_steps=5)
         steps = np.arange(40)
         drawn = learning_rate_schedule(config, 40, np)(steps)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from xlingjax.optim import OptimizerConfig
 from xlingjax.report.run import Run
 from xlingjax.report.summary import summarise
 
@@ -129,9 +130,10 @@ def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
 def _training(run: Run) -> str:
     lines = []
     if optimizer := run.record.get("optimizer"):
+        warmup = OptimizerConfig(**optimizer).warmup(run.record["steps"])
         lines.append(
             f"- {run.record['steps']:,} updates of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
-            f"{optimizer['schedule']} schedule, warm-up of {optimizer['warmup_steps']:,}"
+            f"{optimizer['schedule']} schedule, warm-up of {warmup:,}"
         )
     if machine := run.last_start.get("machine"):
         versions = run.last_start.get("versions", {})

@@ -72,8 +72,9 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     out = []
     if optimizer := record.get("optimizer"):
         shape = {"linear": "linear decay to 0", "inverse_sqrt": "inverse square root", "constant": "constant"}
+        shape["linear_from_0"] = "linear decay to 0 as if from step 0"
         config = OptimizerConfig(**optimizer)
-        warm = f"peak {config.learning_rate:g} after {config.warmup_steps:,} steps of warm-up"
+        warm = f"peak {config.learning_rate:g} after {config.warmup(record['steps']):,} steps of warm-up"
         out.append(("learning rate", "all", f"{warm}, then {shape[config.schedule]}"))
     if len(record.get("weights", {})) > 1 and "schedule" in record:
         out.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
