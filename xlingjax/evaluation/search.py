@@ -28,9 +28,7 @@ def neighbours(
     return on_devices(queries_QD, index_SD, k, chunk, mesh)
 
 
-def on_host(
-    queries_QD: np.ndarray, index_SD: np.ndarray, k: int, chunk: int = CHUNK
-) -> tuple[np.ndarray, np.ndarray]:
+def on_host(queries_QD: np.ndarray, index_SD: np.ndarray, k: int, chunk: int = CHUNK) -> tuple[np.ndarray, np.ndarray]:
     """`neighbours` by NumPy, in the type of the arrays."""
     k = min(k, len(index_SD))
     found = []
