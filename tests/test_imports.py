@@ -12,7 +12,7 @@ PACKAGE = ROOT / "xlingjax"
 
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
-    {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary"},
+    {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary", "verbs_benchmarks"},
     {"adapting"},
     {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
     {"trained"},

@@ -109,6 +109,15 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("evaluate", "run evaluators (default: those of the run) on the newest checkpoint of a run", recipe=True)
     sub.add_argument("--workdir", required=True, metavar="DIR")
 
+    sub = verb("score", "score a benchmark's prediction files, in its submission format, against its gold files")
+    sub.add_argument("--suite", required=True, choices=("xtreme", "xglue", "xnli"))
+    sub.add_argument("--predictions", required=True, metavar="DIR", help="TASK/test-CODE.tsv, or TASK/CODE.prediction")
+    text = "the benchmark's folder; of xtreme also labels, one per line, in files named as its predictions"
+    sub.add_argument("--gold", required=True, metavar="DIR", help=text)
+    sub.add_argument("--split", default="test", choices=("dev", "test"), help="of the gold files (default %(default)s)")
+    sub.add_argument("--allow-missing", action="store_true", help="score what is there, and say what is not")
+    sub.add_argument("--output", default="", metavar="FILE", help="also write everything here, as JSON")
+
     sub = verb("report", "write report.html and report.json of a run")
     sub.add_argument("workdir", metavar="RUN")
     sub.add_argument(

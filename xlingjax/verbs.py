@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from xlingjax import verbs_vocabulary
+from xlingjax import verbs_benchmarks, verbs_vocabulary
 from xlingjax.errors import UserError
 from xlingjax.verbs_models import MODELS, require_unread
 
@@ -455,6 +455,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "freeze": freeze,
     "tinyworld": tinyworld,
     **verbs_vocabulary.VERBS,
+    **verbs_benchmarks.VERBS,
     "data": data,
     "report": report,
     "encode": encode,

@@ -13,14 +13,6 @@ from xlingjax.preprocessors.finetuning import tagged_rows
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 
 
-def test_entities_are_conlls():
-    assert tagging.entities(["B-PER", "I-PER", "O", "B-LOC", "B-LOC"]) == {(0, 1, "PER"), (3, 3, "LOC"), (4, 4, "LOC")}
-    assert tagging.entities(["I-PER", "I-PER", "I-LOC", "O", "I-LOC"]) == {(0, 1, "PER"), (2, 2, "LOC"), (4, 4, "LOC")}
-    gold, found = [["B-PER", "I-PER", "O"], ["B-LOC"]], [["B-PER", "O", "O"], ["B-LOC"]]
-    assert tagging.entity_f1(found, gold) == pytest.approx(2 * 1 / (2 + 2))
-    assert tagging.entity_f1(gold, gold) == 1 and tagging.entity_f1([["O"]], [["O"]]) == 0
-
-
 def test_a_tag_stands_at_the_first_piece_of_its_word():
     sentence = Tagged(("cab", "d", "abab"), ("B-PER", "O", "B-LOC"))
     rows = tagged_rows([sentence], Characters(), 9, TAGS, "de", 1)

@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from xlingjax.data.labelled_words import read_tagged
 from xlingjax.data.words import pieces_of_words
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
+from xlingjax.evaluation.scores_tagging import entity_f1, token_accuracy
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.preprocessors.finetuning import tagged_rows
 
@@ -38,29 +39,6 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
         part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
         parts.append(np.asarray(run(params, place(part, mesh)))[: size - missing])
     return np.concatenate(parts)
-
-
-def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing of its type opens
-    one too."""
-    found, begin, kind = set(), 0, ""
-    for i, tag in enumerate([*tags, "O"]):
-        mark, _, name = tag.partition("-")
-        if kind and (mark != "I" or name != kind):
-            found.add((begin, i - 1, kind))
-            kind = ""
-        if mark in ("B", "I") and not kind:
-            begin, kind = i, name
-    return found
-
-
-def entity_f1(predicted: Sequence[Sequence[str]], gold: Sequence[Sequence[str]]) -> float:
-    """Micro F1 of entities, in 0..1."""
-    right = made = wanted = 0
-    for p, g in zip(predicted, gold, strict=True):
-        a, b = entities(p), entities(g)
-        right, made, wanted = right + len(a & b), made + len(a), wanted + len(b)
-    return 2 * right / (made + wanted) if made + wanted else 0.0
 
 
 @dataclass
@@ -102,5 +80,4 @@ class ZeroShotTagging:
         gold = [sentence.tags for sentence in sentences]
         if self.metric == "f1":
             return entity_f1(predicted, gold)
-        pairs = [(p, g) for ps, gs in zip(predicted, gold, strict=True) for p, g in zip(ps, gs, strict=True)]
-        return float(np.mean([p == g for p, g in pairs]))
+        return token_accuracy(predicted, gold)

@@ -1,0 +1,171 @@
+"""`xlingjax score`: prediction files against gold files."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from xlingjax import cli
+from xlingjax.data.benchmark import Files, Task
+from xlingjax.data.labelled import Example
+from xlingjax.errors import UserError
+from xlingjax.evaluation import scoring
+from xlingjax.evaluation.predictions import write_predictions
+from xlingjax.evaluation.scores import find_metric
+from xlingjax.tasks import suite_tasks, suites
+
+on_real_data = pytest.mark.skipif(
+    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+)
+REFERENCE = Path(os.environ.get("XLINGJAX_DATA", "")) / "reference_predictions"
+
+
+def lines(path, task, language):
+    texts = Path(path[0]).read_text().split()
+    return [Example("a", "b", text if text != "?" else None, n) for n, text in enumerate(texts, 1)]
+
+
+def classification(name, languages="de en", **more):
+    places = {"test": (Files((name + ".{language}",), lines),)}
+    submission = name.upper() + "/{language}.prediction"
+    return Task(
+        "xglue", name, "classification", tuple(languages.split()), places, ("accuracy",), submission, ("x", "y"), **more
+    )
+
+
+TASKS = [classification("nc"), classification("qam", "de fr")]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    made, gold = tmp_path / "made", tmp_path / "gold"
+    gold.mkdir()
+    for task, language, labels, predicted in (
+        ("nc", "de", "x y", "xx"), ("nc", "en", "x y", "xy"), ("qam", "de", "x x", "yy"), ("qam", "fr", "y", "y"),
+    ):  # fmt: skip
+        (gold / f"{task}.{language}").write_text(labels)
+        write_predictions(next(one for one in TASKS if one.name == task), made, language, list(predicted))
+    return made, gold
+
+
+def test_files_are_scored_and_averaged(folders):
+    told = scoring.score_files(TASKS, *folders)
+    assert told["tasks"]["xglue/nc"]["metrics"] == {"accuracy": {"de": 50.0, "en": 100.0}}
+    assert told["tasks"]["xglue/nc"]["score"] == 75 and told["tasks"]["xglue/qam"]["score"] == 50
+    assert told["groups"] == {"understanding": 62.5} and told["overall"] == 62.5
+    assert told["missing"] == {"predictions": {}, "gold": {}} and list(told["signatures"]) == ["accuracy"]
+
+
+def test_what_is_missing_is_an_error_or_said(folders):
+    made, gold = folders
+    (made / "NC/en.prediction").unlink()
+    (gold / "qam.fr").unlink()
+    with pytest.raises(UserError, match="missing file: .*made/NC/en.prediction, the predictions of xglue/nc"):
+        scoring.score_files(TASKS, made, gold)
+    told = scoring.score_files(TASKS, made, gold, allow_missing=True)
+    assert told["missing"] == {"predictions": {"xglue/nc": ["en"]}, "gold": {"xglue/qam": ["fr"]}}
+    assert told["tasks"]["xglue/nc"]["score"] == 50 and told["tasks"]["xglue/nc"]["missing"] == ["en"]
+    # A mean over fewer languages is another number: it makes no group and no overall.
+    assert told["groups"] == {"understanding": None} and told["overall"] is None
+    notes = list(scoring.footnotes(told))
+    assert notes[-2:] == ["no predictions: xglue/nc en", "no gold: xglue/qam fr"]
+    write_predictions(TASKS[0], made, "en", ["x", "y"])
+    with pytest.raises(UserError, match="no test files of 'fr' in .*qam.fr"):
+        scoring.score_files(TASKS, made, gold)
+    shutil.rmtree(made)
+    with pytest.raises(UserError, match="missing folder: .*made"):
+        scoring.score_files(TASKS, made, gold, allow_missing=True)
+    made.mkdir()
+    with pytest.raises(UserError, match=r"nothing to score: no predictions in .* \(as .*NC/de.prediction\)"):
+        scoring.score_files(TASKS, made, gold, allow_missing=True)
+
+
+def test_a_language_left_out_of_the_average_leaves_it_whole(folders):
+    made, gold = folders
+    (made / "QAM/fr.prediction").unlink()
+    tasks = [TASKS[0], classification("qam", "de fr", averaged=("de",))]
+    told = scoring.score_files(tasks, made, gold, allow_missing=True)
+    assert told["tasks"]["xglue/qam"]["score"] == 0 and told["overall"] == 37.5
+
+
+def test_unlabelled_gold_is_named(folders):
+    made, gold = folders
+    (gold / "nc.de").write_text("x ?")
+    with pytest.raises(UserError, match="xglue/nc, de: example 2 has no gold label; score a split"):
+        scoring.score_files(TASKS, made, gold)
+
+
+def test_xtremes_label_files_are_told_from_its_download_folder(tmp_path):
+    xnli = next(task for task in suite_tasks("xtreme") if task.name == "xnli")
+    (tmp_path / "xnli").mkdir()
+    path = tmp_path / "xnli/test-de.tsv"
+    path.write_text("neutral\nentailment\n")
+    assert scoring.label_file(xnli, tmp_path, "de") == path
+    assert [record.label for record in scoring.read_gold(xnli, tmp_path, "test", "de")] == ["neutral", "entailment"]
+    path.write_text("neutral\nEntailment\n")
+    with pytest.raises(UserError, match="test-de.tsv, line 2: 'Entailment' is not one of the labels contradiction"):
+        scoring.read_gold(xnli, tmp_path, "test", "de")
+    path.write_text("a\tb\tneutral\n")
+    assert scoring.label_file(xnli, tmp_path, "de") is None
+    (record,) = scoring.read_gold(xnli, tmp_path, "test", "de")
+    assert (record.premise, record.hypothesis, record.label) == ("a", "b", "neutral")
+
+
+@pytest.mark.parametrize("suite", suites())
+def test_every_metric_of_every_task_is_one_of_its_kind(suite):
+    for task in suite_tasks(suite):
+        assert task.metrics, task.full_name
+        for name in task.metrics:
+            find_metric(name, task.kind)
+
+
+def test_the_verb_prints_scores_and_signatures_and_writes_json(tmp_path, capsys):
+    (tmp_path / "labels/xnli").mkdir(parents=True)
+    xnli = next(task for task in suite_tasks("xtreme") if task.name == "xnli")
+    for language, labels in (("de", ["neutral", "entailment"]), ("sw", ["neutral", "neutral"])):
+        write_predictions(xnli, tmp_path / "labels", language, labels)
+        write_predictions(xnli, tmp_path / "made", language, ["neutral", "entailment"])
+    line = ["score", "--suite", "xtreme", "--predictions", f"{tmp_path}/made", "--gold", f"{tmp_path}/labels"]
+    assert cli.main([*line, "--output", f"{tmp_path}/out/scores.json"]) == 2
+    assert "missing file: " in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert cli.main([*line, "--allow-missing", "--output", f"{tmp_path}/out/scores.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "de 100.00  sw 50.00" in printed and "2 of 15 languages" in printed and "accuracy: share of" in printed
+    assert "xtreme/udpos af ar" in printed
+    told = json.loads((tmp_path / "out/scores.json").read_text())
+    assert told["suite"] == "xtreme" and told["split"] == "test" and told["tasks"]["xtreme/xnli"]["score"] == 75
+
+
+@on_real_data
+def test_xtremes_mock_predictions_end_to_end():
+    told = scoring.score_files(
+        suite_tasks("xtreme"), REFERENCE / "xtreme_mock/predictions", REFERENCE / "xtreme_mock/labels"
+    )
+    assert told["groups"] == pytest.approx(
+        {
+            "classification": (51.42857142857143 + 30.666666666666668) / 2,
+            "tagging": (57.50793650793652 + 70.21746048354693) / 2,
+            "qa": sum((77.27272727272727, 79.9586776859504, 57.142857142857146, 81.76870748299321, 88.88888888888889,
+                       97.22222222222223)) / 6,
+            "retrieval": (53.611111111111114 + 55.0) / 2,
+        },
+        rel=1e-14,
+    )  # fmt: skip
+    scores = {name.removeprefix("xtreme/"): task["score"] for name, task in told["tasks"].items()}
+    assert len(scores) == 9 and told["overall"] == pytest.approx(sum(scores.values()) / 9, rel=1e-14)
+    assert told["missing"] == {"predictions": {}, "gold": {}}
+
+
+@on_real_data
+def test_unicoders_predictions_end_to_end():
+    tasks = suite_tasks("xglue")
+    told = scoring.score_files(tasks, REFERENCE / "xglue_unicoder_dev", REFERENCE.parent / "tasks", "dev", True)
+    scores = {name.removeprefix("xglue/"): task["score"] for name, task in told["tasks"].items()}
+    assert scores["xnli"] == pytest.approx(74.6987951807229, rel=1e-14)
+    assert scores["pawsx"] == pytest.approx(89.75, rel=1e-14)
+    assert scores["mlqa"] == pytest.approx(66.73116272446572, rel=1e-14)
+    assert told["tasks"]["xglue/pos"]["metrics"]["seqeval_precision"]["bg"] == 100 * 0.8751385538240856
+    assert told["tasks"]["xglue/pos"]["metrics"]["token_accuracy"]["bg"] == pytest.approx(88.6, abs=0.05)
+    assert told["overall"] is None and told["groups"]["understanding"] is None
