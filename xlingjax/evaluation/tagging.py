@@ -10,10 +10,10 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.words import pieces_of_words, read_tagged
+from xlingjax.data.words import read_tagged
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Tagging
-from xlingjax.preprocessors.finetuning import tagged_rows
+from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 
 NO_TAG = "O"
 
@@ -67,7 +67,8 @@ class ZeroShotTagging:
     """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
 
     Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word,
-    or "f1" of entities. A word that does not fit the row, or that shares its piece with the one before, has no tag.
+    or "f1" of entities. Both are of words: a word has the tag of its first piece, also where all its pieces have learnt
+    it (ERNIE-M's own script scores entities of pieces), and one that shares its piece with the word before has none.
     """
 
     files: Mapping[str, str | Path]
@@ -86,18 +87,23 @@ class ZeroShotTagging:
         scores = {language: self.score(model, params, language, path, mesh) for language, path in self.files.items()}
         return summarise(scores, self.trained_on) | {"kind": "tagging", "metric": self.metric}
 
+    def predicted(
+        self, model, params, sentences: Sequence[Any], language: str, language_id: int, mesh=None
+    ) -> list[list[str]]:
+        """A tag for every word of every sentence, from all rows that the sentence takes (see `tagged_parts`)."""
+        rows = tagged_rows(sentences, self.vocabulary, self.length, self.tags, language, language_id)
+        found = predict(model, params, rows, batch_size=self.batch_size, mesh=mesh)
+        tags = [[NO_TAG] * len(sentence.words) for sentence in sentences]
+        parts = tagged_parts(sentences, self.vocabulary, self.length, language)
+        for row, (number, _, owners) in enumerate(parts):
+            for column, word in reversed([*enumerate(owners, 1)]):  # the first piece has the word
+                tags[number][word] = self.tags[found[row, column]]
+        return tags
+
     def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:
         sentences = read_tagged(path)
         index = language_index(language, self.languages, model)
-        rows = tagged_rows(sentences, self.vocabulary, self.length, self.tags, language, index)
-        found = predict(model, params, rows, batch_size=self.batch_size, mesh=mesh)
-        predicted = []
-        for row, sentence in enumerate(sentences):
-            tags = [NO_TAG] * len(sentence.words)
-            _, owners = pieces_of_words(sentence.words, language, self.vocabulary)
-            for column, word in reversed([*enumerate(owners[: self.length - 2], 1)]):  # the first piece has the word
-                tags[word] = self.tags[found[row, column]]
-            predicted.append(tags)
+        predicted = self.predicted(model, params, sentences, language, index, mesh)
         gold = [sentence.tags for sentence in sentences]
         if self.metric == "f1":
             return entity_f1(predicted, gold)
