@@ -162,11 +162,12 @@ def test_init_from_takes_parameters_and_names_what_is_new(tiny_finished, tmp_pat
     assert f"weights: {base}, new and random: {', '.join(new)}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("part", ["cross_attention", "word_recovery", "paraphrase", "classifier"])
+@pytest.mark.parametrize("part", ["cross_attention", "word_recovery", "paraphrase", "classifier", "classifiers"])
 def test_what_an_objective_adds_may_be_missing(part, tiny_finished):
     """Unicoder and VECO start from a masked LM, which has none of it."""
     base, result = tiny_finished
-    model = Encoder(base_config(**({"num_labels": 3} if part == "classifier" else {part: True})))
+    added = {"classifier": {"num_labels": 3}, "classifiers": {"task_labels": {"xnli": 3, "pawsx": 2}}}
+    model = Encoder(base_config(**added.get(part, {part: True})))
     before = tiny.params(model, 7)
     loaded, new = load_params(base, before, ADDED)
     ours, random, theirs = tiny_run.flat(loaded), tiny_run.flat(before), tiny_run.flat(result.params)

@@ -33,7 +33,14 @@ from xlingjax.step import abstract_state, make_train_step, random_state
 from xlingjax.tracker import Tracker, finite, flatten
 
 # What a pretrained model may lack.
-ADDED = ("classifier/", "encoder/layers/cross_attention/", "word_recovery/", "paraphrase/", "embeddings/languages/")
+ADDED = (
+    "classifier/",
+    "classifiers/",
+    "encoder/layers/cross_attention/",
+    "word_recovery/",
+    "paraphrase/",
+    "embeddings/languages/",
+)
 BYTES_PER_PARAMETER = 12  # float32 weight and two moments, in a checkpoint
 
 

@@ -8,7 +8,7 @@ from xlingjax.data.labelled_words import read_tagged
 from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import tagging
-from xlingjax.preprocessors.finetuning import tagged_rows
+from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 
@@ -21,10 +21,56 @@ def test_a_tag_stands_at_the_first_piece_of_its_word():
     assert rows["tag_weights"][0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0, 0]
     assert rows["tag_labels"][0].tolist() == [0, 1, 0, 0, 3, 0, 0, 0, 0]
     assert rows["pack_ids"][0].sum() == 7 and rows["language_ids"][0].tolist() == [1] * 7 + [0] * 2
-    short = tagged_rows([sentence], Characters(), 5, TAGS, "de", 1)
-    assert short["tag_weights"][0].tolist() == [0, 1, 0, 1, 0]
     with pytest.raises(UserError, match="'X' is not one of O, B-PER"):
         tagged_rows([Tagged(("a",), ("X",))], Characters(), 9, TAGS, "de", 1)
+
+
+def test_all_pieces_of_a_word_have_its_tag():
+    """ERNIE-M's: a piece that goes on is inside the entity, and tags without B- are the same at every piece."""
+    sentence = Tagged(("cab", "d", "abab", "cab"), ("B-PER", "O", "I-PER", "O"))
+    rows = tagged_rows([sentence], Characters(), 12, TAGS, "de", 1, pieces="all")
+    _, owners = pieces_of_words(sentence.words, "de", Characters())
+    assert owners == [0, 0, 1, 2, 2, 3, 3]
+    assert rows["tag_weights"][0].tolist() == [0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
+    assert rows["tag_labels"][0].tolist() == [0, 1, 2, 0, 2, 2, 0, 0, 0, 0, 0, 0]
+    with pytest.raises(UserError, match="'I-LOC' is not one of O, B-PER"):
+        tagged_rows([Tagged(("cab",), ("B-LOC",))], Characters(), 9, TAGS, "de", 1, pieces="all")
+    with pytest.raises(UserError, match="pieces='last' is not one of first, all; set TAGGED_PIECES"):
+        tagged_rows([sentence], Characters(), 9, TAGS, "de", 1, pieces="last")
+
+
+def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two():
+    words = ("cab", "d", "cab", "d", "abcdabcd")
+    sentences = [Tagged(words, ("B-PER", "O", "B-LOC", "I-PER", "O")), Tagged(("d",), ("B-PER",))]
+    whole, owners = pieces_of_words(words, "de", Characters())
+    assert [owners.count(word) for word in range(5)] == [2, 1, 2, 1, 6]
+    parts = tagged_parts(sentences, Characters(), 5, "de")
+    assert [(number, of) for number, _, of in parts] == [
+        (0, [0, 0, 1]),
+        (0, [2, 2, 3]),
+        (0, [4, 4, 4]),
+        (1, [0]),
+    ]
+    assert [piece for number, ids, _ in parts if number == 0 for piece in ids] == whole[:9]  # the last does not fit
+    rows = tagged_rows(sentences, Characters(), 5, TAGS, "de", 1)
+    assert rows["tag_labels"].tolist() == [[0, 1, 0, 0, 0], [0, 3, 0, 2, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]
+    assert rows["tag_weights"].tolist() == [[0, 1, 0, 1, 0], [0, 1, 0, 1, 0], [0, 1, 0, 0, 0], [0, 1, 0, 0, 0]]
+    assert rows["position_ids"][1].tolist() == [0, 1, 2, 3, 4] and rows["pack_ids"][3].tolist() == [1, 1, 1, 0, 0]
+    with pytest.raises(UserError, match="length 2 leaves no room for a piece"):
+        tagged_rows(sentences, Characters(), 2, TAGS, "de", 1)
+
+
+def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
+    """Every word of a sentence longer than a row has a prediction, from its own row and column."""
+    words = ("cab", "d", "cab", "d", "abcd")
+    sentences = [Tagged(("d",), ("B-PER",)), Tagged(words, ("B-PER", "I-PER", "B-LOC", "I-PER", "B-LOC"))]
+    probe = tagging.ZeroShotTagging({}, Characters(), toy.LANGUAGES, TAGS, length=5)
+    monkeypatch.setattr(tagging, "predict", lambda model, params, rows, **_: rows["tag_labels"])
+    found = probe.predicted(None, None, sentences, "de", 0)
+    assert found == [list(sentence.tags) for sentence in sentences]
+    monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.full((4, 5), 3))
+    untagged = [Tagged(sentence.words, ()) for sentence in sentences]  # an official test set
+    assert probe.predicted(None, None, untagged, "de", 0) == [["B-LOC"], ["B-LOC"] * 5]
 
 
 def test_words_are_scored_in_their_order(tmp_path, monkeypatch):

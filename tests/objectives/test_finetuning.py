@@ -81,6 +81,40 @@ def test_difference_against_numpy(batch):
     assert np.abs(drawn(jax.random.key(0)) - drawn(jax.random.key(1))).max() > 1e-2  # in the head, not in the encoder
 
 
+@pytest.mark.parametrize("kind", ["xlmr", "pooler", "mean", "max"])
+def test_heads_against_numpy(kind, batch):
+    encoder, params = toy.model(num_labels=3, classifier=kind, classifier_dropout=0.5)
+    rows = {name: values[:9] for name, values in batch.items()}
+    h_BLD, logits = jax.jit(
+        lambda b: (
+            encoder.encode(params, b, Classification(3).attention()),
+            Classification(3).logits(encoder, params, b),
+        )
+    )(rows)
+    h_BLD, valid = np.asarray(h_BLD, np.float64), rows["pack_ids"] > 0
+    x = {"mean": lambda h: h.mean(0), "max": lambda h: h.max(0)}.get(kind, lambda h: h[0])
+    x_BD = np.stack([x(h[own]) for h, own in zip(h_BLD, valid, strict=True)])
+    head = jax.tree.map(np.asarray, params["classifier"])
+    assert {*head} == ({"dense", "out"} if kind in ("xlmr", "pooler") else {"out"})
+    if "dense" in head:
+        x_BD = np.tanh(x_BD @ head["dense"]["kernel"] + head["dense"]["bias"])
+    np.testing.assert_allclose(logits, x_BD @ head["out"]["kernel"] + head["out"]["bias"], atol=1e-5)
+
+
+def test_a_pooler_reads_the_whole_state_and_drops_behind_its_tanh(batch):
+    """Where "xlmr" drops on both sides of the dense layer."""
+    rows = {name: np.repeat(values[:1], 2000, axis=0) for name, values in batch.items()}
+    h_BLD = jax.random.normal(jax.random.key(0), (1, 1, 16)).repeat(2000, axis=0)
+    seen = {}
+    for kind in ("xlmr", "pooler"):
+        encoder, params = toy.model(num_labels=16, classifier=kind, classifier_dropout=0.5)
+        params = params | {"classifier": params["classifier"] | {"out": {"kernel": np.eye(16), "bias": np.zeros(16)}}}
+        seen[kind] = np.asarray(encoder.classify(params, h_BLD, rows, rng=jax.random.key(1)))
+        assert 0.45 < np.mean(seen[kind] == 0) < 0.55
+    assert all(len(np.unique(np.abs(column[column != 0]).round(5))) == 1 for column in seen["pooler"].T)
+    assert len(np.unique(seen["xlmr"][:, 0].round(5))) > 100
+
+
 def test_apart_the_classifier_alone_sees_both_texts(batch):
     """No token of one text moves a state of the other in the encoder; every one moves the logits. Parts == whole."""
     encoder, params = toy.model(num_labels=3, classifier="difference")

@@ -96,6 +96,48 @@ def test_every_epoch_has_every_example_once_in_another_order(files):
     assert len(set(languages[:5])) == 2 or len(set(languages[5:10])) == 2  # languages are mixed
 
 
+def rows_of(source, batches: int):
+    return [
+        tuple((name, values[i].tobytes()) for name, values in sorted(batch.items()))
+        for batch in (source.next() for _ in range(batches))
+        for i in range(len(batch["labels"]))
+    ]
+
+
+def test_an_epoch_of_translate_train_all_has_each_example_in_each_language_once_and_batches_mix_languages(tmp_path):
+    texts = toy.sentences(240, seed=3, longest=5)
+    for language in toy.LANGUAGES:  # the labels tell the examples apart
+        lines = [f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(zip(texts[::2], texts[1::2], strict=True))]
+        write(tmp_path / f"{language}.tsv", "".join(lines))
+    files = {language: tmp_path / f"{language}.tsv" for language in toy.LANGUAGES}
+    source = make(files, labels=[str(i) for i in range(120)], batch_size=12)
+    batches = [source.next() for _ in range(30)]
+    seen = [(i, g) for b in batches for i, g in zip(b["labels"], b["language_ids"][:, 0], strict=True)]
+    assert sorted(seen) == [(i, g) for i in range(120) for g in range(3)]
+    assert all(len({*batch["language_ids"][:, 0]}) > 1 for batch in batches)
+    apart = [np.argsort([i for i, g in seen if g == language]) for language in range(3)]
+    assert abs(np.corrcoef(apart)[np.triu_indices(3, 1)]).max() < 0.3  # an example is not beside its translations
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_without_the_other_languages_translate_train_all_is_zero_shot_training_bit_for_bit(files, seed):
+    alone = rows_of(make({"en": files["en"]}, seed=seed), 8)  # 32 rows of 11: nearly three epochs
+    both = rows_of(make(files, seed=seed, batch_size=5), 9)  # 45 rows of 15: three
+    english = [row for row in both if np.frombuffer(dict(row)["language_ids"], np.int32)[0] == 1]
+    assert len(english) == 33 and english[:32] == alone
+
+
+def test_a_single_text_and_a_text_without_a_label():
+    vocabulary = toy.ToyVocabulary()
+    examples = [ft.Example("a b", "c", "neutral"), ft.Example("a b c", None, "entailment"), ft.Example("d", None, None)]
+    rows = ft.classification_rows(examples, vocabulary, 8, LABELS, 1)
+    single = ft.pair_row(vocabulary.encode("a b c"), None, vocabulary, 8)
+    for name, values in single.items():
+        np.testing.assert_array_equal(rows[name][1], values)
+    assert rows["input_ids"][1].tolist() == [1, 14, 15, 16, 1, 2, 2, 2] and not rows["sides"][1:].any()
+    assert rows["labels"].tolist() == [2, 1, 0] and rows["example_weights"].tolist() == [1, 1, 0]
+
+
 def test_the_position_restores_exactly(files):
     source = make(files)
     for _ in range(5):

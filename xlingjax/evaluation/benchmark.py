@@ -38,14 +38,13 @@ def predict(
     index = language_index(language, languages, model)
     if task.kind in ("classification", "ranking"):
         require_head(model, task)
-        unlabelled = [_with_label(record, task.labels[0]) for record in records]
-        rows = classification_rows(unlabelled, vocabulary, length, task.labels, index, reset_positions)
+        rows = classification_rows(records, vocabulary, length, task.labels, index, reset_positions)
         found = classification.predict(model, params, rows, batch_size=batch_size, mesh=mesh)
         return [task.labels[i] for i in found]
     if task.kind == "tagging":
         require_head(model, task)
         return tagging.predict_tags(
-            model, params, [record.words for record in records], vocabulary, task.labels, language, index,
+            model, params, records, vocabulary, task.labels, language, index,
             length=length, batch_size=batch_size, mesh=mesh,
         )  # fmt: skip
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
@@ -58,12 +57,6 @@ def require_head(model, task: Task) -> None:
             f"{task.full_name} has {len(task.labels)} labels ({', '.join(task.labels[:4])} ...) and the model's head "
             f"{model.config.num_labels}: give a run that was fine-tuned on this task"
         )
-
-
-def _with_label(record: Any, label: str) -> Any:
-    import dataclasses
-
-    return record if record.label is not None else dataclasses.replace(record, label=label)
 
 
 def has_gold(task: Task, records: Sequence[Any]) -> bool:

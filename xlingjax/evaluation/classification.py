@@ -19,13 +19,13 @@ from xlingjax.preprocessors.finetuning import classification_rows
 
 
 @functools.lru_cache(maxsize=16)
-def _likeliest(model, mesh):
+def _likeliest(model, mesh, task):
     """jit of (params, batch) -> int[B], or int[2, B] for "plug_in"."""
     config = model.config
     if config.classifier == "plug_in":
         objective = PlugIn(config.num_labels)
     else:
-        objective = Classification(config.num_labels, config.classifier == "difference")
+        objective = Classification(config.labels_of(task), config.classifier == "difference", task)
     model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
     return jax.jit(
@@ -33,11 +33,20 @@ def _likeliest(model, mesh):
     )
 
 
-def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None) -> np.ndarray:
+def predict(
+    model,
+    params,
+    rows: Mapping[str, np.ndarray],
+    *,
+    batch_size: int = 64,
+    mesh=None,
+    task: str | None = None,
+) -> np.ndarray:
     """int[N]: the most likely label of every row (see `classification_rows`), of the classifier "plug_in" int[2, N],
-    those of both sides (see `paired_rows`). The last batch is filled up with empty rows.
+    those of both sides (see `paired_rows`). The last batch is filled up with empty rows. task: whose head, of a model
+    with several.
     """
-    run = _likeliest(model, mesh)
+    run = _likeliest(model, mesh, task)
     fields = {name: values for name, values in rows.items() if name not in ("labels", "example_weights")}
     total = len(rows["input_ids"])
     multiple = row_multiple(mesh)
@@ -65,15 +74,16 @@ def accuracy_by_language(
     quoted: bool = False,
     reset_positions: bool = False,
     mesh=None,
+    task: str | None = None,
 ) -> dict[str, float]:
     """{language: accuracy in 0..1} of labelled TSV files, {language: path}; `limit` > 0 keeps the first that many
     examples.
 
     labels: in the order the head was trained with. Raises UserError for a file's faults (see `read_labelled_tsv`).
     """
-    if model.config.num_labels != len(labels):
+    if (ours := model.config.labels_of(task)) != len(labels):
         raise UserError(
-            f"the model tells {model.config.num_labels} labels apart and the files have {len(labels)}: "
+            f"the model tells {ours} labels apart{f' for {task!r}' if task else ''} and the files have {len(labels)}: "
             f"{', '.join(labels)}"
         )
     out = {}
@@ -81,7 +91,8 @@ def accuracy_by_language(
         examples = read_labelled_tsv(path, labels, quoted=quoted)[: limit or None]
         index = language_index(language, languages, model)
         rows = classification_rows(examples, vocabulary, length, labels, index, reset_positions)
-        out[language] = float(np.mean(predict(model, params, rows, batch_size=batch_size, mesh=mesh) == rows["labels"]))
+        found = predict(model, params, rows, batch_size=batch_size, mesh=mesh, task=task)
+        out[language] = float(np.mean(found == rows["labels"]))
     return out
 
 
@@ -116,6 +127,8 @@ class ZeroShotAccuracy:
     reset_positions: bool = False
     trained_on: Sequence[str] = ("en",)
     name: str = "nli_test"
+    task: str | None = None
+    """Whose head, of a model with several."""
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         accuracy = accuracy_by_language(
@@ -131,5 +144,6 @@ class ZeroShotAccuracy:
             quoted=self.quoted,
             reset_positions=self.reset_positions,
             mesh=mesh,
+            task=self.task,
         )
         return summarise(accuracy, self.trained_on)

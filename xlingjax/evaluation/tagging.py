@@ -1,5 +1,6 @@
 """Zero-shot tagging: accuracy per word, and F1 of entities where tags are IOB2."""
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.labelled import Tagged
 from xlingjax.data.labelled_words import read_tagged
-from xlingjax.data.words import pieces_of_words
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.evaluation.scores_tagging import entity_f1, token_accuracy
 from xlingjax.objectives.finetuning import Tagging
-from xlingjax.preprocessors.finetuning import tagged_rows
+from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 
 NO_TAG = "O"
 
@@ -45,7 +45,7 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
 def predict_tags(
     model,
     params,
-    sentences: Sequence[Sequence[str]],
+    sentences: Sequence[Tagged],
     vocabulary,
     tags: Sequence[str],
     language: str,
@@ -55,20 +55,16 @@ def predict_tags(
     batch_size: int = 64,
     mesh=None,
 ) -> list[list[str]]:
-    """The tag of every word: that of its first piece. A word that does not fit the row, or that shares its piece with
-    the one before, gets "O", or without such a tag the first of `tags`."""
-    unknown = NO_TAG if NO_TAG in tags else tags[0]
-    blank = [Tagged(tuple(words), (tags[0],) * len(words)) for words in sentences]
-    rows = tagged_rows(blank, vocabulary, length, tags, language, language_id)
+    """A tag for every word of every sentence, that of its first piece, from all rows that the sentence takes (see
+    `tagged_parts`). A word without a piece of its own gets "O"."""
+    untagged = [dataclasses.replace(sentence, tags=()) for sentence in sentences]
+    rows = tagged_rows(untagged, vocabulary, length, tags, language, language_id)
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
-    predicted = []
-    for row, words in enumerate(sentences):
-        made = [unknown] * len(words)
-        _, owners = pieces_of_words(words, language, vocabulary)
-        for column, word in reversed([*enumerate(owners[: length - 2], 1)]):  # the first piece has the word
-            made[word] = tags[found[row, column]]
-        predicted.append(made)
-    return predicted
+    made = [[NO_TAG] * len(sentence.words) for sentence in sentences]
+    for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language)):
+        for column, word in reversed([*enumerate(owners, 1)]):  # the first piece has the word
+            made[number][word] = tags[found[row, column]]
+    return made
 
 
 @dataclass
@@ -76,7 +72,8 @@ class ZeroShotTagging:
     """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
 
     Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word,
-    or "f1" of entities. A word that does not fit the row, or that shares its piece with the one before, has no tag.
+    or "f1" of entities. Both are of words: a word has the tag of its first piece, also where all its pieces have learnt
+    it (ERNIE-M's own script scores entities of pieces), and one that shares its piece with the word before has none.
     """
 
     files: Mapping[str, str | Path]
@@ -95,12 +92,19 @@ class ZeroShotTagging:
         scores = {language: self.score(model, params, language, path, mesh) for language, path in self.files.items()}
         return summarise(scores, self.trained_on) | {"kind": "tagging", "metric": self.metric}
 
+    def predicted(
+        self, model, params, sentences: Sequence[Any], language: str, language_id: int, mesh=None
+    ) -> list[list[str]]:
+        """A tag for every word of every sentence."""
+        return predict_tags(
+            model, params, sentences, self.vocabulary, self.tags, language, language_id, length=self.length,
+            batch_size=self.batch_size, mesh=mesh,
+        )  # fmt: skip
+
     def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:
         sentences = read_tagged(path)
-        predicted = predict_tags(
-            model, params, [sentence.words for sentence in sentences], self.vocabulary, self.tags, language,
-            language_index(language, self.languages, model), length=self.length, batch_size=self.batch_size, mesh=mesh,
-        )  # fmt: skip
+        index = language_index(language, self.languages, model)
+        predicted = self.predicted(model, params, sentences, language, index, mesh)
         gold = [sentence.tags for sentence in sentences]
         if self.metric == "f1":
             return entity_f1(predicted, gold)

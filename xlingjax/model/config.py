@@ -6,6 +6,7 @@ F feed-forward, V vocabulary, N layers, G languages, C classes. `x_BLD` is an ar
 
 import dataclasses
 import difflib
+from collections.abc import Mapping
 from typing import Any
 
 from xlingjax.errors import UserError
@@ -15,7 +16,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform", "plain"),
     "decoder_embeddings": ("shared", "shared_tokens", "separate"),
-    "classifier": ("xlm", "xlmr", "difference", "tagging", "spans", "plug_in"),
+    "classifier": ("xlm", "xlmr", "pooler", "mean", "max", "difference", "tagging", "spans", "plug_in"),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
@@ -74,12 +75,15 @@ class ModelConfig:
     relative_max_distance: int = 128
     """Distances from this on share the last bucket."""
     classifier: str = "xlm"
-    """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "difference": compares
-    the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout, linear on
-    every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as "xlmr", on [H; S]
-    of a side of a pair (VECO)."""
+    """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "pooler": dense, tanh,
+    dropout, linear (BERT, ERNIE-M); "mean", "max": as "xlm" on the mean or maximum of all states; "difference":
+    compares the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout,
+    linear on every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as "xlmr",
+    on [H; S] of a side of a pair (VECO)."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
+    task_labels: tuple[tuple[str, int], ...] | None = None
+    """(task, classes) of each further head, for several tasks on one encoder; may be given as {task: classes}."""
     classifier_dropout: float | None = None
     """Dropout of the classification head; None = `dropout`."""
     dropout: float = 0.1
@@ -124,6 +128,7 @@ class ModelConfig:
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
             if not 0.0 <= (getattr(self, field) or 0.0) < 1.0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)")
+        self._check_tasks()
         if self.dim % self.heads:
             raise UserError(f"model {self.name}: heads={self.heads} does not divide dim={self.dim}; change either")
         if self.position_offset >= self.max_positions:
@@ -145,6 +150,25 @@ class ModelConfig:
                 f"model {self.name}: attention_backend={self.attention_backend} has no attention dropout; "
                 f"set attention_dropout=0 or attention_backend=xla"
             )
+
+    def _check_tasks(self) -> None:
+        if self.task_labels is None:
+            return
+        pairs = self.task_labels.items() if isinstance(self.task_labels, Mapping) else self.task_labels
+        pairs = tuple(sorted((str(task), int(labels)) for task, labels in pairs))
+        for task, labels in pairs:
+            if not task.isidentifier() or labels < 1:
+                raise UserError(
+                    f"model {self.name}: task {task!r} of {labels} labels: a task is a word of letters, digits and _, "
+                    "and has at least one label"
+                )
+        if len(dict(pairs)) != len(pairs):
+            raise UserError(f"model {self.name}: tasks {[task for task, _ in pairs]}: name each task once")
+        object.__setattr__(self, "task_labels", pairs or None)  # JSON gives lists
+
+    def labels_of(self, task: str | None = None) -> int:
+        """Classes of a task's head, None: of the one that stands alone; 0 = no such head."""
+        return self.num_labels if task is None else dict(self.task_labels or ()).get(task, 0)
 
     def _check_streams(self) -> None:
         exact = self.relative_buckets // 2
@@ -281,9 +305,9 @@ def count_parameters(config: ModelConfig) -> int:
         total += c.streams * c.dim + c.decoder_layers * (c.dim + 1) * c.relative_buckets * c.heads
     total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
     total += ((c.dim + 1) * c.dan + (c.dan + 1) * c.dan) * (c.dan > 0)
-    if c.num_labels:
-        inputs, outputs = {"xlmr": (c.dim, c.dim), "difference": (2 * c.dim, c.ffn), "plug_in": (2 * c.dim, c.dim)}.get(
-            c.classifier, (0, c.dim)
-        )
-        total += (inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * c.num_labels
+    square = (c.dim, c.dim)
+    dense = {"xlmr": square, "pooler": square, "difference": (2 * c.dim, c.ffn), "plug_in": (2 * c.dim, c.dim)}
+    inputs, outputs = dense.get(c.classifier, (0, c.dim))
+    for labels in (c.num_labels, *dict(c.task_labels or ()).values()):
+        total += ((inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * labels) * (labels > 0)
     return total

@@ -2,7 +2,8 @@
 
 Parameter paths (also the names on disk): `embeddings/{tokens,positions,languages}/embedding`,
 `embeddings/norm/{scale,bias}`, `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
-`head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
+`head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, of several tasks
+`classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
 `paraphrase/out/{kernel,bias}`, `dan/{in,out}/{kernel,bias}`.
 """
 
@@ -18,7 +19,7 @@ from jax.sharding import Mesh
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec, bind
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.heads import Classifier, DeepAveraging, FirstState, VocabularyHead, WordRecovery
+from xlingjax.model.heads import Classifier, DeepAveraging, FirstState, TaskClassifiers, VocabularyHead, WordRecovery
 from xlingjax.model.layers import Embed, LayerNorm, dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.stack import Stack
@@ -67,6 +68,8 @@ class _Modules(nn.Module):
         self.head = VocabularyHead(self.config)
         if self.config.num_labels:
             self.classifier = Classifier(self.config)
+        if self.config.task_labels:
+            self.classifiers = TaskClassifiers(self.config)
         if self.config.word_recovery:
             self.word_recovery = WordRecovery(self.config)
         if self.config.paraphrase:
@@ -113,8 +116,9 @@ class _Modules(nn.Module):
     def vocabulary_head(self, h):
         return self.head(h)
 
-    def classify(self, h_BLD, batch: Batch, key: Array | None):
-        return self.classifier(h_BLD, key, Fields.from_batch(batch))
+    def classify(self, h_BLD, batch: Batch, key: Array | None, task: str | None):
+        fields = Fields.from_batch(batch)
+        return self.classifier(h_BLD, key, fields) if task is None else self.classifiers(h_BLD, key, fields, task)[task]
 
     def everything(self):
         batch = {k: jnp.ones((1, 1), jnp.int32) for k in ("input_ids", "pack_ids")}
@@ -124,9 +128,11 @@ class _Modules(nn.Module):
         x_BLD = self.embeddings(batch, None)
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
         self.head(h_BLD)
+        read_BLE = jnp.concatenate([h_BLD, h_BLD], axis=-1) if self.config.classifier == "plug_in" else h_BLD
         if self.config.num_labels:
-            twice = self.config.classifier == "plug_in"
-            self.classifier(jnp.concatenate([h_BLD, h_BLD], axis=-1) if twice else h_BLD, None, fields)
+            self.classifier(read_BLE, None, fields)
+        if self.config.task_labels:
+            self.classifiers(read_BLE, None, fields)
         if self.config.word_recovery:
             self.word_recovery(x_BLD, x_BLD, bidirectional(fields, fields))
         if self.config.paraphrase:
@@ -136,7 +142,8 @@ class _Modules(nn.Module):
 
 
 class Encoder:
-    """A transformer encoder with a tied vocabulary head and, for `num_labels` > 0, a classifier.
+    """A transformer encoder with a tied vocabulary head and, for `num_labels` > 0, a classifier; for
+    `task_labels` one per task.
 
     Parameters are a nested dict of float32 arrays that the caller owns; every method is a pure function of them.
     """
@@ -199,12 +206,17 @@ class Encoder:
         g, bias_V = self._modules.apply({"params": params}, h, method="vocabulary_head")
         return g, params["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
 
-    def classify(self, params: Params, h_BLD: Array, batch: Batch, *, rng: Array | None = None) -> Array:
-        """float32 logits_BC (of "tagging" logits_BLC). Reads input_ids, pack_ids and, for "difference", sides. Raises
-        `UserError` for a model without a classifier."""
-        if not self.config.num_labels:
-            raise UserError(f"model {self.config.name} has no classification head; set num_labels")
-        return self._modules.apply({"params": params}, h_BLD, batch, rng, method="classify")
+    def classify(
+        self, params: Params, h_BLD: Array, batch: Batch, *, rng: Array | None = None, task: str | None = None
+    ) -> Array:
+        """float32 logits_BC (of "tagging" logits_BLC), of the head of `task` where the model has several. Reads
+        input_ids, pack_ids and, for "difference", sides. Raises `UserError` for a model without that head."""
+        if not self.config.labels_of(task):
+            known = ", ".join(name for name, _ in self.config.task_labels or ())
+            remedy = "set num_labels" if task is None else f"it has those of {known or 'no task'}; set task_labels"
+            of = "" if task is None else f" of task {task!r}"
+            raise UserError(f"model {self.config.name} has no classification head{of}; {remedy}")
+        return self._modules.apply({"params": params}, h_BLD, batch, rng, task, method="classify")
 
     def recover_words(
         self, params: Params, batch: Batch, mask: Mask, *, shift_BLD: Array | None = None

@@ -32,7 +32,8 @@ class VocabularyHead(nn.Module):
 class Classifier(nn.Module):
     """States -> float32 logits_BC (of "tagging" and "spans" logits_BLC), by the model's `classifier`.
 
-    "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between. "difference" reads u - v and
+    "xlm" reads the first state (XLM §5.1), "xlmr" has a dense layer with tanh between, "pooler" has no dropout before
+    it; "mean" and "max" read the mean and the maximum of all states of the row. "difference" reads u - v and
     |u - v| of the mean states u, v of a pair's texts, each scaled to length sqrt(D): the sentence classifier of XNLI's
     baselines (Conneau et al. 2018, §4.1) without u, v and u * v themselves, since only in a difference of two sentences
     of one language everything cancels that all its sentences have in common. "plug_in" is "xlmr" on states of twice the
@@ -53,13 +54,42 @@ class Classifier(nn.Module):
             x = dropout(gelu(c, h_BF), rate, keys[0])
         elif c.classifier in ("tagging", "spans"):
             x = dropout(h_BLD, rate, keys[0])
+        elif c.classifier in ("mean", "max"):
+            x = dropout(pooled_states(h_BLD, fields.valid, c.classifier), rate, keys[0])
+        elif c.classifier == "pooler":
+            x = h_BLD[:, 0]
         else:
             x = dropout(h_BLD[:, 0], rate, keys[0])
-        if c.classifier in ("xlmr", "plug_in"):
+        if c.classifier in ("xlmr", "pooler", "plug_in"):
             x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
             x = dropout(x, rate, keys[1])
         inputs = "mlp" if c.classifier == "difference" else "embed"
         return Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x).astype(jnp.float32)
+
+
+class TaskClassifiers(nn.Module):
+    """A `Classifier` for each of the model's `task_labels`, whose name its parameters stand under."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(self, h_BLD: Array, key: Array | None, fields: Fields, task: str | None = None) -> dict[str, Array]:
+        """{task: logits}, of one task or of all."""
+        c = self.config
+        return {
+            name: Classifier(c.replace(num_labels=labels), name=name)(h_BLD, key, fields)
+            for name, labels in c.task_labels
+            if task in (None, name)
+        }
+
+
+def pooled_states(h_BLD: Array, valid_BL: Array, kind: str) -> Array:
+    """The "mean" or "max" over a row's own states, BD; 0 of an empty row."""
+    if kind == "max":
+        x_BD = jnp.where(valid_BL[..., None], h_BLD, jnp.finfo(h_BLD.dtype).min).max(1)
+        return jnp.where(valid_BL.any(1, keepdims=True), x_BD, 0)
+    sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), valid_BL.astype(jnp.float32))
+    return (sum_BD / jnp.maximum(valid_BL.sum(1, keepdims=True), 1)).astype(h_BLD.dtype)
 
 
 def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:

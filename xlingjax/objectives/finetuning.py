@@ -15,7 +15,7 @@ from xlingjax.objectives.veco import VECO
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """Mean cross-entropy per example of the model's classifier (see `Classifier`).
+    """Mean cross-entropy per example of the model's classifier (see `Classifier`), or of the head of `task`.
 
     apart: the encoder sees each text of a pair alone, as it did when it learned that translations are alike; for the
     classifier "difference" and no other. num_labels must be the model's. Raises UserError where either is not so. Rows
@@ -24,6 +24,8 @@ class Classification:
 
     num_labels: int
     apart: bool = False
+    task: str | None = None
+    """Of a model with several heads (XGLUE §6.3.3, multi-task fine-tuning): whose. No other head gets a gradient."""
     name: str = "classification"
     reads: tuple[str, ...] = (
         "input_ids",
@@ -36,6 +38,12 @@ class Classification:
     )
     coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"classification": 1.0}, hash=False)
 
+    @classmethod
+    def of_task(cls, task: str, num_labels: int, apart: bool = False) -> "Classification":
+        """That of one of several tasks, which is called "classification_TASK"."""
+        name = f"classification_{task}"
+        return cls(num_labels, apart, task, name, coefficients={name: 1.0})
+
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional & same_side if self.apart else bidirectional, packed=self.apart)
 
@@ -43,7 +51,7 @@ class Classification:
         return {"attention": self.attention().mask}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
-        return {"classification": batch["example_weights"].sum()}
+        return {self.name: batch["example_weights"].sum()}
 
     def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
         logits_BC = self.logits(model, params, batch, rng)
@@ -53,13 +61,14 @@ class Classification:
         metrics = metrics_by_language(
             self.name, {"loss": nll_B, "accuracy": correct_B}, weights_B, batch["language_ids"][:, 0], languages
         )
-        return Loss(terms={"classification": (nll_B * weights_B).sum()}, metrics=metrics)
+        return Loss(terms={self.name: (nll_B * weights_B).sum()}, metrics=metrics)
 
     def logits(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> Array:
         """float32 logits_BC."""
-        if model.config.num_labels != self.num_labels:
+        if (ours := model.config.labels_of(self.task)) != self.num_labels:
+            of = "" if self.task is None else f" for {self.task!r}"
             raise UserError(
-                f"model {model.config.name} has num_labels={model.config.num_labels} and the task has "
+                f"model {model.config.name} has num_labels={ours}{of} and the task has "
                 f"{self.num_labels} labels: set the model's num_labels to the task's"
             )
         if self.apart != (model.config.classifier == "difference"):
@@ -75,7 +84,7 @@ class Classification:
             )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
-        return model.classify(params, h_BLD, batch, rng=head_rng)
+        return model.classify(params, h_BLD, batch, rng=head_rng, task=self.task)
 
 
 @dataclasses.dataclass(frozen=True)

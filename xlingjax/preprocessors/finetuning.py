@@ -20,6 +20,8 @@ from xlingjax.errors import UserError
 # Special tokens around a pair: `</s>A</s>B</s>`, `<s>A</s></s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]`.
 SEPARATORS = {"xlm": 3, "xlmr": 4, "tokenizer": 3, "xprophetnet": 3}
 _ENDLESS = 2**62  # batches
+PIECES = ("first", "all")
+"""Which pieces of a word have its tag."""
 
 
 def kept_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
@@ -77,23 +79,19 @@ def classification_rows(
     reset_positions: bool = False,
 ) -> dict[str, np.ndarray]:
     """All examples of one language as arrays [N, length] and [N]: the features that `Classification` reads (see
-    `pair_row`). An example without a label weighs nothing."""
-    rows = [
-        pair_row(
-            vocabulary.encode(e.premise),
-            None if e.hypothesis is None else vocabulary.encode(e.hypothesis),
-            vocabulary,
-            length,
-            reset_positions,
-        )
-        for e in examples
-    ]
+    `pair_row`). An example without a hypothesis is a single text; one without a label has weight 0."""
+
+    def row(e: Example) -> dict[str, np.ndarray]:
+        second = None if e.hypothesis is None else vocabulary.encode(e.hypothesis)
+        return pair_row(vocabulary.encode(e.premise), second, vocabulary, length, reset_positions)
+
+    rows = [row(e) for e in examples]
     arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    index = {label: i for i, label in enumerate(labels)}
+    index = {label: i for i, label in enumerate(labels)} | {None: 0}
     return arrays | {
         "language_ids": (language_id * arrays["pack_ids"]).astype(np.int32),
-        "labels": np.array([0 if e.label is None else index[e.label] for e in examples], np.int32),
-        "example_weights": np.array([e.label is not None for e in examples], np.float32),
+        "labels": np.array([index[example.label] for example in examples], np.int32),
+        "example_weights": np.array([example.label is not None for example in examples], np.float32),
     }
 
 
@@ -107,22 +105,30 @@ def shuffled_rows(
     languages: Sequence[str],
     seed: int,
     identity: dict[str, Any],
+    names: Sequence[str] = (),
 ) -> BatchSource:
     """An endless source over the rows of all `parts`, in memory: every epoch is a fresh permutation of all rows, and
     batches run on over its end.
 
-    The permutation of epoch e is a function of (seed, e) and the position one number, so that a restored source goes
-    on exactly.
+    Epoch e orders rows by a number drawn for each from (seed, e, the name of its part, its place there), so that the
+    rows of a part come in one order whatever other parts there are: English alone reads what translate-train-all reads
+    without the other languages. names: of the parts, each its own, as their languages; default: their numbers. The
+    position is one number, so that a restored source goes on exactly.
     """
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     examples = len(rows["input_ids"])
+    drawn = [
+        (list(str(name).encode()), len(part["input_ids"]))
+        for name, part in zip(names or range(len(parts)), parts, strict=True)
+    ]
     order: dict[int, np.ndarray] = {}
 
     def row(n: int) -> int:
         epoch, offset = divmod(n, examples)
         if epoch not in order:
             order.clear()
-            order[epoch] = np.random.default_rng((seed, epoch)).permutation(examples)
+            numbers = [np.random.default_rng((seed, epoch, *name)).random(count) for name, count in drawn]
+            order[epoch] = np.argsort(np.concatenate(numbers), kind="stable")
         return order[epoch][offset]
 
     def read(index: int) -> dict[str, np.ndarray]:
@@ -130,6 +136,7 @@ def shuffled_rows(
         return {name: values[chosen] for name, values in rows.items()}
 
     identity = identity | {"examples": examples, "sha256": batch_hash(rows), "batch_size": batch_size, "seed": seed}
+    identity |= {"order": "by part"}
     return CountedSource(read, _ENDLESS, languages=languages, identity=identity, epochs=None)
 
 
@@ -161,37 +168,73 @@ def classification_source(
         )
     mixture = f"labelled pairs in {', '.join(sorted(files))}"
     identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(labels), "length": length}
-    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)
+    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files))
 
 
 # --- Tagged sentences ------------------------------------------------------------------------------------------------
 
 
+def tagged_parts(
+    sentences: Sequence[Tagged], vocabulary, length: int, language: str
+) -> list[tuple[int, list[int], list[int]]]:
+    """(sentence, its pieces, the word of each piece) for every row. A sentence whose pieces do not fit a row goes on in
+    the next, and no word stands in two (XTREME's preprocessing); of a word that is longer than a row the first pieces
+    stay. Raises UserError for a `length` without room for a piece."""
+    if length < 3:
+        raise UserError(f"length {length} leaves no room for a piece between 2 separators: use at least 3")
+    parts, room = [], length - 2
+    for number, sentence in enumerate(sentences):
+        ids, owners = pieces_of_words(sentence.words, language, vocabulary)
+        begins = [i for i in range(len(ids)) if not i or owners[i] != owners[i - 1]]
+        first = len(parts)
+        for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
+            end = min(end, begin + room)
+            if len(parts) == first or len(parts[-1][1]) + end - begin > room:
+                parts.append((number, [], []))
+            parts[-1][1].extend(ids[begin:end])
+            parts[-1][2].extend(owners[begin:end])
+        if len(parts) == first:
+            parts.append((number, [], []))
+    return parts
+
+
 def tagged_rows(
-    sentences: Sequence[Tagged], vocabulary, length: int, tags: Sequence[str], language: str, language_id: int
+    sentences: Sequence[Tagged],
+    vocabulary,
+    length: int,
+    tags: Sequence[str],
+    language: str,
+    language_id: int,
+    pieces: str = "first",
 ) -> dict[str, np.ndarray]:
-    """All sentences of one language as arrays [N, length], the features that `Tagging` reads: the tag of a word stands
-    at its first piece, words cut off at the end of a row have none. Raises UserError for a tag that is not one of
-    `tags`."""
-    shape = (len(sentences), length)
+    """All sentences of one language as arrays [N, length], the features that `Tagging` reads, in the rows of
+    `tagged_parts`.
+
+    pieces: "first": the tag of a word stands at its first piece alone (XTREME, XGLUE); "all": at every piece, B-X going
+    on as I-X (ERNIE-M). Sentences without tags have weight 0. Raises UserError for a tag that is not one of `tags`.
+    """
+    if pieces not in PIECES:
+        raise UserError(f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES")
+    parts = tagged_parts(sentences, vocabulary, length, language)
+    shape = (len(parts), length)
     rows = {name: np.zeros(shape, np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")}
     rows |= {"input_ids": np.full(shape, vocabulary.pad_id, np.int32), "tag_labels": np.zeros(shape, np.int32)}
     rows["tag_weights"] = np.zeros(shape, np.float32)
     index = {tag: i for i, tag in enumerate(tags)}
-    for row, sentence in enumerate(sentences):
-        ids, owners = pieces_of_words(sentence.words, language, vocabulary)
-        ids, owners = ids[: length - 2], owners[: length - 2]
+    for row, (number, ids, owners) in enumerate(parts):
         used = len(ids) + 2
         rows["input_ids"][row, :used] = [vocabulary.bos_id, *ids, vocabulary.eos_id]
         rows["position_ids"][row, :used] = np.arange(used)
         rows["language_ids"][row, :used] = language_id
         rows["pack_ids"][row, :used] = 1
-        for column, word in enumerate(owners):
-            if column and owners[column - 1] == word:
+        for column, word in enumerate(owners if sentences[number].tags else ()):
+            tag, goes_on = sentences[number].tags[word], column > 0 and owners[column - 1] == word
+            if goes_on and pieces == "first":
                 continue
-            if sentence.tags[word] not in index:
-                raise UserError(f"tag {sentence.tags[word]!r} is not one of {', '.join(tags)}: add it to LABELS")
-            rows["tag_labels"][row, column + 1] = index[sentence.tags[word]]
+            tag = f"I-{tag[2:]}" if goes_on and tag.startswith("B-") else tag
+            if tag not in index:
+                raise UserError(f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS")
+            rows["tag_labels"][row, column + 1] = index[tag]
             rows["tag_weights"][row, column + 1] = 1
     return rows
 
@@ -205,14 +248,17 @@ def tagging_source(
     length: int = 128,
     batch_size: int = 32,
     seed: int = 0,
+    pieces: str = "first",
 ) -> BatchSource:
-    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged`)."""
+    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged` and, for `pieces`, `tagged_rows`)."""
     parts = []
     for language, path in sorted(files.items()):
         if language not in languages:
             raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
         index = list(languages).index(language)
-        parts.append(tagged_rows(read_tagged(path), vocabulary, length, tags, language, index))
+        parts.append(tagged_rows(read_tagged(path), vocabulary, length, tags, language, index, pieces))
     mixture = f"tagged sentences in {', '.join(sorted(files))}"
     identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(tags), "length": length}
-    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)
+    if pieces != "first":
+        identity["pieces"] = pieces
+    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files))

@@ -86,4 +86,5 @@ def paired_source(
         parts.append(paired_rows(*read_paired_tsv(paths, labels), vocabulary, length, labels, ids, reset_positions))
     mixture = f"labelled pairs in {', '.join('-'.join(pair) for pair in sorted(files))}"
     identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(labels), "length": length}
-    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)
+    names = ["-".join(pair) for pair in sorted(files)]
+    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity, names=names)

@@ -7,6 +7,7 @@ from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.probes import Files, labelled_files, paired_files, words
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import Batches
+from xlingjax.schedule import Weight
 
 
 def classification(
@@ -19,12 +20,16 @@ def classification(
     reset_positions: bool = False,
     classifier: str | None = None,
     seed: int = 0,
+    task: str | None = None,
+    weight: Weight = 1.0,
 ) -> ObjectiveRun:
     """Classification of labelled pairs, in the rows of `pair_row`.
 
-    files: a path with {language}. languages: those trained on. classifier: the model's, where it is set for this.
+    files: a path with {language}. languages: those trained on. classifier: the model's, where it is set for this. task:
+    whose head learns, of a model with several.
     """
-    classes, objective = words(labels), Classification(len(words(labels)), classifier == "difference")
+    classes, apart = words(labels), classifier == "difference"
+    objective = Classification.of_task(task, len(classes), apart) if task else Classification(len(classes), apart)
 
     def opened() -> BatchSource:
         from xlingjax.preprocessors.finetuning import classification_source
@@ -40,7 +45,7 @@ def classification(
             seed=seed,
         )
 
-    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
+    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened), weight)
 
 
 def plug_in(
@@ -87,8 +92,10 @@ def tagging(
     batch: int = 32,
     length: int = 128,
     seed: int = 0,
+    pieces: str = "first",
 ) -> ObjectiveRun:
-    """Tagging of words. files: a path with {language}. languages: those trained on. labels: the tags."""
+    """Tagging of words. files: a path with {language}. languages: those trained on. labels: the tags. pieces: which
+    of a word have its tag, "first" or "all" (see `tagged_rows`)."""
     tags, objective = words(labels), Tagging(len(words(labels)))
 
     def opened() -> BatchSource:
@@ -102,6 +109,7 @@ def tagging(
             length=length,
             batch_size=batch,
             seed=seed,
+            pieces=pieces,
         )
 
     return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
