@@ -28,11 +28,11 @@ from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.identity import run_and_checkpoint, write_json
 from xlingjax.optim import flattened
-from xlingjax.preprocessors.benchmark import Training, labelled_path, write_labelled
+from xlingjax.preprocessors.benchmark import Reading, Training, labelled_path, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
 
-FILES = ("runs/task.gin", "optim/adamw_linear.gin", "mesh/data.gin")
+FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
 OVER = ("PIVOT", "TARGET")
 """Macros of a strategy that each language in turn is put in."""
 LABELLED, TEACHER = "LABELLED", "transfer"
@@ -115,7 +115,7 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
             if status := run(teacher, tools, say):
                 return status
             taught = Cell.of(asked.output, asked.task, TEACHER, {}, settings, seed)
-            more[LABELLED] = repr(str(_label(asked, taught, cell)))
+            more[LABELLED] = repr(str(_label(asked, taught, cell, tools)))
         if status := _run_cell(asked, cell, strategy, more, start, tools, say):
             return status
     return 0
@@ -207,10 +207,7 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     epoch = examples / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
-    derived = {
-        "TRAIN_STEPS": steps, "WARMUP_STEPS": min(round(bound["WARMUP_SHARE"] * steps), steps - 1), "EVAL_EVERY": every,
-        "CHECKPOINT_EVERY": every,
-    }  # fmt: skip
+    derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
     values = {**{name: str(value) for name, value in derived.items()}, **values}
     select = bound["SELECT"]
     if select == "last":
@@ -240,7 +237,7 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     best = f"{run_folder}@{bound['BEST_METRIC']}" if bound["KEEP_BEST"] else str(run_folder)
     trained, step = open_run(best), int(find_checkpoint(best).name)
     trained_on = (*words(bound["TRAIN_LANGUAGES"]), *words(bound["TRANSLATED"]))
-    reading = {"length": bound["LENGTH"], "reset_positions": bound["RESET_POSITIONS"]}
+    reading = _reading(bound)
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
     for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
         records = read(task, asked.data, split, language)
@@ -252,8 +249,8 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     dev = next(values for at, values in _evaluations(run_folder) if at == step)
     sessions = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))["sessions"]
     return {
-        "task": task.full_name, "strategy": cell.strategy, "variant": dict(cell.variant), "settings": dict(cell.settings),
-        "seed": cell.seed, "start": {"run": asked.source, "sha256": start},
+        "task": task.full_name, "strategy": cell.strategy, "variant": dict(cell.variant),
+        "settings": dict(cell.settings), "seed": cell.seed, "start": {"run": asked.source, "sha256": start},
         "select": {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]},
         "dev": {"means": {k: v for k, v in dev.items() if isinstance(v, float)}, "by_language": dev["by_language"]},
         "test": {"split": split, "means": means(by_language, task, trained_on) if by_language else {},
@@ -262,9 +259,15 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     }  # fmt: skip
 
 
-def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Mapping[str, Any]) -> Any:
+def _reading(bound: Mapping[str, Any]) -> Reading:
+    """As runs/task.gin binds it."""
+    names = ("LENGTH", "RESET_POSITIONS", "STRIDE", "MAX_QUESTION", "LONGEST_ANSWER", "TAGGED_PIECES")
+    return Reading(*(bound[name] for name in names))
+
+
+def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Reading) -> Any:
     return predict(
-        trained.model, trained.params, task, records, trained.vocabulary, trained.languages, language, **reading
+        trained.model, trained.params, task, records, trained.vocabulary, trained.languages, language, reading
     )
 
 
@@ -276,13 +279,14 @@ def _evaluations(run_folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield entry["step"], entry["values"]
 
 
-def _label(asked: Asked, teacher: Cell, cell: Cell) -> Path:
+def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
     """The folder of the translated training sets as the teacher's model labels them (hard labels)."""
     folder, task = cell.folder / "labelled", asked.task
     if folder.is_dir():
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
     trained = open_run(f"{teacher.folder / 'run'}@{record['select']['step']}")
+    reading = _reading(_values(tools.parse([str(teacher.folder / RECIPE)], ())))
     languages = languages_present(task, asked.data, "translate_train")
     if not languages:
         raise UserError(f"{task.full_name}: no translated training sets below {asked.data} for the teacher to label")
@@ -290,7 +294,7 @@ def _label(asked: Asked, teacher: Cell, cell: Cell) -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     for language in languages:
         records = read(task, asked.data, "translate_train", language)
-        predicted = _predicted(trained, task, records, language, {})
+        predicted = _predicted(trained, task, records, language, reading)
         name = "tags" if task.kind == "tagging" else "label"
         made = [
             dataclasses.replace(r, **{name: tuple(p) if name == "tags" else p})

@@ -9,9 +9,12 @@ import numpy as np
 
 from xlingjax.data.benchmark import Task, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation import classification, tagging
+from xlingjax.evaluation import classification
 from xlingjax.evaluation.encoding import language_index
 from xlingjax.evaluation.scores import METRICS
+from xlingjax.evaluation.span_qa import predict_answers
+from xlingjax.evaluation.tagging import predict_tags
+from xlingjax.preprocessors.benchmark import Reading
 from xlingjax.preprocessors.finetuning import classification_rows
 
 ALL = "all"
@@ -25,28 +28,29 @@ def predict(
     vocabulary,
     languages: Sequence[str],
     language: str,
-    *,
-    length: int = 128,
+    reading: Reading,
     batch_size: int = 64,
-    reset_positions: bool = False,
     mesh=None,
 ) -> Any:
-    """What the task's metrics take: label strings, tags of every word. languages: the run's, sorted.
+    """What the task's metrics take: label strings, tags of every word, {id: answer}. languages: the run's, sorted.
 
     Raises UserError where the model's head is not the task's, or the language not one that the model embeds.
     """
     index = language_index(language, languages, model)
-    if task.kind in ("classification", "ranking"):
-        require_head(model, task)
-        rows = classification_rows(records, vocabulary, length, task.labels, index, reset_positions)
-        found = classification.predict(model, params, rows, batch_size=batch_size, mesh=mesh)
-        return [task.labels[i] for i in found]
-    if task.kind == "tagging":
-        require_head(model, task)
-        return tagging.predict_tags(
-            model, params, records, vocabulary, task.labels, language, index,
-            length=length, batch_size=batch_size, mesh=mesh,
+    how: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh}
+    if task.kind == "span_qa":
+        return predict_answers(
+            model, params, records, vocabulary, index, length=reading.length, stride=reading.stride,
+            max_question=reading.max_question, longest=reading.longest, reset_positions=reading.reset_positions, **how,
         )  # fmt: skip
+    require_head(model, task)
+    if task.kind == "tagging":
+        return predict_tags(
+            model, params, records, vocabulary, task.labels, language, index, length=reading.length, **how
+        )
+    if task.kind in ("classification", "ranking"):
+        rows = classification_rows(records, vocabulary, reading.length, task.labels, index, reading.reset_positions)
+        return [task.labels[i] for i in classification.predict(model, params, rows, **how)]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
 
 
@@ -109,20 +113,19 @@ def chosen_languages(task: Task, data: str | Path, split: str, asked: Sequence[s
 class TaskScore:
     """A task's metrics as an evaluator of the training loop, read once.
 
-    Values: {"kind": "task", "metric", "mean", "en", "mean_other", "gap", "by_language": {language: {metric: x}}}, all in
-    0..100; mean and what follows are of the task's score, its first metric.
+    Values: {"kind": "task", "metric", "mean", "en", "mean_other", "gap", "by_language": {language: {metric: x}}}, all
+    in 0..100; mean and what follows are of the task's score, its first metric.
     """
 
     task: Task
     data: str
     vocabulary: Any
     languages: Sequence[str]
+    reading: Reading = Reading()  # noqa: RUF009 - frozen
     split: str = "dev"
     asked: Sequence[str] = (ALL,)
     limit: int = 0
-    length: int = 128
     batch_size: int = 64
-    reset_positions: bool = False
     trained_on: Sequence[str] = ("en",)
     name: str = "dev"
 
@@ -139,8 +142,8 @@ class TaskScore:
         by_language = {}
         for language, records in self._records.items():
             predicted = predict(
-                model, params, self.task, records, self.vocabulary, self.languages, language, length=self.length,
-                batch_size=self.batch_size, reset_positions=self.reset_positions, mesh=mesh,
+                model, params, self.task, records, self.vocabulary, self.languages, language, self.reading,
+                self.batch_size, mesh,
             )  # fmt: skip
             by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)

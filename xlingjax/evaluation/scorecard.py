@@ -31,8 +31,8 @@ def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
 
 
 def rows_of(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each task, strategy and variant: the seeds of the settings that are best on dev, each seed tested at its
-    own best checkpoint. `tried`: how many settings there were to choose from."""
+    """A row for each task, strategy and variant: the seeds of the settings that are best on dev, each seed tested at
+    its own best checkpoint. `tried`: how many settings there were to choose from."""
     groups: dict[tuple, dict[str, list[dict[str, Any]]]] = {}
     for cell in cells:
         key = (cell["task"], cell["strategy"], json.dumps(cell["variant"], sort_keys=True))
@@ -51,7 +51,7 @@ def _row(by_settings: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     languages = [language for language in first["test"]["by_language"]]
     metrics = [*next(iter(first["test"]["by_language"].values()), {})]
     return {
-        "task": first["task"], "strategy": first["strategy"], "variant": first["variant"], "settings": first["settings"],
+        **{name: first[name] for name in ("task", "strategy", "variant", "settings")},
         "tried": len(by_settings), "seeds": [cell["seed"] for cell in cells],
         "by_language": {
             metric: {

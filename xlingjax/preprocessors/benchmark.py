@@ -11,13 +11,37 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.benchmark import Task, languages_present, read
-from xlingjax.data.labelled import Example, Tagged
+from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_rows
+from xlingjax.preprocessors.span_qa import span_rows
 
 ALL = "all"
-_RECORDS = {"classification": Example, "ranking": Example, "tagging": Tagged}
+_RECORDS = {
+    "classification": Example,
+    "ranking": Example,
+    "tagging": Tagged,
+    "span_qa": Question,
+    "generation": SourceTarget,
+}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How records become rows."""
+
+    length: int = 128
+    reset_positions: bool = False
+    """See `pair_row`."""
+    stride: int = 128
+    """Of questions: pieces from one window's begin to the next."""
+    max_question: int = 64
+    """Of questions: pieces that are kept."""
+    longest: int = 30
+    """Of questions: pieces of an answer that is given."""
+    pieces: str = "first"
+    """Of tags: which pieces of a word learn them (see `tagged_rows`)."""
 
 
 @dataclass(frozen=True)
@@ -81,20 +105,20 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
 
 
 def task_rows(
-    task: Task,
-    records: Sequence[Any],
-    vocabulary,
-    length: int,
-    language: str,
-    language_id: int,
-    reset_positions: bool = False,
+    task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str, language_id: int
 ) -> dict[str, np.ndarray]:
     """Arrays [N, length] and [N]: the fields that the objective of the task's kind reads."""
+    length, reset = reading.length, reading.reset_positions
     if task.kind in ("classification", "ranking"):
-        return classification_rows(records, vocabulary, length, task.labels, language_id, reset_positions)
+        return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
     if task.kind == "tagging":
-        return tagged_rows(records, vocabulary, length, task.labels, language, language_id)
-    raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows; there are {', '.join(_RECORDS)}")
+        return tagged_rows(records, vocabulary, length, task.labels, language, language_id, reading.pieces)
+    if task.kind == "span_qa":
+        return span_rows(
+            records, vocabulary, length, language_id, stride=reading.stride, max_question=reading.max_question,
+            reset_positions=reset,
+        )[0]  # fmt: skip
+    raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
 
 
 def task_source(
@@ -103,16 +127,15 @@ def task_source(
     training: Training,
     vocabulary,
     languages: Sequence[str],
+    reading: Reading,
     *,
-    length: int,
     batch_size: int,
     seed: int = 0,
-    reset_positions: bool = False,
     embeds_languages: bool = True,
 ) -> BatchSource:
     """Shuffled batches of all parts of `training`. languages: the run's, sorted; a model that embeds no languages may
     be trained on others, which then count as the first."""
-    rows, told = [], []
+    rows, told, names = [], [], []
     for origin, language in training.parts(task, data):
         if embeds_languages and language not in languages:
             raise UserError(
@@ -120,12 +143,13 @@ def task_source(
             )
         index = list(languages).index(language) if language in languages else 0
         records = training.records(task, data, origin, language)
-        rows.append(task_rows(task, records, vocabulary, length, language, index, reset_positions))
+        rows.append(task_rows(task, records, vocabulary, reading, language, index))
         told.append(f"{origin} {language} {len(records)}")
+        names.append(f"{origin} {language}")
     identity: Mapping[str, Any] = {
         "mixture": f"{task.full_name}: {', '.join(told)}",
         "vocabulary": vocabulary.sha256,
         "labels": list(task.labels),
-        "length": length,
+        "reading": asdict(reading),
     }
-    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=dict(identity))
+    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=dict(identity), names=names)

@@ -10,8 +10,8 @@ from xlingjax.report import html
 
 MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
 _ABOUT = (
-    "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the official average that "
-    "are here; untrained languages: without training examples; gap: English less the mean of the others."
+    "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the official average "
+    "that are here; untrained languages: without training examples; gap: English less the mean of the others."
 )
 
 

@@ -9,6 +9,8 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.benchmark import TaskScore
 from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.finetuning import Classification, Tagging
+from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.preprocessors.benchmark import Reading, Training, task_source
 from xlingjax.probes import Evaluators, Files, words
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.text import Batches
@@ -39,6 +41,18 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
     return of_kind or classifier
 
 
+def reading(
+    length: int = 128,
+    reset_positions: bool = False,
+    stride: int = 128,
+    max_question: int = 64,
+    longest: int = 30,
+    pieces: str = "first",
+) -> Reading:
+    """See `Reading`."""
+    return Reading(length, reset_positions, stride, max_question, longest, pieces)
+
+
 def task(
     corpus: Corpus,
     name: str,
@@ -47,8 +61,7 @@ def task(
     translated: Files = None,
     labelled: str | None = None,
     batch: int = 32,
-    length: int = 128,
-    reset_positions: bool = False,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
     classifier: str | None = None,
     seed: int = 0,
 ) -> ObjectiveRun:
@@ -57,22 +70,22 @@ def task(
     gold: languages whose training sets are read, translated: into which the training set was translated ("all": that
     have them), labelled: a folder of examples that a teacher labelled.
     """
-    from xlingjax.preprocessors.benchmark import Training, task_source
-
-    found = trained_task(name)
+    found, training = trained_task(name), Training(words(gold), words(translated), labelled)
     classes = len(task_labels(name))
     if found.kind == "tagging":
         objective = Tagging(classes)
+    elif found.kind == "span_qa":
+        objective = SpanQA()
     else:
         objective = Classification(classes, classifier == "difference")
 
     def opened() -> BatchSource:
         return task_source(
-            found, data, Training(words(gold), words(translated), labelled), corpus.vocabulary, corpus.languages,
-            length=length, batch_size=batch, seed=seed, reset_positions=reset_positions,
-        )  # fmt: skip
+            found, data, training, corpus.vocabulary, corpus.languages, reading, batch_size=batch, seed=seed
+        )
 
-    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
+    shapes = batch_shapes(objective.reads, batch=batch, length=reading.length)
+    return ObjectiveRun(objective, Batches(shapes, opened))
 
 
 def task_score(
@@ -82,23 +95,27 @@ def task_score(
     split: str = "dev",
     languages: Files = "all",
     limit: int = 0,
-    length: int = 128,
-    reset_positions: bool = False,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
     trained_on: Files = "en",
     name: str = "dev",
 ) -> Evaluators:
     """The task's metrics per language on a split. languages: "all" that have it. limit: examples of each; 0: all."""
 
     def make():
-        found = trained_task(task)
         return [
             TaskScore(
-                found, data, corpus.vocabulary, corpus.languages, split, words(languages), limit,
-                length=length, reset_positions=reset_positions, trained_on=words(trained_on), name=name,
+                trained_task(task), data, corpus.vocabulary, corpus.languages, reading, split, words(languages), limit,
+                trained_on=words(trained_on), name=name,
             )
         ]  # fmt: skip
 
     return make
 
 
-BINDABLE = {"task": task, "task_labels": task_labels, "task_classifier": task_classifier, "task_score": task_score}
+BINDABLE = {
+    "task": task,
+    "task_labels": task_labels,
+    "task_classifier": task_classifier,
+    "task_score": task_score,
+    "reading": reading,
+}

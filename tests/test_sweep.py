@@ -1,0 +1,206 @@
+"""`xlingjax finetune --task`: cells, their choice and their table; a sweep that is stopped goes on."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import official_files
+import orbax.checkpoint as ocp
+import pytest
+
+from xlingjax import cli, sweep
+from xlingjax.data.benchmark import read
+from xlingjax.errors import UserError
+from xlingjax.evaluation import baselines, scorecard
+from xlingjax.model.build import build_model
+from xlingjax.model.config import count_parameters, preset
+from xlingjax.tasks import task_named
+
+LANGUAGES = ("de", "en", "ru")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Official files of tiny sets, their test sets with answers."""
+    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, files):
+    """A run with random weights as its checkpoint of step 7."""
+    root = tmp_path_factory.mktemp("start")
+    text = [f"{code}={path}" for code in LANGUAGES for path in (files / "told" / "mono" / code).glob("*.txt")]
+    assert cli.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
+    size = json.loads((root / "run" / "vocab.json").read_text())["size"]
+    config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=size, max_positions=64, num_languages=0)
+    params = jax.jit(build_model(config).init)(jax.random.key(3))
+    record = {"model": dataclasses.asdict(config), "languages": LANGUAGES, "parameters": count_parameters(config)}
+    (root / "run" / "run.json").write_text(json.dumps(record))
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+        writer.save(root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params))
+    return root / "run"
+
+
+def finetune(task, start, files, output, *more):
+    suite = task.partition("/")[0]
+    words = ["finetune", "--task", task, "--from", start, "--data", files / suite, "--to", output, *more]
+    settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
+    return cli.main([str(word) for word in words] + settings)
+
+
+def scores(output, *parts):
+    return json.loads(output.joinpath("cells", *parts, "scores.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def swept(start, files, tmp_path_factory):
+    """Two seeds of transfer."""
+    output = tmp_path_factory.mktemp("swept")
+    assert finetune("xtreme/xnli", start, files, output, "--seeds", "2") == 0
+    return output
+
+
+def test_a_cell_is_trained_chosen_on_dev_and_tested_in_every_language(swept, files):
+    cell = scores(swept, "xtreme", "xnli", "transfer", "seed-1")
+    assert cell["test"]["split"] == "test" and {*cell["test"]["by_language"]} == {*LANGUAGES}
+    assert cell["test"]["examples"] == {code: 12 for code in LANGUAGES}
+    recipe = (swept / "cells/xtreme/xnli/transfer/seed-1/cell.gin").read_text()
+    assert "TRAIN_STEPS = 6\n" in recipe and "EVAL_EVERY = 3\n" in recipe  # 24 examples, batches of 8, 2 epochs
+    lines = (swept / "cells/xtreme/xnli/transfer/seed-1/run/evaluations.jsonl").read_text().splitlines()
+    dev = {line["step"]: line["values"]["mean"] for line in map(json.loads, lines) if line["name"] == "dev"}
+    assert {*dev} == {3, 6} and dev[cell["select"]["step"]] == max(dev.values()) == cell["dev"]["means"]["mean"]
+    # the submission's lines are the predictions that were scored
+    task = task_named("xtreme/xnli")
+    for code in LANGUAGES:
+        gold = [example.label for example in read(task, files / "xtreme", "test", code)]
+        made = (swept / f"cells/xtreme/xnli/transfer/seed-1/predictions/xnli/test-{code}.tsv").read_text().split()
+        right = np.mean([a == b for a, b in zip(gold, made, strict=True)])
+        assert cell["test"]["by_language"][code]["accuracy"] == pytest.approx(100 * right)
+    values = [cell["test"]["by_language"][code]["accuracy"] for code in LANGUAGES]
+    assert cell["test"]["means"]["mean"] == pytest.approx(np.mean(values))
+    assert cell["test"]["means"]["gap"] == pytest.approx(values[1] - (values[0] + values[2]) / 2)
+
+
+def test_the_card_is_the_mean_of_the_seeds_own_test_scores(swept):
+    (row,) = scorecard.card(swept)["tables"][0]["rows"]
+    per_seed = [scores(swept, "xtreme", "xnli", "transfer", f"seed-{seed}")["test"]["means"]["mean"] for seed in (0, 1)]
+    assert row["means"]["mean"]["mean"] == pytest.approx(np.mean(per_seed))
+    assert row["means"]["mean"]["sd"] == pytest.approx(np.std(per_seed, ddof=1))
+    text = (swept / "card.md").read_text()
+    assert "| transfer |" in text and "chosen by the mean of all dev languages (dev)" in text
+    assert "VECO (Luo et al. 2021), Table 2" in text and r"\toprule" in (swept / "card.tex").read_text()
+    assert "<table" in (swept / "card.html").read_text() and json.loads((swept / "card.json").read_text())["tables"]
+
+
+def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(swept, start, files, tmp_path, capsys):
+    shutil.copytree(swept, tmp_path / "again")
+    seed = tmp_path / "again/cells/xtreme/xnli/transfer/seed-1"
+    (seed / "scores.json").unlink()  # killed while it was tested, its last checkpoint not written
+    for step in (seed / "run/checkpoints").iterdir():
+        if step.name != "3":
+            shutil.rmtree(step)
+    before = {name: (seed.parent / "seed-0" / name).stat().st_mtime_ns for name in ("scores.json", "run/result.json")}
+    assert finetune("xtreme/xnli", start, files, tmp_path / "again", "--seeds", "2") == 0
+    assert "finished before" in capsys.readouterr().out
+    for name, stamp in before.items():
+        assert (seed.parent / "seed-0" / name).stat().st_mtime_ns == stamp
+    old, new = scorecard.card(swept), scorecard.card(tmp_path / "again")
+    assert old["tables"] == new["tables"]
+
+
+def test_other_settings_in_a_cells_folder_are_refused(swept, start, files, capsys):
+    assert finetune("xtreme/xnli", start, files, swept, "--gin.LEARNING_RATE=0.5") == 2
+    assert "was begun with other settings" in (told := capsys.readouterr().err) and "LEARNING_RATE = 0.5" in told
+
+
+@pytest.mark.long
+def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
+    """Pivots, targets, all at once, translated test sets, a teacher's labels; one step each."""
+    strategies = ("pivot", "translate_train", "multi_language", "translate_test", "teacher", "random_initialisation")
+    more = ["--gin.TRAIN_STEPS=1", "--languages", "de", "--strategy"]
+    for strategy in ("pivot", "translate_train"):
+        assert finetune("xtreme/xnli", start, files, tmp_path, *more, strategy) == 0
+    assert finetune("xtreme/xnli", start, files, tmp_path, "--gin.TRAIN_STEPS=1", "--strategy", *strategies[2:]) == 0
+    assert finetune("xtreme/xnli", start, files, tmp_path, "--strategy", "majority") == 0
+
+    def trained_on(*parts):
+        folder = tmp_path.joinpath("cells/xtreme/xnli", *parts, "seed-0", "run")
+        return json.loads((folder / "run.json").read_text())["identity"]["data"]["classification"]["mixture"]
+
+    assert trained_on("pivot", "de") == "xtreme/xnli: translated de 24"  # there is no gold German
+    assert trained_on("translate_train", "de") == "xtreme/xnli: translated de 24"
+    assert trained_on("multi_language") == "xtreme/xnli: gold en 24, translated de 24, translated ru 24"
+    assert trained_on("translate_test") == "xtreme/xnli: gold en 24"
+    assert trained_on("teacher") == "xtreme/xnli: gold en 24, labelled de 24, labelled ru 24"
+    assert {*scores(tmp_path, "xtreme/xnli/translate_train/de/seed-0")["test"]["by_language"]} == {"de"}
+    assert scores(tmp_path, "xtreme/xnli/translate_test/seed-0")["test"]["split"] == "translate_test"
+    assert scores(tmp_path, "xtreme/xnli/random_initialisation/seed-0")["start"]["sha256"] == "random"
+    # the teacher's labels are what the transfer model says of the translated sentences
+    labelled = [
+        json.loads(line) for line in (tmp_path / "cells/xtreme/xnli/teacher/seed-0/labelled/xnli.de.jsonl").open()
+    ]
+    gold = read(task_named("xtreme/xnli"), files / "xtreme", "translate_train", "de")
+    assert [(one["premise"], one["line"]) for one in labelled] == [(one.premise, one.line) for one in gold]
+
+
+def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():
+    def cell(rate, seed, dev, test):
+        return {
+            "task": "xtreme/xnli", "strategy": "transfer", "variant": {}, "settings": {"LEARNING_RATE": rate}, "seed": seed,
+            "select": {"by": "mean", "split": "dev", "step": 3, "steps": 6}, "start": {"run": "r", "sha256": "s"},
+            "machine": "m", "dev": {"means": {"mean": dev, "en": 0.0}},
+            "test": {"split": "test", "means": {"mean": test}, "examples": {"en": 9}, "by_language": {"en": {"accuracy": test}}},
+        }  # fmt: skip
+
+    rows = scorecard.rows_of(
+        [cell("1", 0, 50.0, 60.0), cell("1", 1, 52.0, 62.0), cell("2", 0, 51.5, 40.0), cell("2", 1, 51.5, 50.0)]
+    )
+    assert [row["settings"] for row in rows] == [{"LEARNING_RATE": "2"}] and rows[0]["tried"] == 2
+    assert rows[0]["means"]["mean"] == {"mean": 45.0, "sd": pytest.approx(50**0.5)}
+    assert "one of 2 settings" in scorecard.policy(rows[0])
+
+
+def test_floors_without_a_model(files):
+    task = task_named("xtreme/udpos")
+    train = read(task, files / "xtreme", "train", "en")
+    tags = [tag for sentence in train for tag in sentence.tags]
+    most = max(sorted({*tags}, key=task.labels.index), key=tags.count)
+    (made,) = baselines.majority(task, train)(train[:1])
+    assert made == [most] * len(train[0].words)
+    found = baselines.lookup(task, train)([dataclasses.replace(train[0], words=("THE", "zzzz"), tags=())])
+    of_the = [tag for s in train for word, tag in zip(s.words, s.tags, strict=True) if word.lower() == "the"]
+    assert found == [[max({*of_the}, key=of_the.count), most]]
+    with pytest.raises(UserError, match="lookup tags words"):
+        baselines.lookup(task_named("xtreme/xnli"), [])
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--strategy", "tranfer"], "--strategy tranfer: there are all_gold"),
+        (["--languages", "de"], "transfer does not run over languages"),
+        (["--strategy", "pivot", "--languages", "zz"], "no training examples of them"),
+        (["--grid", "LEARNING_RATE"], "write MACRO=A,B"),
+        (["--gin.SELECT=best"], "SELECT=best: choose mean, en or last"),
+        (["--workdir", "x"], "--workdir: --task writes to --to"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(more, message, start, files, tmp_path, capsys):
+    assert finetune("xtreme/xnli", start, files, tmp_path / "out", *more) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_options_of_tasks_need_a_task(start, capsys):
+    assert cli.main(["finetune", "--workdir", "x", "--seeds", "2"]) == 2
+    assert "--seeds: only --task reads this" in capsys.readouterr().err
+    assert cli.main(["finetune", "--task", "xtreme/xnly", "--from", "x", "--data", "y", "--to", "z"]) == 2
+    assert "xtreme/xnli" in capsys.readouterr().err
+
+
+def test_values_of_macros_are_looked_up():
+    assert sweep._values({"A": "%B", "B": "'de'", "C": "1e-4", "D": "@f()", "x.y": "3"}) == {
+        "A": "de", "B": "de", "C": 1e-4, "D": "@f()",
+    }  # fmt: skip
