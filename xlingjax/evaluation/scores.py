@@ -181,7 +181,7 @@ def _generated(name: str, gold: Sequence[SourceTarget], predicted: Sequence[str]
 _SACREBLEU = f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
 _SEQEVAL = (
     "of chunks by the rules of seqeval 0.0.x (mark = first character of a tag, type = text after its last '-'; equal "
-    "bare tags in a row are one chunk), micro over all sentences"
+    "bare tags in a row are one chunk), micro over all sentences; words that an XGLUE file has no tag for count as O"
 )
 _SQUAD = (
     "as evaluate-v1.1.py of SQuAD: lower case, ASCII punctuation and a/an/the dropped, split at spaces, by English "
