@@ -62,6 +62,14 @@ def tiny_finished(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def official(tmp_path_factory):
+    """The folder of `official_files.write`: xtreme, xtreme_labels, xglue. For reading."""
+    import official_files
+
+    return official_files.write(tmp_path_factory.mktemp("official"))
+
+
+@pytest.fixture(scope="session")
 def tiny_batches():
     """`tiny_batches["mlm"]` is one NumPy batch; `tiny.batch(name, seed)` makes others."""
     return {name: tiny.batch(name) for name in (*tiny.OBJECTIVES, *tiny.LABELLED)}

@@ -3,7 +3,9 @@ import pytest
 from evaluation import toy
 from evaluation.test_alignment import Characters
 
-from xlingjax.data.words import Tagged, pieces_of_words, read_tagged
+from xlingjax.data.labelled import Tagged
+from xlingjax.data.labelled_words import read_tagged
+from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import tagging
 from xlingjax.preprocessors.finetuning import tagged_rows

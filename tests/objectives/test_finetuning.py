@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 from evaluation import toy
 
+from xlingjax.data.labelled import Example
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import ZeroShotAccuracy, accuracy_by_language, predict, summarise
 from xlingjax.objectives.finetuning import Classification
-from xlingjax.preprocessors.finetuning import Example, classification_rows
+from xlingjax.preprocessors.finetuning import classification_rows
 
 LABELS = ("contradiction", "entailment", "neutral")
 VOCABULARY = toy.ToyVocabulary()

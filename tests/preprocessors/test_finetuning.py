@@ -69,37 +69,6 @@ def write(path, text):
     return path
 
 
-def test_reading_labelled_tsv(tmp_path):
-    path = write(tmp_path / "a.tsv", 'A man "runs\tHe moves\tcontradictory\n\nB\tC\tneutral\r\n')
-    examples = ft.read_labelled_tsv(path, LABELS)
-    assert examples == [ft.Example('A man "runs', "He moves", "contradiction"), ft.Example("B", "C", "neutral")]
-    assert ft.label_set(examples) == ("contradiction", "neutral")
-    quoted = write(tmp_path / "q.tsv", '"say ""yes"""\tB\t0\n')
-    assert ft.read_labelled_tsv(quoted, quoted=True)[0].premise == 'say "yes"'
-    assert ft.read_labelled_tsv(quoted)[0].premise == '"say ""yes"""'
-
-
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("a\tb\tneutral\na\tb\n", r"x.tsv, line 2: 2 columns, expected 3"),
-        ("a\tb\tmaybe\n", r"x.tsv, line 1: unknown label 'maybe', expected one of contradiction, entailment, neutral"),
-        ("a\t \tneutral\n", r"x.tsv, line 1: the hypothesis is empty"),
-        (b"a\tb\tneutral\na\t\xff\tneutral\n", r"x.tsv, line 2: not valid UTF-8"),
-        ("", r"x.tsv: no examples"),
-    ],
-)
-def test_bad_files_are_named_with_their_line(tmp_path, text, message):
-    path = write(tmp_path / "x.tsv", text)
-    with pytest.raises(UserError, match=message):
-        ft.read_labelled_tsv(path, LABELS)
-
-
-def test_missing_file(tmp_path):
-    with pytest.raises(UserError, match="missing file: .*none.tsv; in TRAIN_FILES"):
-        ft.read_labelled_tsv(tmp_path / "none.tsv")
-
-
 @pytest.fixture
 def files(tmp_path):
     rng = np.random.default_rng(0)

@@ -8,11 +8,12 @@ from evaluation import toy
 from report import fake_run
 from rich.console import Console
 
+from xlingjax.data.labelled import Example
 from xlingjax.data.loader import Peekable, array_source
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.xlm import CLM, MLM, TLM
-from xlingjax.preprocessors.finetuning import Example, classification_rows
+from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.report import inspector, negatives, plots, switched
 
 VOCABULARY = toy.ToyVocabulary()

@@ -90,7 +90,7 @@ class Task:
     kind: str
     languages: tuple[str, ...]
     """Of the official test sets."""
-    files: Mapping[str, tuple[Files, ...]]
+    files: Mapping[str, tuple[Files, ...]] = field(hash=False)
     """Split -> the places where its files may lie, the first that is there is read. Splits (`SPLITS`): "train", "dev",
     "test", "translate_train" (the English training set, translated into {language}), "translate_test" (the test set
     of {language}, translated into English)."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -174,13 +174,6 @@ def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     if not quoted:
         return ((number, line.split("\t")) for number, line in lines)
     return ((number, next(csv.reader([line], delimiter="\t"))) for number, line in lines)
-
-
-def label_set(examples: Iterable[Example]) -> tuple[str, ...]:
-    """The labels in use, sorted; index = label id. Keep it with the model: other code bases order the same labels
-    otherwise.
-    """
-    return tuple(sorted({example.label for example in examples}))
 
 
 # --- Other layouts ---------------------------------------------------------------------------------------------------

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from xlingjax.data.labelled_text import read_labelled_tsv
 from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Classification, PlugIn
-from xlingjax.preprocessors.finetuning import classification_rows, read_labelled_tsv
+from xlingjax.preprocessors.finetuning import classification_rows
 
 
 @functools.lru_cache(maxsize=16)

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.words import pieces_of_words, read_tagged
+from xlingjax.data.labelled_words import read_tagged
+from xlingjax.data.words import pieces_of_words
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.evaluation.scores_tagging import entity_f1, token_accuracy
 from xlingjax.objectives.finetuning import Tagging

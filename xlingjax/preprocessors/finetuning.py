@@ -1,19 +1,20 @@
-"""Labelled text pairs to rows: the pair layouts of XLM and XLM-R, the TSV files they come from, and a source of
-shuffled batches.
+"""Labelled text pairs and tagged sentences to rows: the pair layouts of XLM and XLM-R, and sources of shuffled batches.
 
 Fine-tuning sets are small, so they are tokenised once and kept in memory.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import batch_hash
+from xlingjax.data.labelled import Example, Tagged
+from xlingjax.data.labelled_text import read_labelled_tsv
+from xlingjax.data.labelled_words import read_tagged
 from xlingjax.data.loader import BatchSource, CountedSource
-from xlingjax.data.words import Tagged, pieces_of_words, read_tagged
+from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 
 # Special tokens around a pair: `</s>A</s>B</s>`, `<s>A</s></s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]`.
@@ -64,70 +65,7 @@ def pair_row(
     }
 
 
-# --- Labelled TSV ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Example:
-    premise: str
-    hypothesis: str
-    label: str
-    line: int = field(default=0, compare=False)
-    """Of its file, from 1."""
-
-
-def read_labelled_tsv(path: str | Path, labels: Sequence[str] | None = None, *, quoted: bool = False) -> list[Example]:
-    """`premise TAB hypothesis TAB label` per line, no header.
-
-    labels: the labels allowed; None allows any. MultiNLI's "contradictory" is read as "contradiction". quoted: fields
-    may be csv-quoted (XTREME's PAWS-X fr, es, de). Raises UserError naming file and line for a wrong number of
-    columns, an empty text, invalid UTF-8 or an unknown label.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise UserError(f"missing file: {path}; in TRAIN_FILES, DEV_FILES and TEST_FILES {{language}} is the code")
-    examples = []
-    for number, columns in _rows(path, quoted):
-        if len(columns) != 3:
-            raise UserError(
-                f"{path}, line {number}: {len(columns)} columns, expected 3: premise TAB hypothesis TAB label; a "
-                "header or single texts cannot be read"
-            )
-        premise, hypothesis, label = (column.strip() for column in columns)
-        if not premise or not hypothesis:
-            raise UserError(
-                f"{path}, line {number}: the {'premise' if not premise else 'hypothesis'} is empty: remove the line"
-            )
-        label = "contradiction" if label == "contradictory" else label
-        if labels is not None and label not in labels:
-            raise UserError(f"{path}, line {number}: unknown label {label!r}, expected one of {', '.join(labels)}")
-        examples.append(Example(premise, hypothesis, label, number))
-    if not examples:
-        raise UserError(f"{path}: no examples in this file; a line is text, text, label, with tabs between")
-    return examples
-
-
-def _rows(path: Path, quoted: bool) -> Iterable[tuple[int, list[str]]]:
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {line}: not valid UTF-8: convert the file to UTF-8") from None
-    if quoted:
-        import csv
-        import io
-
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t")
-        return [(reader.line_num, row) for row in reader if row]
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    return [(number, line.split("\t")) for number, line in enumerate(lines, 1) if line.strip()]
-
-
-def label_set(examples: Iterable[Example]) -> tuple[str, ...]:
-    """The labels in use, sorted; index = label id. Keep it with the model: other code bases order the same labels
-    otherwise.
-    """
-    return tuple(sorted({example.label for example in examples}))
+# --- Labelled texts ---------------------------------------------------------------------------------------------------
 
 
 def classification_rows(
@@ -139,17 +77,23 @@ def classification_rows(
     reset_positions: bool = False,
 ) -> dict[str, np.ndarray]:
     """All examples of one language as arrays [N, length] and [N]: the features that `Classification` reads (see
-    `pair_row`)."""
+    `pair_row`). An example without a label weighs nothing."""
     rows = [
-        pair_row(vocabulary.encode(e.premise), vocabulary.encode(e.hypothesis), vocabulary, length, reset_positions)
+        pair_row(
+            vocabulary.encode(e.premise),
+            None if e.hypothesis is None else vocabulary.encode(e.hypothesis),
+            vocabulary,
+            length,
+            reset_positions,
+        )
         for e in examples
     ]
     arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
     index = {label: i for i, label in enumerate(labels)}
     return arrays | {
         "language_ids": (language_id * arrays["pack_ids"]).astype(np.int32),
-        "labels": np.array([index[example.label] for example in examples], np.int32),
-        "example_weights": np.ones(len(examples), np.float32),
+        "labels": np.array([0 if e.label is None else index[e.label] for e in examples], np.int32),
+        "example_weights": np.array([e.label is not None for e in examples], np.float32),
     }
 
 

@@ -1,0 +1,268 @@
+"""Small files in the layouts of XTREME's `download` folder and XGLUE's archive, told by tinyworld.
+
+    write(root)     root/xtreme/{xnli,pawsx,udpos,panx,squad,xquad,mlqa,tydiqa,bucc2018,tatoeba}
+                    root/xtreme_labels/TASK/test-LG.{tsv,json}: the answers that XTREME keeps, as its scorer reads them
+                    root/xglue/{NER,POS,NC,MLQA,XNLI,PAWSX,QADSM,WPR,QAM,QG,NTG}
+
+A language that a task does not have is left out of it. Every set can be learnt: from words, or as tinyworld's sets.
+"""
+
+import csv
+import json
+from pathlib import Path
+
+from xlingjax.data import tinyworld
+from xlingjax.tasks import suite_tasks
+
+LANGUAGES = ("de", "en", "fr", "ru")
+_SETS = ("nli", "paraphrase", "pos", "ner", "qa", "titles")
+
+
+def write(root, languages=LANGUAGES, *, train=48, dev=24, test=24, seed=0, hidden=True) -> Path:
+    """Writes all files and returns `root`. train, dev, test: examples of each set; hidden: XTREME's test sets come
+    without answers, as it distributes them."""
+    root = Path(root)
+    sizes = {name: 0 for name in tinyworld.corpus.DEMO} | {"mono": 2 * test}
+    sizes |= {f"{name}_{part}": n for name in _SETS for part, n in (("train", train), ("dev", dev), ("test", test))}
+    sizes["heldout_pairs"] = 2 * test
+    tinyworld.write(root / "told", seed=seed, languages=languages, size=sizes, train_languages=languages)
+    told = Told(root / "told", languages)
+    _xtreme(told, root / "xtreme", root / "xtreme_labels", hidden)
+    _xglue(told, root / "xglue")
+    return root
+
+
+class Told:
+    """tinyworld's files, by set, part and language."""
+
+    def __init__(self, root, languages):
+        self.root, self.languages = root, languages
+
+    def of(self, suite, task):
+        known = next(t for t in suite_tasks(suite) if t.name == task).languages
+        return [language for language in self.languages if language in known]
+
+    def rows(self, name, part, language):
+        lines = (self.root / name / f"{part}-{language}.tsv").read_text("utf-8").splitlines()
+        return [line.split("\t") for line in lines]
+
+    def sentences(self, name, part, language, drop=""):
+        """[(word, tag), ...] of each sentence; tags of the type `drop` become O."""
+        blocks = (self.root / name / f"{part}-{language}.tsv").read_text("utf-8").strip("\n").split("\n\n")
+        split = [[line.split("\t") for line in block.split("\n")] for block in blocks]
+        return [[(word, "O" if drop and tag.endswith(drop) else tag) for word, tag in block] for block in split]
+
+    def squad(self, part, language):
+        return json.loads((self.root / "qa" / f"{part}-{language}.json").read_text("utf-8"))
+
+    def questions(self, part, language):
+        """[(context, question), ...]"""
+        paragraphs = [article["paragraphs"][0] for article in self.squad(part, language)["data"]]
+        return [(paragraph["context"], paragraph["qas"][0]["question"]) for paragraph in paragraphs]
+
+    def pairs(self, language):
+        """(foreign, English) sentences that translate each other."""
+        sides = (self.root / "heldout" / "parallel" / f"{language}-en.{side}" for side in (language, "en"))
+        return [side.read_text("utf-8").splitlines() for side in sides]
+
+    def more(self, language):
+        """Sentences that translate none of those."""
+        lines = (self.root / "mono" / language / "tinyworld.txt").read_text("utf-8").splitlines()
+        return [line for line in lines if line]
+
+
+def _lines(path, lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _json(path, data):
+    _lines(path, [json.dumps(data, ensure_ascii=False)])
+
+
+def _csv(path, rows):
+    """As XTREME's scripts write: csv-quoted, CRLF."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter="\t").writerows(rows)
+
+
+def _tagged(path, sentences, separator="\t", tags=True):
+    blocks = (
+        "\n".join(f"{word}{separator}{tag}" if tags else word for word, tag in sentence) for sentence in sentences
+    )
+    _lines(path, ["\n\n".join(blocks)])
+
+
+def _blanked(squad):
+    """XTREME's test sets: an article per question, the answer empty."""
+    articles = []
+    for article in squad["data"]:
+        for paragraph in article["paragraphs"]:
+            for qa in paragraph["qas"]:
+                blank = qa | {"answers": [{"answer_start": 0, "text": ""}]}
+                articles.append({"paragraphs": [{"context": paragraph["context"], "qas": [blank]}]})
+    return {"data": articles, "version": squad["version"]}
+
+
+def _renamed(squad, name):
+    """The questions with ids made by `name`, a function of the row."""
+    for row, article in enumerate(squad["data"]):
+        article["paragraphs"][0]["qas"][0]["id"] = name(row)
+    return squad
+
+
+# --- XTREME ----------------------------------------------------------------------------------------------------------
+
+
+def _xtreme(told, root, labels, hidden):
+    for task, name in (("xnli", "nli"), ("pawsx", "paraphrase")):
+        _csv(root / task / "train-en.tsv", told.rows(name, "train", "en"))
+        for code in told.of("xtreme", task):
+            _csv(root / task / f"dev-{code}.tsv", told.rows(name, "dev", code))
+            test = told.rows(name, "test", code)
+            _csv(root / task / f"test-{code}.tsv", [row[:2] for row in test] if hidden else test)
+            _lines(labels / task / f"test-{code}.tsv", [row[2] for row in test])
+            if code != "en":
+                train = zip(told.rows(name, "train", "en"), told.rows(name, "train", code), strict=True)
+                lines = ["\t".join([*english[:2], *own]) for english, own in train]
+                _lines(root / task / "translate-train" / f"en-{code}-translated.tsv", lines)
+                english = [
+                    "\t".join([*own[:2], *en]) for own, en in zip(test, told.rows(name, "test", "en"), strict=True)
+                ]
+                _lines(root / task / "translate-test" / f"test-{code}-en-translated.tsv", english)
+    for task, name, drop in (("udpos", "pos", ""), ("panx", "ner", "-MISC")):
+        for code in told.of("xtreme", task):
+            for part in ("train", "dev", "test"):
+                sentences = told.sentences(name, part, code, drop)
+                _tagged(root / task / f"{part}-{code}.tsv", sentences, tags=not (hidden and part == "test"))
+            tags = ["\n".join(tag for _, tag in sentence) for sentence in told.sentences(name, "test", code, drop)]
+            _lines(labels / task / f"test-{code}.tsv", ["\n\n".join(tags)])
+    _xtreme_questions(told, root, labels, hidden)
+    _xtreme_bitexts(told, root, labels, hidden)
+
+
+def _xtreme_questions(told, root, labels, hidden):
+    for part in ("train", "dev"):
+        _json(root / "squad" / f"{part}-v1.1.json", told.squad(part, "en"))
+    train = root / "tydiqa" / "tydiqa-goldp-v1.1-train"
+    _json(train / "tydiqa.goldp.en.train.json", _renamed(told.squad("train", "en"), lambda row: "0"))
+    dev = "dev-context-{0}-question-{0}.json"
+    for task, test in (
+        ("xquad", "xquad.{0}.json"),
+        ("mlqa", "MLQA_V1/test/test-context-{0}-question-{0}.json"),
+        ("tydiqa", "tydiqa-goldp-v1.1-dev/tydiqa.goldp.{0}.dev.json"),
+    ):
+        for code in told.of("xtreme", task):
+            squad = told.squad("test", code)
+            _json(root / task / test.format(code), _blanked(squad) if hidden else squad)
+            _json(labels / task / f"test-{code}.json", squad)
+            if task == "mlqa":
+                _json(root / task / "MLQA_V1" / "dev" / dev.format(code), told.squad("dev", code))
+
+
+def _xtreme_bitexts(told, root, labels, hidden):
+    for code in told.of("xtreme", "tatoeba"):
+        foreign, english = told.pairs(code)
+        order = sorted(range(len(english)), key=lambda row: english[row]) if hidden else range(len(english))
+        _lines(root / "tatoeba" / f"{code}-en.{code}", foreign)
+        _lines(root / "tatoeba" / f"{code}-en.en", [english[row] for row in order])
+        _lines(labels / "tatoeba" / f"test-{code}.tsv", order)
+    for code in told.of("xtreme", "bucc2018"):
+        pairs = list(zip(*told.pairs(code), strict=True))
+        half = len(pairs) // 2
+        for part, own in (("dev", pairs[:half]), ("test", pairs[half:])):
+            more = half // 2 if part == "dev" else -(half // 2)
+            strangers = {
+                lang: told.more(lang)[:more] if part == "dev" else told.more(lang)[more:] for lang in (code, "en")
+            }
+            foreign = [*strangers[code], *(pair[0] for pair in own)]
+            english = [*(pair[1] for pair in own), *strangers["en"]]
+            stem = root / "bucc2018" / f"{code}-en.{part}"
+            for lang, side in ((code, foreign), ("en", english)):
+                _lines(
+                    stem.with_name(f"{stem.name}.{lang}"), [f"{lang}-{row:09}\t{text}" for row, text in enumerate(side)]
+                )
+            gold = [f"{code}-{row + len(strangers[code]):09}\ten-{row:09}" for row in range(len(own))]
+            if part == "dev" or not hidden:
+                _lines(stem.with_name(f"{stem.name}.gold"), gold)
+            if part == "test":
+                _lines(labels / "bucc2018" / f"test-{code}.tsv", gold)
+
+
+# --- XGLUE -----------------------------------------------------------------------------------------------------------
+
+
+def _xglue(told, root):
+    for task, folder, name in (("ner", "NER", "ner"), ("pos", "POS", "pos")):
+        for code, part in _parts(told, task):
+            _tagged(root / folder / f"{code}.{part}", told.sentences(name, part, code), separator=" ")
+    for code, part in _parts(told, "xnli"):
+        rows = ["\t".join(row) for row in told.rows("nli", part, code)]
+        if part == "train":
+            _lines(root / "XNLI" / "multinli.train.en.tsv", ["premise\thypo\tlabel", *rows])
+        else:
+            _lines(root / "XNLI" / f"{code}.{part}", rows)
+    for code, part in _parts(told, "pawsx"):
+        rows = [f"{i}\t" + "\t".join(row) for i, row in enumerate(told.rows("paraphrase", part, code), 1)]
+        file = "train.tsv" if part == "train" else f"{part}_2k.tsv"
+        _lines(root / "PAWSX" / code / file, ["id\tsentence1\tsentence2\tlabel", *rows])
+    _json(root / "MLQA" / "squad1.1" / "train-v1.1.json", told.squad("train", "en"))
+    for code, part in _parts(told, "mlqa"):
+        if part != "train":
+            path = root / "MLQA" / "MLQA_V1" / part / f"{part}-context-{code}-question-{code}.json"
+            _json(path, told.squad(part, code))
+    for task, rows in (("nc", _news), ("qadsm", _ads), ("wpr", _pages), ("qam", _answers)):
+        for code, part in _parts(told, task):
+            _lines(
+                root / task.upper() / f"xglue.{task}.{code}.{part}", ["\t".join(row) for row in rows(told, part, code)]
+            )
+    for code, part in _parts(told, "qg"):
+        _written(root / "QG" / f"xglue.qg.{code}", part, told.questions(part, code))
+    for code, part in _parts(told, "ntg"):
+        _written(root / "NTG" / f"xglue.ntg.{code}", part, told.rows("titles", part, code))
+
+
+def _parts(told, task):
+    """The languages and parts of a task: English has a training set, the others have not."""
+    codes = told.of("xglue", task)
+    return [(code, part) for code in codes for part in ("train", "dev", "test") if part != "train" or code == "en"]
+
+
+def _written(stem, part, pairs):
+    for side, texts in zip(("src", "tgt"), zip(*pairs, strict=True), strict=True):
+        _lines(stem.with_name(f"{stem.name}.{side}.{part}"), texts)
+
+
+def _news(told, part, code):
+    """title, body, category by what the English body tells."""
+    words = {"foodanddrink": (" ate ", " drank ", " cooked "), "travel": (" went ", " drove ", " flew ", " ran ")}
+    for (body, title), (english, _) in zip(
+        told.rows("titles", part, code), told.rows("titles", part, "en"), strict=True
+    ):
+        found = [name for name, verbs in words.items() if any(verb in english for verb in verbs)]
+        yield title, body, found[0] if found else "lifestyle"
+
+
+def _ads(told, part, code):
+    """query, ad title, ad description: of one story, or of two."""
+    titles = told.rows("titles", part, code)
+    for row, (body, title) in enumerate(titles):
+        other, name = titles[row - 1]
+        yield (title, title, body, "Good") if row % 2 else (title, name, other, "Bad")
+
+
+def _pages(told, part, code):
+    """Three pages for each query: the story of this title, its first half, another."""
+    titles = told.rows("titles", part, code)
+    for row, (body, title) in enumerate(titles):
+        yield title, title, body, "4"
+        yield title, title, body[: len(body) // 2], "2"
+        yield title, titles[row - 1][1], titles[row - 1][0], "0"
+
+
+def _answers(told, part, code):
+    """Question and passage: its own, or another's."""
+    questions = told.questions(part, code)
+    for row, (context, question) in enumerate(questions):
+        yield question, context if row % 2 else questions[row - 1][0], str(row % 2)
