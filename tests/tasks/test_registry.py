@@ -2,6 +2,7 @@ import pytest
 
 from xlingjax.data.benchmark import read
 from xlingjax.errors import UserError
+from xlingjax.evaluation.scores import METRICS
 from xlingjax.tasks import task_named
 
 seqio = pytest.importorskip("seqio")
@@ -9,27 +10,12 @@ seqio = pytest.importorskip("seqio")
 from xlingjax.tasks.registry import example_of, record_of, register  # noqa: E402
 
 
-class Equal:
-    """The share of predictions that `right` says are right."""
-
-    def __init__(self, right):
-        self.right = right
+class Recorder:
+    """A metric that keeps what it is given."""
 
     def compute(self, gold, predicted, language):
-        return 100 * self.right(gold, predicted, language)
-
-
-def share(gold, predicted, language):
-    return sum(g.label == p for g, p in zip(gold, predicted, strict=True)) / len(gold)
-
-
-METRICS = dict.fromkeys(
-    (
-        "accuracy seqeval_f1 token_accuracy conll_f1 squad_f1 squad_em mlqa_f1 mlqa_em bucc_f1 bucc_precision "
-        "bucc_recall tatoeba_accuracy seqeval_precision ndcg_wpr xglue_bleu sacrebleu rouge_l"
-    ).split(),
-    Equal(share),
-)
+        self.seen = (gold, predicted, language)
+        return 50.0
 
 
 @pytest.fixture(scope="module")
@@ -83,23 +69,21 @@ def test_metrics_score_what_postprocessing_gives(official, xtreme):
 
 
 def test_predictions_reach_a_metric_in_its_form(official):
-    seen = {}
-
-    def keep(kind):
-        def right(gold, predicted, language):
-            seen[kind] = (gold, predicted, language)
-            return 1
-
-        return Equal(right)
-
-    metrics = METRICS | {"mlqa_f1": keep("qa"), "tatoeba_accuracy": keep("retrieval")}
+    answers, rows = Recorder(), Recorder()
+    metrics = METRICS | {"mlqa_f1": answers, "tatoeba_accuracy": rows}
     register("xtreme", official / "xtreme", metrics, allow_missing=True, name="xtreme_seen")
     question, *_ = read(task_named("xtreme/mlqa"), official / "xtreme", "dev", "de")
-    assert seqio.TaskRegistry.get("xtreme_seen.mlqa.de").metric_fns[0]([question], ["im Park"]) == {"mlqa_f1": 100}
-    assert seen["qa"] == ([question], {question.id: "im Park"}, "de")
+    mlqa = seqio.TaskRegistry.get("xtreme_seen.mlqa.de").metric_fns
+    assert mlqa[0]([question], ["im Park"]) == {"mlqa_f1": 50}
+    assert answers.seen == ([question], {question.id: "im Park"}, "de")
+    assert mlqa[1]([question], [question.answers[0]]) == {"mlqa_em": 100}
     bitext = read(task_named("xtreme/tatoeba"), official / "xtreme", "test", "fr")
     seqio.TaskRegistry.get("xtreme_seen.tatoeba.fr").metric_fns[0](bitext, [[2, 0, 1]])
-    assert seen["retrieval"] == (bitext, [2, 0, 1], "fr")
+    assert rows.seen == (bitext, [2, 0, 1], "fr")
+    bucc = read(task_named("xtreme/bucc2018"), official / "xtreme", "dev", "de")
+    half = sorted(bucc[0].gold)[: len(bucc[0].gold) // 2]
+    scores = [fn(bucc, [half]) for fn in seqio.TaskRegistry.get("xtreme_seen.bucc2018.de").metric_fns]
+    assert scores == [{"bucc_f1": pytest.approx(200 / 3)}, {"bucc_precision": 100.0}, {"bucc_recall": 50.0}]
 
 
 def test_registering(official, xtreme, tmp_path):
@@ -112,7 +96,7 @@ def test_registering(official, xtreme, tmp_path):
     with pytest.raises(UserError, match="no files of xglue in"):
         register("xglue", tmp_path, METRICS, allow_missing=True)
     with pytest.raises(UserError, match="xglue/ner: no metric 'seqeval_f1'; there are accuracy"):
-        register("xglue", official / "xglue", {"accuracy": Equal(share)}, allow_missing=True)
+        register("xglue", official / "xglue", {"accuracy": METRICS["accuracy"]}, allow_missing=True)
     with pytest.raises(UserError, match="no benchmark 'xtrem', perhaps 'xtreme'"):
         register("xtrem", tmp_path, METRICS)
     assert "xglue" not in seqio.MixtureRegistry.names()
