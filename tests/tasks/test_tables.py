@@ -55,6 +55,11 @@ def test_the_score_of_a_task_is_the_official_scripts():
     assert task_named("xtreme/xnli").labels == ("contradiction", "entailment", "neutral")
 
 
+def test_every_task_stands_in_the_docs():
+    page = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text("utf-8")
+    assert [task.full_name for task in TASKS if f"`{task.name}`" not in page] == []
+
+
 def test_names():
     assert task_named("xtreme/udpos").languages[:3] == ("af", "ar", "bg")
     for name, message in (
