@@ -127,7 +127,8 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     for title in (
         "Training", "Sentence retrieval", "How similar", "Held-out perplexity", "Zero-shot classification",
         "Zero-shot tagging", "Zero-shot question answering", "Word alignment", "Masked words", "Word recovery",
-        "Pseudo tokens", "Mined negatives", "Schedule", "What the objectives read", "its first row", "What was sampled", "Setting",
+        "Pseudo tokens", "Mined negatives", "Schedule", "What the objectives read", "its first row", "What was sampled",
+        "Setting",
     ):  # fmt: skip
         assert title in text
     assert source.count("<svg") == 12

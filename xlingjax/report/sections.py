@@ -37,8 +37,8 @@ ALIGNMENT_NOTE = (
 )
 TAGGING_NOTE = "Accuracy: share of words; F1: of entities. The mean leaves out the languages that were trained on."
 ANSWER_NOTE = (
-    "F1 of tokens / exact match, in %, of answers cut out of their contexts. squad: by English rules in every language, "
-    "as XQuAD and TyDiQA; mlqa: by the language's own. The mean leaves out the languages that were trained on."
+    "F1 of tokens / exact match, in %, of answers cut out of their contexts. squad: by English rules in any language, "
+    "as XQuAD and TyDiQA have it; mlqa: by the rules of each. The mean leaves out the languages that were trained on."
 )
 ACCURACY_NOTE = "Accuracy per language of a fine-tuned classifier; the mean leaves out the languages it was trained on."
 
