@@ -142,6 +142,8 @@ def test_answers_are_those_of_the_logits(model):
         assert found[q.id] == best[1]
     unlabelled = [replace(q, answers=(), starts=()) for q in asked]
     assert predict_answers(*model, unlabelled, XLM, 2, **SIZES, longest=3) == found
+    with pytest.raises(UserError, match="rows of 65 tokens do not fit the 64 positions"):
+        predict_answers(*model, asked, XLM, 2, length=65)
     with pytest.raises(UserError, match="question 0 stands twice"):
         predict_answers(*model, [asked[0], asked[0]], XLM, 0, **SIZES)
 

@@ -189,3 +189,13 @@ def write_tagged(path: Path, metric: str) -> Path:
     line = {"step": 5, "name": "tagging_test", "values": values | {"mean_other": 0.45}}
     (path / "evaluations.jsonl").write_text(json.dumps(line) + "\n")
     return path
+
+
+def write_answered(path: Path) -> Path:
+    path.mkdir(parents=True)
+    (path / "run.json").write_text(json.dumps({"languages": list(LANGUAGES), "steps": 5}))
+    values = {"kind": "span_qa", "metric": "mlqa", "by_language": {"de": 0.355, "en": 0.75}, "en": 0.75}
+    values |= {"mean_other": 0.355, "exact_match_by_language": {"de": 0.125, "en": 0.625}}
+    values |= {"en_exact_match": 0.625, "mean_other_exact_match": 0.125}
+    (path / "evaluations.jsonl").write_text(json.dumps({"step": 5, "name": "qa_test", "values": values}) + "\n")
+    return path

@@ -52,7 +52,8 @@ def report(tmp_path_factory):
     other = fake_run.write_run(root / "other", objectives=("mlm",), level=0.2)
     tuned = fake_run.write_finetuned(root / "nli")
     tagged = [fake_run.write_tagged(root / name, metric) for name, metric in (("pos", "accuracy"), ("ner", "f1"))]
-    page = build_report(run, {"MLM only": other}, [*tagged, tuned])
+    answered = fake_run.write_answered(root / "qa")
+    page = build_report(run, {"MLM only": other}, [*tagged, tuned, answered])
     assert page == run / "report.html"
     return page.read_text("utf-8"), json.loads((run / "report.json").read_text("utf-8"))
 
@@ -82,6 +83,8 @@ def test_summary(report):
         "nli_mean_other": 0.625,
         "tagging_en": 0.95,
         "tagging_mean_other": 0.45,
+        "qa_en": 0.75,
+        "qa_mean_other": 0.355,
         "alignment_error": 0.125,
         "tokens_per_second": 777.0,
         "tokens_seen": 40_000,
@@ -123,8 +126,9 @@ def test_the_page_shows_every_section_and_escapes_text(report):
     source, text = report[0], " ".join(Page(report[0]).text)
     for title in (
         "Training", "Sentence retrieval", "How similar", "Held-out perplexity", "Zero-shot classification",
-        "Zero-shot tagging", "Word alignment", "Masked words", "Word recovery", "Pseudo tokens", "Mined negatives",
-        "Schedule", "What the objectives read", "its first row", "What was sampled", "Setting",
+        "Zero-shot tagging", "Zero-shot question answering", "Word alignment", "Masked words", "Word recovery",
+        "Pseudo tokens", "Mined negatives", "Schedule", "What the objectives read", "its first row", "What was sampled",
+        "Setting",
     ):  # fmt: skip
         assert title in text
     assert source.count("<svg") == 12
@@ -139,6 +143,7 @@ def test_the_page_shows_every_section_and_escapes_text(report):
 def test_the_page_shows_the_examples_of_the_objectives(report):
     source, text = report[0], " ".join(Page(report[0]).text)
     assert "pos: tagging_test (accuracy, %)" in text and "ner: tagging_test (F1, %)" in text
+    assert "qa: qa_test (mlqa)" in text and "75.0 / 62.5" in text and "35.5 / 12.5" in text
     assert "en-de.tsv: 1,234 pairs; mean similarity: hard 0.610, random 0.050" in text
     assert "0.6729" in text and "Diana <schlief>." in text and "<schlief>" not in source
     assert "Die Katze" in text and "zh:" in text and '<span class="pseudo">猫</span> <small>1</small>' in source

@@ -5,15 +5,18 @@ import numpy as np
 import pytest
 import tiny
 from evaluation import toy
+from evaluation.test_alignment import Characters
 from report import fake_run
 from rich.console import Console
 
-from xlingjax.data.labelled import Example
+from xlingjax.data.labelled import Example, Question
 from xlingjax.data.loader import Peekable, array_source
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
+from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.finetuning import classification_rows
+from xlingjax.preprocessors.span_qa import span_rows
 from xlingjax.report import inspector, negatives, plots, switched
 
 VOCABULARY = toy.ToyVocabulary()
@@ -87,6 +90,15 @@ def test_hidden_runs_of_the_source_and_what_each_stream_sees():
     rates = inspector.mask_statistics([batch], VOCABULARY, toy.LANGUAGES)["all"]
     assert rates["predictions"] == batch["decoder_weights"].sum() and rates["mask"] == 1.0
     assert rates["tokens"] == (batch["pack_ids"] > 0).sum()
+
+
+def test_answers_are_marked_where_they_stand():
+    asked = [Question("1", "a", "cdefgh", ("efg",), (2,)), Question("2", "a", "cdefghijk", ("k",), (8,))]
+    batch, _ = span_rows(asked, Characters(), 10, 1, stride=6, max_question=1)  # the second in two windows
+    rows = [inspector.read_row(SpanQA(), batch, row, Characters(), toy.LANGUAGES) for row in range(3)]
+    found = [[(token.column, token.piece == token.target) for token in row.tokens if token.how] for row in rows]
+    assert found == [[(5, True), (6, True), (7, True)], [(0, True)], [(5, True)]]
+    assert all(token.how == "answer" for row in rows for token in row.tokens if token.target)
 
 
 def test_inspect_shows_every_objective_and_writes_files(tmp_path):

@@ -17,6 +17,7 @@ from xlingjax.evaluation.classification import summarise
 from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
 from xlingjax.evaluation.scores import METRICS
 from xlingjax.evaluation.scores_qa import MLQA_LANGUAGES
+from xlingjax.identity import check_length
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import Window, span_rows
 
@@ -107,8 +108,10 @@ def predict_answers(
     """{id: answer} of questions in one language (see `best_answers`).
 
     length ... reset_positions: see `span_rows`; those that the model was trained with. longest: pieces of an answer.
-    Raises UserError for sizes that leave no room, an id that stands twice, and a model that is not for spans.
+    Raises UserError for sizes that leave no room or that the model has no positions for, an id that stands twice, and a
+    model that is not for spans.
     """
+    check_length("span_qa", length, model.config)
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:

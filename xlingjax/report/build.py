@@ -79,6 +79,7 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
         "generated": ("Generated text", generated.section(runs, tuned)),
         "accuracy": ("Zero-shot classification", sections.accuracy([*tuned, run])),
         "tagging": ("Zero-shot tagging", sections.tagging([*tuned, run])),
+        "answers": ("Zero-shot question answering", sections.answers([*tuned, run])),
         "alignment": ("Word alignment", sections.alignment(run)),
         "samples": ("Masked words", examples.masked(run)),
         "recovery": ("Word recovery", examples.recovery(run)),

@@ -27,6 +27,8 @@ _FIGURES = {
     "nli_mean_other": "accuracy, mean of the other languages",
     "tagging_en": "tagging in English",
     "tagging_mean_other": "tagging, mean of the other languages",
+    "qa_en": "F1 of answers in English",
+    "qa_mean_other": "F1 of answers, mean of the other languages",
 }
 _LANGS = (
     "Each token has the embedding of its language: call the model with `langs=`, the language's number in `lang2id` of "

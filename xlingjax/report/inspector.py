@@ -26,8 +26,8 @@ Batch = Mapping[str, np.ndarray]
 @dataclass(frozen=True)
 class Token:
     """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask", "random", "kept" (the
-    three fates of a chosen token), "next" (CLM, decoders), "recover" (word recovery), "pseudo" (a placeholder of BTMLM)
-    or ""."""
+    three fates of a chosen token), "next" (CLM, decoders), "recover" (word recovery), "pseudo" (a placeholder of
+    BTMLM), "answer" (of span question answering) or ""."""
 
     column: int
     piece: str
@@ -99,6 +99,9 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
         if "pseudo_positions" in objective.reads:
             how |= dict.fromkeys(one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist(), "pseudo")
         return targets, how
+    if "start_positions" in objective.reads:
+        columns = range(one["start_positions"][0], one["end_positions"][0] + 1)
+        return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "answer")
     if objective.attention().causal:
         columns = np.flatnonzero((packs[:-1] > 0) & (packs[:-1] == packs[1:])).tolist()
         return {c: int(ids[c + 1]) for c in columns}, dict.fromkeys(columns, "next")

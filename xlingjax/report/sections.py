@@ -36,6 +36,10 @@ ALIGNMENT_NOTE = (
     "of states by SimAlign's methods; layer 0 is the embedding output. The best layer is chosen on these same pairs."
 )
 TAGGING_NOTE = "Accuracy: share of words; F1: of entities. The mean leaves out the languages that were trained on."
+ANSWER_NOTE = (
+    "F1 of tokens / exact match, in %, of answers cut out of their contexts. squad: by English rules in any language, "
+    "as XQuAD and TyDiQA have it; mlqa: by the rules of each. The mean leaves out the languages that were trained on."
+)
 ACCURACY_NOTE = "Accuracy per language of a fine-tuned classifier; the mean leaves out the languages it was trained on."
 
 
@@ -176,6 +180,26 @@ def accuracy(runs: Sequence[Run]) -> list[str]:
 def tagging(runs: Sequence[Run]) -> list[str]:
     """Tagging by language."""
     return _by_language(runs, "tagging", TAGGING_NOTE)
+
+
+def answers(runs: Sequence[Run]) -> list[str]:
+    """Span question answering by language."""
+    found = [(one.path.name, name, v[-1][1]) for one in runs for name, v in one.evaluated("span_qa").items()]
+    if not found:
+        return []
+
+    def both(f1: float | None, exact: float | None) -> str | None:
+        return None if f1 is None else f"{html.percent(f1)} / {html.percent(exact)}"
+
+    languages = list(dict.fromkeys(la for _, _, v in found for la in v["by_language"]))
+    rows = [
+        [la, *(both(v["by_language"].get(la), v["exact_match_by_language"].get(la)) for _, _, v in found)]
+        for la in languages
+    ]
+    means = (both(v.get("mean_other"), v.get("mean_other_exact_match")) for _, _, v in found)
+    rows.append(["mean of the others", *means])
+    head = [f"{run}: {name} ({v['metric']})" for run, name, v in found]
+    return [html.table(["language", *head], rows, mean_rows=1), html.note(ANSWER_NOTE)]
 
 
 def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:

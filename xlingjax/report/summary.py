@@ -37,8 +37,8 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
 
     Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME. Accuracies and
     retrieval in 0..1. nli_en and nli_mean_other come from the first fine-tuned run that has them (else from the run
-    itself), on test where there are dev and test; so do tagging_en and tagging_mean_other, and the scores of generated
-    text, bleu_mean and others.
+    itself), on test where there are dev and test; so do tagging_en and tagging_mean_other, qa_en and
+    qa_mean_other (F1), and the scores of generated text, bleu_mean and others.
     """
     tokens = [line["tokens_seen"] for line in run.metrics if line.get("tokens_seen") is not None]
     retrieval = run.last("retrieval") or {}
@@ -67,6 +67,8 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     out["nli_en"], out["nli_mean_other"] = accuracy.get("en"), accuracy.get("mean_other")
     tagging = next((v for r in (*finetuned, run) if (v := r.last("tagging", prefer="test"))), {})
     out["tagging_en"], out["tagging_mean_other"] = tagging.get("en"), tagging.get("mean_other")
+    answers = next((v for r in (*finetuned, run) if (v := r.last("span_qa", prefer="test"))), {})
+    out["qa_en"], out["qa_mean_other"] = answers.get("en"), answers.get("mean_other")
     written = next((v for r in (*finetuned, run) if (v := r.last("generation", prefer="test"))), {})
     for figure in ("bleu", "chrf", "rouge_l", "wrong_language_rate"):
         for group in ("mean", "trained", "others"):
