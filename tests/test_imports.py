@@ -15,7 +15,7 @@ LEVELS = [
     {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary", "verbs_benchmarks"},
     {"adapting"},
     {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
-    {"sweep", "measuring"},
+    {"sweep", "measuring", "tables"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

@@ -148,16 +148,17 @@ def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
 def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():
     def cell(rate, seed, dev, test):
         return {
-            "task": "xtreme/xnli", "strategy": "transfer", "variant": {}, "settings": {"LEARNING_RATE": rate}, "seed": seed,
+            "task": "xtreme/xnli", "strategy": "transfer", "variant": {}, "settings": {"RATE": rate}, "seed": seed,
             "select": {"by": "mean", "split": "dev", "step": 3, "steps": 6}, "start": {"run": "r", "sha256": "s"},
             "machine": "m", "dev": {"means": {"mean": dev, "en": 0.0}},
-            "test": {"split": "test", "means": {"mean": test}, "examples": {"en": 9}, "by_language": {"en": {"accuracy": test}}},
+            "test": {"split": "test", "means": {"mean": test}, "examples": {"en": 9},
+                     "by_language": {"en": {"accuracy": test}}},
         }  # fmt: skip
 
     rows = scorecard.rows_of(
         [cell("1", 0, 50.0, 60.0), cell("1", 1, 52.0, 62.0), cell("2", 0, 51.5, 40.0), cell("2", 1, 51.5, 50.0)]
     )
-    assert [row["settings"] for row in rows] == [{"LEARNING_RATE": "2"}] and rows[0]["tried"] == 2
+    assert [row["settings"] for row in rows] == [{"RATE": "2"}] and rows[0]["tried"] == 2
     assert rows[0]["means"]["mean"] == {"mean": 45.0, "sd": pytest.approx(50**0.5)}
     assert "one of 2 settings" in scorecard.policy(rows[0])
 

@@ -50,6 +50,12 @@ def parser() -> argparse.ArgumentParser:
     sub = verb("bakeoff", "compare mixes of objectives: the same text, weights and tokens, several seeds", recipe=True)
     sub.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
 
+    sub = verb(
+        "table", "run the fine-tunings behind a table of a paper, gin/recipes/tables, from your encoders", recipe=True
+    )
+    sub.add_argument("--data", required=True, metavar="DIR", help="folder of the benchmarks' files")
+    sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a folder ENCODER/ROW for each sweep")
+
     sub = verb("vocab", "train a SentencePiece vocabulary on a smoothed sample; or extend, trim, transplant a model's")
     _files(sub)
     sub.add_argument("--output", metavar="DIR", help="folder for vocab.model and vocab.json")

@@ -46,8 +46,9 @@ def registered() -> dict[str, Callable]:
 
     from xlingjax import runs
     from xlingjax.bakeoff import Bakeoff
+    from xlingjax.tables import Table
 
-    functions = runs.bindable() | {"bakeoff": Bakeoff}
+    functions = runs.bindable() | {"bakeoff": Bakeoff, "table": Table}
     for name, function in functions.items():
         gin.external_configurable(function, name, module="xlingjax")
     return functions
@@ -171,6 +172,14 @@ def read_bakeoff(files: Sequence[str], overrides: Sequence[str]):
     return config
 
 
+def read_table(files: Sequence[str], overrides: Sequence[str]):
+    """The `Table` that the files and overrides bind. Raises UserError."""
+    parse_gin(files, overrides)
+    table = build("table")
+    check_used(overrides)
+    return table
+
+
 def operative_config() -> str:
     import gin
 
@@ -292,6 +301,8 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
         return verbs.adapt(args, bindings, read_recipe, [f"{key}={gin_value(value)}" for key, _, value in pairs])
     if args.name == "bakeoff":
         return verbs.bakeoff(args, read_bakeoff(files, overrides), read_recipe)
+    if args.name == "table":
+        return verbs.table(args, read_table(files, overrides))
     return verbs.VERBS[args.name](args, read_recipe(files, overrides))
 
 

@@ -195,7 +195,7 @@ def learning_rate_schedule(config: OptimizerConfig, steps: int, xp: Any = jnp) -
     "inverse_sqrt" (XLM): from `warmup_from` linearly to the peak at `warmup_steps`, then peak * sqrt(warmup_steps /
     step). "linear": peak * (step + 1) / warmup_steps, then down to 0 at `steps`. "linear_from_0": the same warm-up,
     then peak * (1 - step / steps): at the end of the warm-up it drops by as much as that is of the steps (the code of
-    VECO and ERNIE-M). "constant": the same warm-up, then the peak. xp: `numpy` computes on the host.
+    ERNIE-M). "constant": the same warm-up, then the peak. xp: `numpy` computes on the host.
     """
     peak, warmup = config.learning_rate, config.warmup(steps)
     if config.schedule.startswith("linear") and warmup >= steps:

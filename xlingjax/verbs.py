@@ -263,6 +263,15 @@ def bakeoff(args: Namespace, config: Any, read_recipe: Callable[..., Recipe]) ->
     return 0
 
 
+def table(args: Namespace, config: Any) -> int:
+    from xlingjax.tables import run
+
+    arguments = ["--platform", args.platform] if args.platform else []
+    arguments += ["--devices", str(args.devices)] if args.devices else []
+    run(config, args.data, args.output, arguments)
+    return 0
+
+
 def adapt(
     args: Namespace, parse: Callable[..., dict[str, str]], read_recipe: Callable[..., Recipe], overrides: Sequence[str]
 ) -> int:

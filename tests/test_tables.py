@@ -1,0 +1,133 @@
+"""The runs behind the papers' tables."""
+
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from xlingjax import cli, tables
+from xlingjax.arguments import parser
+from xlingjax.errors import Stopped, UserError
+from xlingjax.tables import Table
+
+TABLES = sorted((cli.gin_folder() / "recipes" / "tables").glob("*.gin"))
+ENCODERS = {name: f"runs/{name}" for name in ("base", "large", "xdae", "xfnp")}
+ROW = {"task": "xnli/xnli", "settings": ["finetuning/veco.gin", "LENGTH=64"]}
+
+
+def read(name, encoders=ENCODERS):
+    return cli.read_table([f"recipes/tables/{name}.gin"], [f"ENCODERS={json.dumps(encoders)}"])
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_row_names_files_and_macros_that_are_there(path):
+    table = read(path.stem)
+    known = {
+        name
+        for layer in cli.gin_folder().rglob("*.gin")
+        for name in re.findall(r"^([A-Z][A-Z0-9_]*) = ", layer.read_text("utf-8"), re.MULTILINE)
+    } | {"TRANSLATED", "TEST_LANGUAGES"}  # of sweeps
+    assert not table.left_out()
+    for row in table.rows.values():
+        assert re.fullmatch(r"(xnli|xtreme|xglue|applications)/\w+", row["task"])
+        for word in row["settings"]:
+            assert word.split("=")[0] in known if "=" in word else (cli.gin_folder() / word).is_file(), word
+        assert {*row.get("grid", ())} <= known
+
+
+def test_the_papers_rows():
+    assert [*read("ernie_m_1").rows] == [
+        f"{size}, {setting}"
+        for size in ("base", "large")
+        for setting in ("cross-lingual transfer", "translate-train-all")
+    ]
+    assert read("ernie_m_1").seeds == read("ernie_m_2").seeds == 5
+    assert {row["task"] for row in read("xglue_4").rows.values()} == {
+        f"xglue/{name}" for name in ("ner", "pos", "nc", "mlqa", "xnli", "pawsx", "qadsm", "wpr", "qam")
+    }
+    assert {row["task"].split("/")[1] for row in read("veco_2").rows.values()} == {
+        "xnli", "pawsx", "udpos", "panx", "xquad", "mlqa", "tydiqa", "bucc2018", "tatoeba"
+    }  # fmt: skip
+    assert len(read("unicoder_6").rows) == 15
+    assert read("veco_2").rows["xnli"]["grid"]["LEARNING_RATE"] == "5e-6,8e-6,1e-5,2e-5,3e-5"
+
+
+def test_a_row_becomes_a_sweep():
+    rows = {"Row 1 (x)": ROW | {"strategy": "pivot", "languages": "de fr", "grid": {"BATCH": "16,32", "EPOCHS": "3"}}}
+    table = Table(rows, {"My encoder": "runs/x"}, seeds=3)
+    line = table.command("My encoder", "Row 1 (x)", "data", "out")
+    assert line[:4] == [sys.executable, "-m", "xlingjax.cli", "finetune"]
+    assert line[4:] == [
+        "--task", "xnli/xnli", "--from", "runs/x", "--data", "data", "--to", "out/my_encoder/row_1_x",
+        "--strategy", "pivot", "--seeds", "3", "--languages", "de", "fr", "--grid", "BATCH=16,32", "EPOCHS=3",
+        "--gin_file", "finetuning/veco.gin", "--gin.LENGTH=64",
+    ]  # fmt: skip
+    plain = Table({"x": {"task": "xnli/xnli"}}, {"e": "runs/x"}).command("e", "x", "data", "out")
+    assert plain[-4:] == ["--strategy", "transfer", "--seeds", "1"]
+
+
+def test_rows_are_for_their_encoders():
+    rows = {"a": ROW, "b": ROW | {"encoders": "large"}, "c": ROW | {"encoders": "base small"}}
+    table = Table(rows, {"base": "runs/b", "other": "runs/o"})
+    assert table.cells() == [("base", "a"), ("base", "c"), ("other", "a")] and table.left_out() == ["b"]
+
+
+@pytest.mark.parametrize(
+    "rows, encoders, message",
+    [
+        ({"x": ROW | {"stratgy": "pivot"}}, {"e": "r"}, "row 'x': 'stratgy' is not one of encoders, grid"),
+        ({"x": {"strategy": "pivot"}}, {"e": "r"}, "row 'x': say which task"),
+        ({"x": ROW}, {}, "give {name: pretrained run}"),
+        ({"x": ROW}, "runs/x", "give {name: pretrained run}"),
+        ({"x y": ROW, "x-y": ROW}, {"e": "r"}, "would share a folder"),
+        ({"x": ROW | {"encoders": "large"}}, {"e": "r"}, "ENCODERS has e and the rows are for large"),
+    ],
+)
+def test_refusals(rows, encoders, message):
+    with pytest.raises(UserError, match=message):
+        Table(rows, encoders)
+
+
+@pytest.fixture
+def commands(monkeypatch, tmp_path):
+    """A sweep is a line in a file; what ends in "bad" fails, "slow" waits."""
+    script = "import sys, time; a = sys.argv; open(a[1], 'a').write(a[2] + ' ' + ' '.join(a[3:]) + chr(10)); "
+    script += "time.sleep(60 * (a[2] == 'slow')); sys.exit(2 * (a[2] == 'bad'))"
+
+    def command(self, encoder, name, data, output):
+        return [sys.executable, "-c", script, str(tmp_path / "ran"), name]
+
+    monkeypatch.setattr(Table, "command", command)
+    return lambda: (tmp_path / "ran").read_text().splitlines()
+
+
+def test_sweeps_run_one_after_another_and_a_failure_ends_the_table(commands):
+    said = []
+    rows = {"one": ROW, "two": ROW | {"encoders": "large"}, "bad": ROW, "three": ROW}
+    with pytest.raises(UserError, match="table: e, bad ended with status 2"):
+        tables.run(Table(rows, {"e": "r"}), "data", "out", ["--platform", "cpu"], said.append)
+    assert commands() == ["one --platform cpu", "bad --platform cpu"]
+    assert said[0] == "left out, since ENCODERS does not name large: two"
+
+
+def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
+    def stop():
+        while not (tmp_path / "ran").is_file():
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(Stopped, match="the same command goes on"):
+        tables.run(Table({"slow": ROW, "next": ROW}, {"e": "r"}), "data", "out", say=lambda _: None)
+    assert len(commands()) == 1
+
+
+def test_the_verb():
+    args = parser().parse_args(["table", "--gin_file", "recipes/tables/ernie_m_1.gin", "--data", "d", "--to", "o"])
+    assert (args.name, args.data, args.output) == ("table", "d", "o")
+    assert cli.main(["table", "--gin_file", "recipes/tables/xlm_1.gin", "--data", "d", "--to", "o"]) == 2  # no encoder
