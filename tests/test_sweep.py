@@ -202,6 +202,6 @@ def test_options_of_tasks_need_a_task(start, capsys):
 
 
 def test_values_of_macros_are_looked_up():
-    assert sweep._values({"A": "%B", "B": "'de'", "C": "1e-4", "D": "@f()", "x.y": "3"}) == {
+    assert sweep.values_of({"A": "%B", "B": "'de'", "C": "1e-4", "D": "@f()", "x.y": "3"}) == {
         "A": "de", "B": "de", "C": 1e-4, "D": "@f()",
     }  # fmt: skip

@@ -130,9 +130,10 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends")
     group.add_argument("--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)")
     group.add_argument("--split", metavar="SPLIT", help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)")
-    group.add_argument(
-        "--allow-missing", dest="allow_missing", action="store_true", help="go on without files that lack"
-    )
+    text = "of retrieval and mining (default: the papers', or two thirds up)"
+    group.add_argument("--layer", type=int, metavar="N", help=text)
+    group.add_argument("--pooling", choices=_POOLINGS, help="of them (default: mean, of BUCC first)")
+    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
     _sweep(sub, task=False)
 
     sub = verb("score", "score a benchmark's prediction files, in its submission format, against its gold files")

@@ -106,7 +106,7 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
     variants = _variants(asked, required)
     say(f"{asked.task.full_name}, {strategy.stem}: {len(variants) * asked.seeds * len(_grid(asked))} cells")
-    start = _hash_of(open_run(asked.source).params) if "train.init_from = None" not in text else "random"
+    start = parameters_hash(open_run(asked.source).params) if "train.init_from = None" not in text else "random"
     for variant, settings, seed in itertools.product(variants, _grid(asked), range(asked.seeds)):
         cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
         more = {}
@@ -170,7 +170,7 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     built = tools.recipe([str(recipe)], ())
     if status := tools.train(cell.folder / "run", built):
         return status
-    bound = _values(tools.parse([str(recipe)], ()))
+    bound = values_of(tools.parse([str(recipe)], ()))
     write_json(record, _tested(asked, cell, bound, start))
     best = json.loads(record.read_text(encoding="utf-8"))
     told = best["test"]["means"] or best["dev"]["means"]
@@ -197,7 +197,7 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     if "PIVOT" in cell.variant and cell.variant["PIVOT"] not in languages_present(asked.task, asked.data, "train"):
         values |= {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(cell.variant["PIVOT"])}
     placed = {"TRAIN_STEPS": "1", **values}
-    bound = _values(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
+    bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
     if "TEST_SPLIT" not in given and bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
         values |= {"DEV_SPLIT": repr(UNTOLD[0]), "TEST_SPLIT": repr(UNTOLD[1])}
     training = Training(words(bound["TRAIN_LANGUAGES"]), words(bound["TRANSLATED"]), bound["LABELLED"])
@@ -237,7 +237,7 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     best = f"{run_folder}@{bound['BEST_METRIC']}" if bound["KEEP_BEST"] else str(run_folder)
     trained, step = open_run(best), int(find_checkpoint(best).name)
     trained_on = (*words(bound["TRAIN_LANGUAGES"]), *words(bound["TRANSLATED"]))
-    reading = _reading(bound)
+    reading = reading_of(bound)
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
     for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
         records = read(task, asked.data, split, language)
@@ -259,10 +259,11 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     }  # fmt: skip
 
 
-def _reading(bound: Mapping[str, Any]) -> Reading:
-    """As runs/task.gin binds it."""
+def reading_of(bound: Mapping[str, Any]) -> Reading:
+    """As runs/task.gin binds it; of a run of another recipe what that has of it."""
     names = ("LENGTH", "RESET_POSITIONS", "STRIDE", "MAX_QUESTION", "LONGEST_ANSWER", "TAGGED_PIECES")
-    return Reading(*(bound[name] for name in names))
+    fields = (field.name for field in dataclasses.fields(Reading))
+    return Reading(**{field: bound[name] for field, name in zip(fields, names, strict=True) if name in bound})
 
 
 def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Reading) -> Any:
@@ -286,7 +287,7 @@ def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
     trained = open_run(f"{teacher.folder / 'run'}@{record['select']['step']}")
-    reading = _reading(_values(tools.parse([str(teacher.folder / RECIPE)], ())))
+    reading = reading_of(values_of(tools.parse([str(teacher.folder / RECIPE)], ())))
     languages = languages_present(task, asked.data, "translate_train")
     if not languages:
         raise UserError(f"{task.full_name}: no translated training sets below {asked.data} for the teacher to label")
@@ -335,7 +336,7 @@ def _absolute_run(source: str) -> str:
     return f"{folder.absolute()}@{which}" if which else str(folder.absolute())
 
 
-def _hash_of(params: Any) -> str:
+def parameters_hash(params: Any) -> str:
     """sha256 (hex) of all parameters, in the order of their names."""
     digest = hashlib.sha256()
     for name, value in sorted(flattened(params).items()):
@@ -344,7 +345,7 @@ def _hash_of(params: Any) -> str:
     return digest.hexdigest()
 
 
-def _values(bound: Mapping[str, str]) -> dict[str, Any]:
+def values_of(bound: Mapping[str, str]) -> dict[str, Any]:
     """{macro: value} of what gin binds; %MACRO is looked up, what is no literal stays text."""
 
     def value(text: str) -> Any:

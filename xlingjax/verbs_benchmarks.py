@@ -10,7 +10,7 @@ from xlingjax.errors import UserError
 from xlingjax.verbs_models import require_unread
 
 OF_TASKS = ("source", "data", "output", "strategy", "languages", "seeds", "grid")
-OF_SUITES = (*OF_TASKS, "tasks", "split")
+OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "follow")
 
 
 def asked(args: Namespace) -> Callable[..., int] | None:
@@ -39,10 +39,14 @@ def _require(args: Namespace, *names: str) -> None:
 
 def finetune(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
     """`finetune --task`: a sweep for each strategy, then the score card of the folder."""
+    from xlingjax.data.benchmark import TRAINED
     from xlingjax.tasks import task_named
 
     _require(args, "source", "data", "output")
-    return _sweeps(args, [task_named(args.task)], overrides, parse, read_recipe, find)
+    if (task := task_named(args.task)).kind not in TRAINED:
+        suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
+        raise UserError(f"--task {args.task}: {task.kind} is not fine-tuned; {suite}")
+    return _sweeps(args, [task], overrides, parse, read_recipe, find)
 
 
 def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
@@ -87,6 +91,8 @@ def _tested(task: Any, data: str) -> set[str]:
 def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
     from xlingjax import verbs
     from xlingjax.data.benchmark import TRAINED
+    from xlingjax.measuring import measure
+    from xlingjax.preprocessors.benchmark import Reading
     from xlingjax.runtime import start
     from xlingjax.sweep import Asked, Tools, run
 
@@ -99,9 +105,7 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
     tools = Tools(parse, read_recipe, train, find)
     for task in tasks:
         if task.kind not in TRAINED:
-            from xlingjax.measuring import measure
-
-            measure(task, source, args.data, args.output)
+            measure(measured(args, source, task.suite, [task.name]), Reading())
             continue
         for strategy in args.strategy or ["transfer"]:
             asked = Asked(
@@ -144,8 +148,39 @@ def show(folder: str) -> str:
     return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"
 
 
+def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
+    from xlingjax.measuring import Asked
+
+    return Asked(
+        suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing), args.layer,
+        args.pooling,
+    )  # fmt: skip
+
+
 def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
-    raise UserError("--mixture: not yet")
+    """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
+    from xlingjax import verbs
+    from xlingjax.identity import run_and_checkpoint
+    from xlingjax.measuring import follow, measure
+    from xlingjax.runtime import start
+    from xlingjax.sweep import reading_of, values_of
+    from xlingjax.tasks import suite_tasks
+
+    if args.follow and args.source:
+        raise UserError("--follow names the run; leave --from out")
+    _require(args, "data", "output", *(() if args.follow else ("source",)))
+    require_unread(args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing")
+    known = {task.name for task in suite_tasks(args.mixture)}
+    if strange := {*(args.tasks or ())} - known:
+        raise UserError(f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(known))}")
+    start(verbs.runtime(args))
+    source = args.follow or _started(args.source)
+    config = run_and_checkpoint(source)[0] / "config.gin"
+    bound = values_of(parse([str(config)], overrides)) if config.is_file() else {}
+    reading, asked = reading_of(bound), measured(args, source, args.mixture, args.tasks or ())
+    if args.follow:
+        return follow(asked, args.follow, reading)
+    return measure(asked, reading)
 
 
 # --- prediction files -------------------------------------------------------------------------------------------------

@@ -54,13 +54,26 @@ def predict(
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
 
 
+def head_fault(model, task: Task) -> str:
+    """Why the model's head is not one for the task; "": it is."""
+    config = model.config
+    kind = {"tagging": "tagging", "spans": "span_qa", "plug_in": "plug_in"}.get(config.classifier, "classification")
+    if task.kind == "generation":
+        return "" if config.decoder_layers else "the model has no decoder"
+    if not config.num_labels:
+        return "the model has no head: fine-tune it (`xlingjax finetune --task`)"
+    if kind != ("classification" if task.kind == "ranking" else task.kind):
+        return f"the model's head is one of {kind}"
+    if kind != "span_qa" and config.num_labels != len(task.labels):
+        names = ", ".join(task.labels[:4])
+        return f"it has {len(task.labels)} labels ({names} ...) and the model's head {config.num_labels}"
+    return ""
+
+
 def require_head(model, task: Task) -> None:
-    """Raise UserError unless the model's head has as many outputs as the task has labels."""
-    if model.config.num_labels != len(task.labels):
-        raise UserError(
-            f"{task.full_name} has {len(task.labels)} labels ({', '.join(task.labels[:4])} ...) and the model's head "
-            f"{model.config.num_labels}: give a run that was fine-tuned on this task"
-        )
+    """Raise UserError unless the model's head is one for the task."""
+    if fault := head_fault(model, task):
+        raise UserError(f"{task.full_name}: {fault}: give a run that was fine-tuned on this task")
 
 
 def has_gold(task: Task, records: Sequence[Any]) -> bool:
