@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from xlingjax.data.benchmark import KINDS, SPLITS, Files, Task, find, languages_present, part_of, read, read_languages
+from xlingjax.data.labelled import Bitext, Example, SourceTarget, Tagged
 from xlingjax.errors import UserError
 from xlingjax.evaluation.scores import metrics_of
 from xlingjax.tasks import suite_tasks, suites, task_named
@@ -195,6 +196,89 @@ def test_parallel_rows_are_cut_alike(official):
         [e.label for e in part] for part in parts[2:]
     ]
     assert parts[0] + parts[1] == read(task, official / "xtreme", "dev", "de")
+
+
+XCOPA = '{"premise": "A", "question": "cause", "choice1": "B", "choice2": "C", "label": 0}\n'
+XNLI = "language\tgold_label\tsentence1\tsentence2\tmatch\nde\tneutral\tA\tB\tTrue\nfr\tneutral\tC\tD\tTrue\n"
+PAWSX = "id\tsentence1\tsentence2\tlabel\n1\tA\tB\t0\n"
+OTHER_PLACES = [
+    ("xtreme/xnli", "dev", "fr", {"XNLI-1.0/xnli.dev.tsv": XNLI}, Example("C", "D", "neutral")),
+    ("xnli/xnli", "test", "de", {"XNLI-1.0/xnli.test.tsv": XNLI}, Example("A", "B", "neutral")),
+    ("xnli/xnli", "translate_test", "de", {"XNLI-MT-1.0/xnli/xnli.test.en.tsv": XNLI}, Example("A", "B", "neutral")),
+    (
+        "xnli/xnli",
+        "translate_train",
+        "fr",
+        {"XNLI-MT-1.0/multinli/multinli.train.fr.tsv": "premise\thypo\tlabel\nA\tB\tcontradictory\n"},
+        Example("A", "B", "contradiction"),
+    ),
+    ("xglue/xnli", "dev", "de", {"XNLI/xnli.dev.tsv": XNLI}, Example("A", "B", "neutral")),
+    ("xtreme/pawsx", "dev", "de", {"x-final/de/dev_2k.tsv": PAWSX}, Example("A", "B", "0")),
+    ("xtreme/pawsx", "translate_train", "de", {"x-final/de/translated_train.tsv": PAWSX}, Example("A", "B", "0")),
+    (
+        "xtreme/pawsx",
+        "translate_train",
+        "de",
+        {"xtreme_translations/PAWSX/translate-train/en-de-translated.tsv": "A\tB\tC\tD\t1\n"},
+        Example("C", "D", "1"),
+    ),
+    ("xtreme/panx", "dev", "de", {"panx_dataset/de-dev": "de:Bonn\tB-LOC\n"}, Tagged(("Bonn",), ("B-LOC",))),
+    (
+        "xtreme/tatoeba",
+        "test",
+        "zh",
+        {"tatoeba/v1/tatoeba.cmn-eng.cmn": "A\n", "tatoeba/v1/tatoeba.cmn-eng.eng": "B\n"},
+        Bitext((("0", "A"),), (("0", "B"),), frozenset({("0", "0")})),
+    ),
+    (
+        "xtreme/bucc2018",
+        "test",
+        "de",
+        {
+            "bucc2018/de-en/de-en.training.de": "de-1\tA\n",
+            "bucc2018/de-en/de-en.training.en": "en-1\tB\n",
+            "bucc2018/de-en/de-en.training.gold": "de-1\ten-1\n",
+        },
+        Bitext((("de-1", "A"),), (("en-1", "B"),), frozenset({("de-1", "en-1")})),
+    ),
+    ("applications/conll", "train", "en", {"conll2003/eng.train": "EU NNP I-NP I-ORG\n"}, Tagged(("EU",), ("B-ORG",))),
+    ("applications/conll", "dev", "de", {"conll2003/deu.testa": "EU EU NE I-NC I-ORG\n"}, Tagged(("EU",), ("B-ORG",))),
+    ("applications/conll", "test", "nl", {"conll2002/ned.testb": "EU N B-ORG\n"}, Tagged(("EU",), ("B-ORG",))),
+    ("applications/conll", "test", "es", {"conll2002/esp.testb": "UE B-ORG\n"}, Tagged(("UE",), ("B-ORG",))),
+    (
+        "applications/uner",
+        "test",
+        "en",
+        {"uner/en_ewt-ud-test.iob2": "# text = Rome\n1\tRome\tB-LOC\t-\tX\n"},
+        Tagged(("Rome",), ("B-LOC",)),
+    ),
+    (
+        "applications/sib200",
+        "dev",
+        "zh",
+        {"data/annotated/zho_Hans/dev.tsv": "index_id\tcategory\ttext\n1\ttravel\tA\n"},
+        Example("A", None, "travel"),
+    ),
+    ("applications/xcopa", "dev", "it", {"xcopa/val.it.jsonl": XCOPA}, Example("A cause", "B / C", "0")),
+    ("xglue/pos", "dev", "hi", {"udpos/dev-hi.tsv": "A\tNOUN\n"}, Tagged(("A",), ("NOUN",))),
+    ("xglue/pawsx", "test", "de", {"pawsx/test-de.tsv": '"A ""B"""\tC\n'}, Example('A "B"', "C", None)),
+    ("xglue/qg", "test", "de", {"QG/xglue.qg.de.src.test": "A\n"}, SourceTarget("A", None)),
+]
+
+
+@pytest.mark.parametrize("name, split, language, files, first", OTHER_PLACES)
+def test_other_layouts(tmp_path, name, split, language, files, first):
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text, "utf-8")
+    assert read(task_named(name), tmp_path, split, language) == [first]
+
+
+def test_xglue_takes_of_xtremes_tags_only_those_that_are_its_own(tmp_path):
+    (tmp_path / "udpos").mkdir()
+    (tmp_path / "udpos" / "dev-de.tsv").write_text("A\tNOUN\n")
+    with pytest.raises(UserError, match="xglue/pos: no dev files of 'de' in .*: looked for POS/de.dev; fetch them"):
+        read(task_named("xglue/pos"), tmp_path, "dev", "de")
 
 
 # --- real files ------------------------------------------------------------------------------------------------------
