@@ -62,7 +62,7 @@ def test_a_piece_belongs_to_the_window_with_most_on_its_poorer_side():
     # BERT's example: "bought" has 1 left, 3 right in the second of these windows, and 4 left, 0 right in the first.
     assert maximal_context([(0, 5), (3, 8), (6, 9)], 9).tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
     # Among equals the longer window, then the earlier one.
-    assert maximal_context([(0, 4), (2, 5)], 5).tolist() == [0, 0, 0, 1, 1]
+    assert maximal_context([(0, 4), (1, 6)], 6).tolist() == [0, 0, 1, 1, 1, 1]
     assert maximal_context([(0, 4), (1, 5), (2, 6)], 6).tolist() == [0, 0, 0, 1, 2, 2]
 
 
@@ -131,6 +131,7 @@ def test_an_answer_is_the_pieces_that_it_touches():
     assert answer_pieces(question(context, "ab", 1), spans) == (1, 1)
     assert answer_pieces(question(context, "bya", 2), spans) == (1, 3)  # begins and ends inside a piece
     assert answer_pieces(question(context, "ab", 4), spans) == (3, 3)  # the second of two
+    assert answer_pieces(question(context, "ab ", 4), spans) == (3, 3)
     assert answer_pieces(question(context, " z", 6), spans) == (5, 5)  # blanks around it are not the answer's
 
 
