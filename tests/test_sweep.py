@@ -205,3 +205,83 @@ def test_values_of_macros_are_looked_up():
     assert sweep.values_of({"A": "%B", "B": "'de'", "C": "1e-4", "D": "@f()", "x.y": "3"}) == {
         "A": "de", "B": "de", "C": 1e-4, "D": "@f()",
     }  # fmt: skip
+
+
+# ---- a checkpoint as it is ------------------------------------------------------------------------------------------
+
+
+def evaluate(*words):
+    return cli.main(["evaluate", *map(str, words)])
+
+
+def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, capsys):
+    """The metrics of the SeqIO tasks, on the checkpoint that the sweep chose: the scores of the sweep."""
+    cell = scores(swept, "xtreme", "xnli", "transfer", "seed-1")
+    run = f"{swept}/cells/xtreme/xnli/transfer/seed-1/run@{cell['select']['step']}"
+    more = [
+        "--from",
+        run,
+        "--data",
+        files / "xtreme",
+        "--to",
+        tmp_path,
+        "--allow-missing",
+        "--tasks",
+        "xnli",
+        "udpos",
+        "tatoeba",
+    ]
+    assert evaluate("--mixture", "xtreme", *more) == 0
+    told = capsys.readouterr().out
+    assert "xtreme/udpos: passed over, the model's head is one of classification" in told
+    step = f"step-{cell['select']['step']}"
+    found = scores(tmp_path, "xtreme", "xnli", "as_it_is", step)
+    assert found["test"]["by_language"] == cell["test"]["by_language"] and found["test"]["split"] == "test"
+    tatoeba = scores(tmp_path, "xtreme", "tatoeba", "as_it_is", step)
+    assert {*tatoeba["test"]["by_language"]} == {"de", "ru"} and "layer 1, pooled by mean" in tatoeba["select"]["note"]
+    lines = (tmp_path / f"cells/xtreme/tatoeba/as_it_is/{step}/predictions/tatoeba/test-de.tsv").read_text().split()
+    assert len(lines) == tatoeba["test"]["examples"]["de"]
+
+
+def test_every_checkpoint_of_a_run_is_followed(swept, files, tmp_path, capsys):
+    run = swept / "cells/xtreme/xnli/transfer/seed-0/run"
+    more = ["--data", files / "xtreme", "--to", tmp_path, "--allow-missing", "--tasks", "xnli"]
+    assert evaluate("--mixture", "xtreme", "--follow", run, *more) == 0
+    steps = sorted(int(path.name) for path in (run / "checkpoints").iterdir() if path.name.isdigit())
+    told = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
+    assert told == [f"step {step}" for step in steps] and len(steps) > 0
+
+
+def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
+    more = ["--from", start, "--data", files / "xtreme", "--to", tmp_path, "--tasks", "xnli", "panx", "tatoeba"]
+    assert evaluate("--suite", "xtreme", *more) == 2
+    told = capsys.readouterr()
+    assert "xtreme/xnli: no test or dev set of ar, bg" in told.out and "or --allow-missing" in told.err
+    assert not (tmp_path / "cells").exists()
+    settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.TRAIN_STEPS=1", "--gin.DROPOUT=0"]
+    assert evaluate("--suite", "xtreme", *more, "--allow-missing", *settings) == 0
+    tables = {table["task"]: table for table in json.loads((tmp_path / "card.json").read_text())["tables"]}
+    assert {*tables} == {"xtreme/xnli", "xtreme/panx", "xtreme/tatoeba"}
+    assert next(iter(tables["xtreme/panx"]["metrics"])) == "seqeval_f1"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--suite", "xtreme"], "--from and --data and --to are needed"),
+        (["--mixture", "xtreme", "--suite", "xtreme"], "give one of them"),
+        (
+            ["--mixture", "xtreme", "--data", ".", "--to", "x", "--from", "y", "--tasks", "nli"],
+            "--tasks nli: xtreme has",
+        ),
+        (
+            ["--mixture", "xtreme", "--from", "y", "--seeds", "2", "--data", ".", "--to", "x"],
+            "--mixture trains nothing",
+        ),
+        (["--seeds", "2", "--workdir", "x"], "only --suite and --mixture read this"),
+        ([], "give --workdir, or --suite or --mixture"),
+    ],
+)
+def test_what_evaluate_cannot_mean_is_refused(words, message, capsys):
+    assert evaluate(*words) == 2
+    assert message in capsys.readouterr().err
