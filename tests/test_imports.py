@@ -14,6 +14,7 @@ PACKAGE = ROOT / "xlingjax"
 LEVELS = [
     {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary", "verbs_benchmarks"},
     {"adapting"},
+    {"words"},
     {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
     {"sweep", "measuring", "tables"},
     {"trained"},

@@ -205,6 +205,16 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)")
     sub.set_defaults(devices=None)
 
+    sub = verb("words", "measure the token table as word embeddings: dictionaries, similarity of words")
+    sub.add_argument("run", metavar="RUN", help="workdir of a run")
+    text = "lines of a word, a tab and its translation (MUSE); repeat"
+    sub.add_argument("--dictionary", action="append", default=[], metavar="AA-BB=FILE", help=text)
+    text = "lines of a word, a word and a score, tabs between (SemEval-2017 task 2); repeat"
+    sub.add_argument("--similarity", action="append", default=[], metavar="AA-BB=FILE", help=text)
+    text = "single: words of one piece; mean: all, the mean of their pieces (default %(default)s)"
+    sub.add_argument("--pieces", default="single", choices=("single", "mean"), help=text)
+    sub.add_argument("--output", default="", metavar="FILE", help="write the figures as JSON too")
+
     for name, text in (
         ("translate", "translate each line of a file"),
         ("generate", "write a text for each line of a file, in the same language: a title, a question"),

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, SingleDeviceSharding
 
 from xlingjax.checkpoint import load_params
 from xlingjax.data.vocabulary import Vocabulary
-from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
+from xlingjax.evaluation.encoding import embed_texts
 from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
@@ -32,11 +32,7 @@ class TrainedRun:
         Sentences are cut at 256 tokens or at the model's positions. pooling: see `pooling_weights`. Raises UserError
         for an unknown pooling and, where the model embeds languages, for one that the run never had.
         """
-        longest = min(BUCKETS[-1], self.model.config.max_positions - self.model.config.position_offset)
-        rows = token_ids(sentences, self.vocabulary, longest)
-        index = language_index(language, self.languages, self.model)
-        buckets = sorted({min(length, longest) for length in BUCKETS})
-        return embed(self.model, self.params, rows, index, self.vocabulary, poolings=(pooling,), buckets=buckets)[0]
+        return embed_texts(self.model, self.params, sentences, language, self.languages, self.vocabulary, (pooling,))[0]
 
 
 def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None) -> TrainedRun:

@@ -409,6 +409,13 @@ def mine(args: Namespace) -> int:
     return 0
 
 
+def words(args: Namespace) -> int:
+    from xlingjax.words import words as measure
+
+    print(measure(args.run, args.dictionary, args.similarity, args.pieces, args.output))
+    return 0
+
+
 OF_DRAWING = ("top_k", "seed")
 OF_SEARCH = ("beams", "no_repeat_ngram", "min_length", "max_length", "n_best", "temperature", *OF_DRAWING, "references")
 
@@ -470,6 +477,7 @@ VERBS: dict[str, Callable[..., int]] = {
     "encode": encode,
     "align": align,
     "mine": mine,
+    "words": words,
     "translate": translate,
     "generate": translate,
     "doctor": doctor,

@@ -76,15 +76,16 @@ _model = functools.lru_cache(maxsize=8)(build_model)
 
 
 @functools.lru_cache(maxsize=32)
-def _pooled_states(model, mesh):
-    """jit of (params, batch, weights_PBL) -> float32 [P, N+1, B, D]; one per model and mesh, so a probe compiles
-    once.
+def _pooled_states(model, mesh, layers: tuple[int, ...] | None = None):
+    """jit of (params, batch, weights_PBL) -> float32 [P, N+1, B, D] (or these layers); one per model and mesh, so a
+    probe compiles once.
     """
     model = on_xla(model, mesh)
     spec = AttentionSpec(bidirectional, packed=False)
 
     def run(params, batch, weights_PBL):
         h_NBLD = model.encode(params, batch, spec, rng=None, all_layers=True)
+        h_NBLD = h_NBLD if layers is None else h_NBLD[jnp.array(layers)]
         return jnp.einsum("nbld,pbl->pnbd", h_NBLD.astype(jnp.float32), weights_PBL)
 
     return jax.jit(run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None)
@@ -112,9 +113,11 @@ def embed(
     poolings: Sequence[str] = ("mean",),
     buckets: Sequence[int] = BUCKETS,
     tokens_per_batch: int = 4096,
+    layers: tuple[int, ...] | None = None,
     mesh=None,
 ) -> np.ndarray:
-    """float32 [P, N+1, S, D]: every sentence under every pooling at every layer, the embedding output first.
+    """float32 [P, N+1, S, D]: every sentence under every pooling at every layer, the embedding output first; `layers`:
+    at these only, [P, len(layers), S, D].
 
     `sentences` are rows of token ids in one language, none longer than the last bucket. A batch has about
     `tokens_per_batch` tokens whatever its length, the last one filled up with empty rows.
@@ -124,7 +127,7 @@ def embed(
     if len(lengths) and lengths.max() > buckets[-1]:
         raise ValueError(f"a sentence of {lengths.max()} tokens does not fit the longest bucket, {buckets[-1]}")
     bucket_of = np.searchsorted(buckets, lengths)
-    run = _pooled_states(model, mesh)
+    run = _pooled_states(model, mesh, layers)
     out = None
     for index, length in enumerate(buckets):
         members = np.flatnonzero(bucket_of == index)
@@ -146,6 +149,32 @@ def embed(
     if out is None:
         raise UserError("no sentences to embed: the evaluation files are empty")
     return out
+
+
+def embed_texts(
+    model,
+    params,
+    texts: Sequence[str],
+    language: str,
+    languages: Sequence[str],
+    vocabulary,
+    poolings: Sequence[str] = ("mean",),
+    layers: tuple[int, ...] | None = None,
+    mesh=None,
+) -> np.ndarray:
+    """`embed` of sentences in one language; cut at 256 tokens or at the model's positions. languages: the run's."""
+    longest = min(BUCKETS[-1], model.config.max_positions - model.config.position_offset)
+    return embed(
+        model,
+        params,
+        token_ids(texts, vocabulary, longest),
+        language_index(language, languages, model),
+        vocabulary,
+        poolings=poolings,
+        buckets=sorted({min(length, longest) for length in BUCKETS}),
+        layers=layers,
+        mesh=mesh,
+    )
 
 
 @functools.lru_cache(maxsize=32)

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+from evaluation import toy
+
+from xlingjax.data.labelled import Bitext
+from xlingjax.errors import UserError
+from xlingjax.evaluation import encoding, tatoeba
+from xlingjax.evaluation.retrieval import unit_rows
+
+TEXTS = toy.sentences(12, seed=4)
+ORDER = np.random.default_rng(0).permutation(12)
+"""English line i is the translation of foreign line ORDER[i]."""
+ALIKE = toy.model(num_languages=0)
+"""To it a sentence and its copy in another language are the same."""
+
+
+@pytest.fixture(scope="module")
+def bitext():
+    """A sentence and its copy; the English side lies in another order."""
+    source = tuple((f"de-{i}", text) for i, text in enumerate(TEXTS))
+    target = tuple((f"en-{i}", TEXTS[row]) for i, row in enumerate(ORDER))
+    return Bitext(source, target, frozenset((f"de-{row}", f"en-{i}") for i, row in enumerate(ORDER)))
+
+
+def predict(bitext, model=None, **options):
+    return tatoeba.predict_retrieval(
+        *(model or toy.model()), bitext, toy.ToyVocabulary(), "de", toy.LANGUAGES, **options
+    )
+
+
+def test_the_papers_layer():
+    assert [tatoeba.paper_layer(n) for n in (1, 3, 4, 6, 12, 24)] == [1, 2, 3, 4, 8, 14]
+
+
+def test_english_asks_and_foreign_lines_answer(bitext):
+    found = predict(bitext, ALIKE, layer=0)
+    assert found == ORDER.tolist() and tatoeba.accuracy(found, bitext) == 1.0
+    # One foreign line more than English ones: an answer for each English line, among all foreign ones.
+    longer = Bitext((("de-x", "q r s t u v"), *bitext.source), bitext.target, bitext.gold)
+    assert predict(longer, ALIKE, layer=0) == (ORDER + 1).tolist()
+    assert tatoeba.accuracy(predict(longer, ALIKE, layer=0), longer) == 1.0
+
+
+@pytest.mark.parametrize("pooling", encoding.POOLINGS)
+def test_predictions_are_those_of_a_plain_search(bitext, pooling):
+    encoder, params = toy.model()
+    rows = encoding.token_ids(TEXTS, toy.ToyVocabulary(), 64)
+    foreign, english = (
+        encoding.embed(encoder, params, rows, i, toy.ToyVocabulary(), poolings=(pooling,), buckets=(64,))[0]
+        for i in (0, 1)
+    )
+    for layer in (1, 2):
+        cosines = unit_rows(english[layer])[ORDER] @ unit_rows(foreign[layer]).T
+        assert predict(bitext, layer=layer, pooling=pooling) == cosines.argmax(axis=1).tolist()
+    assert predict(bitext) == predict(bitext, layer=1, pooling="mean")  # two thirds of two layers
+
+
+def test_every_layer_and_pooling(bitext):
+    table = tatoeba.evaluate_tatoeba(*ALIKE, {"de": bitext}, toy.ToyVocabulary(), toy.LANGUAGES)
+    assert list(table) == list(encoding.POOLINGS) and list(table["mean"]["de"]) == ["0", "1", "2"]
+    assert table["mean"]["de"]["0"] == 1.0
+    assert table["first"]["de"]["0"] == pytest.approx(1 / 12)  # every sentence begins alike: all find line 0
+    for pooling, layer in (("mean_no_special", 1), ("first", 2)):
+        found = tatoeba.accuracy(predict(bitext, ALIKE, layer=layer, pooling=pooling), bitext)
+        assert table[pooling]["de"][str(layer)] == found
+
+
+def test_refusals(bitext):
+    with pytest.raises(UserError, match=r"layer 3: this model has layers 0 \(the embeddings\) to 2"):
+        predict(bitext, layer=3)
+    with pytest.raises(UserError, match="no sentences of 'en'"):
+        predict(Bitext(bitext.source, (), None))
+    with pytest.raises(UserError, match="there is no gold"):
+        tatoeba.accuracy([0] * 12, Bitext(bitext.source, bitext.target, None))
+    with pytest.raises(UserError, match="11 predictions for 12 English lines"):
+        tatoeba.accuracy([0] * 11, bitext)

@@ -1,0 +1,107 @@
+"""Tatoeba as XTREME has it: each English sentence finds the foreign sentence nearest to it, of vectors that no training
+has fitted to the task (`evaluate_retrieval.py`, `utils_retrieve.py`)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jax.sharding import Mesh
+
+from xlingjax.data.labelled import Bitext
+from xlingjax.errors import UserError
+from xlingjax.evaluation.encoding import POOLINGS, embed_texts
+from xlingjax.evaluation.pairs import PIVOT
+from xlingjax.evaluation.retrieval import nearest
+
+
+def paper_layer(layers: int) -> int:
+    """The layer whose states are read, of a model of so many: the 8th of 12 and the 14th of 24 (indices 7 and 13 in
+    XTREME's scripts, which count from 0), of other models two thirds of the way up."""
+    return 14 if layers == 24 else max(1, round(layers * 2 / 3))
+
+
+def chosen_layer(layer: int | None, layers: int) -> int:
+    """`layer`, None: `paper_layer`. Raises UserError where the model has no such layer."""
+    if layer is None:
+        return paper_layer(layers)
+    if not 0 <= layer <= layers:
+        raise UserError(f"layer {layer}: this model has layers 0 (the embeddings) to {layers}")
+    return layer
+
+
+def side_vectors(
+    model,
+    params,
+    bitext: Bitext,
+    vocabulary,
+    language: str,
+    languages: Sequence[str],
+    poolings: Sequence[str],
+    layers: tuple[int, ...] | None = None,
+    mesh: Mesh | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of the foreign side and of the English side, float32 [P, N+1, S, D] each: every pooling, every layer,
+    the embeddings first; `layers`: these only. language: the foreign one; languages: the run's. Raises UserError for an
+    empty side."""
+    sides = []
+    for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
+        if not rows:
+            raise UserError(f"{language}-{PIVOT}: no sentences of {name!r} to search among")
+        texts = [text for _, text in rows]
+        sides.append(embed_texts(model, params, texts, name, languages, vocabulary, poolings, layers, mesh))
+    return sides[0], sides[1]
+
+
+def predict_retrieval(
+    model,
+    params,
+    bitext: Bitext,
+    vocabulary,
+    language: str,
+    languages: Sequence[str],
+    *,
+    layer: int | None = None,
+    pooling: str = "mean",
+    mesh: Mesh | None = None,
+) -> list[int]:
+    """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction file.
+
+    layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is "mean", over all tokens
+    with the separators. Raises UserError: an empty side, no such layer or pooling, a language that the model lacks.
+    """
+    layer = chosen_layer(layer, model.config.layers)
+    foreign, english = side_vectors(model, params, bitext, vocabulary, language, languages, (pooling,), (layer,), mesh)
+    return nearest(english[0, 0], foreign[0, 0], mesh=mesh).tolist()
+
+
+def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
+    """Share (0 to 1) of the English lines that find a translation of theirs by `bitext.gold`, which may be in any
+    order. Raises UserError: no gold, another number of lines."""
+    if bitext.gold is None:
+        raise UserError("retrieval cannot be scored: there is no gold")
+    if len(predicted) != len(bitext.target):
+        raise UserError(f"{len(predicted)} predictions for {len(bitext.target)} English lines")
+    found = zip(predicted, bitext.target, strict=True)
+    return float(np.mean([(bitext.source[row][0], id) in bitext.gold for row, (id, _) in found]))
+
+
+def evaluate_tatoeba(
+    model,
+    params,
+    bitexts: Mapping[str, Bitext],
+    vocabulary,
+    languages: Sequence[str],
+    *,
+    poolings: Sequence[str] = POOLINGS,
+    mesh: Mesh | None = None,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """{pooling: {language: {layer: accuracy}}} of every layer and pooling, from one pass over each side; layer "0" is
+    the embeddings. bitexts: by foreign language, with gold."""
+    table: dict[str, dict[str, dict[str, float]]] = {pooling: {} for pooling in poolings}
+    for language, bitext in bitexts.items():
+        foreign, english = side_vectors(model, params, bitext, vocabulary, language, languages, poolings, mesh=mesh)
+        for p, pooling in enumerate(poolings):
+            table[pooling][language] = {
+                str(layer): accuracy(nearest(english[p, layer], foreign[p, layer], mesh=mesh).tolist(), bitext)
+                for layer in range(foreign.shape[1])
+            }
+    return table
