@@ -76,6 +76,14 @@ def register(
 _REGISTERED: dict[str, tuple[str, Path, bool]] = {}
 
 
+def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
+    """(task, {language: its SeqIO task}) of a registered mixture."""
+    found: dict[str, tuple[Task, dict[str, seqio.Task]]] = {}
+    for one in seqio.get_mixture_or_task(mixture).tasks:
+        found.setdefault(one.source.task.full_name, (one.source.task, {}))[1][one.source.language] = one
+    return [*found.values()]
+
+
 class BenchmarkFiles(seqio.DataSource):
     """The files of one language of a task. A split may be cut: `get_dataset("dev[:50%]")`."""
 

@@ -12,11 +12,11 @@ PACKAGE = ROOT / "xlingjax"
 
 # From the top down; a file imports only from its own row and those below.
 LEVELS = [
-    {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary", "verbs_benchmarks"},
-    {"adapting"},
+    {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary", "verbs_benchmarks", "verbs_sweep"},
+    {"adapting", "tables"},
     {"words"},
     {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
-    {"sweep", "measuring", "tables"},
+    {"sweep", "measuring"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

@@ -275,7 +275,7 @@ def _comment(macro: str, files: Sequence[str]) -> str:
 
 def run(args: argparse.Namespace, overrides: list[str]) -> int:
     """Do what the parsed command line asks; the exit status."""
-    from xlingjax import verbs, verbs_benchmarks
+    from xlingjax import verbs, verbs_sweep
 
     if overrides and not hasattr(args, "gin_file"):
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
@@ -284,7 +284,7 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
     if not hasattr(args, "gin_file"):
         return verbs.VERBS[args.name](args)
     files = args.gin_file
-    if args.name in ("finetune", "evaluate") and (tools := verbs_benchmarks.asked(args)):
+    if args.name in ("finetune", "evaluate") and (tools := verbs_sweep.asked(args)):
         pairs = (override.partition("=") for override in overrides)
         overrides = [f"{key}={gin_value(value)}" for key, _, value in pairs]
         return tools(args, overrides, bindings, read_recipe, lambda name: find_gin(name, [Path()]))

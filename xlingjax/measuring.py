@@ -49,7 +49,7 @@ class Asked:
 
 def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task can be done."""
-    from xlingjax.tasks.registry import register
+    from xlingjax.tasks.registry import register, tasks_of
 
     folder = str(Path(asked.data).resolve())
     name = register(
@@ -58,7 +58,7 @@ def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) 
     trained, step = open_run(asked.source), int(find_checkpoint(asked.source).name)
     weights = parameters_hash(trained.params)
     done = 0
-    for task, of_languages in _by_task(name):
+    for task, of_languages in tasks_of(name):
         if asked.tasks and task.name not in asked.tasks:
             continue
         if task.kind in TRAINED and (fault := head_fault(trained.model, task)):
@@ -88,16 +88,6 @@ def follow(asked: Asked, run: str, reading: Reading, say: Callable[[str], None] 
         if ended:
             return 0
         time.sleep(pause)
-
-
-def _by_task(mixture: str) -> list[tuple[Task, dict[str, Any]]]:
-    """(task, {language: its SeqIO task}) of a registered mixture."""
-    import seqio
-
-    found: dict[str, tuple[Task, dict[str, Any]]] = {}
-    for one in seqio.get_mixture_or_task(mixture).tasks:
-        found.setdefault(one.source.task.full_name, (one.source.task, {}))[1][one.source.language] = one
-    return [*found.values()]
 
 
 def _split(task: Task, data: str, of_languages: Mapping[str, Any]) -> str:

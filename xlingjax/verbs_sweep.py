@@ -1,0 +1,182 @@
+"""What `finetune --task`, `evaluate --suite` and `evaluate --mixture` do: the tasks of benchmarks."""
+
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+from xlingjax.verbs_models import require_unread
+
+OF_TASKS = ("source", "data", "output", "strategy", "languages", "seeds", "grid")
+OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "follow")
+
+
+def asked(args: Namespace) -> Callable[..., int] | None:
+    """What does it, if the command line names a task or a benchmark; None: it names a workdir."""
+    chosen = [name for name in ("task", "suite", "mixture") if getattr(args, name, None)]
+    if len(chosen) > 1:
+        raise UserError(f"--{chosen[0]} and --{chosen[1]}: give one of them")
+    if not chosen:
+        names = OF_TASKS if args.name == "finetune" else OF_SUITES
+        require_unread(
+            args, names, "only --task reads this" if args.name == "finetune" else "only --suite and --mixture read this"
+        )
+        if not args.workdir:
+            more = "--task" if args.name == "finetune" else "--suite or --mixture"
+            raise UserError(f"{args.name}: give --workdir, or {more}")
+        return None
+    require_unread(args, ("workdir",), f"--{chosen[0]} writes to --to")
+    return {"task": finetune, "suite": suite, "mixture": mixture}[chosen[0]]
+
+
+def _require(args: Namespace, *names: str) -> None:
+    flags = {"source": "--from", "data": "--data", "output": "--to"}
+    if missing := [flags[name] for name in names if not getattr(args, name)]:
+        raise UserError(f"{args.name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed")
+
+
+def finetune(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
+    """`finetune --task`: a sweep for each strategy, then the score card of the folder."""
+    from xlingjax.data.benchmark import TRAINED
+    from xlingjax.tasks import task_named
+
+    _require(args, "source", "data", "output")
+    if (task := task_named(args.task)).kind not in TRAINED:
+        suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
+        raise UserError(f"--task {args.task}: {task.kind} is not fine-tuned; {suite}")
+    return _sweeps(args, [task], overrides, parse, read_recipe, find)
+
+
+def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
+    """`evaluate --suite`: every task whose files are there; what is missing is said."""
+    from xlingjax.data.benchmark import languages_present
+    from xlingjax.tasks import suite_tasks
+
+    _require(args, "source", "data", "output")
+    tasks = suite_tasks(args.suite)
+    if strange := [name for name in args.tasks or () if name not in {task.name for task in tasks}]:
+        raise UserError(f"--tasks {' '.join(strange)}: {args.suite} has {', '.join(task.name for task in tasks)}")
+    tasks = [task for task in tasks if not args.tasks or task.name in args.tasks]
+    present, missing = [], []
+    for task in tasks:
+        lacks = [split for split in _needed(task) if not languages_present(task, args.data, split)]
+        told = [language for language in task.languages if language not in _tested(task, args.data)]
+        if lacks:
+            missing.append(f"{task.full_name}: no {' and no '.join(lacks)} files")
+            continue
+        present.append(task)
+        if told:
+            missing.append(f"{task.full_name}: no test or dev set of {', '.join(told)}")
+    if missing:
+        print("missing:\n  " + "\n  ".join(missing))
+    if missing and not args.allow_missing:
+        raise UserError(f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or --allow-missing")
+    return _sweeps(args, present, overrides, parse, read_recipe, find)
+
+
+def _needed(task: Any) -> tuple[str, ...]:
+    from xlingjax.data.benchmark import TRAINED
+
+    return ("train", "dev") if task.kind in TRAINED else ()
+
+
+def _tested(task: Any, data: str) -> set[str]:
+    from xlingjax.data.benchmark import languages_present
+
+    return {*languages_present(task, data, "test"), *languages_present(task, data, "dev")}
+
+
+def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
+    from xlingjax import verbs
+    from xlingjax.data.benchmark import TRAINED
+    from xlingjax.measuring import measure
+    from xlingjax.preprocessors.benchmark import Reading
+    from xlingjax.runtime import start
+    from xlingjax.sweep import Asked, Tools, run
+
+    start(verbs.runtime(args))
+
+    def train(folder: Path, recipe: Any) -> int:
+        return verbs.train(Namespace(**{**vars(args), "workdir": str(folder), "name": "finetune"}), recipe)
+
+    source = _started(args.source)
+    tools = Tools(parse, read_recipe, train, find)
+    for task in tasks:
+        if task.kind not in TRAINED:
+            measure(measured(args, source, task.suite, [task.name]), Reading())
+            continue
+        for strategy in args.strategy or ["transfer"]:
+            asked = Asked(
+                task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
+                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides),
+            )  # fmt: skip
+            if status := run(asked, tools):
+                return status
+    print(show(args.output))
+    return 0
+
+
+def _started(source: str) -> str:
+    """The run; of a model of Hugging Face its import."""
+    if not source.startswith("hf:"):
+        return source
+    from xlingjax.importing import imported
+
+    return str(imported(source.removeprefix("hf:")))
+
+
+def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """{macro: values} of "LEARNING_RATE=1e-5,2e-5". Raises UserError."""
+    found = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or not all(values.split(",")) or not name.isupper():
+            raise UserError(f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5")
+        found[name] = tuple(values.split(","))
+    return found
+
+
+def show(folder: str) -> str:
+    """Writes the score card of a folder of cells; returns it as Markdown, and where it is."""
+    from xlingjax.evaluation.scorecard import card
+    from xlingjax.report.scorecard import markdown, write
+
+    made = card(folder)
+    paths = write(made, Path(folder))
+    return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"
+
+
+def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
+    from xlingjax.measuring import Asked
+
+    return Asked(
+        suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing), args.layer,
+        args.pooling,
+    )  # fmt: skip
+
+
+def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
+    """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
+    from xlingjax import verbs
+    from xlingjax.identity import run_and_checkpoint
+    from xlingjax.measuring import follow, measure
+    from xlingjax.runtime import start
+    from xlingjax.sweep import reading_of, values_of
+    from xlingjax.tasks import suite_tasks
+
+    if args.follow and args.source:
+        raise UserError("--follow names the run; leave --from out")
+    _require(args, "data", "output", *(() if args.follow else ("source",)))
+    require_unread(args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing")
+    known = {task.name for task in suite_tasks(args.mixture)}
+    if strange := {*(args.tasks or ())} - known:
+        raise UserError(f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(known))}")
+    start(verbs.runtime(args))
+    source = args.follow or _started(args.source)
+    config = run_and_checkpoint(source)[0] / "config.gin"
+    bound = values_of(parse([str(config)], overrides)) if config.is_file() else {}
+    reading, asked = reading_of(bound), measured(args, source, args.mixture, args.tasks or ())
+    if args.follow:
+        return follow(asked, args.follow, reading)
+    return measure(asked, reading)
