@@ -39,6 +39,7 @@ def test_reading_labelled_tsv(tmp_path):
             "a\tb\tneutral\na\tb\t1\n",
             r"x.tsv, line 2: the label '1' is an id, .*: write names; .* 0 contradiction, 1 entailment, 2 neutral",
         ),
+        ("a\tb\tneutral\n\t\t\n", r"x.tsv, line 2: the premise is empty"),
         ("a\t \tneutral\n", r"x.tsv, line 1: the hypothesis is empty"),
         (b"a\tb\tneutral\na\t\xff\tneutral\n", r"x.tsv, line 2: invalid UTF-8"),
         ("", r"x.tsv: no examples"),

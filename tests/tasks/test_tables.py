@@ -160,6 +160,18 @@ def test_faults_of_a_split(folder):
         dataclasses.replace(TASK, kind="tags")
 
 
+def test_only_test_sets_may_lack_labels(tmp_path):
+    for name, text in (("xnli/train-en.tsv", "A\tB\n"), ("xnli/test-en.tsv", "A\tB\n"), ("udpos/dev-de.tsv", "A\n")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    xnli, udpos = task_named("xtreme/xnli"), task_named("xtreme/udpos")
+    assert read(xnli, tmp_path, "test", "en") == [Example("A", "B", None)]
+    with pytest.raises(UserError, match=r"train-en.tsv: no labels; the train set of xtreme/xnli needs them"):
+        read(xnli, tmp_path, "train", "en")
+    with pytest.raises(UserError, match=r"dev-de.tsv: no labels; the dev set of xtreme/udpos needs them"):
+        read(udpos, tmp_path, "dev", "de")
+
+
 # --- files in the official layouts -----------------------------------------------------------------------------------
 
 
