@@ -14,9 +14,12 @@ from xlingjax import cli, sweep
 from xlingjax.data.benchmark import read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
+from xlingjax.evaluation.benchmark import translations
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
+from xlingjax.preprocessors.benchmark import beside_rows
 from xlingjax.tasks import task_named
+from xlingjax.trained import open_run
 
 LANGUAGES = ("de", "en", "ru")
 
@@ -27,20 +30,24 @@ def files(tmp_path_factory):
     return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
 
 
-@pytest.fixture(scope="module")
-def start(tmp_path_factory, files):
+def random_run(root, files, **changes):
     """A run with random weights as its checkpoint of step 7."""
-    root = tmp_path_factory.mktemp("start")
     text = [f"{code}={path}" for code in LANGUAGES for path in (files / "told" / "mono" / code).glob("*.txt")]
     assert cli.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
     size = json.loads((root / "run" / "vocab.json").read_text())["size"]
     config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=size, max_positions=64, num_languages=0)
+    config = config.replace(**changes)
     params = jax.jit(build_model(config).init)(jax.random.key(3))
     record = {"model": dataclasses.asdict(config), "languages": LANGUAGES, "parameters": count_parameters(config)}
     (root / "run" / "run.json").write_text(json.dumps(record))
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
         writer.save(root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params))
     return root / "run"
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, files):
+    return random_run(tmp_path_factory.mktemp("start"), files)
 
 
 def finetune(task, start, files, output, *more):
@@ -143,6 +150,25 @@ def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
     ]
     gold = read(task_named("xtreme/xnli"), files / "xtreme", "translate_train", "de")
     assert [(one["premise"], one["line"]) for one in labelled] == [(one.premise, one.line) for one in gold]
+
+
+@pytest.mark.long
+def test_plugged_in_every_example_is_read_beside_its_translation(files, tmp_path):
+    start = random_run(tmp_path, files, cross_attention=True)
+    assert finetune("xtreme/xnli", start, files, tmp_path / "out", "--strategy", "plug_in", "--gin.TRAIN_STEPS=1") == 0
+    folder = tmp_path / "out/cells/xtreme/xnli/plug_in/seed-0"
+    data = json.loads((folder / "run/run.json").read_text())["identity"]["data"]["plug_in"]
+    assert data["mixture"] == "xtreme/xnli: translated de 24 beside en, translated ru 24 beside en"
+    # German is read beside its test set translated into English, not beside the English test set
+    moved = tmp_path / "moved"
+    shutil.copytree(files / "xtreme", moved)
+    (moved / "xnli/translate-test/test-de-en-translated.tsv").unlink()
+    trained, task = open_run(folder / "run"), task_named("xtreme/xnli")
+    with_mt, without = (translations(trained.model, task, at, "test", "de") for at in (files / "xtreme", moved))
+    assert with_mt == read(task, files / "xtreme", "translate_test", "de")
+    assert without == read(task, moved, "test", "en")
+    with pytest.raises(UserError, match="24 examples in 'de' and 1 in 'en': plug-in"):
+        beside_rows(task, read(task, moved, "translate_train", "de"), without[:1], None, None, "de", (0, 1))
 
 
 def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():

@@ -13,7 +13,7 @@ from typing import Any
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.benchmark import head_fault, means, predict
+from xlingjax.evaluation.benchmark import head_fault, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
@@ -164,4 +164,5 @@ def _predicted(asked: Asked, trained: TrainedRun, task, records, language: str, 
             *states, records[0], dev, trained.vocabulary, language, trained.languages, layer=asked.layer,
             pooling=asked.pooling or POOLINGS["mining"],
         ).pairs  # fmt: skip
-    return predict(*states, task, records, trained.vocabulary, trained.languages, language, reading)
+    pivot = translations(trained.model, task, asked.data, split, language)
+    return predict(*states, task, records, trained.vocabulary, trained.languages, language, reading, pivot=pivot)

@@ -23,7 +23,7 @@ from xlingjax.checkpoint import find_checkpoint
 from xlingjax.data.benchmark import Task, languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
-from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored
+from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored, translations
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.identity import run_and_checkpoint, write_json
@@ -241,7 +241,8 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
     for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
         records = read(task, asked.data, split, language)
-        predicted = _predicted(trained, task, records, language, reading)
+        pivot = translations(trained.model, task, asked.data, split, language)
+        predicted = _predicted(trained, task, records, language, reading, pivot)
         write_predictions(task, cell.folder / "predictions", language, predicted, split.partition("[")[0])
         counts[language] = len(records)
         if has_gold(task, records):
@@ -266,10 +267,11 @@ def reading_of(bound: Mapping[str, Any]) -> Reading:
     return Reading(**{field: bound[name] for field, name in zip(fields, names, strict=True) if name in bound})
 
 
-def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Reading) -> Any:
+def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Reading, pivot=None) -> Any:
     return predict(
-        trained.model, trained.params, task, records, trained.vocabulary, trained.languages, language, reading
-    )
+        trained.model, trained.params, task, records, trained.vocabulary, trained.languages, language, reading,
+        pivot=pivot,
+    )  # fmt: skip
 
 
 def _evaluations(run_folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:

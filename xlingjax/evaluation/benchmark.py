@@ -14,7 +14,7 @@ from xlingjax.evaluation.encoding import language_index
 from xlingjax.evaluation.scores import METRICS
 from xlingjax.evaluation.span_qa import predict_answers
 from xlingjax.evaluation.tagging import predict_tags
-from xlingjax.preprocessors.benchmark import Reading
+from xlingjax.preprocessors.benchmark import Reading, beside_rows
 from xlingjax.preprocessors.finetuning import classification_rows
 
 ALL = "all"
@@ -31,8 +31,10 @@ def predict(
     reading: Reading,
     batch_size: int = 64,
     mesh=None,
+    pivot: Sequence[Any] | None = None,
 ) -> Any:
     """What the task's metrics take: label strings, tags of every word, {id: answer}. languages: the run's, sorted.
+    pivot: of a model that is plugged in, the same examples in `Task.trained_on` (see `translations`).
 
     Raises UserError where the model's head is not the task's, or the language not one that the model embeds.
     """
@@ -48,16 +50,30 @@ def predict(
         return predict_tags(
             model, params, records, vocabulary, task.labels, language, index, length=reading.length, **how
         )
+    if pivot is not None:
+        ids = index, language_index(task.trained_on, languages, model)
+        rows = beside_rows(task, records, pivot, vocabulary, reading, language, ids)
+        return [task.labels[i] for i in classification.predict(model, params, rows, **how)[0]]
     if task.kind in ("classification", "ranking"):
         rows = classification_rows(records, vocabulary, reading.length, task.labels, index, reading.reset_positions)
         return [task.labels[i] for i in classification.predict(model, params, rows, **how)]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
 
 
+def translations(model, task: Task, data: str | Path, split: str, language: str) -> Sequence[Any] | None:
+    """What a model that is plugged in reads beside the examples of a language: those of a test set translated into
+    `Task.trained_on`, else that language's own set, whose rows must be parallel. None: the model is not plugged in."""
+    if model.config.classifier != "plug_in":
+        return None
+    if split == "test" and language in languages_present(task, data, "translate_test"):
+        return read(task, data, "translate_test", language)
+    return read(task, data, split, task.trained_on)
+
+
 def head_fault(model, task: Task) -> str:
     """Why the model's head is not one for the task; "": it is."""
     config = model.config
-    kind = {"tagging": "tagging", "spans": "span_qa", "plug_in": "plug_in"}.get(config.classifier, "classification")
+    kind = {"tagging": "tagging", "spans": "span_qa"}.get(config.classifier, "classification")
     if task.kind == "generation":
         return "" if config.decoder_layers else "the model has no decoder"
     if not config.num_labels:
@@ -154,9 +170,10 @@ class TaskScore:
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         by_language = {}
         for language, records in self._records.items():
+            pivot = translations(model, self.task, self.data, self.split, language)
             predicted = predict(
                 model, params, self.task, records, self.vocabulary, self.languages, language, self.reading,
-                self.batch_size, mesh,
+                self.batch_size, mesh, pivot and pivot[: self.limit or None],
             )  # fmt: skip
             by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)

@@ -15,6 +15,7 @@ from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_rows
+from xlingjax.preprocessors.plug_in import paired_rows
 from xlingjax.preprocessors.span_qa import span_rows
 
 ALL = "all"
@@ -121,6 +122,31 @@ def task_rows(
     raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
 
 
+def beside_rows(
+    task: Task,
+    records: Sequence[Any],
+    pivot: Sequence[Any],
+    vocabulary,
+    reading: Reading,
+    language: str,
+    language_ids: tuple[int, int],
+) -> dict[str, np.ndarray]:
+    """Rows of plug-in fine-tuning: arrays [N, 2 * length], `records` of a language beside their translations `pivot`.
+    Raises UserError where they do not correspond."""
+    if len(records) != len(pivot):
+        raise UserError(
+            f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in {task.trained_on!r}: "
+            "plug-in fine-tuning reads every example in two languages, line by line"
+        )
+    for first, second in zip(records, pivot, strict=True):
+        if None not in (first.label, second.label) and first.label != second.label:
+            raise UserError(
+                f"{task.full_name}, line {first.line} in {language!r} is {first.label!r}, line {second.line} in "
+                f"{task.trained_on!r} {second.label!r}: the two files must hold the same examples in the same order"
+            )
+    return paired_rows(records, pivot, vocabulary, reading.length, task.labels, language_ids, reading.reset_positions)
+
+
 def task_source(
     task: Task,
     data: str | Path,
@@ -132,9 +158,11 @@ def task_source(
     batch_size: int,
     seed: int = 0,
     embeds_languages: bool = True,
+    paired: bool = False,
 ) -> BatchSource:
     """Shuffled batches of all parts of `training`. languages: the run's, sorted; a model that embeds no languages may
-    be trained on others, which then count as the first."""
+    be trained on others, which then count as the first. paired: rows of plug-in fine-tuning, each example of a
+    translated set beside the one that it translates."""
     rows, told, names = [], [], []
     for origin, language in training.parts(task, data):
         if embeds_languages and language not in languages:
@@ -143,6 +171,15 @@ def task_source(
             )
         index = list(languages).index(language) if language in languages else 0
         records = training.records(task, data, origin, language)
+        if paired:
+            if origin == "gold":
+                continue
+            pivot = training.records(task, data, "gold", task.trained_on)
+            ids = (index, list(languages).index(task.trained_on) if task.trained_on in languages else 0)
+            rows.append(beside_rows(task, records, pivot, vocabulary, reading, language, ids))
+            told.append(f"{origin} {language} {len(records)} beside {task.trained_on}")
+            names.append(f"{origin} {language}")
+            continue
         rows.append(task_rows(task, records, vocabulary, reading, language, index))
         told.append(f"{origin} {language} {len(records)}")
         names.append(f"{origin} {language}")

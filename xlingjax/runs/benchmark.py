@@ -8,7 +8,7 @@ from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.evaluation.benchmark import TaskScore
 from xlingjax.feed import ObjectiveRun
-from xlingjax.objectives.finetuning import Classification, Tagging
+from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.benchmark import Reading, Training, task_source
 from xlingjax.probes import Evaluators, Files, words
@@ -72,8 +72,11 @@ def task(
     """
     found, training = trained_task(name), Training(words(gold), words(translated), labelled)
     classes = len(task_labels(name))
+    paired = classifier == "plug_in"
     if found.kind == "tagging":
         objective = Tagging(classes)
+    elif paired:
+        objective = PlugIn(classes)
     elif found.kind == "span_qa":
         objective = SpanQA()
     else:
@@ -81,10 +84,11 @@ def task(
 
     def opened() -> BatchSource:
         return task_source(
-            found, data, training, corpus.vocabulary, corpus.languages, reading, batch_size=batch, seed=seed
-        )
+            found, data, training, corpus.vocabulary, corpus.languages, reading, batch_size=batch, seed=seed,
+            paired=paired,
+        )  # fmt: skip
 
-    shapes = batch_shapes(objective.reads, batch=batch, length=reading.length)
+    shapes = batch_shapes(objective.reads, batch=batch, length=reading.length * (2 if paired else 1))
     return ObjectiveRun(objective, Batches(shapes, opened))
 
 
