@@ -36,12 +36,14 @@ def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...],
     )
 
 
-def _table(name: str, languages: str, labels: tuple[str, ...], *columns: str, kind="classification", metric="accuracy"):
+def _table(
+    name: str, languages: str, labels: tuple[str, ...], *columns: str, kind="classification", metrics=("accuracy",)
+):
     """A task whose lines are a text, one or two texts to be judged with it, and the label."""
     # Titles, descriptions and snippets are missing here and there.
     table = Table((*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:])
     files = {split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table) for split in _SPLITS}
-    return _task(name, kind, languages, files, (metric,), labels)
+    return _task(name, kind, languages, files, metrics, labels)
 
 
 def _tags(name: str, split: str) -> tuple[Files, ...]:
@@ -151,7 +153,7 @@ TASKS = (
         "page title",
         "page snippet",
         kind="ranking",
-        metric="ndcg_wpr",
+        metrics=("ndcg_wpr", "accuracy"),
     ),
     _table("qam", "de en fr", ("0", "1"), "question", "passage"),
     _generation("qg", "de en es fr it pt"),

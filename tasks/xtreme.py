@@ -198,7 +198,7 @@ TASKS = (
         "mining",
         BUCC,
         {"dev": _bucc("dev", "sample"), "test": _bucc("test", "training")},
-        ("bucc_f1",),
+        ("bucc_f1", "bucc_precision", "bucc_recall"),
     ),
-    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("accuracy",)),
+    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("tatoeba_accuracy",)),
 )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.labelled import GOLD
 from xlingjax.errors import UserError
 
 KINDS = {
@@ -90,7 +91,7 @@ class Task:
     kind: str
     languages: tuple[str, ...]
     """Of the official test sets."""
-    files: Mapping[str, tuple[Files, ...]]
+    files: Mapping[str, tuple[Files, ...]] = field(hash=False)
     """Split -> the places where its files may lie, the first that is there is read. Splits (`SPLITS`): "train", "dev",
     "test", "translate_train" (the English training set, translated into {language}), "translate_test" (the test set
     of {language}, translated into English)."""
@@ -165,8 +166,9 @@ def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
 def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
     """The records of one language (see `KINDS`); retrieval and mining: a list of one `Bitext`.
 
-    Raises UserError: a split that the task does not have, missing files (the message names those looked for), a part
-    of a bitext or a part without rows, and every fault of a file, with its line.
+    Raises UserError: a split that the task does not have, missing files (the message names those looked for), a set
+    without labels that is not a test set, a part of a bitext or a part without rows, and every fault of a file, with
+    its line.
     """
     name, rows = part_of(split)
     if name not in task.files:
@@ -175,6 +177,10 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     if found is None:
         raise UserError(_missing(task, Path(folder), name, language))
     records = list(found.files.read(found.paths, task, language))
+    if not name.endswith("test") and not any(map(_has_gold, records)):
+        raise UserError(
+            f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets alone do not"
+        )
     if name == split:
         return records
     if KINDS[task.kind] == "Bitext":
@@ -183,6 +189,10 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     if not kept:
         raise UserError(f"{task.full_name}, {language}: {split} of {len(records)} rows holds none")
     return kept
+
+
+def _has_gold(record: Any) -> bool:
+    return type(record) not in GOLD or bool(getattr(record, GOLD[type(record)]))
 
 
 def read_languages(

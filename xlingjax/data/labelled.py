@@ -67,6 +67,10 @@ class Bitext:
     """Pairs of ids; None: the official files have none."""
 
 
+GOLD = {Example: "label", Tagged: "tags", Question: "answers", SourceTarget: "target", Bitext: "gold"}
+"""Record -> its field that test sets may lack."""
+
+
 def existing(path: str | Path, hint: str = "fetch it, or name the folder it lies in") -> Path:
     """The path, if a file is there. Raises UserError."""
     path = Path(path)

@@ -170,7 +170,7 @@ def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:
 
 
 def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
-    lines = ((number, line) for number, line in read_lines(path) if line.strip())
+    lines = ((number, line) for number, line in read_lines(path) if line.strip(" "))
     if not quoted:
         return ((number, line.split("\t")) for number, line in lines)
     return ((number, next(csv.reader([line], delimiter="\t"))) for number, line in lines)

@@ -1,0 +1,198 @@
+"""The benchmarks as SeqIO tasks and mixtures.
+
+A task per task and language, "xtreme.udpos.de"; a mixture per task, "xtreme.udpos"; one of all, "xtreme". Each task has
+the splits that have files, examples of strings, and the metrics of the benchmark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import seqio
+import tensorflow as tf
+
+from xlingjax.data.benchmark import KINDS, Task, find, read
+from xlingjax.data.labelled import Bitext, Example, Question, SourceTarget, Tagged
+from xlingjax.errors import UserError
+from xlingjax.tasks import suite_tasks
+
+_TEXT, _TEXTS = tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.string)
+FEATURES: dict[str, dict[str, tf.TensorSpec]] = {
+    "Example": {"premise": _TEXT, "hypothesis": _TEXT, "label": _TEXT},
+    "Tagged": {"words": _TEXTS, "tags": _TEXTS},
+    "Question": {
+        "id": _TEXT,
+        "question": _TEXT,
+        "context": _TEXT,
+        "answers": _TEXTS,
+        "starts": tf.TensorSpec((None,), tf.int32),
+    },
+    "SourceTarget": {"source": _TEXT, "target": _TEXT},
+    "Bitext": {
+        "source_ids": _TEXTS,
+        "source": _TEXTS,
+        "target_ids": _TEXTS,
+        "target": _TEXTS,
+        "gold": tf.TensorSpec((None, 2), tf.string),
+    },
+}
+"""Record -> features of an example, besides "language". What a file does not give (a label, a second text, tags) is
+empty."""
+
+
+def register(
+    suite: str, folder: str | Path, metrics: Mapping[str, Any], *, allow_missing: bool = False, name: str | None = None
+) -> str:
+    """Registers a benchmark's tasks and returns the name of the mixture of all, by default the suite's.
+
+    Files are found, not read. metrics: `xlingjax.evaluation.scores.METRICS`, or others with a `compute`. Again with the
+    same folder it does nothing. Raises UserError: an unknown suite or metric, a language without files (unless
+    `allow_missing`), no files at all, a name that is taken by another folder.
+    """
+    folder, name = Path(folder).resolve(), name or suite
+    if _REGISTERED.get(name) == (suite, folder, allow_missing):
+        return name
+    if name in _REGISTERED or name in seqio.MixtureRegistry.names():
+        raise UserError(f"the name {name!r} is registered for other files; choose another")
+    sources = {task: _sources(task, folder, allow_missing) for task in suite_tasks(suite)}
+    if not any(sources.values()):
+        raise UserError(f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from")
+    for task in sources:
+        if unknown := [metric for metric in task.metrics if metric not in metrics]:
+            raise UserError(f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}")
+    registered = []
+    for task, found in sources.items():
+        own = [_register(f"{name}.{task.name}.{language}", source, metrics) for language, source in found.items()]
+        if own:
+            seqio.MixtureRegistry.add(f"{name}.{task.name}", own, default_rate=1.0)
+        registered += own
+    seqio.MixtureRegistry.add(name, registered, default_rate=1.0)
+    _REGISTERED[name] = (suite, folder, allow_missing)
+    return name
+
+
+_REGISTERED: dict[str, tuple[str, Path, bool]] = {}
+
+
+class BenchmarkFiles(seqio.DataSource):
+    """The files of one language of a task. A split may be cut: `get_dataset("dev[:50%]")`."""
+
+    def __init__(self, task: Task, folder: Path, language: str, splits: Sequence[str]):
+        self.task, self.folder, self.language = task, folder, language
+        super().__init__(splits=tuple(splits))
+
+    @property
+    def supports_arbitrary_sharding(self) -> bool:
+        return False
+
+    def list_shards(self, split: str) -> Sequence[str]:
+        return [str(path) for path in find(self.task, self.folder, split, self.language).paths]
+
+    def num_input_examples(self, split: str) -> int:
+        return len(read(self.task, self.folder, split, self.language))
+
+    def get_dataset(
+        self,
+        split: str = "train",
+        shuffle: bool = True,
+        seed: int | None = None,
+        shard_info: seqio.ShardInfo | None = None,
+        **unused,
+    ) -> tf.data.Dataset:
+        """In the order of the file, whatever `shuffle` is: SeqIO shuffles examples after this. Raises UserError for the
+        faults of a file."""
+        records = read(self.task, self.folder, split, self.language)
+        signature = {"language": _TEXT, **FEATURES[KINDS[self.task.kind]]}
+
+        def examples() -> Iterator[dict[str, Any]]:
+            for record in records:
+                yield {"language": self.language, **example_of(record)}
+
+        return tf.data.Dataset.from_generator(examples, output_signature=signature)
+
+
+def _sources(task: Task, folder: Path, allow_missing: bool) -> dict[str, BenchmarkFiles]:
+    found = {}
+    for language in dict.fromkeys((*task.languages, task.trained_on)):
+        splits = [split for split in task.files if find(task, folder, split, language)]
+        if language in task.languages and not allow_missing and not {"dev", "test"} & set(splits):
+            read(task, folder, "test" if "test" in task.files else "dev", language)  # says what is missing
+        if splits:
+            found[language] = BenchmarkFiles(task, folder, language, splits)
+    return found
+
+
+def _register(name: str, source: BenchmarkFiles, metrics: Mapping[str, Any]) -> str:
+    task = source.task
+
+    def postprocess(output: Any, example: Mapping[str, Any] | None = None, is_target: bool = False, **unused) -> Any:
+        return record_of(example, task.kind) if is_target else output
+
+    name = name.replace("-", "_")
+    seqio.TaskRegistry.add(
+        name,
+        source=source,
+        preprocessors=[],
+        output_features={},
+        postprocess_fn=postprocess,
+        metric_fns=[_metric_fn(metric, metrics[metric], task.kind, source.language) for metric in task.metrics],
+    )
+    return name
+
+
+def _metric_fn(name: str, metric: Any, kind: str, language: str):
+    """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}."""
+
+    def metric_fn(targets: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+        if len(targets) != len(predictions):
+            raise UserError(f"{name}: {len(predictions)} predictions for {len(targets)} examples")
+        if kind == "span_qa":
+            predictions = {question.id: text for question, text in zip(targets, predictions, strict=True)}
+        elif KINDS[kind] == "Bitext":
+            predictions = predictions[0]
+        return {name: metric.compute(targets, predictions, language)}
+
+    metric_fn.__name__ = name
+    return metric_fn
+
+
+def example_of(record: Any) -> dict[str, Any]:
+    """A record as a dict of strings (see `FEATURES`)."""
+    if isinstance(record, Bitext):
+        sides = {}
+        for side in ("source", "target"):
+            pairs = getattr(record, side)
+            sides |= {f"{side}_ids": [id_ for id_, _ in pairs], side: [text for _, text in pairs]}
+        gold = sorted(record.gold or ())
+        return sides | {"gold": [list(pair) for pair in gold] or tf.zeros((0, 2), tf.string)}
+    names = FEATURES[type(record).__name__]
+    return {name: _plain(getattr(record, name)) for name in names}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else "" if value is None else value
+
+
+def record_of(example: Mapping[str, Any], kind: str) -> Any:
+    """The record of an example whose values are tensors, arrays or strings. Raises KeyError for a missing feature."""
+    values = {name: _text(example[name]) for name in FEATURES[KINDS[kind]]}
+    if KINDS[kind] == "Bitext":
+        sides = (tuple(zip(values[f"{side}_ids"], values[side], strict=True)) for side in ("source", "target"))
+        return Bitext(*sides, frozenset(values["gold"]) or None)
+    if KINDS[kind] == "Example":
+        return Example(values["premise"], values["hypothesis"] or None, values["label"] or None)
+    if KINDS[kind] == "SourceTarget":
+        return SourceTarget(values["source"], values["target"] or None)
+    return {"Tagged": Tagged, "Question": Question}[KINDS[kind]](**values)
+
+
+def _text(value: Any) -> Any:
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return tuple(map(_text, value)) if isinstance(value, list) else _text(value) if isinstance(value, bytes) else value

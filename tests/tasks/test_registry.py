@@ -1,0 +1,109 @@
+import pytest
+
+from xlingjax.data.benchmark import read
+from xlingjax.errors import UserError
+from xlingjax.evaluation.scores import METRICS
+from xlingjax.tasks import task_named
+
+seqio = pytest.importorskip("seqio")
+
+from xlingjax.tasks.registry import example_of, record_of, register  # noqa: E402
+
+
+class Recorder:
+    """A metric that keeps what it is given."""
+
+    def compute(self, gold, predicted, language):
+        self.seen = (gold, predicted, language)
+        return 50.0
+
+
+@pytest.fixture(scope="module")
+def xtreme(official):
+    return register("xtreme", official / "xtreme", METRICS, allow_missing=True, name="xtreme_small")
+
+
+@pytest.mark.parametrize(
+    "name, split",
+    [
+        ("xtreme/xnli", "dev"),
+        ("xtreme/xnli", "test"),
+        ("xtreme/udpos", "train"),
+        ("xtreme/udpos", "test"),
+        ("xtreme/xquad", "test"),
+        ("xtreme/mlqa", "dev"),
+        ("xtreme/bucc2018", "dev"),
+        ("xtreme/bucc2018", "test"),
+        ("xtreme/tatoeba", "test"),
+    ],
+)
+def test_examples_of_a_task_are_its_files(official, xtreme, name, split):
+    task = task_named(name)
+    own = seqio.TaskRegistry.get(f"{xtreme}.{task.name}.de")
+    found = list(own.get_dataset(None, split, shuffle=False, num_epochs=1))
+    assert [record_of(example, task.kind) for example in found] == read(task, official / "xtreme", split, "de")
+    assert found[0]["language"].numpy() == b"de"
+
+
+def test_the_mixture_holds_every_language_of_every_task(xtreme):
+    tasks = {task.name for task in seqio.MixtureRegistry.get(xtreme).tasks}
+    assert {"xtreme_small.xnli.en", "xtreme_small.panx.fr", "xtreme_small.tatoeba.ru"} <= tasks
+    assert len([name for name in tasks if ".mlqa." in name]) == 2  # de, en
+    assert {task.name for task in seqio.MixtureRegistry.get("xtreme_small.bucc2018").tasks} == {
+        f"xtreme_small.bucc2018.{code}" for code in ("de", "fr", "ru")
+    }
+    english = seqio.TaskRegistry.get("xtreme_small.xquad.en")
+    assert english.splits == ("train", "dev", "test")
+
+
+def test_metrics_score_what_postprocessing_gives(official, xtreme):
+    task = seqio.TaskRegistry.get("xtreme_small.xnli.de")
+    examples = list(task.get_dataset(None, "dev[:4]", shuffle=False, num_epochs=1))
+    targets = [task.postprocess_fn(None, example=example, is_target=True) for example in examples]
+    gold = [example["label"].numpy().decode() for example in examples]
+    assert [task.postprocess_fn(label, example=None, is_target=False) for label in gold] == gold
+    wrong = [*gold[:3], "none"]
+    assert [fn(targets, wrong) for fn in task.metric_fns] == [{"accuracy": 75.0}]
+    with pytest.raises(UserError, match="accuracy: 1 predictions for 4 examples"):
+        task.metric_fns[0](targets, wrong[:1])
+
+
+def test_predictions_reach_a_metric_in_its_form(official):
+    answers, rows = Recorder(), Recorder()
+    metrics = METRICS | {"mlqa_f1": answers, "tatoeba_accuracy": rows}
+    register("xtreme", official / "xtreme", metrics, allow_missing=True, name="xtreme_seen")
+    question, *_ = read(task_named("xtreme/mlqa"), official / "xtreme", "dev", "de")
+    mlqa = seqio.TaskRegistry.get("xtreme_seen.mlqa.de").metric_fns
+    assert mlqa[0]([question], ["im Park"]) == {"mlqa_f1": 50}
+    assert answers.seen == ([question], {question.id: "im Park"}, "de")
+    assert mlqa[1]([question], [question.answers[0]]) == {"mlqa_em": 100}
+    bitext = read(task_named("xtreme/tatoeba"), official / "xtreme", "test", "fr")
+    seqio.TaskRegistry.get("xtreme_seen.tatoeba.fr").metric_fns[0](bitext, [[2, 0, 1]])
+    assert rows.seen == (bitext, [2, 0, 1], "fr")
+    bucc = read(task_named("xtreme/bucc2018"), official / "xtreme", "dev", "de")
+    half = sorted(bucc[0].gold)[: len(bucc[0].gold) // 2]
+    scores = [fn(bucc, [half]) for fn in seqio.TaskRegistry.get("xtreme_seen.bucc2018.de").metric_fns]
+    assert scores == [{"bucc_f1": pytest.approx(200 / 3)}, {"bucc_precision": 100.0}, {"bucc_recall": 50.0}]
+
+
+def test_registering(official, xtreme, tmp_path):
+    again = register("xtreme", official / "xtreme", METRICS, allow_missing=True, name="xtreme_small")
+    assert again == xtreme
+    with pytest.raises(UserError, match="'xtreme_small' is registered for other files"):
+        register("xglue", official / "xglue", METRICS, allow_missing=True, name="xtreme_small")
+    with pytest.raises(UserError, match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or"):
+        register("xtreme", official / "xtreme", METRICS)
+    with pytest.raises(UserError, match="no files of xglue in"):
+        register("xglue", tmp_path, METRICS, allow_missing=True)
+    with pytest.raises(UserError, match="xglue/ner: no metric 'seqeval_f1'; there are accuracy"):
+        register("xglue", official / "xglue", {"accuracy": METRICS["accuracy"]}, allow_missing=True)
+    with pytest.raises(UserError, match="no benchmark 'xtrem', perhaps 'xtreme'"):
+        register("xtrem", tmp_path, METRICS)
+    assert "xglue" not in seqio.MixtureRegistry.names()
+
+
+def test_records_survive_as_examples(official):
+    for name in ("xglue/qg", "xglue/wpr", "xglue/ner"):
+        task = task_named(name)
+        records = read(task, official / "xglue", "dev", "de")
+        assert [record_of(example_of(record), task.kind) for record in records] == records
