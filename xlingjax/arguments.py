@@ -110,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--workdir", required=True, metavar="DIR")
 
     sub = verb("score", "score a benchmark's prediction files, in its submission format, against its gold files")
-    sub.add_argument("--suite", required=True, choices=("xtreme", "xglue", "xnli"))
+    sub.add_argument("--suite", required=True, choices=("xtreme", "xglue", "xnli", "applications"))
     sub.add_argument("--predictions", required=True, metavar="DIR", help="TASK/test-CODE.tsv, or TASK/CODE.prediction")
     text = "the benchmark's folder; of xtreme also labels, one per line, in files named as its predictions"
     sub.add_argument("--gold", required=True, metavar="DIR", help=text)

@@ -155,6 +155,8 @@ def test_each_english_sentence_retrieves_a_foreign_row():
     assert score("tatoeba_accuracy", gold, [0, 2]) == 50
     with pytest.raises(UserError, match="prediction 2 is 3: not a row of the foreign side, 0 to 2"):
         score("tatoeba_accuracy", gold, [1, 3])
+    with pytest.raises(UserError, match="no gold pairs of one bitext; score a split whose answers are distributed"):
+        score("tatoeba_accuracy", [Bitext(foreign, english, None)], [1, 2])
     rows = [Bitext((), english, frozenset({("7", "e1"), ("2", "e2")}))]
     assert score("tatoeba_accuracy", rows, [7, 700]) == 50
 
@@ -163,6 +165,9 @@ def test_case_is_folded_for_xglue_and_not_in_translation():
     gold, made = written("The Cat sat on The Mat"), ["the cat sat on the mat"]
     assert score("xglue_bleu", gold, made) == pytest.approx(100)
     assert score("sacrebleu", gold, made) < 50
+    assert score("xglue_bleu", written("source\tThe Cat sat on The Mat"), [" the cat sat on the mat\n"]) == score(
+        "xglue_bleu", gold, made
+    )
     # XGLUE splits every language as English: without spaces there is one token.
     assert score("xglue_bleu", written("我们今天去北京"), ["我们今天去上海"], "zh") == 0
     assert score("sacrebleu", written("我们今天去北京"), ["我们今天去上海"], "zh") > 50

@@ -138,6 +138,71 @@ def test_the_verb_prints_scores_and_signatures_and_writes_json(tmp_path, capsys)
     assert told["suite"] == "xtreme" and told["split"] == "test" and told["tasks"]["xtreme/xnli"]["score"] == 75
 
 
+QUERIES = [("q1", "4"), ("q1", "0"), ("q2", "3")]
+
+
+def write_xglue(folder, task, language):
+    """Tiny gold files of XGLUE's test set of one language, in its own layout; predictions that are partly right."""
+
+    def write(name, *rows):
+        path = folder / task.name.upper() / name.format(language=language)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(row + "\n" for row in rows), encoding="utf-8")
+
+    stem = f"xglue.{task.name}.{{language}}"
+    first, other = task.labels[:2] if task.labels else ("", "")
+    if task.kind == "tagging":
+        first, other = ("B-PER", "O") if task.name == "ner" else ("NOUN", "VERB")
+        write("{language}.test", f"Wort {first}", f"zwei {other}", "", f"drei {first}")
+        return [[first, other], [other]]
+    if task.name == "mlqa":
+        qas = [
+            {"id": id_, "question": "?", "answers": [{"text": "die Katze", "answer_start": 0}]} for id_ in ("a", "b")
+        ]
+        data = {"data": [{"title": "", "paragraphs": [{"context": "die Katze schläft", "qas": qas}]}]}
+        write("MLQA_V1/test/test-context-{language}-question-{language}.json", json.dumps(data))
+        return {"a": "die Katze"}
+    if task.kind == "generation":
+        write(stem + ".src.test", "a b c", "d")
+        write(stem + ".tgt.test", "Wie alt ist der Hund von Anna?", "Wer ist das da drüben wohl?")
+        return ["wie alt ist der hund von anna?", "Wer ist das da drüben wohl?"]
+    if task.kind == "ranking":
+        write(stem + ".test", *(f"{query}\ttitle\tsnippet\t{label}" for query, label in QUERIES))
+        return ["2", "2", "0"]
+    if task.name == "pawsx":
+        write("{language}/test_2k.tsv", "id\tsentence1\tsentence2\tlabel", f"1\ta\tb\t{first}", f"2\tc\td\t{other}")
+    elif task.name == "xnli":
+        write("{language}.test", f"a\tb\t{first}", f"c\td\t{other}")
+    else:
+        columns = "\t".join("abc"[: 3 if task.name == "qadsm" else 2])
+        write(stem + ".test", f"{columns}\t{first}", f"{columns}\t{other}")
+    return [first, first]
+
+
+def test_a_whole_submission_of_xglue(tmp_path, capsys):
+    gold, made = tmp_path / "gold", tmp_path / "made"
+    for task in suite_tasks("xglue"):
+        for language in task.languages:
+            write_predictions(task, made, language, write_xglue(gold, task, language))
+    (made / "NER/de.prediction").write_text("B-PER\n\nO\n")  # the second tag of the first sentence is left out
+    line = ["score", "--suite", "xglue", "--predictions", f"{made}", "--gold", f"{gold}"]
+    assert cli.main([*line, "--output", f"{tmp_path}/scores.json"]) == 0
+    told = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    scores = {name.removeprefix("xglue/"): task["score"] for name, task in told["tasks"].items()}
+    expected = {
+        **dict.fromkeys(("nc", "xnli", "pawsx", "qadsm", "qam", "mlqa"), 50),
+        "ner": 200 / 3, "pos": 200 / 3, "wpr": 81.5464876785729, "qg": 100, "ntg": 100,
+    }  # fmt: skip
+    assert scores == pytest.approx(expected)
+    understanding = sum(value for name, value in expected.items() if name not in ("qg", "ntg")) / 9
+    assert told["groups"] == pytest.approx({"understanding": understanding, "generation": 100})
+    assert told["overall"] == pytest.approx((9 * understanding + 200) / 11)
+    assert told["tasks"]["xglue/mlqa"]["notes"]["de"] == {"unanswered": 1}
+    printed = capsys.readouterr().out
+    assert "xglue/ner, de: 1 words without a tag count as O" in printed
+    assert "xglue/mlqa, ar: 1 questions without a prediction count as 0" in printed
+
+
 @on_real_data
 def test_xtremes_mock_predictions_end_to_end():
     told = scoring.score_files(

@@ -123,7 +123,7 @@ def _answers(
 
 def _bitext(gold: Sequence[Bitext]) -> Bitext:
     if len(gold) != 1 or not gold[0].gold:
-        raise UserError("retrieval and mining are scored against one bitext whose gold pairs are known")
+        raise UserError("no gold pairs of one bitext; score a split whose answers are distributed")
     return gold[0]
 
 
@@ -162,7 +162,8 @@ def _texts(gold: Sequence[SourceTarget], predicted: Sequence[str]) -> list[str]:
 def xglue_bleu(gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = "") -> float:
     from sacrebleu import corpus_bleu
 
-    return corpus_bleu(list(predicted), [_texts(gold, predicted)], lowercase=True).score
+    references = [text.split("\t")[-1].strip() for text in _texts(gold, predicted)]  # as the script reads lines
+    return corpus_bleu([text.strip() for text in predicted], [references], lowercase=True).score
 
 
 def _generated(name: str, gold: Sequence[SourceTarget], predicted: Sequence[str], language: str) -> float:
@@ -181,7 +182,7 @@ def _generated(name: str, gold: Sequence[SourceTarget], predicted: Sequence[str]
 _SACREBLEU = f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
 _SEQEVAL = (
     "of chunks by the rules of seqeval 0.0.x (mark = first character of a tag, type = text after its last '-'; equal "
-    "bare tags in a row are one chunk), micro over all sentences"
+    "bare tags in a row are one chunk), micro over all sentences; words that an XGLUE file has no tag for count as O"
 )
 _SQUAD = (
     "as evaluate-v1.1.py of SQuAD: lower case, ASCII punctuation and a/an/the dropped, split at spaces, by English "
