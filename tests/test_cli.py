@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from preprocessors.test_span_qa import question, squad
 from small_corpus import ENGLISH, GERMAN, arguments, build, options, pretrain, write
 
 from xlingjax import cli, verbs
@@ -215,6 +216,36 @@ def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
     )
     assert "nli_mean_other" in capsys.readouterr().out
     assert (tmp_path / "report.html").stat().st_size > 10_000
+
+
+def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
+    """Files in SQuAD's layout, contexts longer than a row; then the same run evaluated by another metric."""
+    stories = {
+        "en": "The dog sleeps in the house. It rains again. ",
+        "de": "Der Hund schläft im Haus. Es regnet wieder. ",
+    }
+    for code, story in stories.items():
+        asked = [question(story * 2, story.split()[1], id=f"{code}-{i}") for i in range(4)]
+        squad(tmp_path / f"train.{code}.json", asked)
+        squad(tmp_path / f"test.{code}.json", asked)
+    files = {"TRAIN_FILES": f"{tmp_path}/train.{{language}}.json", "TEST_FILES": f"{tmp_path}/test.{{language}}.json"}
+    bindings = {"INIT_FROM": run, **files, "DEV_FILES": None, "TRAIN_STEPS": 2, "WARMUP_STEPS": 1, "BATCH": 8}
+    bindings |= {"LENGTH": 32, "STRIDE": 8, "MAX_QUESTION": 8}
+    tuned = tmp_path / "qa"
+    assert cli.main(arguments("finetune", "qa_tiny", bindings, "--workdir", str(tuned))) == 0
+    (line,) = [json.loads(line) for line in (tuned / "evaluations.jsonl").read_text().splitlines()]
+    assert line["name"] == "qa_test" and set(line["values"]["by_language"]) == {"de", "en"}
+    assert all(0 <= line["values"][name] <= 1 for name in ("en", "mean_other_exact_match"))
+    assert cli.main(["evaluate", "--workdir", str(tuned), "--gin.METRIC=mlqa", "--gin.EVAL_QUESTIONS=2"]) == 0
+    last = json.loads((tuned / "evaluations.jsonl").read_text().splitlines()[-1])
+    assert last["values"]["metric"] == "mlqa"
+    capsys.readouterr()
+
+    squad(tmp_path / "train.en.json", [*asked, question("A long book.", "long", 3, id="n-7")])
+    again = arguments("finetune", "qa_tiny", bindings, "--workdir", str(tmp_path / "again"))
+    refused(cli.main(again), "train.en.json, question n-7", "'long'", "character 3")
+    again = arguments("finetune", "qa_tiny", bindings | {"LENGTH": 11}, "--workdir", str(tmp_path / "again"))
+    refused(cli.main(again), "LENGTH must be above MAX_QUESTION + 3")
 
 
 def test_evaluate_repeats_the_runs_own_values(run, tmp_path):

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import small_fastbpe
 from evaluation import toy
 from preprocessors.test_span_qa import SCRIPTS, XLM, Characters, pieces, question, squad  # noqa: F401 - a fixture
 
 from xlingjax.data.labelled import Question
 from xlingjax.data.labelled_questions import read_squad
+from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation import span_qa
 from xlingjax.evaluation.span_qa import SpanQuestions, best_answers, n_best, predict, predict_answers
@@ -88,6 +90,15 @@ def test_the_right_columns_give_the_gold_text_in_every_script(pieces):  # noqa: 
     asked = [question(context, answer, id=answer) for context, answer in SCRIPTS]
     found = answered(asked, pieces, length=36, stride=12, max_question=3)
     assert found == {q.id: q.answers[0] for q in asked}  # as it was written, never normalised
+
+
+def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
+    """Lower-cased, without accents, cut by Moses's rules."""
+    asked = [question(context, answer, id=answer) for context, answer in SCRIPTS]
+    asked.append(question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å"))
+    small_fastbpe.write(tmp_path, [q.context for q in asked], merges=15)
+    found = answered(asked, Vocabulary.load(tmp_path), length=64, stride=20, max_question=3)
+    assert found == {q.id: q.answers[0] for q in asked}
 
 
 DATA = os.environ.get("XLINGJAX_DATA")

@@ -13,7 +13,14 @@ from xlingjax.data.labelled import Question
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.preprocessors.span_qa import answer_pieces, maximal_context, span_rows, span_source, window_bounds
+from xlingjax.preprocessors.span_qa import (
+    answer_pieces,
+    maximal_context,
+    question_source,
+    span_rows,
+    span_source,
+    window_bounds,
+)
 
 XLM = Characters()
 XLMR = Characters("xlmr")
@@ -231,7 +238,9 @@ def test_faults_name_the_file_and_the_question(tmp_path):
     unlabelled = squad(tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())])
     with pytest.raises(UserError, match="en.json, counting from 0: question 1: no answer"):
         span_source({"en": unlabelled}, XLM, toy.LANGUAGES, **options)
-    with pytest.raises(UserError, match="language 'xx' is not one of the run's"):
-        span_source({"xx": path}, XLM, toy.LANGUAGES, **options)
+    with pytest.raises(UserError, match="en.json.*language 'xx' is not one of the run's"):
+        span_source({"xx": unlabelled}, XLM, toy.LANGUAGES, **options)
+    with pytest.raises(UserError, match="questions in de: question n-7: .*'xy' does not stand"):
+        question_source({"de": [question("cdef", "xy", 1, id="n-7")]}, XLM, toy.LANGUAGES, **options)
     with pytest.raises(UserError, match="^rows of 7 tokens"):  # before a file is read
         span_source({"de": tmp_path / "missing.json"}, XLM, toy.LANGUAGES, length=7, max_question=4)
