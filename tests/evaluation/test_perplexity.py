@@ -52,6 +52,17 @@ def test_perplexity_is_total_nll_over_predictions_whatever_the_batch(rows):
     assert ppl.mean({"a": 2.0, "b": 4.0}) == 3.0
 
 
+@pytest.mark.parametrize("objective", [MLM(), CLM()], ids=["mlm", "clm"])
+def test_perplexity_does_not_depend_on_the_order_of_the_rows(rows, objective):
+    """Nothing is carried from one row to the next, in another batch or the same."""
+    order = np.random.default_rng(0).permutation(len(rows["input_ids"]))
+    plain, shuffled = (
+        ppl.perplexity(*toy.model(), objective, one, toy.LANGUAGES, batch_size=size)
+        for one, size in ((rows, 4), ({name: values[order] for name, values in rows.items()}, 5))
+    )
+    assert shuffled == pytest.approx(plain, rel=1e-5)
+
+
 def test_text_rows_are_the_stream_cut_every_length_tokens():
     rows = ppl.text_rows(["a b c", "", "d e f g"], VOCABULARY, 4, 2)
     a = VOCABULARY.encode("a")[0]
