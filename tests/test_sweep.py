@@ -36,6 +36,7 @@ def random_run(root, files, **changes):
     assert cli.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
     size = json.loads((root / "run" / "vocab.json").read_text())["size"]
     config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=size, max_positions=64, num_languages=0)
+    changes["vocab_size"] = size + changes.get("language_tokens", 0)
     config = config.replace(**changes)
     params = jax.jit(build_model(config).init)(jax.random.key(3))
     record = {"model": dataclasses.asdict(config), "languages": LANGUAGES, "parameters": count_parameters(config)}
@@ -311,3 +312,15 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
 def test_what_evaluate_cannot_mean_is_refused(words, message, capsys):
     assert evaluate(*words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_what_is_written_is_scored_and_submitted(files, tmp_path):
+    sizes = dict(decoder_layers=1, cross_attention=True, language_tokens=3, norm_order="pre", vocab_multiple=16)
+    start = random_run(tmp_path, files, **sizes)
+    more = ["--gin.TRAIN_STEPS=1", "--gin.TEST_BEAMS=2", "--gin.DEV_LANGUAGES=en de", "--gin.TEST_LANGUAGES=en de"]
+    assert finetune("xglue/ntg", start, files, tmp_path / "out", *more) == 0
+    cell = scores(tmp_path / "out", "xglue/ntg/transfer/seed-0")
+    assert {*cell["test"]["by_language"]} == {"en", "de"} and cell["test"]["examples"]["de"] == 12
+    (written,) = (tmp_path / "out/cells/xglue/ntg/transfer/seed-0/predictions").rglob("de.prediction")
+    assert len(written.read_text().split("\n")) - 1 == 12

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.decoding import Decoding
 from xlingjax.errors import UserError
 from xlingjax.evaluation import classification
 from xlingjax.evaluation.encoding import language_index
+from xlingjax.evaluation.generator import Generator
 from xlingjax.evaluation.scores import METRICS
 from xlingjax.evaluation.span_qa import predict_answers
 from xlingjax.evaluation.tagging import predict_tags
@@ -46,6 +48,11 @@ def predict(
             max_question=reading.max_question, longest=reading.longest, reset_positions=reading.reset_positions, **how,
         )  # fmt: skip
     require_head(model, task)
+    if task.kind == "generation":
+        decoding = Decoding(reading.beams, no_repeat_ngram=reading.no_repeat_ngram)
+        generator = Generator(model, params, vocabulary, languages, decoding, mesh, truncate=True)
+        made = generator.generate([record.source for record in records], language, language)
+        return [best.text for best, *_ in made]
     if task.kind == "tagging":
         return predict_tags(
             model, params, records, vocabulary, task.labels, language, index, length=reading.length, **how

@@ -43,6 +43,10 @@ class Reading:
     """Of questions: pieces of an answer that is given."""
     pieces: str = "first"
     """Of tags: which pieces of a word learn them (see `tagged_rows`)."""
+    beams: int = 1
+    """Of texts that are written."""
+    no_repeat_ngram: int = 0
+    """Of texts that are written: no so many tokens in a row twice."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Fine-tuning on a task of a benchmark, from its official files."""
 
 import functools
+from pathlib import Path
 
-from xlingjax.data.benchmark import TRAINED, Task
+from xlingjax.data.benchmark import TRAINED, Task, find, read
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
@@ -10,10 +11,11 @@ from xlingjax.evaluation.benchmark import TaskScore
 from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.preprocessors.benchmark import Reading, Training, task_source
+from xlingjax.preprocessors.benchmark import ALL, Reading, Training, task_source
 from xlingjax.probes import Evaluators, Files, words
-from xlingjax.runs.corpus import Corpus
+from xlingjax.runs.corpus import Corpus, read_run_record
 from xlingjax.runs.text import Batches
+from xlingjax.runs.translation import generation
 
 
 @functools.cache
@@ -48,9 +50,11 @@ def reading(
     max_question: int = 64,
     longest: int = 30,
     pieces: str = "first",
+    beams: int = 1,
+    no_repeat_ngram: int = 0,
 ) -> Reading:
     """See `Reading`."""
-    return Reading(length, reset_positions, stride, max_question, longest, pieces)
+    return Reading(length, reset_positions, stride, max_question, longest, pieces, beams, no_repeat_ngram)
 
 
 def task(
@@ -64,13 +68,19 @@ def task(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     classifier: str | None = None,
     seed: int = 0,
+    run: str | None = None,
+    smoothing: float = 0.1,
+    streams: int = 0,
 ) -> ObjectiveRun:
     """The objective of the task's kind, on its official files below `data`.
 
     gold: languages whose training sets are read, translated: into which the training set was translated ("all": that
-    have them), labelled: a folder of examples that a teacher labelled.
+    have them), labelled: a folder of examples that a teacher labelled. run: that the weights come from; smoothing,
+    streams: of texts to write, see `generation`.
     """
     found, training = trained_task(name), Training(words(gold), words(translated), labelled)
+    if found.kind == "generation":
+        return _generation(corpus, found, data, training, batch, reading, seed, run, smoothing, streams)
     classes = len(task_labels(name))
     paired = classifier == "plug_in"
     if found.kind == "tagging":
@@ -90,6 +100,35 @@ def task(
 
     shapes = batch_shapes(objective.reads, batch=batch, length=reading.length * (2 if paired else 1))
     return ObjectiveRun(objective, Batches(shapes, opened))
+
+
+def _generation(
+    corpus: Corpus,
+    task: Task,
+    data: str,
+    training: Training,
+    batch: int,
+    reading: Reading,
+    seed: int,
+    run: str | None,
+    smoothing: float,
+    streams: int,
+) -> ObjectiveRun:
+    """Texts to write, from the gold files of the languages trained on; an example a row."""
+    if training.translated or training.labelled:
+        raise UserError(
+            f"{task.full_name}: only gold examples teach what to write: set TRANSLATED and LABELLED to None"
+        )
+    tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
+    codes = [language for _, language in training.parts(task, data)] if ALL in training.gold else training.gold
+    places = {found.files.patterns[0] for code in codes if (found := find(task, data, "train", code))}
+    if len(places) != 1:
+        read(task, data, "train", codes[0])  # says what is missing
+        raise UserError(f"{task.full_name}: training sets of {', '.join(codes)} lie under several names: {places}")
+    return generation(
+        corpus, str(Path(data) / places.pop()), codes, batch, reading.length, max_pieces=reading.length - 2,
+        packing=False, language_tokens=tokens, truncate=True, smoothing=smoothing, streams=streams, seed=seed,
+    )  # fmt: skip
 
 
 def task_score(
