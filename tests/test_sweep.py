@@ -11,14 +11,15 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xlingjax import cli, sweep
-from xlingjax.data.benchmark import read
+from xlingjax.data.benchmark import languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
 from xlingjax.evaluation.benchmark import translations
+from xlingjax.evaluation.predictions import prediction_path, read_predictions
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.preprocessors.benchmark import beside_rows
-from xlingjax.tasks import task_named
+from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.trained import open_run
 
 LANGUAGES = ("de", "en", "ru")
@@ -30,16 +31,16 @@ def files(tmp_path_factory):
     return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
 
 
-def random_run(root, files, **changes):
+def random_run(root, files, languages=LANGUAGES, **changes):
     """A run with random weights as its checkpoint of step 7."""
-    text = [f"{code}={path}" for code in LANGUAGES for path in (files / "told" / "mono" / code).glob("*.txt")]
+    text = [f"{code}={path}" for code in languages for path in (files / "told" / "mono" / code).glob("*.txt")]
     assert cli.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
     size = json.loads((root / "run" / "vocab.json").read_text())["size"]
     config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=size, max_positions=64, num_languages=0)
     changes["vocab_size"] = size + changes.get("language_tokens", 0)
     config = config.replace(**changes)
     params = jax.jit(build_model(config).init)(jax.random.key(3))
-    record = {"model": dataclasses.asdict(config), "languages": LANGUAGES, "parameters": count_parameters(config)}
+    record = {"model": dataclasses.asdict(config), "languages": languages, "parameters": count_parameters(config)}
     (root / "run" / "run.json").write_text(json.dumps(record))
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
         writer.save(root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params))
@@ -324,3 +325,25 @@ def test_what_is_written_is_scored_and_submitted(files, tmp_path):
     assert {*cell["test"]["by_language"]} == {"en", "de"} and cell["test"]["examples"]["de"] == 12
     (written,) = (tmp_path / "out/cells/xglue/ntg/transfer/seed-0/predictions").rglob("de.prediction")
     assert len(written.read_text().split("\n")) - 1 == 12
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suite, count", [("xtreme", 9), ("xglue", 11)])
+def test_every_task_of_a_suite_from_its_official_files_to_its_submission(suite, count, official, tmp_path):
+    """Trained, chosen, tested, submitted, from the command line; XTREME's test sets come without answers."""
+    sizes = dict(decoder_layers=1, cross_attention=True, language_tokens=4, norm_order="pre", vocab_multiple=16)
+    start = random_run(tmp_path, official, languages=official_files.LANGUAGES, **sizes)
+    more = ["--gin.TRAIN_STEPS=1", "--gin.LENGTH=60", "--gin.MAX_QUESTION=16", "--gin.STRIDE=30", "--gin.BATCH=8"]
+    more += ["--gin.TEST_BEAMS=1", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0", "--gin.DEV_LIMIT=4"]
+    paths = ["--from", start, "--data", official / suite, "--to", tmp_path / "out"]
+    assert evaluate("--suite", suite, *paths, "--allow-missing", *more) == 0
+    tasks = suite_tasks(suite)
+    assert len(tasks) == count
+    for task in tasks:
+        (cell,) = (tmp_path / "out" / "cells" / suite / task.name).rglob("scores.json")
+        present = languages_present(task, official / suite, "test")
+        assert present
+        for language in present:
+            gold = read(task, official / suite, "test", language)
+            path = prediction_path(task, cell.parent / "predictions", language)
+            assert len(read_predictions(path, task, gold).values), path

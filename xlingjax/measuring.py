@@ -6,14 +6,14 @@ the metrics are those of the benchmark's SeqIO mixture.
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.benchmark import head_fault, means, predict, translations
+from xlingjax.evaluation.benchmark import has_gold, head_fault, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
@@ -69,7 +69,7 @@ def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) 
             _measure_task(asked, trained, step, weights, task, of_languages, split, reading, say)
             done += 1
         else:
-            say(f"{task.full_name}: passed over, no files with answers below {asked.data}")
+            say(f"{task.full_name}: passed over, no test or dev files below {asked.data}")
     if not done:
         raise UserError(f"--mixture {asked.mixture}: {asked.source} can do none of its tasks that have files (above)")
     return 0
@@ -90,14 +90,13 @@ def follow(asked: Asked, run: str, reading: Reading, say: Callable[[str], None] 
         time.sleep(pause)
 
 
-def _split(task: Task, data: str, of_languages: Mapping[str, Any]) -> str:
-    from xlingjax.evaluation.benchmark import has_gold
-
+def _split(task: Task, data: str, of_languages: Collection[str]) -> str:
+    """test where it has answers, else dev, else what there is; "": nothing."""
+    there = {}
     for split in ("test", "dev"):
-        present = [name for name in languages_present(task, data, split) if name in of_languages]
-        if present and has_gold(task, read(task, data, split, present[0])):
-            return split
-    return ""
+        if present := [name for name in languages_present(task, data, split) if name in of_languages]:
+            there[split] = has_gold(task, read(task, data, split, present[0]))
+    return next((split for split, told in there.items() if told), next(iter(there), ""))
 
 
 def _measure_task(
@@ -125,11 +124,17 @@ def _measure_task(
         write_predictions(task, cell / "predictions", language, predicted, split.partition("[")[0])
         outputs = [predicted[record.id] for record in records] if task.kind == "span_qa" else predicted
         outputs = [predicted] if task.kind in POOLINGS else outputs
-        by_language[language] = {
-            name: float(value) for fn in seqio_task.metric_fns for name, value in fn(records, outputs).items()
-        }
+        if has_gold(task, records):
+            metrics = [fn(records, outputs) for fn in seqio_task.metric_fns]
+            by_language[language] = {name: float(value) for one in metrics for name, value in one.items()}
         counts[language] = len(records[0].target) if task.kind in POOLINGS else len(records)
-    found = means(by_language, task, ())
+    if not asked.split and split != "test":  # what is to be submitted
+        for language in languages_present(task, asked.data, "test"):
+            predicted = _predicted(
+                asked, trained, task, read(task, asked.data, "test", language), language, "test", reading
+            )
+            write_predictions(task, cell / "predictions", language, predicted)
+    found = means(by_language, task, ()) if by_language else {}
     select = {"split": split, "by": "none", "step": step, "steps": step}
     if task.kind in POOLINGS:
         layer = chosen_layer(asked.layer, trained.model.config.layers)
@@ -148,7 +153,8 @@ def _measure_task(
     })  # fmt: skip
     score = task.metrics[0]
     told = ", ".join(f"{language} {values[score]:.1f}" for language, values in by_language.items())
-    say(f"step {step}: {task.full_name}, {split}: {score} mean {found['mean']:.2f}; {told}")
+    mean = f"{score} mean {found['mean']:.2f}; {told}" if found else "predicted; the files have no answers"
+    say(f"step {step}: {task.full_name}, {split}: {mean}")
 
 
 def _predicted(asked: Asked, trained: TrainedRun, task, records, language: str, split: str, reading: Reading) -> Any:

@@ -36,6 +36,8 @@ FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
 OVER = ("PIVOT", "TARGET")
 """Macros of a strategy that each language in turn is put in."""
 LABELLED, TEACHER = "LABELLED", "transfer"
+NO_DEV = ("train[:90%]", "train[90%:]")
+"""Training and dev where there is no dev set."""
 UNTOLD = ("dev[:50%]", "dev[50%:]")
 """What takes the place of the dev and test sets where the test set is not there or has no answers."""
 RECIPE = "cell.gin"
@@ -198,9 +200,13 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
         values |= {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(cell.variant["PIVOT"])}
     placed = {"TRAIN_STEPS": "1", **values}
     bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
-    if "TEST_SPLIT" not in given and bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
-        values |= {"DEV_SPLIT": repr(UNTOLD[0]), "TEST_SPLIT": repr(UNTOLD[1])}
-    training = Training(words(bound["TRAIN_LANGUAGES"]), words(bound["TRANSLATED"]), bound["LABELLED"])
+    if not {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:
+        if not languages_present(asked.task, asked.data, "dev"):
+            dev = {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": asked.task.trained_on}
+            values |= {name: repr(value) for name, value in dev.items()}
+        elif bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
+            values |= {"DEV_SPLIT": repr(UNTOLD[0]), "TEST_SPLIT": repr(UNTOLD[1])}
+    training = _training(bound | ({"TRAIN_SPLIT": NO_DEV[0]} if values.get("TRAIN_SPLIT") == repr(NO_DEV[0]) else {}))
     examples = sum(
         len(training.records(asked.task, asked.data, *part)) for part in training.parts(asked.task, asked.data)
     )
@@ -226,6 +232,12 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     return "\n".join(lines) + "\n"
 
 
+def _training(bound: Mapping[str, Any]) -> Training:
+    """As runs/task.gin binds it."""
+    gold, translated = words(bound["TRAIN_LANGUAGES"]), words(bound["TRANSLATED"])
+    return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
+
+
 def _has_answers(task: Task, data: str, split: str) -> bool:
     present = languages_present(task, data, split)
     return any(has_gold(task, read(task, data, split, language)) for language in present)
@@ -247,6 +259,12 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
         counts[language] = len(records)
         if has_gold(task, records):
             by_language[language] = scored(task, records, predicted, language)
+    if split != "test":  # what is to be submitted
+        for language in languages_present(task, asked.data, "test"):
+            records = read(task, asked.data, "test", language)
+            pivot = translations(trained.model, task, asked.data, "test", language)
+            predicted = _predicted(trained, task, records, language, reading, pivot)
+            write_predictions(task, cell.folder / "predictions", language, predicted)
     dev = next(values for at, values in _evaluations(run_folder) if at == step)
     sessions = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))["sessions"]
     return {

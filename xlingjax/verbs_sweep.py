@@ -78,7 +78,7 @@ def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -
 def _needed(task: Any) -> tuple[str, ...]:
     from xlingjax.data.benchmark import TRAINED
 
-    return ("train", "dev") if task.kind in TRAINED else ()
+    return ("train",) if task.kind in TRAINED else ()
 
 
 def _tested(task: Any, data: str) -> set[str]:

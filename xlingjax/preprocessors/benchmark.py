@@ -56,6 +56,8 @@ class Training:
     gold: tuple[str, ...] = ("en",)
     translated: tuple[str, ...] = ()
     """Languages into which the training set of `Task.trained_on` was translated."""
+    split: str = "train"
+    """Of gold examples: "train[:90%]" where the rest is dev."""
     labelled: str | None = None
     """A folder of examples that a teacher labelled (see `write_labelled`)."""
 
@@ -81,7 +83,7 @@ class Training:
         """The examples of one part. Raises UserError as `read` does."""
         if origin == "labelled":
             return read_labelled(labelled_path(self.labelled, task, language), task)
-        return read(task, data, "train" if origin == "gold" else "translate_train", language)
+        return read(task, data, self.split if origin == "gold" else "translate_train", language)
 
 
 def labelled_path(folder: str | Path, task: Task, language: str) -> Path:

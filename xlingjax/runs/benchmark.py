@@ -63,6 +63,7 @@ def task(
     data: str,
     gold: Files = "en",
     translated: Files = None,
+    split: str = "train",
     labelled: str | None = None,
     batch: int = 32,
     reading: Reading = Reading(),  # noqa: B008 - frozen
@@ -74,11 +75,11 @@ def task(
 ) -> ObjectiveRun:
     """The objective of the task's kind, on its official files below `data`.
 
-    gold: languages whose training sets are read, translated: into which the training set was translated ("all": that
-    have them), labelled: a folder of examples that a teacher labelled. run: that the weights come from; smoothing,
-    streams: of texts to write, see `generation`.
+    gold: languages whose training sets are read (split: or a part of them), translated: into which the training set
+    was translated ("all": that have them), labelled: a folder of examples that a teacher labelled. run: that the
+    weights come from; smoothing, streams: of texts to write, see `generation`.
     """
-    found, training = trained_task(name), Training(words(gold), words(translated), labelled)
+    found, training = trained_task(name), Training(words(gold), words(translated), split, labelled)
     if found.kind == "generation":
         return _generation(corpus, found, data, training, batch, reading, seed, run, smoothing, streams)
     classes = len(task_labels(name))
@@ -115,10 +116,8 @@ def _generation(
     streams: int,
 ) -> ObjectiveRun:
     """Texts to write, from the gold files of the languages trained on; an example a row."""
-    if training.translated or training.labelled:
-        raise UserError(
-            f"{task.full_name}: only gold examples teach what to write: set TRANSLATED and LABELLED to None"
-        )
+    if training.translated or training.labelled or training.split != "train":
+        raise UserError(f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out")
     tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
     codes = [language for _, language in training.parts(task, data)] if ALL in training.gold else training.gold
     places = {found.files.patterns[0] for code in codes if (found := find(task, data, "train", code))}
