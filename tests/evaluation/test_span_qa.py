@@ -1,3 +1,4 @@
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,11 @@ from xlingjax.data.labelled_questions import read_squad
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation import span_qa
+from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.span_qa import SpanQuestions, best_answers, n_best, predict, predict_answers
 from xlingjax.partition import MeshConfig, make_mesh
 from xlingjax.preprocessors.span_qa import Window, span_rows
+from xlingjax.tasks import task_named
 
 SIZES = dict(length=14, stride=4, max_question=3)
 
@@ -135,7 +138,7 @@ def test_the_last_batch_is_filled_up_and_meshes_change_nothing(model):
     ).all()
 
 
-def test_answers_are_those_of_the_logits(model):
+def test_answers_are_those_of_the_logits(model, tmp_path):
     asked = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(4)]
     rows, windows = span_rows(asked, XLM, 14, 2, stride=4, max_question=3)
     logits = predict(*model, rows)
@@ -153,6 +156,8 @@ def test_answers_are_those_of_the_logits(model):
         assert found[q.id] == best[1]
     unlabelled = [replace(q, answers=(), starts=()) for q in asked]
     assert predict_answers(*model, unlabelled, XLM, 2, **SIZES, longest=3) == found
+    path = write_predictions(task_named("xtreme/xquad"), tmp_path, "de", found)
+    assert json.loads(path.read_text()) == found
     with pytest.raises(UserError, match="rows of 65 tokens do not fit the 64 positions"):
         predict_answers(*model, asked, XLM, 2, length=65)
     with pytest.raises(UserError, match="question 0 stands twice"):
