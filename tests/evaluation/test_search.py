@@ -33,11 +33,6 @@ def test_padding_is_never_found():
         assert rows.tolist() == [[0, 1, 2, 3, 4]] * 3 and (products == -4).all()
 
 
-def test_zero_of_either_sign_is_one_number():
-    query, index = np.array([[-1.0, 1.0]]), np.array([[0.0, -0.0], [-0.0, 0.0], [0.0, -0.0]])
-    assert search.neighbours(query, index, 3)[1].tolist() == [[0, 1, 2]]
-
-
 def test_retrieval_and_mining_on_eight_devices_are_those_on_one():
     rng = np.random.default_rng(2)
     source, target = rng.normal(size=(2, 60, 8)).astype(np.float32)

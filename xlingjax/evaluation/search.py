@@ -67,7 +67,6 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
         def step(best, entry):
             block_CD, first = entry
             products_QC = jnp.einsum("qd,cd->qc", queries_QD, block_CD, precision=jax.lax.Precision.HIGHEST)
-            products_QC = jnp.where(products_QC == 0, 0.0, products_QC)  # to top_k, -0 is below 0
             products_QC = jnp.where(first + jnp.arange(block) < size, products_QC, -jnp.inf)
             top, columns = jax.lax.top_k(products_QC, k)  # of equals the first
             return _merged((best[0], top), (best[1], first + columns), k), None
