@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ from xlingjax import cli, sweep
 from xlingjax.data.benchmark import languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
-from xlingjax.evaluation.benchmark import translations
+from xlingjax.evaluation.benchmark import head_fault, in_order_of, translations
 from xlingjax.evaluation.predictions import prediction_path, read_predictions
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
@@ -56,7 +57,8 @@ def finetune(task, start, files, output, *more):
     suite = task.partition("/")[0]
     words = ["finetune", "--task", task, "--from", start, "--data", files / suite, "--to", output, *more]
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
-    return cli.main([str(word) for word in words] + settings)
+    select = [] if "SELECT" in str(more) else ["--gin.SELECT=mean"]
+    return cli.main([str(word) for word in words] + settings + select)
 
 
 def scores(output, *parts):
@@ -173,6 +175,29 @@ def test_plugged_in_every_example_is_read_beside_its_translation(files, tmp_path
         beside_rows(task, read(task, moved, "translate_train", "de"), without[:1], None, None, "de", (0, 1))
 
 
+def test_all_languages_must_be_there(start, files, tmp_path, capsys):
+    """Without translations translate-train-all would be transfer, and the edited settings of a cell another cell."""
+    moved = tmp_path / "xtreme"
+    shutil.copytree(files / "xtreme", moved)
+    shutil.rmtree(moved / "xnli" / "translate-train")
+    assert finetune("xtreme/xnli", start, tmp_path, tmp_path / "out", "--strategy", "multi_language") == 2
+    assert "no language has translate_train files below" in capsys.readouterr().err
+    assert finetune("xtreme/xnli", start, tmp_path, tmp_path / "out", "--strategy", "all_gold") == 2
+    assert "en has train files below" in capsys.readouterr().err
+    (tmp_path / "out").rmdir() if (tmp_path / "out").is_dir() else None
+    (tmp_path / "out").write_text("")
+    assert finetune("xtreme/xnli", start, tmp_path, tmp_path / "out") == 2
+    assert "it is a file; give a folder" in capsys.readouterr().err
+
+
+def test_a_settings_file_that_was_edited_is_another_cell(swept, start, files, tmp_path, capsys):
+    shutil.copytree(swept, tmp_path / "again")
+    cell = tmp_path / "again/cells/xtreme/xnli/transfer/seed-0/cell.gin"
+    cell.write_text(cell.read_text().replace("; settings ", "; settings 0"))
+    assert finetune("xtreme/xnli", start, files, tmp_path / "again") == 2
+    assert "was begun with other settings" in capsys.readouterr().err
+
+
 def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():
     def cell(rate, seed, dev, test):
         return {
@@ -262,13 +287,23 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     assert evaluate("--mixture", "xtreme", *more) == 0
     told = capsys.readouterr().out
     assert "xtreme/udpos: passed over, the model's head is one of classification" in told
-    step = f"step-{cell['select']['step']}"
+    (folder,) = (tmp_path / "cells/xtreme/xnli/as_it_is").glob(f"*-step-{cell['select']['step']}")
+    step = folder.name
     found = scores(tmp_path, "xtreme", "xnli", "as_it_is", step)
     assert found["test"]["by_language"] == cell["test"]["by_language"] and found["test"]["split"] == "test"
     tatoeba = scores(tmp_path, "xtreme", "tatoeba", "as_it_is", step)
     assert {*tatoeba["test"]["by_language"]} == {"de", "ru"} and "layer 1, pooled by mean" in tatoeba["select"]["note"]
     lines = (tmp_path / f"cells/xtreme/tatoeba/as_it_is/{step}/predictions/tatoeba/test-de.tsv").read_text().split()
     assert len(lines) == tatoeba["test"]["examples"]["de"]
+
+
+def test_labels_are_read_in_the_order_of_the_head():
+    task = task_named("xtreme/xnli")
+    model = SimpleNamespace(config=preset("tiny").replace(classifier="xlmr", num_labels=3))
+    turned = ("entailment", "neutral", "contradiction")
+    assert head_fault(model, task, turned) == "" and in_order_of(task, turned).labels == turned != task.labels
+    assert "the head's bad, good, so ..." in head_fault(model, task, ("bad", "good", "so"))
+    assert "not told" in head_fault(model, task, ()) and head_fault(model, task) == ""
 
 
 def test_every_checkpoint_of_a_run_is_followed(swept, files, tmp_path, capsys):

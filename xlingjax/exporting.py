@@ -28,7 +28,7 @@ from xlingjax.convert.names import OF_WORDS
 from xlingjax.convert.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.identity import read_run_record, run_and_checkpoint
+from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint
 from xlingjax.model.config import ModelConfig
 from xlingjax.optim import flattened
 from xlingjax.report.card import model_card
@@ -58,7 +58,7 @@ def export_model(
     require_empty(output)
     record, trained = read_run_record(run), open_run(run)
     config, params, notes = _for_their_class(trained, language, run)
-    labels = _labels(record)
+    labels = labels_of(record)
     made = exported(config, params, trained.vocabulary, trained.languages, labels)
     if made.beside:
         size = sum(value.size for value in made.beside.values())
@@ -118,12 +118,6 @@ def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any,
         f"{run} embeds languages, and the class of transformers does not: --language CODE exports it for texts of one "
         f"({', '.join(trained.languages)}), or train with LANGUAGE_EMBEDDING=False"
     )
-
-
-def _labels(record: dict[str, Any]) -> list[str]:
-    """Names of the classes, where a run tells them."""
-    told = (data.get("labels") for data in record["identity"]["data"].values())
-    return list(record.get("labels") or next((labels for labels in told if labels), ()))
 
 
 def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) -> None:

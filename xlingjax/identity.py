@@ -217,6 +217,13 @@ def read_run_record(run: str | Path) -> dict[str, Any]:
         raise UserError(f"missing file: {path}; {remedy}") from None
 
 
+def labels_of(record: Mapping[str, Any]) -> list[str]:
+    """Names of the classes of a run's head, in the order of its outputs, from its run.json; none where that does not
+    tell them."""
+    told = (data.get("labels") for data in record.get("identity", {}).get("data", {}).values())
+    return list(record.get("labels") or next((labels for labels in told if labels), ()))
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write whole or not at all."""
     partial = path.with_suffix(".partial")

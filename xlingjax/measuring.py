@@ -13,15 +13,15 @@ from typing import Any
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.benchmark import has_gold, head_fault, means, predict, translations
+from xlingjax.evaluation.benchmark import has_gold, head_fault, in_order_of, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.evaluation.scores import METRICS
 from xlingjax.evaluation.tatoeba import chosen_layer, predict_retrieval
-from xlingjax.identity import run_and_checkpoint, write_json
+from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint, write_json
 from xlingjax.preprocessors.benchmark import Reading
-from xlingjax.sweep import parameters_hash
+from xlingjax.sweep import parameters_hash, require_folder
 from xlingjax.trained import TrainedRun, open_run
 
 AS_IT_IS = "as_it_is"
@@ -51,19 +51,21 @@ def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) 
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task can be done."""
     from xlingjax.tasks.registry import register, tasks_of
 
+    require_folder(asked.output)
     folder = str(Path(asked.data).resolve())
     name = register(
         asked.mixture, folder, METRICS, allow_missing=asked.allow_missing, name=f"{asked.mixture}_{abs(hash(folder))}"
     )
     trained, step = open_run(asked.source), int(find_checkpoint(asked.source).name)
-    weights = parameters_hash(trained.params)
+    weights, labels = parameters_hash(trained.params), labels_of(read_run_record(asked.source))
     done = 0
     for task, of_languages in tasks_of(name):
         if asked.tasks and task.name not in asked.tasks:
             continue
-        if task.kind in TRAINED and (fault := head_fault(trained.model, task)):
+        if task.kind in TRAINED and (fault := head_fault(trained.model, task, labels)):
             say(f"{task.full_name}: passed over, {fault}")
             continue
+        task = in_order_of(task, labels)
         split = asked.split or _split(task, asked.data, of_languages)
         if split:
             _measure_task(asked, trained, step, weights, task, of_languages, split, reading, say)
@@ -112,7 +114,7 @@ def _measure_task(
 ) -> None:
     from xlingjax.tasks.registry import record_of
 
-    cell = Path(asked.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / f"step-{step}"
+    cell = Path(asked.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / f"{weights[:8]}-step-{step}"
     by_language, counts = {}, {}
     for language in languages_present(task, asked.data, split):
         if language not in of_languages:
@@ -146,7 +148,8 @@ def _measure_task(
     import jax
 
     write_json(cell / SCORES, {
-        "task": task.full_name, "strategy": AS_IT_IS, "variant": {"step": str(step)}, "settings": {}, "seed": 0,
+        "task": task.full_name, "strategy": AS_IT_IS,
+        "variant": {"run": run_and_checkpoint(asked.source)[0].name, "step": str(step)}, "settings": {}, "seed": 0,
         "start": {"run": asked.source, "sha256": weights}, "select": select, "dev": {"means": {}, "by_language": {}},
         "test": {"split": split, "means": found, "by_language": by_language, "examples": counts},
         "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",

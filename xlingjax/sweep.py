@@ -94,11 +94,18 @@ class Cell:
         )
 
 
+def require_folder(output: str) -> None:
+    """Raise UserError where `output` is a file."""
+    if Path(output).exists() and not Path(output).is_dir():
+        raise UserError(f"--to {output}: it is a file; give a folder")
+
+
 def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
     """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
     UserError."""
+    require_folder(asked.output)
     if asked.strategy in BASELINES:
-        _baseline(asked, say)
+        _baseline(asked, tools, say)
         return 0
     strategy = tools.find(f"strategies/{asked.strategy}.gin") or tools.find(asked.strategy)
     if strategy is None:
@@ -193,36 +200,40 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
         "SEED": str(cell.seed),
         **given,
         **{name: repr(value) for name, value in cell.variant.items()},
-        **cell.settings,
+        **{name: _literal(value) for name, value in cell.settings.items()},
         **more,
     }
     if "PIVOT" in cell.variant and cell.variant["PIVOT"] not in languages_present(asked.task, asked.data, "train"):
         values |= {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(cell.variant["PIVOT"])}
     placed = {"TRAIN_STEPS": "1", **values}
     bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
-    if not {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:
-        if not languages_present(asked.task, asked.data, "dev"):
-            dev = {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": asked.task.trained_on}
-            values |= {name: repr(value) for name, value in dev.items()}
-        elif bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
-            values |= {"DEV_SPLIT": repr(UNTOLD[0]), "TEST_SPLIT": repr(UNTOLD[1])}
-    training = _training(bound | ({"TRAIN_SPLIT": NO_DEV[0]} if values.get("TRAIN_SPLIT") == repr(NO_DEV[0]) else {}))
-    examples = sum(
-        len(training.records(asked.task, asked.data, *part)) for part in training.parts(asked.task, asked.data)
-    )
+    splits = _splits(asked, given, bound)
+    values |= {name: repr(value) for name, value in splits.items()}
+    bound |= splits
+    training = _training(bound)
+    parts = training.parts(asked.task, asked.data)
+    if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
+        parts = [part for part in parts if part[0] != "gold"]
+    examples = sum(len(training.records(asked.task, asked.data, *part)) for part in parts)
     epoch = examples / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
     values = {**{name: str(value) for name, value in derived.items()}, **values}
-    select = bound["SELECT"]
+    select, task = bound["SELECT"], asked.task
+    dev = chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"]))
+    chosen_languages(task, asked.data, bound["TEST_SPLIT"], words(bound["TEST_LANGUAGES"]))  # before any training
     if select == "last":
         values |= {"KEEP_BEST": "0", "BEST_METRIC": "''"}
-    elif select in ("mean", asked.task.trained_on):
+    elif select not in ("mean", task.trained_on):
+        raise UserError(f"SELECT={select}: choose mean, {task.trained_on} or last")
+    elif select == "mean" or select in dev:
         values["BEST_METRIC"] = repr(f"dev/{select}")
     else:
-        raise UserError(f"SELECT={select}: choose mean, {asked.task.trained_on} or last")
-    head = f"# {asked.task.full_name}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples."
+        raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
+    everything = json.dumps(sorted(tools.parse(files, [f"{k}={v}" for k, v in values.items()]).items()))
+    digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
+    head = f"# {task.full_name}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples; settings {digest}."
     lines = [
         head,
         *(f'include "{name}"' for name in files),
@@ -230,6 +241,18 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
         *(f"{name} = {value}" for name, value in values.items()),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _splits(asked: Asked, given: Mapping[str, str], bound: Mapping[str, Any]) -> dict[str, str]:
+    """The macros that say what is trained on, chosen by and tested on, where files or answers are missing (`UNTOLD`,
+    `NO_DEV`) and the command line names no split."""
+    if {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:
+        return {}
+    if not languages_present(asked.task, asked.data, "dev"):
+        return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": asked.task.trained_on}
+    if bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
+        return {"DEV_SPLIT": UNTOLD[0], "TEST_SPLIT": UNTOLD[1]}
+    return {}
 
 
 def _training(bound: Mapping[str, Any]) -> Training:
@@ -248,18 +271,25 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
     task, run_folder = asked.task, cell.folder / "run"
     best = f"{run_folder}@{bound['BEST_METRIC']}" if bound["KEEP_BEST"] else str(run_folder)
     trained, step = open_run(best), int(find_checkpoint(best).name)
-    trained_on = (*words(bound["TRAIN_LANGUAGES"]), *words(bound["TRANSLATED"]))
+    trained_on = {language for _, language in _training(bound).parts(task, asked.data)}
     reading = reading_of(bound)
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
-    for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
-        records = read(task, asked.data, split, language)
-        pivot = translations(trained.model, task, asked.data, split, language)
-        predicted = _predicted(trained, task, records, language, reading, pivot)
-        write_predictions(task, cell.folder / "predictions", language, predicted, split.partition("[")[0])
+    translated = split == "translate_test"
+    languages = chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"]))
+    if translated and task.trained_on in languages_present(task, asked.data, "test"):
+        languages = sorted([*languages, task.trained_on])  # which needs no translation
+    for language in languages:
+        of = "test" if translated and language == task.trained_on else split
+        records = read(task, asked.data, of, language)
+        pivot = translations(trained.model, task, asked.data, of, language)
+        spoken = task.trained_on if translated else language  # in which the texts are
+        predicted = _predicted(trained, task, records, spoken, reading, pivot)
+        folder = cell.folder / ("predictions" if split in ("test", "translate_test") else "predictions_of_dev")
+        write_predictions(task, folder, language, predicted, "test" if translated else split.partition("[")[0])
         counts[language] = len(records)
         if has_gold(task, records):
             by_language[language] = scored(task, records, predicted, language)
-    if split != "test":  # what is to be submitted
+    if split not in ("test", "translate_test"):  # what is to be submitted
         for language in languages_present(task, asked.data, "test"):
             records = read(task, asked.data, "test", language)
             pivot = translations(trained.model, task, asked.data, "test", language)
@@ -329,17 +359,23 @@ def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
     return folder
 
 
-def _baseline(asked: Asked, say: Callable[[str], None]) -> None:
-    """The cell of a baseline that no model is needed for."""
+def _baseline(asked: Asked, tools: Tools, say: Callable[[str], None]) -> None:
+    """The cell of a baseline that no model is needed for, on the test sets that `transfer` is tested on."""
     task = asked.task
     cell = Cell.of(asked.output, task, asked.strategy, {}, {}, 0)
-    train = read(task, asked.data, "train", task.trained_on)
-    fitted = BASELINES[asked.strategy](task, train)
-    split = "test" if _has_answers(task, asked.data, "test") else UNTOLD[1]
-    by_language, counts = {}, {}
-    for language in languages_present(task, asked.data, split):
+    given = dict(override.split("=", 1) for override in asked.overrides)
+    stand_ins = {"TASK": repr(task.full_name), "DATA": "''", "INIT_FROM": "''", "TRAIN_STEPS": "1", **given}
+    files = [*FILES, *asked.files, f"strategies/{TEACHER}.gin"]
+    bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in stand_ins.items()]))
+    bound |= _splits(asked, given, bound)
+    fitted = BASELINES[asked.strategy](task, read(task, asked.data, bound["TRAIN_SPLIT"], task.trained_on))
+    split, by_language, counts = bound["TEST_SPLIT"], {}, {}
+    for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
         records = read(task, asked.data, split, language)
-        by_language[language], counts[language] = scored(task, records, fitted(records), language), len(records)
+        if has_gold(task, records):
+            by_language[language], counts[language] = scored(task, records, fitted(records), language), len(records)
+    if not by_language:
+        raise UserError(f"{task.full_name}: the {split} sets have no answers to score {asked.strategy} against")
     found = means(by_language, task, (task.trained_on,))
     cell.folder.mkdir(parents=True, exist_ok=True)
     none = {"split": "", "by": "none", "step": 0, "steps": 0}
@@ -382,8 +418,19 @@ def values_of(bound: Mapping[str, str]) -> dict[str, Any]:
     return {name: value(text) for name, text in bound.items() if name.isupper()}
 
 
+def _literal(text: str) -> str:
+    """A value of --grid as gin reads it: what is no literal is a string."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return repr(text)
+    return text
+
+
 def _difference(before: str, now: str) -> str:
-    ours, theirs = now.splitlines(), before.splitlines()
+    ours, theirs = ([line for line in text.splitlines() if line[:1] != "#"] for text in (now, before))
+    if ours == theirs:
+        return "a gin file that it includes is another"
     lost = next((line for line in theirs if line not in ours), "nothing")
     new = next((line for line in ours if line not in theirs), "nothing")
     return f"there: {lost}; now: {new}"

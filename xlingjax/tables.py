@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.bakeoff import slug
+from xlingjax.data.benchmark import TRAINED
 from xlingjax.errors import Stopped, UserError
 from xlingjax.probes import words
 from xlingjax.signals import asked_to_stop
+from xlingjax.tasks import task_named
 
 FIELDS = {"task", "strategy", "settings", "grid", "languages", "encoders"}
 
@@ -68,17 +70,13 @@ class Table:
     def command(self, encoder: str, name: str, data: str | Path, output: str | Path) -> list[str]:
         """The command line of one sweep."""
         row = self.rows[name]
-        line = [
-            sys.executable,
-            "-m",
-            "xlingjax.cli",
-            "finetune",
-            "--task",
-            row["task"],
-            "--from",
-            self.encoders[encoder],
-        ]
+        suite, _, task = row["task"].partition("/")
+        trained = task_named(row["task"]).kind in TRAINED
+        what = ["finetune", "--task", row["task"]] if trained else ["evaluate", "--mixture", suite, "--tasks", task]
+        line = [sys.executable, "-m", "xlingjax.cli", *what, "--from", self.encoders[encoder]]
         line += ["--data", str(data), "--to", str(Path(output) / slug(encoder) / slug(name))]
+        if not trained:
+            return [*line, "--allow-missing"]
         line += ["--strategy", row.get("strategy", "transfer"), "--seeds", str(self.seeds)]
         if row.get("languages"):
             line += ["--languages", *words(row["languages"])]

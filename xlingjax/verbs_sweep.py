@@ -54,6 +54,7 @@ def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -
     from xlingjax.tasks import suite_tasks
 
     _require(args, "source", "data", "output")
+    require_unread(args, ("split", "follow"), "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT")
     tasks = suite_tasks(args.suite)
     if strange := [name for name in args.tasks or () if name not in {task.name for task in tasks}]:
         raise UserError(f"--tasks {' '.join(strange)}: {args.suite} has {', '.join(task.name for task in tasks)}")
@@ -90,6 +91,7 @@ def _tested(task: Any, data: str) -> set[str]:
 def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
     from xlingjax import verbs
     from xlingjax.data.benchmark import TRAINED
+    from xlingjax.evaluation.baselines import applies as baseline_of
     from xlingjax.measuring import measure
     from xlingjax.preprocessors.benchmark import Reading
     from xlingjax.runtime import start
@@ -107,6 +109,9 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
             measure(measured(args, source, task.suite, [task.name]), Reading())
             continue
         for strategy in args.strategy or ["transfer"]:
+            if len(tasks) > 1 and not baseline_of(strategy, task):
+                print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
+                continue
             asked = Asked(
                 task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
                 tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides),
@@ -175,8 +180,11 @@ def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find)
     start(verbs.runtime(args))
     source = args.follow or _started(args.source)
     config = run_and_checkpoint(source)[0] / "config.gin"
-    bound = values_of(parse([str(config)], overrides)) if config.is_file() else {}
+    files = [*([str(config)] if config.is_file() else ()), *args.gin_file]
+    if overrides and not files:
+        raise UserError(f"--gin.{overrides[0]}: {source} has no config.gin that says how it reads; add --gin_file")
+    bound = values_of(parse(files, overrides)) if files else {}
     reading, asked = reading_of(bound), measured(args, source, args.mixture, args.tasks or ())
-    if args.follow:
-        return follow(asked, args.follow, reading)
-    return measure(asked, reading)
+    status = follow(asked, args.follow, reading) if args.follow else measure(asked, reading)
+    print(show(args.output))
+    return status

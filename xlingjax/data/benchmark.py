@@ -160,6 +160,8 @@ def find(task: Task, folder: str | Path, split: str, language: str) -> Found | N
 def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
     """The languages of a task that have files of this split, in the task's order."""
     codes = dict.fromkeys((*task.languages, task.trained_on))
+    if split.startswith("translate_"):  # what a file of the training language holds is no translation
+        codes.pop(task.trained_on)
     return [language for language in codes if find(task, folder, split, language)]
 
 

@@ -42,3 +42,9 @@ def _commonest(task: Task, labels) -> str:
 
 
 BASELINES: dict[str, Callable[[Task, Sequence[Any]], Predictor]] = {"majority": majority, "lookup": lookup}
+
+
+def applies(name: str, task: Task) -> bool:
+    """Whether the baseline `name`, or a strategy that is none, is one of the task's kind."""
+    kinds = {"majority": ("classification", "ranking", "tagging"), "lookup": ("tagging",)}
+    return task.kind in kinds.get(name, (task.kind,))

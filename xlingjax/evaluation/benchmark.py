@@ -1,5 +1,6 @@
 """A model on a task of a benchmark: what it predicts for records, and the task's metrics per language."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from xlingjax.evaluation import classification
 from xlingjax.evaluation.encoding import language_index
 from xlingjax.evaluation.generator import Generator
 from xlingjax.evaluation.scores import METRICS
+from xlingjax.evaluation.scores_average import task_metrics
 from xlingjax.evaluation.span_qa import predict_answers
 from xlingjax.evaluation.tagging import predict_tags
 from xlingjax.preprocessors.benchmark import Reading, beside_rows
@@ -77,8 +79,13 @@ def translations(model, task: Task, data: str | Path, split: str, language: str)
     return read(task, data, split, task.trained_on)
 
 
-def head_fault(model, task: Task) -> str:
-    """Why the model's head is not one for the task; "": it is."""
+def in_order_of(task: Task, labels: Sequence[str]) -> Task:
+    """The task with its labels in the order of a head's outputs. labels: the head's."""
+    return dataclasses.replace(task, labels=tuple(labels)) if {*labels} == {*task.labels} else task
+
+
+def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
+    """Why the model's head is not one for the task; "": it is. labels: the head's, where they are known."""
     config = model.config
     kind = {"tagging": "tagging", "spans": "span_qa"}.get(config.classifier, "classification")
     if task.kind == "generation":
@@ -87,6 +94,9 @@ def head_fault(model, task: Task) -> str:
         return "the model has no head: fine-tune it (`xlingjax finetune --task`)"
     if kind != ("classification" if task.kind == "ranking" else task.kind):
         return f"the model's head is one of {kind}"
+    if kind != "span_qa" and labels is not None and {*labels} != {*task.labels}:
+        ours, heads = (", ".join(names[:4]) or "not told" for names in (task.labels, labels))
+        return f"its labels are {ours} ... and the head's {heads} ..."
     if kind != "span_qa" and config.num_labels != len(task.labels):
         names = ", ".join(task.labels[:4])
         return f"it has {len(task.labels)} labels ({names} ...) and the model's head {config.num_labels}"
@@ -119,9 +129,11 @@ def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) ->
 
 
 def means(by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]) -> dict[str, Any]:
-    """Of the task's score: `mean` over languages (those of the official average), `en`, `mean_other` over languages
-    without training examples, and `gap`, the transfer gap: `en` less the mean of all others."""
-    score = {language: values[task.metrics[0]] for language, values in by_language.items()}
+    """Of the task's score (XTREME's questions: the mean of F1 and EM): `mean` over languages (those of the official
+    average), `en`, `mean_other` over languages without training examples, and `gap`, the transfer gap: `en` less the
+    mean of all others."""
+    names = task_metrics(task)
+    score = {language: float(np.mean([values[name] for name in names])) for language, values in by_language.items()}
     averaged = [value for language, value in score.items() if task.averaged is None or language in task.averaged]
     out: dict[str, Any] = {"mean": float(np.mean(averaged or [*score.values()]))}
     if task.trained_on in score:

@@ -31,11 +31,12 @@ def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
 
 
 def rows_of(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each task, strategy and variant: the seeds of the settings that are best on dev, each seed tested at
-    its own best checkpoint. `tried`: how many settings there were to choose from."""
+    """A row for each task, strategy, variant, first weights and test languages: the seeds of the settings that are best
+    on dev, each seed tested at its own best checkpoint. `tried`: how many settings there were to choose from."""
     groups: dict[tuple, dict[str, list[dict[str, Any]]]] = {}
     for cell in cells:
-        key = (cell["task"], cell["strategy"], json.dumps(cell["variant"], sort_keys=True))
+        tested = (cell["test"]["split"], cell["start"]["sha256"], *sorted(cell["test"]["by_language"]))
+        key = (cell["task"], cell["strategy"], json.dumps(cell["variant"], sort_keys=True), tested)
         groups.setdefault(key, {}).setdefault(json.dumps(cell["settings"], sort_keys=True), []).append(cell)
     return [_row(by_settings) for by_settings in groups.values()]
 

@@ -1,6 +1,5 @@
 """Zero-shot tagging: accuracy per word, and F1 of entities where tags are IOB2."""
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,8 +56,7 @@ def predict_tags(
 ) -> list[list[str]]:
     """A tag for every word of every sentence, that of its first piece, from all rows that the sentence takes (see
     `tagged_parts`). A word without a piece of its own gets "O"."""
-    untagged = [dataclasses.replace(sentence, tags=()) for sentence in sentences]
-    rows = tagged_rows(untagged, vocabulary, length, tags, language, language_id)
+    rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id)
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[NO_TAG] * len(sentence.words) for sentence in sentences]
     for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language)):

@@ -67,6 +67,12 @@ class Training:
         for origin, split, asked in (("gold", "train", self.gold), ("translated", "translate_train", self.translated)):
             present = languages_present(task, data, split) if ALL in asked else ()
             languages = {*present} if ALL in asked else {*asked}
+            if ALL in asked and len(languages) < (2 if origin == "gold" else 1):
+                there = ", ".join(languages) or "no language"
+                raise UserError(
+                    f"{task.full_name}: {there} has {split} files below {data}, and the strategy is of several: get "
+                    "the others, or name languages"
+                )
             found += [(origin, language) for language in sorted(languages)]
         if self.labelled:
             names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
@@ -83,7 +89,8 @@ class Training:
         """The examples of one part. Raises UserError as `read` does."""
         if origin == "labelled":
             return read_labelled(labelled_path(self.labelled, task, language), task)
-        return read(task, data, self.split if origin == "gold" else "translate_train", language)
+        split = self.split if origin == "gold" else "translate_train" + self.split.removeprefix("train")
+        return read(task, data, split, language)
 
 
 def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
@@ -102,7 +109,7 @@ def write_labelled(path: Path, records: Sequence[Any]) -> None:
 def read_labelled(path: Path, task: Task) -> list[Any]:
     """The inverse of `write_labelled`. Raises UserError naming the line."""
     made = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
         try:
             fields = {name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(line).items()}
             made.append(_RECORDS[task.kind](**fields))

@@ -25,7 +25,8 @@ def trained_task(name: str) -> Task:
 
     task = task_named(name)
     if task.kind not in TRAINED:
-        raise UserError(f"TASK={name}: {task.kind} is not fine-tuned: `xlingjax evaluate --task {name}` measures it")
+        other = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
+        raise UserError(f"TASK={name}: {task.kind} is not fine-tuned: {other}")
     return task
 
 
@@ -96,7 +97,7 @@ def task(
     def opened() -> BatchSource:
         return task_source(
             found, data, training, corpus.vocabulary, corpus.languages, reading, batch_size=batch, seed=seed,
-            paired=paired,
+            paired=paired, embeds_languages=not run or bool(read_run_record(run)["model"]["num_languages"]),
         )  # fmt: skip
 
     shapes = batch_shapes(objective.reads, batch=batch, length=reading.length * (2 if paired else 1))
