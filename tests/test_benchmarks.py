@@ -80,6 +80,7 @@ def test_batches_are_what_the_objectives_read(case):
             assert (sides == np.arange(case.slots) // (case.slots // 2)).all()
 
 
+@pytest.mark.long
 def test_the_command_needs_jax_alone(tmp_path):
     """Its answer is a table and a file; measured here on two objectives, since compiling all takes a minute."""
     code = """

@@ -137,6 +137,7 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkey
     assert triple.languages == ("en", "de", "de") and len(list(triple.lines())) == 120
 
 
+@pytest.mark.long
 def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(pairs, tmp_path, monkeypatch):
     for code, lines in zip(("en", "fr"), sentences(30), strict=True):
         (tmp_path / f"en-fr.{code}").write_text("\n".join(lines) + "\n")

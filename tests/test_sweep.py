@@ -315,6 +315,7 @@ def test_every_checkpoint_of_a_run_is_followed(swept, files, tmp_path, capsys):
     assert told == [f"step {step}" for step in steps] and len(steps) > 0
 
 
+@pytest.mark.long
 def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
     more = ["--from", start, "--data", files / "xtreme", "--to", tmp_path, "--tasks", "xnli", "panx", "tatoeba"]
     assert evaluate("--suite", "xtreme", *more) == 2

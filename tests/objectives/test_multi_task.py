@@ -148,6 +148,7 @@ def trained(workdir, files, steps, mesh=1, **options):
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_run_of_two_tasks_learns_both(tmp_path, files):
     tested = multi_task_accuracy(CORPUS, files, labels=TASKS, split="test", length=16)
     result = trained(tmp_path, files, 200, evaluators=tested())
