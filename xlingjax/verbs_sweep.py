@@ -62,7 +62,9 @@ def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -
     present, missing = [], []
     for task in tasks:
         lacks = [split for split in _needed(task) if not languages_present(task, args.data, split)]
-        told = [language for language in task.languages if language not in _tested(task, args.data)]
+        there = _tested(task, args.data)
+        lacks += [] if there else ["test or dev"]
+        told = [language for language in task.languages if language not in there]
         if lacks:
             missing.append(f"{task.full_name}: no {' and no '.join(lacks)} files")
             continue
