@@ -130,9 +130,12 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends")
     group.add_argument("--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)")
     group.add_argument("--split", metavar="SPLIT", help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)")
-    text = "of retrieval and mining (default: the papers', or two thirds up)"
-    group.add_argument("--layer", type=int, metavar="N", help=text)
-    group.add_argument("--pooling", choices=_POOLINGS, help="of them (default: mean, of BUCC first)")
+    text = "minutes in which a followed run may write nothing (default 60; 0: for ever)"
+    group.add_argument("--patience", type=_minutes, metavar="MINUTES", help=text)
+    text = "of retrieval and mining (default: the papers', or two thirds up); of retrieval several, or all: a table"
+    group.add_argument("--layer", type=_layer, nargs="+", metavar="N", help=text)
+    text = "of them (default: mean, of BUCC first)"
+    group.add_argument("--pooling", choices=(*_POOLINGS, "all"), nargs="+", metavar="POOLING", help=text)
     group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
     _sweep(sub, task=False)
 
@@ -145,8 +148,9 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--allow-missing", action="store_true", help="score what is there, and say what is not")
     sub.add_argument("--output", default="", metavar="FILE", help="also write everything here, as JSON")
 
-    sub = verb("report", "write report.html and report.json of a run")
-    sub.add_argument("workdir", metavar="RUN")
+    sub = verb("report", "write report.html and report.json of a run; of sweeps and suites their score card")
+    text = "workdir of a run; or folders of cells (--to of finetune and evaluate), which share one card"
+    sub.add_argument("workdir", nargs="+", metavar="RUN", help=text)
     sub.add_argument(
         "--compare",
         action="append",
@@ -157,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"
     )
-    sub.add_argument("--output", default="", metavar="DIR", help="folder for the two files (default: RUN)")
+    sub.add_argument("--output", default="", metavar="DIR", help="folder for the files (default: RUN)")
     sub.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
 
     best = "best of the run's retrieval, else the last"
@@ -283,6 +287,21 @@ def _positive(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def _layer(text: str) -> int | str:
+    if text != "all" and not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all")
+    return text if text == "all" else int(text)
+
+
+def _minutes(text: str) -> float:
+    try:
+        if float(text) >= 0:
+            return float(text)
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes, 0 or more")
 
 
 def _steps(text: str) -> list[int]:

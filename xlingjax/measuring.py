@@ -5,26 +5,29 @@ the metrics are those of the benchmark's SeqIO mixture.
 """
 
 import dataclasses
+import json
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
-from xlingjax.errors import UserError
+from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.benchmark import has_gold, head_fault, in_order_of, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
+from xlingjax.evaluation.encoding import POOLINGS as ALL_POOLINGS
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.evaluation.scores import METRICS
-from xlingjax.evaluation.tatoeba import chosen_layer, predict_retrieval
+from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, paper_layer, predict_layers
 from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint, write_json
 from xlingjax.preprocessors.benchmark import Reading
 from xlingjax.sweep import parameters_hash, require_folder
 from xlingjax.trained import TrainedRun, open_run
 
 AS_IT_IS = "as_it_is"
+ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
 """XTREME's scripts pool Tatoeba's sentences by the mean and BUCC's by the first token."""
 
@@ -42,21 +45,53 @@ class Asked:
     split: str = ""
     """ "": test where it has answers, else dev."""
     allow_missing: bool = False
-    layer: int | None = None
-    """Of retrieval and mining; None: the paper's."""
-    pooling: str | None = None
+    layers: Sequence[int | str] = ()
+    """Of retrieval and mining; none: the paper's. Several, or "all", are of retrieval alone: a table of each layer."""
+    poolings: Sequence[str] = ()
+
+    @property
+    def several(self) -> bool:
+        return len(self.layers) > 1 or len(self.poolings) > 1 or ALL in (*self.layers, *self.poolings)
+
+
+@dataclasses.dataclass(frozen=True)
+class States:
+    """Which states of a model retrieval or mining reads."""
+
+    layer: int
+    """Of the score and the submission: the one that was asked for, else the paper's."""
+    pooling: str
+    layers: tuple[int, ...]
+    """All that are measured."""
+    poolings: tuple[str, ...]
+
+
+def states(asked: Asked, kind: str, layers: int) -> States:
+    """layers: of the model. Raises UserError where it has no such layer."""
+    every = range(layers + 1) if ALL in asked.layers else [chosen_layer(n, layers) for n in asked.layers]
+    poolings = ALL_POOLINGS if ALL in asked.poolings else asked.poolings
+    layer = every[0] if len(every) == 1 else paper_layer(layers)
+    pooling = poolings[0] if len(poolings) == 1 else POOLINGS[kind]
+    measured = tuple(name for name in ALL_POOLINGS if name in (*poolings, pooling))
+    return States(layer, pooling, tuple(sorted({*every, layer})), measured)
 
 
 def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task can be done."""
+    require_folder(asked.output)
+    return _measure(asked, open_run(asked.source), int(find_checkpoint(asked.source).name), reading, say)
+
+
+def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say: Callable[[str], None]) -> int:
     from xlingjax.tasks.registry import register, tasks_of
 
-    require_folder(asked.output)
+    for layer in asked.layers:
+        if layer != ALL:
+            chosen_layer(layer, trained.model.config.layers)
     folder = str(Path(asked.data).resolve())
     name = register(
         asked.mixture, folder, METRICS, allow_missing=asked.allow_missing, name=f"{asked.mixture}_{abs(hash(folder))}"
     )
-    trained, step = open_run(asked.source), int(find_checkpoint(asked.source).name)
     weights, labels = parameters_hash(trained.params), labels_of(read_run_record(asked.source))
     done = 0
     for task, of_languages in tasks_of(name):
@@ -77,19 +112,90 @@ def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) 
     return 0
 
 
-def follow(asked: Asked, run: str, reading: Reading, say: Callable[[str], None] = print, pause: float = 5.0) -> int:
-    """`measure` on each checkpoint of a run that is being trained, until it has ended and its last is measured."""
-    folder, seen = run_and_checkpoint(run)[0], -1
+# ---- a run that is being trained -------------------------------------------------------------------------------------
+
+
+def follow(
+    asked: Asked,
+    run: str,
+    reading: Reading,
+    say: Callable[[str], None] = print,
+    patience: float = 60.0,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Callable[[float], None] = time.sleep,
+    pause: float = 5.0,
+) -> int:
+    """`measure` on each checkpoint of a run that is being trained, until it has finished and its last is measured. A
+    checkpoint that the run deleted first (KEEP_CHECKPOINTS) is passed over.
+
+    patience: minutes in which nothing in the run's folder changes, 0: for ever. Then: raises Stopped where the run was
+    asked to stop, UserError where it does not say why. pause: seconds between two looks.
+    """
+    require_folder(asked.output)
+    folder, seen, told = run_and_checkpoint(run)[0], -1, False
     if not (folder / "run.json").is_file() and not folder.is_dir():
         raise UserError(f"--follow {run}: no such folder; give the --workdir of a run")
+    there, since = _written(folder), clock()
     while True:
-        ended = (folder / "result.json").is_file()  # before the steps are listed, so that none is missed
+        reason = _exit_reason(folder)  # before the steps are listed, so that none is missed
         for step in [step for step in checkpoint_steps(folder / "checkpoints") if step > seen]:
-            measure(dataclasses.replace(asked, source=f"{folder}@{step}"), reading, say)
+            source = f"{folder}@{step}"
+            if trained := _opened(folder, step, pause, wait):
+                _measure(dataclasses.replace(asked, source=source), trained, step, reading, say)
+            else:
+                say(f"step {step}: passed over, the run deleted this checkpoint (KEEP_CHECKPOINTS keeps more)")
             seen = step
-        if ended:
+        if reason == "finished":
             return 0
-        time.sleep(pause)
+        if reason and not told:
+            say(f"{folder}: the run was asked to stop; waiting for it to be started again")
+        told = bool(reason)
+        if (now := _written(folder)) != there:
+            there, since = now, clock()
+        elif patience and clock() - since >= 60 * patience:
+            last = f"after step {seen}" if seen >= 0 else "before its first checkpoint"
+            if reason:
+                raise Stopped(f"--follow {run}: it was asked to stop {last} and not started again")
+            raise UserError(
+                f"--follow {run}: nothing was written there for {patience:g} minutes and it has not said that it ended "
+                f"({last}): start it again and follow it again, or raise --patience"
+            )
+        wait(pause)
+
+
+def _exit_reason(folder: Path) -> str:
+    """ "finished", "preempted" (asked to stop; it may go on); "": it has not ended, or was killed."""
+    try:
+        return json.loads((folder / "result.json").read_text(encoding="utf-8")).get("exit_reason", "finished")
+    except FileNotFoundError:
+        return ""
+
+
+def _written(folder: Path) -> set[tuple[str, int, int]]:
+    """(name, time of its last change, size) of what lies in a run's folder and among its checkpoints."""
+    found = set()
+    for path in (*folder.glob("*"), *folder.glob("checkpoints/*")):
+        try:
+            told = path.stat()
+        except FileNotFoundError:  # deleted since it was listed
+            continue
+        found.add((str(path), told.st_mtime_ns, told.st_size))
+    return found
+
+
+def _opened(folder: Path, step: int, pause: float, wait: Callable[[float], None]) -> TrainedRun | None:
+    """The run at a step; None: that checkpoint is deleted. Raises UserError where it is there and cannot be read."""
+    try:
+        return open_run(f"{folder}@{step}")
+    except UserError:
+        if step in checkpoint_steps(folder / "checkpoints"):
+            wait(pause)  # a checkpoint is deleted file by file
+        if step in checkpoint_steps(folder / "checkpoints"):
+            raise
+        return None
+
+
+# ---- a task ----------------------------------------------------------------------------------------------------------
 
 
 def _split(task: Task, data: str, of_languages: Collection[str]) -> str:
@@ -115,32 +221,40 @@ def _measure_task(
     from xlingjax.tasks.registry import record_of
 
     cell = Path(asked.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / f"{weights[:8]}-step-{step}"
+    reads = states(asked, task.kind, trained.model.config.layers) if task.kind in POOLINGS else None
     by_language, counts = {}, {}
+    by_layer: dict[str, dict[str, dict[str, float]]] = {}  # pooling, language, layer
     for language in languages_present(task, asked.data, split):
         if language not in of_languages:
             continue
         seqio_task = of_languages[language]
         examples = seqio_task.get_dataset(None, split, shuffle=False).as_numpy_iterator()
         records = [record_of(example, task.kind) for example in examples]
-        predicted = _predicted(asked, trained, task, records, language, split, reading)
+        if task.kind == "retrieval":
+            found = _searched(trained, records[0], language, reads)
+            predicted = found[reads.pooling][reads.layer]
+        else:
+            predicted = _predicted(asked, trained, task, records, language, split, reading, reads)
         write_predictions(task, cell / "predictions", language, predicted, split.partition("[")[0])
         outputs = [predicted[record.id] for record in records] if task.kind == "span_qa" else predicted
         outputs = [predicted] if task.kind in POOLINGS else outputs
         if has_gold(task, records):
             metrics = [fn(records, outputs) for fn in seqio_task.metric_fns]
             by_language[language] = {name: float(value) for one in metrics for name, value in one.items()}
+            if task.kind == "retrieval" and asked.several:
+                for pooling, lines in found.items():
+                    shares = {str(layer): 100 * accuracy(line, records[0]) for layer, line in lines.items()}
+                    by_layer.setdefault(pooling, {})[language] = shares
         counts[language] = len(records[0].target) if task.kind in POOLINGS else len(records)
     if not asked.split and split != "test":  # what is to be submitted
         for language in languages_present(task, asked.data, "test"):
-            predicted = _predicted(
-                asked, trained, task, read(task, asked.data, "test", language), language, "test", reading
-            )
+            records = read(task, asked.data, "test", language)
+            predicted = _predicted(asked, trained, task, records, language, "test", reading, reads)
             write_predictions(task, cell / "predictions", language, predicted)
     found = means(by_language, task, ()) if by_language else {}
     select = {"split": split, "by": "none", "step": step, "steps": step}
-    if task.kind in POOLINGS:
-        layer = chosen_layer(asked.layer, trained.model.config.layers)
-        select["note"] = f"layer {layer}, pooled by {asked.pooling or POOLINGS[task.kind]}"
+    if reads:
+        select["note"] = f"layer {reads.layer}, pooled by {reads.pooling}"
         if task.kind == "mining":
             select["note"] += (
                 f", threshold tuned on {'the same set, so that its F1 flatters' if split == 'dev' else 'dev'}"
@@ -153,25 +267,35 @@ def _measure_task(
         "start": {"run": asked.source, "sha256": weights}, "select": select, "dev": {"means": {}, "by_language": {}},
         "test": {"split": split, "means": found, "by_language": by_language, "examples": counts},
         "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+        **({"layers": {"layer": reads.layer, "pooling": reads.pooling, "by_language": by_layer}} if by_layer else {}),
     })  # fmt: skip
     score = task.metrics[0]
     told = ", ".join(f"{language} {values[score]:.1f}" for language, values in by_language.items())
     mean = f"{score} mean {found['mean']:.2f}; {told}" if found else "predicted; the files have no answers"
     say(f"step {step}: {task.full_name}, {split}: {mean}")
+    if task.kind == "retrieval" and asked.several and not by_layer:
+        say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
 
 
-def _predicted(asked: Asked, trained: TrainedRun, task, records, language: str, split: str, reading: Reading) -> Any:
-    states = trained.model, trained.params
+def _searched(trained: TrainedRun, bitext: Any, language: str, reads: States) -> dict[str, dict[int, list[int]]]:
+    """{pooling: {layer: the foreign line that each English line finds}}."""
+    return predict_layers(
+        trained.model, trained.params, bitext, trained.vocabulary, language, trained.languages,
+        poolings=reads.poolings, layers=reads.layers,
+    )  # fmt: skip
+
+
+def _predicted(
+    asked: Asked, trained: TrainedRun, task, records, language: str, split: str, reading: Reading, reads: States | None
+) -> Any:
     if task.kind == "retrieval":
-        return predict_retrieval(
-            *states, records[0], trained.vocabulary, language, trained.languages, layer=asked.layer,
-            pooling=asked.pooling or POOLINGS["retrieval"],
-        )  # fmt: skip
+        return _searched(trained, records[0], language, reads)[reads.pooling][reads.layer]
+    model = trained.model, trained.params
     if task.kind == "mining":
         dev = records[0] if split == "dev" else read(task, asked.data, "dev", language)[0]
         return predict_mining(
-            *states, records[0], dev, trained.vocabulary, language, trained.languages, layer=asked.layer,
-            pooling=asked.pooling or POOLINGS["mining"],
+            *model, records[0], dev, trained.vocabulary, language, trained.languages, layer=reads.layer,
+            pooling=reads.pooling,
         ).pairs  # fmt: skip
     pivot = translations(trained.model, task, asked.data, split, language)
-    return predict(*states, task, records, trained.vocabulary, trained.languages, language, reading, pivot=pivot)
+    return predict(*model, task, records, trained.vocabulary, trained.languages, language, reading, pivot=pivot)

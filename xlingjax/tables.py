@@ -67,6 +67,10 @@ class Table:
         run = {name for _, name in self.cells()}
         return [name for name in self.rows if name not in run]
 
+    def folders(self, output: str | Path) -> list[Path]:
+        """Of the sweeps."""
+        return [Path(output) / slug(encoder) / slug(name) for encoder, name in self.cells()]
+
     def command(self, encoder: str, name: str, data: str | Path, output: str | Path) -> list[str]:
         """The command line of one sweep."""
         row = self.rows[name]

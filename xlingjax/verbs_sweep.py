@@ -9,7 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.verbs_models import require_unread
 
 OF_TASKS = ("source", "data", "output", "strategy", "languages", "seeds", "grid")
-OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "follow")
+OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "follow", "patience")
 
 
 def asked(args: Namespace) -> Callable[..., int] | None:
@@ -54,11 +54,14 @@ def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -
     from xlingjax.tasks import suite_tasks
 
     _require(args, "source", "data", "output")
-    require_unread(args, ("split", "follow"), "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT")
+    require_unread(
+        args, ("split", "follow", "patience"), "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT"
+    )
     tasks = suite_tasks(args.suite)
     if strange := [name for name in args.tasks or () if name not in {task.name for task in tasks}]:
         raise UserError(f"--tasks {' '.join(strange)}: {args.suite} has {', '.join(task.name for task in tasks)}")
     tasks = [task for task in tasks if not args.tasks or task.name in args.tasks]
+    require_read(args, tasks)
     present, missing = [], []
     for task in tasks:
         lacks = [split for split in _needed(task) if not languages_present(task, args.data, split)]
@@ -76,6 +79,27 @@ def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -
     if missing and not args.allow_missing:
         raise UserError(f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or --allow-missing")
     return _sweeps(args, present, overrides, parse, read_recipe, find)
+
+
+def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
+    """Says which of the chosen tasks read --layer and --pooling, if not all do. Raises UserError where none does, and
+    where mining would read several."""
+    from xlingjax.data.benchmark import TRAINED
+
+    given = {f"--{name}": values for name in ("layer", "pooling") if (values := getattr(args, name))}
+    if not given:
+        return
+    options, read = " and ".join(given), [task for task in tasks if task.kind not in TRAINED]
+    if not read:
+        names = ", ".join(task.name for task in tasks)
+        raise UserError(f"{options}: retrieval and mining alone read this, not {names}; leave it out")
+    mined = [task.name for task in read if task.kind == "mining"]
+    if mined and any(len(values) > 1 or "all" in values for values in given.values()):
+        raise UserError(
+            f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of retrieval by --tasks"
+        )
+    if len(read) < len(tasks):
+        print(f"{options}: read by {', '.join(task.name for task in read)} alone")
 
 
 def _needed(task: Any) -> tuple[str, ...]:
@@ -144,28 +168,50 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def show(folder: str) -> str:
-    """Writes the score card of a folder of cells; returns it as Markdown, and where it is."""
+def show(*folders: str | Path, output: str | Path = "") -> str:
+    """Writes the score card of folders of cells, of one into itself; returns it as Markdown, and where it is."""
     from xlingjax.evaluation.scorecard import card
     from xlingjax.report.scorecard import markdown, write
 
-    made = card(folder)
-    paths = write(made, Path(folder))
+    made = card(*folders)
+    paths = write(made, Path(output or folders[0]))
     return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"
+
+
+def card(args: Namespace) -> str | None:
+    """`report` of folders of cells: what `show` returns; None: they name a run. Raises UserError for both at once."""
+    folders = args.workdir
+    cells = [folder for folder in folders if (Path(folder) / "cells").is_dir()]
+    if not cells:
+        if len(folders) > 1:
+            raise UserError(f"report {' '.join(folders)}: no cells there, and a report is of one run; see --compare")
+        return None
+    if other := [folder for folder in folders if folder not in cells]:
+        raise UserError(f"report: {other[0]} has no cells and cannot share a score card; leave it out")
+    if given := [name for name in ("compare", "finetuned", "pictures") if getattr(args, name)]:
+        raise UserError(f"--{given[0]}: a score card reads only folders of cells; leave it out")
+    if len(folders) > 1 and not args.output:
+        raise UserError(f"report: {len(folders)} folders share a score card; say where it goes by --output DIR")
+    if args.output:
+        if Path(args.output).is_file():
+            raise UserError(f"--output {args.output}: it is a file; give a folder")
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+    return show(*folders, output=args.output)
 
 
 def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
     from xlingjax.measuring import Asked
 
     return Asked(
-        suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing), args.layer,
-        args.pooling,
+        suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing),
+        tuple(args.layer or ()), tuple(args.pooling or ()),
     )  # fmt: skip
 
 
 def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
     from xlingjax import verbs
+    from xlingjax.evaluation.scorecard import SCORES
     from xlingjax.identity import run_and_checkpoint
     from xlingjax.measuring import follow, measure
     from xlingjax.runtime import start
@@ -174,11 +220,14 @@ def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find)
 
     if args.follow and args.source:
         raise UserError("--follow names the run; leave --from out")
+    if not args.follow:
+        require_unread(args, ("patience",), "only --follow reads this")
     _require(args, "data", "output", *(() if args.follow else ("source",)))
     require_unread(args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing")
-    known = {task.name for task in suite_tasks(args.mixture)}
-    if strange := {*(args.tasks or ())} - known:
-        raise UserError(f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(known))}")
+    tasks = {task.name: task for task in suite_tasks(args.mixture)}
+    if strange := {*(args.tasks or ())} - {*tasks}:
+        raise UserError(f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(tasks))}")
+    require_read(args, [task for name, task in tasks.items() if not args.tasks or name in args.tasks])
     start(verbs.runtime(args))
     source = args.follow or _started(args.source)
     config = run_and_checkpoint(source)[0] / "config.gin"
@@ -187,6 +236,12 @@ def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find)
         raise UserError(f"--gin.{overrides[0]}: {source} has no config.gin that says how it reads; add --gin_file")
     bound = values_of(parse(files, overrides)) if files else {}
     reading, asked = reading_of(bound), measured(args, source, args.mixture, args.tasks or ())
-    status = follow(asked, args.follow, reading) if args.follow else measure(asked, reading)
-    print(show(args.output))
-    return status
+    if not args.follow:
+        status = measure(asked, reading)
+        print(show(args.output))
+        return status
+    try:
+        return follow(asked, args.follow, reading, patience=60.0 if args.patience is None else args.patience)
+    finally:  # what was measured stands in the card, however the run ended
+        if next(Path(args.output).glob(f"cells/**/{SCORES}"), None):
+            print(show(args.output))

@@ -56,13 +56,15 @@ def test_predictions_are_those_of_a_plain_search(bitext, pooling):
 
 
 def test_every_layer_and_pooling(bitext):
-    table = tatoeba.evaluate_tatoeba(*ALIKE, {"de": bitext}, toy.ToyVocabulary(), toy.LANGUAGES)
-    assert list(table) == list(encoding.POOLINGS) and list(table["mean"]["de"]) == ["0", "1", "2"]
-    assert table["mean"]["de"]["0"] == 1.0
-    assert table["first"]["de"]["0"] == pytest.approx(1 / 12)  # every sentence begins alike: all find line 0
+    options = toy.ToyVocabulary(), "de", toy.LANGUAGES
+    found = tatoeba.predict_layers(*ALIKE, bitext, *options)
+    assert list(found) == list(encoding.POOLINGS) and list(found["mean"]) == [0, 1, 2]
+    assert tatoeba.accuracy(found["mean"][0], bitext) == 1.0
+    assert found["first"][0] == [0] * 12  # every sentence begins alike: all find line 0
     for pooling, layer in (("mean_no_special", 1), ("first", 2)):
-        found = tatoeba.accuracy(predict(bitext, ALIKE, layer=layer, pooling=pooling), bitext)
-        assert table[pooling]["de"][str(layer)] == found
+        assert found[pooling][layer] == predict(bitext, ALIKE, layer=layer, pooling=pooling)
+    some = tatoeba.predict_layers(*ALIKE, bitext, *options, poolings=("first",), layers=(2, 0))
+    assert some == {"first": {2: found["first"][2], 0: found["first"][0]}}
 
 
 def test_refusals(bitext):

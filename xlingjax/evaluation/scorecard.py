@@ -1,27 +1,45 @@
-"""The score card: the scores of many runs as tables by task, strategy and language, means over seeds."""
+"""The score card: the scores of many runs as tables by task, strategy and language, means over seeds; and of a suite
+its average."""
 
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from xlingjax.data.benchmark import TRAINED, Task
 from xlingjax.errors import UserError
+from xlingjax.evaluation.benchmark import means
 from xlingjax.evaluation.papers import PAPERS
 from xlingjax.evaluation.scores import METRICS
+from xlingjax.evaluation.scores_average import averaged_languages, groups, task_metrics
+from xlingjax.tasks import suite_tasks, task_named
 
 SCORES = "scores.json"
+Cell = dict[str, Any]
+Row = dict[str, Any]
 
 
-def read_scores(folder: str | Path) -> list[dict[str, Any]]:
-    """Every scores.json below `folder`. Raises UserError where there is none."""
+def read_scores(folder: str | Path) -> list[Cell]:
+    """Every scores.json below `folder`, with "curve": [[step, mean of the dev sets], ...] of its training. Raises
+    UserError where there is none."""
     paths = sorted(Path(folder).glob(f"cells/**/{SCORES}"))
     if not paths:
         raise UserError(
             f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate --suite` write them"
         )
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    return [json.loads(path.read_text(encoding="utf-8")) | {"curve": _curve(path.parent / "run")} for path in paths]
+
+
+def _curve(run: Path) -> list[list[float]]:
+    path, found = run / "evaluations.jsonl", {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        entry = json.loads(line)
+        if entry["name"] == "dev" and entry["values"].get("mean") is not None:
+            found[entry["step"]] = entry["values"]["mean"]
+    return [[step, found[step]] for step in sorted(found)]
 
 
 def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
@@ -30,30 +48,57 @@ def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
     return found | ({"sd": float(np.std(values, ddof=1))} if len(values) > 1 else {})
 
 
-def rows_of(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def rows_of(cells: Iterable[Cell]) -> list[Row]:
     """A row for each task, strategy, variant, first weights and test languages: the seeds of the settings that are best
-    on dev, each seed tested at its own best checkpoint. `tried`: how many settings there were to choose from."""
-    groups: dict[tuple, dict[str, list[dict[str, Any]]]] = {}
+    on dev, each seed tested at its own best checkpoint. `tried`: how many settings there were to choose from. The
+    models of translate-train, each tested in the language that it was trained in, are one row."""
+    groups: dict[tuple, dict[str, list[Cell]]] = {}
     for cell in cells:
-        tested = (cell["test"]["split"], cell["start"]["sha256"], *sorted(cell["test"]["by_language"]))
-        key = (cell["task"], cell["strategy"], json.dumps(cell["variant"], sort_keys=True), tested)
+        key = (*_across(cell), json.dumps(cell["variant"], sort_keys=True), *sorted(cell["test"]["by_language"]))
         groups.setdefault(key, {}).setdefault(json.dumps(cell["settings"], sort_keys=True), []).append(cell)
-    return [_row(by_settings) for by_settings in groups.values()]
+    rows: dict[tuple, list[tuple[list[Cell], int]]] = {}
+    for key, by_settings in groups.items():
+        best = _best(by_settings)
+        rows.setdefault(_across(best[0]) if _of_one_target(best[0]) else key, []).append((best, len(by_settings)))
+    return [_joined(parts) if _of_one_target(parts[0][0][0]) else _row(*parts[0]) for parts in rows.values()]
 
 
-def _row(by_settings: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    def on_dev(cells: list[dict[str, Any]]) -> float:
+def _across(cell: Cell) -> tuple[str, ...]:
+    """What rows of several variants and languages have in common. Random weights are told by the run whose shape they
+    have."""
+    start = cell["start"]
+    return cell["task"], cell["strategy"], cell["test"]["split"], _weights(start)
+
+
+def _weights(start: Mapping[str, str]) -> str:
+    return start["sha256"] if start["sha256"] not in ("", "random") else f"{start['sha256']} {start['run']}"
+
+
+def _of_one_target(cell: Cell) -> bool:
+    return [cell["variant"].get("TARGET")] == [*cell["test"]["by_language"]]
+
+
+def _best(by_settings: Mapping[str, list[Cell]]) -> list[Cell]:
+    """The seeds of the best settings."""
+
+    def on_dev(cells: list[Cell]) -> float:
         by = cells[0]["select"]["by"]
         return float(np.mean([cell["dev"]["means"].get(by, cell["dev"]["means"].get("mean", 0.0)) for cell in cells]))
 
     cells = max(by_settings.values(), key=on_dev) if len(by_settings) > 1 else next(iter(by_settings.values()))
-    cells = sorted(cells, key=lambda cell: cell["seed"])
+    return sorted(cells, key=lambda cell: cell["seed"])
+
+
+def _row(cells: Sequence[Cell], tried: int) -> Row:
     first = cells[0]
-    languages = [language for language in first["test"]["by_language"]]
+    languages = [*first["test"]["by_language"]]
     metrics = [*next(iter(first["test"]["by_language"].values()), {})]
     return {
         **{name: first[name] for name in ("task", "strategy", "variant", "settings")},
-        "tried": len(by_settings), "seeds": [cell["seed"] for cell in cells],
+        "tried": tried, "seeds": [cell["seed"] for cell in cells],
         "by_language": {
             metric: {
                 language: mean_and_sd([cell["test"]["by_language"][language][metric] for cell in cells])
@@ -64,42 +109,171 @@ def _row(by_settings: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "means": {
             name: mean_and_sd([cell["test"]["means"][name] for cell in cells]) for name in first["test"]["means"]
         },
+        "averaged": _averaged(first["task"], languages),
         "examples": first["test"]["examples"],
         "split": first["test"]["split"],
         "select": first["select"] | {"step": [cell["select"]["step"] for cell in cells]},
         "start": first["start"], "machine": first["machine"],
+        "curves": [cell["curve"] for cell in cells if cell.get("curve")],
+        **({"layers": first["layers"]} if "layers" in first else {}),
     }  # fmt: skip
 
 
-def card(folder: str | Path) -> dict[str, Any]:
-    """{"tables": a table for each task, "folder"}; a table: task, metrics with signatures, rows, papers."""
+def _averaged(task: str, languages: Iterable[str]) -> list[int]:
+    """[languages of the official average that are here, all of them]."""
+    official = averaged_languages(task_named(task))
+    return [len({*official} & {*languages}), len(official)]
+
+
+def _joined(parts: Sequence[tuple[list[Cell], int]]) -> Row:
+    """One row of the models of several targets; it has a mean where all have the same seeds."""
+    of = {cells[0]["variant"]["TARGET"]: cells for cells, _ in parts}
+    rows = {language: _row(cells, tried) for (language, cells), (_, tried) in zip(of.items(), parts, strict=True)}
+    first, seeds = next(iter(rows.values())), {language: row["seeds"] for language, row in rows.items()}
+    found = {}
+    if all(each == first["seeds"] for each in seeds.values()):
+        task, per_seed = task_named(first["task"]), []
+        for at in range(len(first["seeds"])):
+            by_language = {language: cells[at]["test"]["by_language"][language] for language, cells in of.items()}
+            per_seed.append(means(by_language, task, [*of])["mean"])
+        found = {"mean": mean_and_sd(per_seed)}
+    settings = {language: row["settings"] for language, row in rows.items()}
+    one = all(each == first["settings"] for each in settings.values())
+    return first | {
+        "variant": {}, "settings": first["settings"] if one else {}, "settings_by_target": {} if one else settings,
+        "tried": max(row["tried"] for row in rows.values()), "seeds_by_target": seeds, "means": found,
+        "seeds": sorted({seed for each in seeds.values() for seed in each}),
+        "by_language": {
+            metric: {language: row["by_language"][metric][language] for language, row in rows.items()}
+            for metric in first["by_language"]
+        },
+        "averaged": _averaged(first["task"], rows),
+        "examples": {name: count for row in rows.values() for name, count in row["examples"].items()},
+        "select": first["select"] | {"step": {language: row["select"]["step"] for language, row in rows.items()}},
+        "curves": [curve for row in rows.values() for curve in row["curves"]],
+    }  # fmt: skip
+
+
+# ---- the card --------------------------------------------------------------------------------------------------------
+
+
+def card(*folders: str | Path) -> dict[str, Any]:
+    """{"folders", "overall": see `overall_of`, "tables": a table for each task}; a table: task, metrics with
+    signatures, rows, papers. Seeds of several folders are not put together: each folder has rows of its own. Raises
+    UserError for a folder without cells."""
+    above = os.path.commonpath([os.path.abspath(folder) for folder in folders]) if len(folders) > 1 else ""
+    rows = []
+    for folder in folders:
+        name = os.path.relpath(os.path.abspath(folder), above) if above else ""
+        rows += [row | {"folder": name} for row in rows_of(read_scores(folder))]
     tables: dict[str, dict[str, Any]] = {}
-    for row in rows_of(read_scores(folder)):
+    for row in rows:
         metrics = {name: METRICS[name].signature for name in row["by_language"]}
         found = tables.setdefault(row["task"], {"task": row["task"], "metrics": {}, "rows": []})
         found["metrics"] |= metrics
         found["rows"].append(row)
     for name, found in tables.items():
+        _tell_apart(found["rows"])
+        figure = METRICS[task_named(name).metrics[0]].name if len(task_metrics(task_named(name))) > 1 else ""
         found["papers"] = [
-            {"model": model, "strategy": strategy, "mean": value, "source": source}
+            {"model": model, "strategy": strategy, "mean": value, "source": source, "figure": figure}
             for task, model, strategy, value, source in PAPERS
             if task == name
         ]
-    return {"folder": str(folder), "tables": [tables[name] for name in sorted(tables)]}
+    return {
+        "folders": [str(folder) for folder in folders], "overall": overall_of(rows),
+        "tables": [tables[name] for name in sorted(tables)],
+    }  # fmt: skip
 
 
-def said(row: dict[str, Any]) -> str:
-    """The name of a row: its strategy, variant and settings."""
+def _tell_apart(rows: Sequence[Row]) -> None:
+    """Gives rows that would have one name "of": what they differ in, their folder, their run or its weights."""
+    alike: dict[str, list[Row]] = {}
+    for row in rows:
+        alike.setdefault(said(row), []).append(row)
+    ways: list[Callable[[Row], str]] = [
+        lambda row: row.get("folder", ""),
+        lambda row: Path(row["start"]["run"]).name,
+        lambda row: row["start"]["sha256"][:8],
+        lambda row: row.get("split", ""),
+    ]
+    for same in alike.values():
+        differ = [way for way in ways if len({way(row) for row in same}) > 1]
+        enough = next(([way] for way in differ if len({way(row) for row in same}) == len(same)), differ)
+        for row in same:
+            if of := ", ".join(text for way in enough if (text := way(row))):
+                row["of"] = of
+
+
+def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Of each suite with an average of its own, [{"suite", "rows"}]: XTREME's, the mean of the tasks' means, and
+    XGLUE's of understanding and of generation.
+
+    A row for each strategy, variant and first weights with two tasks or more: "tasks" {full name: mean}, "averages"
+    {name: {"mean", "tasks", "of", "lacks": why it is no official average, in words; none: it is}} of what has two tasks
+    or more. Retrieval and mining, which train nothing, count to `transfer` as measured on the weights it started from.
+    """
+    found = []
+    for suite in ("xtreme", "xglue"):
+        tasks = {task.full_name: task for task in suite_tasks(suite)}
+        own: dict[tuple, dict[str, list[Row]]] = {}
+        for row in rows:
+            if row["task"] in tasks and "mean" in row["means"]:
+                key = row["strategy"], json.dumps(row["variant"], sort_keys=True), _weights(row["start"])
+                own.setdefault(key, {}).setdefault(row["task"], []).append(row)
+        untrained: dict[str, dict[str, list[Row]]] = {}
+        for (_, _, weights), of in own.items():
+            for name in (name for name in of if tasks[name].kind not in TRAINED):
+                untrained.setdefault(weights, {}).setdefault(name, []).extend(of[name])
+        made = [
+            _overall(suite, [*tasks.values()], of | (untrained.get(key[2], {}) if key[0] == "transfer" else {}))
+            for key, of in own.items()
+            if len(of) > 1
+        ]
+        if made := [row for row in made if row["averages"]]:
+            _tell_apart(made)
+            found.append({"suite": suite, "rows": made})
+    return found
+
+
+def _overall(suite: str, tasks: Sequence[Task], of: Mapping[str, Sequence[Row]]) -> Row:
+    scores = {name: rows[0]["means"]["mean"]["mean"] for name, rows in of.items() if len(rows) == 1}
+    averages = {}
+    for part, members in (groups(tasks) if suite == "xglue" else {"average": tasks}).items():
+        there = [scores[task.full_name] for task in members if task.full_name in scores]
+        if len(there) < 2:
+            continue
+        lacks = [f"{len(there)} of {len(members)} tasks"] if len(there) < len(members) else []
+        for task in members:
+            rows = of.get(task.full_name, ())
+            if len(rows) > 1:
+                lacks.append(f"{task.name} has {len(rows)} rows, none of which counts")
+            elif rows:
+                here, all_ = rows[0]["averaged"]
+                lacks += [f"{here} of {all_} languages of {task.name}"] if here < all_ else []
+                tested = rows[0]["split"]
+                lacks += [f"{task.name} tested on {tested}"] if tested not in ("test", "translate_test") else []
+        averages[part] = {
+            "mean": float(np.mean(there)), "tasks": len(there), "of": len(members), "lacks": lacks,
+        }  # fmt: skip
+    first = next(rows[0] for rows in of.values())
+    row = {name: first[name] for name in ("strategy", "variant", "start")}
+    return row | {"settings": {}, "tasks": scores, "averages": averages}
+
+
+def said(row: Row) -> str:
+    """The name of a row: its strategy, variant and settings, and what tells it from another one."""
     parts = [row["strategy"].replace("_", " "), *row["variant"].values()]
     parts += [f"{name}={value}" for name, value in row["settings"].items()]
-    return " ".join(parts)
+    return " ".join(parts) + (f" ({row['of']})" if row.get("of") else "")
 
 
-def policy(row: dict[str, Any]) -> str:
+def policy(row: Row) -> str:
     """How the row's checkpoints, and settings, were chosen."""
     select = row["select"]
     if select["by"] in ("none", "last"):
-        return {"none": "nothing is trained", "last": "the last checkpoint"}[select["by"]]
+        note = f", {select['note']}" if "note" in select else ""
+        return {"none": "nothing is trained", "last": "the last checkpoint"}[select["by"]] + note
     over = "the mean of all dev languages" if select["by"] == "mean" else f"dev in {select['by']}"
     tried = f", as was one of {row['tried']} settings" if row["tried"] > 1 else ""
     return f"checkpoint chosen by {over} ({select['split']}){tried}"

@@ -1,7 +1,7 @@
 """Tatoeba as XTREME has it: each English sentence finds the foreign sentence nearest to it, of vectors that no training
 has fitted to the task (`evaluate_retrieval.py`, `utils_retrieve.py`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jax.sharding import Mesh
@@ -51,6 +51,29 @@ def side_vectors(
     return sides[0], sides[1]
 
 
+def predict_layers(
+    model,
+    params,
+    bitext: Bitext,
+    vocabulary,
+    language: str,
+    languages: Sequence[str],
+    *,
+    poolings: Sequence[str] = POOLINGS,
+    layers: Sequence[int] | None = None,
+    mesh: Mesh | None = None,
+) -> dict[str, dict[int, list[int]]]:
+    """{pooling: {layer: what `predict_retrieval` gives}}, of one pass over each side. layers: None: every layer, 0 the
+    embeddings. Raises UserError: an empty side, no such layer or pooling, a language that the model lacks."""
+    names = range(model.config.layers + 1) if layers is None else layers
+    chosen = tuple(chosen_layer(layer, model.config.layers) for layer in names)
+    foreign, english = side_vectors(model, params, bitext, vocabulary, language, languages, poolings, chosen, mesh)
+    return {
+        pooling: {layer: nearest(english[p, n], foreign[p, n], mesh=mesh).tolist() for n, layer in enumerate(chosen)}
+        for p, pooling in enumerate(poolings)
+    }
+
+
 def predict_retrieval(
     model,
     params,
@@ -66,11 +89,13 @@ def predict_retrieval(
     """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction file.
 
     layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is "mean", over all tokens
-    with the separators. Raises UserError: an empty side, no such layer or pooling, a language that the model lacks.
+    with the separators. Raises UserError as `predict_layers`.
     """
     layer = chosen_layer(layer, model.config.layers)
-    foreign, english = side_vectors(model, params, bitext, vocabulary, language, languages, (pooling,), (layer,), mesh)
-    return nearest(english[0, 0], foreign[0, 0], mesh=mesh).tolist()
+    found = predict_layers(
+        model, params, bitext, vocabulary, language, languages, poolings=(pooling,), layers=(layer,), mesh=mesh
+    )
+    return found[pooling][layer]
 
 
 def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
@@ -82,26 +107,3 @@ def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
         raise UserError(f"{len(predicted)} predictions for {len(bitext.target)} English lines")
     found = zip(predicted, bitext.target, strict=True)
     return float(np.mean([(bitext.source[row][0], id) in bitext.gold for row, (id, _) in found]))
-
-
-def evaluate_tatoeba(
-    model,
-    params,
-    bitexts: Mapping[str, Bitext],
-    vocabulary,
-    languages: Sequence[str],
-    *,
-    poolings: Sequence[str] = POOLINGS,
-    mesh: Mesh | None = None,
-) -> dict[str, dict[str, dict[str, float]]]:
-    """{pooling: {language: {layer: accuracy}}} of every layer and pooling, from one pass over each side; layer "0" is
-    the embeddings. bitexts: by foreign language, with gold."""
-    table: dict[str, dict[str, dict[str, float]]] = {pooling: {} for pooling in poolings}
-    for language, bitext in bitexts.items():
-        foreign, english = side_vectors(model, params, bitext, vocabulary, language, languages, poolings, mesh=mesh)
-        for p, pooling in enumerate(poolings):
-            table[pooling][language] = {
-                str(layer): accuracy(nearest(english[p, layer], foreign[p, layer], mesh=mesh).tolist(), bitext)
-                for layer in range(foreign.shape[1])
-            }
-    return table

@@ -1,18 +1,32 @@
 """The score card as Markdown, LaTeX, JSON and a page."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xlingjax.evaluation.scorecard import policy, said
-from xlingjax.report import html
+from xlingjax.report import html, plots
 
 MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
 _ABOUT = (
     "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the official average "
     "that are here; untrained languages: without training examples; gap: English less the mean of the others."
 )
+_FLATTERS = "A best layer that is chosen on the test set flatters: choose it on other sentences."
+
+
+@dataclass(frozen=True)
+class Grid:
+    caption: str
+    head: list[str]
+    rows: list[list[str]]
+    values: list[list[float | None]] | None = None
+    """Of a heat-map, without the first column."""
 
 
 def write(card: dict[str, Any], folder: Path) -> list[Path]:
@@ -26,6 +40,9 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in made]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
 
 
 def figure(value: dict[str, float] | None, between: str = " ± ") -> str:
@@ -45,15 +62,25 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
     found = []
     for row in rows:
         of = row["by_language"][metric]
-        figures = [figure(row["means"].get(name)) for name in means] + [figure(of.get(name)) for name in languages]
-        found.append([said(row), *figures, str(len(row["seeds"]))])
+        figures = [_mean(row, name) for name in means] + [figure(of.get(name)) for name in languages]
+        found.append([said(row), *figures, _seeds(row)])
     if score:
         for paper in table["papers"]:
             blank = ["–"] * (len(means) - 1 + len(languages))
-            found.append(
-                [f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)", f"{paper['mean']:.1f}", *blank, ""]
-            )
+            name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
+            found.append([name, f"{paper['mean']:.1f}" + (f" ({of})" if (of := paper["figure"]) else ""), *blank, ""])
     return head, found
+
+
+def _mean(row: dict[str, Any], name: str) -> str:
+    shown = figure(row["means"].get(name))
+    here, official = row["averaged"]
+    return f"{shown} ({here} of {official} languages)" if name == "mean" in row["means"] and here < official else shown
+
+
+def _seeds(row: dict[str, Any]) -> str:
+    counts = sorted({len(seeds) for seeds in row.get("seeds_by_target", {"": row["seeds"]}).values()})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def notes(table: dict[str, Any]) -> list[str]:
@@ -68,35 +95,128 @@ def notes(table: dict[str, Any]) -> list[str]:
             + (f"; from {row['start']['run']} ({start})" if start else "")
             + (f"; {row['machine']}" if row["machine"] else "")
         )
+        if seeds := row.get("seeds_by_target"):
+            lines.append(f"{said(row)}: each language has a model of its own, trained and tested in it" + _unequal(row))
+            if not row["means"]:
+                told = "; ".join(f"{language} {' '.join(map(str, each))}" for language, each in seeds.items())
+                lines.append(f"{said(row)}: no mean, since the languages have other seeds: {told}")
+    if any(paper["figure"] for paper in table["papers"]):
+        lines.append(f"papers: {table['papers'][0]['figure']} alone, where the mean is of F1 and exact match")
     return lines + [f"{paper['model']}: {paper['source']}" for paper in table["papers"]]
+
+
+def _unequal(row: dict[str, Any]) -> str:
+    """The settings that dev chose, where they differ by language."""
+    told = [
+        f"{language} {' '.join(f'{name}={value}' for name, value in settings.items())}"
+        for language, settings in row["settings_by_target"].items()
+    ]
+    return f", with settings of its own: {'; '.join(told)}" if told else ""
+
+
+def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
+    """The averages of a suite and the means of its tasks, and what they lack to be official, in lines."""
+    averages = list(dict.fromkeys(name for row in suite["rows"] for name in row["averages"]))
+    tasks = sorted({name for row in suite["rows"] for name in row["tasks"]})
+    rows, lines = [], []
+    for row in suite["rows"]:
+        cells = [said(row)]
+        for name in averages:
+            found = row["averages"].get(name)
+            cells.append(_average(found) if found else "–")
+            if found and found["lacks"]:
+                lines.append(f"{said(row)}, {name}: no official average: {'; '.join(found['lacks'])}")
+        rows.append(cells + [f"{row['tasks'][name]:.1f}" if name in row["tasks"] else "–" for name in tasks])
+    lines.insert(0, "average: mean of the tasks' means; *: no official one")
+    if any(row["strategy"] == "transfer" for row in suite["rows"]):
+        lines.insert(1, "transfer: retrieval and mining as measured on the weights that it started from")
+    head = ["", *averages, *(name.partition("/")[2] for name in tasks)]
+    return Grid("mean over tasks", head, rows), lines
+
+
+def _average(found: dict[str, Any]) -> str:
+    return f"{found['mean']:.1f}{'*' if found['lacks'] else ''} ({found['tasks']} of {found['of']} tasks)"
+
+
+def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
+    """Of a row that was measured at several layers or poolings: pooling by layer, mean over languages; of each pooling
+    language by layer; and what stands in them, in lines. *: of the row itself."""
+    of, chosen, pooled = row["layers"]["by_language"], row["layers"]["layer"], row["layers"]["pooling"]
+    names = sorted({layer for values in of[pooled].values() for layer in values}, key=int)
+    head = [f"{name}*" if int(name) == chosen else name for name in names]
+
+    def shown(caption: str, rows: Mapping[str, Sequence[float]]) -> Grid:
+        texts = [[name, *(f"{value:.1f}" for value in values)] for name, values in rows.items()]
+        return Grid(caption, ["", *head], texts, [list(values) for values in rows.values()])
+
+    means = {
+        f"{pooling}*" if pooling == pooled else pooling: [
+            float(np.mean([values[name] for values in by.values()])) for name in names
+        ]
+        for pooling, by in of.items()
+    }
+    grids = [shown(f"{said(row)}: pooling by layer, mean over languages", means)]
+    for pooling, by in of.items():
+        values = {language: [by[language][name] for name in names] for language in sorted(by)}
+        grids.append(shown(f"{said(row)}, pooled by {pooling}: language by layer", values))
+    return grids, [f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission. {_FLATTERS}"]
+
+
+def _pivots(table: dict[str, Any]) -> list[Grid]:
+    """A heat-map of pivot x test language, where there are several pivots."""
+    rows = [row for row in table["rows"] if "PIVOT" in row["variant"]]
+    if len(rows) < 2:
+        return []
+    metric = next(iter(table["metrics"]))
+    languages = sorted({language for row in rows for language in row["by_language"][metric]})
+    values = [[row["by_language"][metric].get(language, {}).get("mean") for language in languages] for row in rows]
+    names = [[row["variant"]["PIVOT"]] for row in rows]
+    return [Grid("pivot (row) by test language", ["", *languages], names, values)]
+
+
+def _sections(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], dict[str, Any]]]:
+    """(title, tables, notes, the table of the card) of each part."""
+    found = []
+    for suite in card["overall"]:
+        made, lines = overall(suite)
+        found.append((suite["suite"], [made], lines, {}))
+    for table in card["tables"]:
+        grids, lines = [Grid(metric, *grid(table, metric)) for metric in table["metrics"]], notes(table)
+        for row in table["rows"]:
+            if "layers" in row:
+                more, told = layers(row)
+                grids, lines = grids + more, lines + told
+        found.append((table["task"], grids, lines, table))
+    return found
+
+
+# ---- their forms -----------------------------------------------------------------------------------------------------
 
 
 def markdown(card: dict[str, Any]) -> str:
     parts = ["# Score card", _ABOUT]
-    for table in card["tables"]:
-        parts.append(f"## {table['task']}")
-        for metric in table["metrics"]:
-            head, rows = grid(table, metric)
-            lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
-            parts += [f"{metric}:", "\n".join(lines)]
-        parts.append("\n".join(f"- {line}" for line in notes(table)))
+    for title, grids, lines, _ in _sections(card):
+        parts.append(f"## {title}")
+        for each in grids:
+            rows = ["| " + " | ".join(row) + " |" for row in [each.head, ["---"] * len(each.head), *each.rows]]
+            parts += [f"{each.caption}:", "\n".join(rows)]
+        parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
 
 
 def latex(card: dict[str, Any]) -> str:
     """Tables for `booktabs`."""
     parts = [f"% {_ABOUT}"]
-    for table in card["tables"]:
-        for metric in table["metrics"]:
-            head, rows = grid(table, metric)
-            body = [" & ".join(map(_escaped, row)) + r" \\" for row in rows]
+    for title, grids, lines, _ in _sections(card):
+        for each in grids:
+            body = [" & ".join(map(_escaped, row)) + r" \\" for row in each.rows]
             parts.append(
                 "\n".join([
-                    *(f"% {line}" for line in notes(table)),
+                    *(f"% {line}" for line in lines),
                     r"\begin{table}\centering\small",
-                    rf"\caption{{{_escaped(table['task'])}, {_escaped(metric)}}}",
-                    rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule",
-                    " & ".join(map(_escaped, head)) + r" \\", r"\midrule", *body, r"\bottomrule", r"\end{tabular}",
+                    rf"\caption{{{_escaped(title)}, {_escaped(each.caption)}}}",
+                    rf"\begin{{tabular}}{{l{'r' * (len(each.head) - 1)}}}", r"\toprule",
+                    " & ".join(map(_escaped, each.head)) + r" \\", r"\midrule", *body, r"\bottomrule", r"\end{tabular}",
                     r"\end{table}",
                 ])
             )  # fmt: skip
@@ -113,29 +233,22 @@ def _escaped(text: str) -> str:
 
 def page(card: dict[str, Any]) -> str:
     sections = [html.note(_ABOUT)]
-    for table in card["tables"]:
+    for title, grids, lines, table in _sections(card):
         parts = []
-        for metric in table["metrics"]:
-            head, rows = grid(table, metric)
-            parts += [f"<h3>{html.esc(metric)}</h3>", html.table(head, rows, mean_rows=0)]
-        parts += [_pivots(table), html.details("what the figures are", "\n".join(notes(table)))]
-        sections.append(html.section(table["task"].replace("/", "-"), table["task"], *parts))
+        for each in [*grids, *(_pivots(table) if table else ())]:
+            shown = _heat(each) if each.values else html.table(each.head, each.rows)
+            parts.append(f"<h3>{html.esc(each.caption)}</h3>{shown}")
+        if table:
+            label = "mean of the dev sets over steps; thin: a training, thick: their mean"
+            if drawn := plots.drawn(curves(table["rows"]), f"{title}: {label}"):
+                parts.append(f"<h3>{label}</h3>{drawn}")
+        parts.append(html.details("what the figures are", "\n".join(lines)))
+        sections.append(html.section(title.replace("/", "-"), title, *parts))
     return html.page("Score card", "<h1>Score card</h1>\n" + "\n".join(sections))
 
 
-def _pivots(table: dict[str, Any]) -> str:
-    """A heat-map of pivot x test language, where there are several pivots."""
-    rows = [row for row in table["rows"] if "PIVOT" in row["variant"]]
-    if len(rows) < 2:
-        return ""
-    metric = next(iter(table["metrics"]))
-    languages = sorted({language for row in rows for language in row["by_language"][metric]})
-    values = [[row["by_language"][metric].get(language, {}).get("mean") for language in languages] for row in rows]
-    return "<h3>pivot (row) by test language</h3>" + _heat([row["variant"]["PIVOT"] for row in rows], languages, values)
-
-
-def _heat(names: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]]) -> str:
-    known = [value for row in values for value in row if value is not None]
+def _heat(each: Grid) -> str:
+    known = [value for row in each.values for value in row if value is not None]
     low, high = min(known), max(known)
 
     def cell(value: float | None) -> str:
@@ -144,9 +257,34 @@ def _heat(names: Sequence[str], columns: Sequence[str], values: Sequence[Sequenc
         share = (value - low) / (high - low) if high > low else 0.5
         return f'<td style="background:rgba(31,119,180,{0.05 + 0.55 * share:.2f})">{value:.1f}</td>'
 
-    head = "<tr><th></th>" + "".join(f"<th>{html.esc(name)}</th>" for name in columns) + "</tr>"
+    head = "<tr>" + "".join(f"<th>{html.esc(name)}</th>" for name in each.head) + "</tr>"
     body = [
         f"<tr><td>{html.esc(name)}</td>" + "".join(map(cell, row)) + "</tr>"
-        for name, row in zip(names, values, strict=True)
+        for (name, *_), row in zip(each.rows, each.values, strict=True)
     ]
     return f'<div class="scroll"><table>{head}{"".join(body)}</table></div>'
+
+
+def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float]]:
+    """[(step, mean)] at the steps that all curves [[step, value], ...] have."""
+    found = [dict(map(tuple, curve)) for curve in curves]
+    shared = sorted(set.intersection(*map(set, found)))
+    return [(step, float(np.mean([curve[step] for curve in found]))) for step in shared]
+
+
+@plots.styled
+def curves(rows: Sequence[dict[str, Any]]) -> Any:
+    """The dev scores of a task's trainings by step, a colour for each row. None where nothing was trained."""
+    rows = [row for row in rows if row["curves"]]
+    if not rows:
+        return None
+    drawing, (axis,) = plots.panels(1, size=(plots.PANEL[0] * 1.5, plots.PANEL[1]))
+    for row, colour in zip(rows, cycle(plots.LANGUAGE_COLOURS), strict=False):
+        if len(row["curves"]) > 1:
+            for curve in row["curves"]:
+                axis.plot(*zip(*curve, strict=True), color=colour, linewidth=0.7, alpha=0.6)
+        points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
+        axis.plot(*zip(*points, strict=True), color=colour, linewidth=2, marker="o", markersize=3, label=said(row))
+    axis.set(xlabel="steps", ylabel="dev")
+    axis.legend()
+    return drawing
