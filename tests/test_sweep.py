@@ -17,6 +17,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
 from xlingjax.evaluation.benchmark import head_fault, in_order_of, translations
 from xlingjax.evaluation.predictions import prediction_path, read_predictions
+from xlingjax.evaluation.tatoeba import accuracy, predict_retrieval
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.preprocessors.benchmark import beside_rows
@@ -297,6 +298,36 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     assert len(lines) == tatoeba["test"]["examples"]["de"]
 
 
+def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
+    more = ["--mixture", "xtreme", "--tasks", "tatoeba", "--data", files / "xtreme", "--allow-missing", "--from", start]
+    assert evaluate(*more, "--to", tmp_path, "--layer", "all", "--pooling", "all") == 0
+    (folder,) = (tmp_path / "cells/xtreme/tatoeba/as_it_is").iterdir()
+    cell, run = scores(tmp_path, folder), open_run(start)
+    found = cell["layers"]["by_language"]
+    assert [*found] == ["mean", "mean_no_special", "first"]
+    assert cell["layers"]["layer"] == 1 and cell["layers"]["pooling"] == "mean"
+    for code in ("de", "ru"):
+        (bitext,) = read(task_named("xtreme/tatoeba"), files / "xtreme", "test", code)
+        for pooling, layer in (("mean", 1), ("mean_no_special", 0), ("first", 1)):
+            options = {"layer": layer, "pooling": pooling}
+            lines = predict_retrieval(run.model, run.params, bitext, run.vocabulary, code, run.languages, **options)
+            assert found[pooling][code][str(layer)] == pytest.approx(100 * accuracy(lines, bitext))
+        assert {*found["first"][code]} == {"0", "1"}
+        # the score and the submission are those of the paper's layer and pooling
+        assert cell["test"]["by_language"][code]["tatoeba_accuracy"] == pytest.approx(found["mean"][code]["1"])
+        lines = predict_retrieval(run.model, run.params, bitext, run.vocabulary, code, run.languages)
+        made = (folder / f"predictions/tatoeba/test-{code}.tsv").read_text().split()
+        assert made == [str(line) for line in lines]
+    told = capsys.readouterr().out
+    assert "pooling by layer, mean over languages:" in told and "|  | 0 | 1* |" in told and "flatters" in told
+    assert evaluate(*more, "--to", tmp_path, "--layer", "0") == 0
+    cell = scores(tmp_path, folder)
+    assert "layers" not in cell and cell["select"]["note"] == "layer 0, pooled by mean"
+    assert cell["test"]["by_language"]["de"]["tatoeba_accuracy"] == pytest.approx(found["mean"]["de"]["0"])
+    assert evaluate(*more, "--to", tmp_path, "--layer", "0", "2") == 2
+    assert "layer 2: this model has layers 0 (the embeddings) to 1" in capsys.readouterr().err
+
+
 def test_labels_are_read_in_the_order_of_the_head():
     task = task_named("xtreme/xnli")
     model = SimpleNamespace(config=preset("tiny").replace(classifier="xlmr", num_labels=3))
@@ -313,6 +344,16 @@ def test_every_checkpoint_of_a_run_is_followed(swept, files, tmp_path, capsys):
     steps = sorted(int(path.name) for path in (run / "checkpoints").iterdir() if path.name.isdigit())
     told = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("step ")]
     assert told == [f"step {step}" for step in steps] and len(steps) > 0
+
+
+def test_a_followed_run_that_was_killed_leaves_its_card(swept, files, tmp_path, capsys):
+    shutil.copytree(swept / "cells/xtreme/xnli/transfer/seed-0/run", tmp_path / "run")
+    (tmp_path / "run/result.json").unlink()
+    more = ["--data", files / "xtreme", "--to", tmp_path / "out", "--allow-missing", "--tasks", "xnli"]
+    assert evaluate("--mixture", "xtreme", "--follow", tmp_path / "run", *more, "--patience", "0.0001") == 2
+    told = capsys.readouterr()
+    assert "nothing was written there for 0.0001 minutes" in told.err and told.err.count("\n") == 1
+    assert "| as it is run" in told.out and (tmp_path / "out/card.html").is_file()
 
 
 @pytest.mark.long
@@ -343,6 +384,21 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
             "--mixture trains nothing",
         ),
         (["--seeds", "2", "--workdir", "x"], "only --suite and --mixture read this"),
+        (["--layer", "2", "--workdir", "x"], "only --suite and --mixture read this"),
+        (
+            ["--mixture", "xtreme", "--from", "y", "--patience", "2", "--data", ".", "--to", "x"],
+            "--patience: only --follow reads this",
+        ),
+        (
+            ["--mixture", "xtreme", "--from", "y", "--data", ".", "--to", "x", "--tasks", "xnli", "--layer", "2"],
+            "--layer: retrieval and mining alone read this, not xnli",
+        ),
+        (
+            ["--suite", "xtreme", "--from", "y", "--data", ".", "--to", "x", "--layer", "all"],
+            "--layer: bucc2018 is mined from one layer",
+        ),
+        (["--mixture", "xtreme", "--layer", "-1"], "no layer: a whole number from 0"),
+        (["--mixture", "xtreme", "--patience", "soon"], "'soon' is not a number of minutes"),
         ([], "give --workdir, or --suite or --mixture"),
     ],
 )
