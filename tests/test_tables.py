@@ -127,6 +127,28 @@ def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
     assert len(commands()) == 1
 
 
+def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
+    def write(table, data, output, arguments):
+        for value, folder in enumerate(table.folders(output)):
+            cell = {
+                "task": "xnli/xnli", "strategy": "transfer", "variant": {}, "settings": {}, "seed": 0, "machine": "",
+                "start": {"run": "r", "sha256": "s"}, "select": {"by": "en", "split": "dev", "step": 1, "steps": 1},
+                "dev": {"means": {"en": 1.0}},
+                "test": {"split": "test", "examples": {"en": 9}, "means": {"mean": 60.0 + value, "en": 60.0 + value},
+                         "by_language": {"en": {"accuracy": 60.0 + value}}},
+            }  # fmt: skip
+            (folder / "cells").mkdir(parents=True)
+            (folder / "cells" / "scores.json").write_text(json.dumps(cell))
+
+    monkeypatch.setattr(tables, "run", write)
+    encoders = f"--gin.ENCODERS={json.dumps({'my base': 'r'})}"
+    recipe = tmp_path / "table.gin"
+    recipe.write_text((cli.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))
+    assert cli.main(["table", "--gin_file", str(recipe), "--data", "d", "--to", str(tmp_path / "out"), encoders]) == 0
+    text = (tmp_path / "out/card.md").read_text()
+    assert text in capsys.readouterr().out and re.search(r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|", text)
+
+
 def test_the_verb():
     args = parser().parse_args(["table", "--gin_file", "recipes/tables/ernie_m_1.gin", "--data", "d", "--to", "o"])
     assert (args.name, args.data, args.output) == ("table", "d", "o")

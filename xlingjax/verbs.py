@@ -265,12 +265,11 @@ def bakeoff(args: Namespace, config: Any, read_recipe: Callable[..., Recipe]) ->
 
 def table(args: Namespace, config: Any) -> int:
     from xlingjax.tables import run
-    from xlingjax.verbs_sweep import show
 
     arguments = ["--platform", args.platform] if args.platform else []
     arguments += ["--devices", str(args.devices)] if args.devices else []
     run(config, args.data, args.output, arguments)
-    print(show(*config.folders(args.output), output=args.output))
+    print(verbs_benchmarks.show(*config.folders(args.output), output=args.output))
     return 0
 
 
@@ -347,9 +346,8 @@ def data(args: Namespace) -> int:
 
 def report(args: Namespace) -> int:
     from xlingjax.report.build import build_report
-    from xlingjax.verbs_sweep import card
 
-    if (made := card(args)) is not None:
+    if (made := verbs_benchmarks.card(args)) is not None:
         print(made)
         return 0
     (args.workdir,) = args.workdir

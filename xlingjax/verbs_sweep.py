@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
+from xlingjax.verbs_benchmarks import show
 from xlingjax.verbs_models import require_unread
 
 OF_TASKS = ("source", "data", "output", "strategy", "languages", "seeds", "grid")
@@ -166,37 +167,6 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise UserError(f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5")
         found[name] = tuple(values.split(","))
     return found
-
-
-def show(*folders: str | Path, output: str | Path = "") -> str:
-    """Writes the score card of folders of cells, of one into itself; returns it as Markdown, and where it is."""
-    from xlingjax.evaluation.scorecard import card
-    from xlingjax.report.scorecard import markdown, write
-
-    made = card(*folders)
-    paths = write(made, Path(output or folders[0]))
-    return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"
-
-
-def card(args: Namespace) -> str | None:
-    """`report` of folders of cells: what `show` returns; None: they name a run. Raises UserError for both at once."""
-    folders = args.workdir
-    cells = [folder for folder in folders if (Path(folder) / "cells").is_dir()]
-    if not cells:
-        if len(folders) > 1:
-            raise UserError(f"report {' '.join(folders)}: no cells there, and a report is of one run; see --compare")
-        return None
-    if other := [folder for folder in folders if folder not in cells]:
-        raise UserError(f"report: {other[0]} has no cells and cannot share a score card; leave it out")
-    if given := [name for name in ("compare", "finetuned", "pictures") if getattr(args, name)]:
-        raise UserError(f"--{given[0]}: a score card reads only folders of cells; leave it out")
-    if len(folders) > 1 and not args.output:
-        raise UserError(f"report: {len(folders)} folders share a score card; say where it goes by --output DIR")
-    if args.output:
-        if Path(args.output).is_file():
-            raise UserError(f"--output {args.output}: it is a file; give a folder")
-        Path(args.output).mkdir(parents=True, exist_ok=True)
-    return show(*folders, output=args.output)
 
 
 def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
