@@ -324,8 +324,13 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     cell = scores(tmp_path, folder)
     assert "layers" not in cell and cell["select"]["note"] == "layer 0, pooled by mean"
     assert cell["test"]["by_language"]["de"]["tatoeba_accuracy"] == pytest.approx(found["mean"]["de"]["0"])
-    assert evaluate(*more, "--to", tmp_path, "--layer", "0", "2") == 2
-    assert "layer 2: this model has layers 0 (the embeddings) to 1" in capsys.readouterr().err
+    suite = ["--suite", "xtreme", "--tasks", "xnli", "tatoeba", *more[4:]]  # which would train first
+    for asked in (more, suite):
+        capsys.readouterr()
+        assert evaluate(*asked, "--to", tmp_path, "--layer", "0", "2") == 2
+        told = capsys.readouterr()
+        assert "layer 2: this model has layers 0 (the embeddings) to 1" in told.err
+    assert "--layer: read by tatoeba alone" in told.out and not (tmp_path / "cells/xtreme/xnli").exists()
 
 
 def test_labels_are_read_in_the_order_of_the_head():

@@ -119,6 +119,8 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
     from xlingjax import verbs
     from xlingjax.data.benchmark import TRAINED
     from xlingjax.evaluation.baselines import applies as baseline_of
+    from xlingjax.evaluation.tatoeba import chosen_layer
+    from xlingjax.identity import read_run_record
     from xlingjax.measuring import measure
     from xlingjax.preprocessors.benchmark import Reading
     from xlingjax.runtime import start
@@ -130,6 +132,9 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
         return verbs.train(Namespace(**{**vars(args), "workdir": str(folder), "name": "finetune"}), recipe)
 
     source = _started(args.source)
+    for layer in getattr(args, "layer", None) or ():  # before anything is trained
+        if layer != "all":
+            chosen_layer(layer, read_run_record(source)["model"]["layers"])
     tools = Tools(parse, read_recipe, train, find)
     for task in tasks:
         if task.kind not in TRAINED:
