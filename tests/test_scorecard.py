@@ -66,6 +66,7 @@ def test_xtremes_average_is_the_mean_of_its_nine_tasks(tmp_path):
     text = report.markdown(card(tmp_path))
     assert f"| transfer | {np.mean(scores):.1f} (9 of 9 tasks) |" in text
     assert "as it is base 7, average: no official average: 2 of 9 tasks" in text
+    assert text.count("transfer: bucc2018, tatoeba as measured on the weights that it started from") == 1
 
 
 def test_what_an_average_lacks_is_said(tmp_path):
@@ -77,6 +78,7 @@ def test_what_an_average_lacks_is_said(tmp_path):
     assert row["averages"]["average"]["mean"] == 70.0 and row["tasks"] == {"xtreme/pawsx": 80.0, "xtreme/xnli": 60.0}
     text = report.markdown(card(tmp_path))
     assert "| transfer | 70.0* (2 of 9 tasks) | 80.0 | 60.0 |" in text
+    assert "weights that it started from" not in text
     lacks = "2 of 9 tasks; 2 of 15 languages of xnli; xnli tested on dev[50%:]"
     assert f"transfer, average: no official average: {lacks}" in text
     assert "2 of 9 tasks" in report.page(card(tmp_path)) and "2 of 9 tasks" in report.latex(card(tmp_path))

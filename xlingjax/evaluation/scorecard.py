@@ -211,7 +211,8 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
     A row for each strategy, variant and first weights with two tasks or more: "tasks" {full name: mean}, "averages"
     {name: {"mean", "tasks", "of", "lacks": why it is no official average, in words; none: it is}} of what has two tasks
-    or more. Retrieval and mining, which train nothing, count to `transfer` as measured on the weights it started from.
+    or more. Retrieval and mining, which train nothing, count to `transfer` as measured on the weights it started from
+    ("untrained": their names).
     """
     found = []
     for suite in ("xtreme", "xglue"):
@@ -225,11 +226,11 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
         for (_, _, weights), of in own.items():
             for name in (name for name in of if tasks[name].kind not in TRAINED):
                 untrained.setdefault(weights, {}).setdefault(name, []).extend(of[name])
-        made = [
-            _overall(suite, [*tasks.values()], of | (untrained.get(key[2], {}) if key[0] == "transfer" else {}))
-            for key, of in own.items()
-            if len(of) > 1
-        ]
+        made = []
+        for (strategy, _, weights), of in own.items():
+            more = untrained.get(weights, {}) if strategy == "transfer" else {}
+            if len(of) > 1:
+                made.append(_overall(suite, [*tasks.values()], of | more) | {"untrained": sorted(more)})
         if made := [row for row in made if row["averages"]]:
             _tell_apart(made)
             found.append({"suite": suite, "rows": made})

@@ -121,6 +121,9 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
     rows, lines = [], []
     for row in suite["rows"]:
         cells = [said(row)]
+        if row["untrained"]:
+            names = ", ".join(name.partition("/")[2] for name in row["untrained"])
+            lines.append(f"{said(row)}: {names} as measured on the weights that it started from")
         for name in averages:
             found = row["averages"].get(name)
             cells.append(_average(found) if found else "–")
@@ -128,8 +131,6 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
                 lines.append(f"{said(row)}, {name}: no official average: {'; '.join(found['lacks'])}")
         rows.append(cells + [f"{row['tasks'][name]:.1f}" if name in row["tasks"] else "–" for name in tasks])
     lines.insert(0, "average: mean of the tasks' means; *: no official one")
-    if any(row["strategy"] == "transfer" for row in suite["rows"]):
-        lines.insert(1, "transfer: retrieval and mining as measured on the weights that it started from")
     head = ["", *averages, *(name.partition("/")[2] for name in tasks)]
     return Grid("mean over tasks", head, rows), lines
 
