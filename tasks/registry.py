@@ -43,20 +43,29 @@ empty."""
 
 
 def register(
-    suite: str, folder: str | Path, metrics: Mapping[str, Any], *, allow_missing: bool = False, name: str | None = None
+    suite: str,
+    folder: str | Path,
+    metrics: Mapping[str, Any],
+    *,
+    tasks: Sequence[str] = (),
+    allow_missing: bool = False,
+    name: str | None = None,
 ) -> str:
-    """Registers a benchmark's tasks and returns the name of the mixture of all, by default the suite's.
+    """Registers a benchmark's tasks, or those of the names `tasks`, and returns the name of the mixture of all, by
+    default the suite's.
 
     Files are found, not read. metrics: `xlingjax.evaluation.scores.METRICS`, or others with a `compute`. Again with the
     same folder it does nothing. Raises UserError: an unknown suite or metric, a language without files (unless
     `allow_missing`), no files at all, a name that is taken by another folder.
     """
     folder, name = Path(folder).resolve(), name or suite
-    if _REGISTERED.get(name) == (suite, folder, allow_missing):
+    asked = (suite, folder, allow_missing, tuple(tasks))
+    if _REGISTERED.get(name) == asked:
         return name
     if name in _REGISTERED or name in seqio.MixtureRegistry.names():
         raise UserError(f"the name {name!r} is registered for other files; choose another")
-    sources = {task: _sources(task, folder, allow_missing) for task in suite_tasks(suite)}
+    chosen = [task for task in suite_tasks(suite) if not tasks or task.name in tasks]
+    sources = {task: _sources(task, folder, allow_missing) for task in chosen}
     if not any(sources.values()):
         raise UserError(f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from")
     for task in sources:
@@ -69,11 +78,11 @@ def register(
             seqio.MixtureRegistry.add(f"{name}.{task.name}", own, default_rate=1.0)
         registered += own
     seqio.MixtureRegistry.add(name, registered, default_rate=1.0)
-    _REGISTERED[name] = (suite, folder, allow_missing)
+    _REGISTERED[name] = asked
     return name
 
 
-_REGISTERED: dict[str, tuple[str, Path, bool]] = {}
+_REGISTERED: dict[str, tuple[str, Path, bool, tuple[str, ...]]] = {}
 
 
 def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:

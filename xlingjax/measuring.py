@@ -89,14 +89,11 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say
         if layer != ALL:
             chosen_layer(layer, trained.model.config.layers)
     folder = str(Path(asked.data).resolve())
-    name = register(
-        asked.mixture, folder, METRICS, allow_missing=asked.allow_missing, name=f"{asked.mixture}_{abs(hash(folder))}"
-    )
+    name = "_".join([asked.mixture, *asked.tasks, str(abs(hash(folder)))])
+    register(asked.mixture, folder, METRICS, tasks=asked.tasks, allow_missing=asked.allow_missing, name=name)
     weights, labels = parameters_hash(trained.params), labels_of(read_run_record(asked.source))
     done = 0
     for task, of_languages in tasks_of(name):
-        if asked.tasks and task.name not in asked.tasks:
-            continue
         if task.kind in TRAINED and (fault := head_fault(trained.model, task, labels)):
             say(f"{task.full_name}: passed over, {fault}")
             continue

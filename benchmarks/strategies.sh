@@ -1,0 +1,63 @@
+#!/bin/bash
+# Fine-tuning strategies beside each other on the embedded corpus, laid out as XTREME's files: sentence pairs (XNLI) and tags (UD-POS),
+# translations without errors.
+#
+#   make pretrain && benchmarks/strategies.sh runs/demo OUT [SEEDS] [PAIRS] [TAGGED]
+#
+# DEMO: what `make pretrain` wrote. PAIRS, TAGGED: training examples a language. The card is OUT/scores/card.md.
+set -euo pipefail
+demo=$1 out=$2 seeds=${3:-3} pairs=${4:-6000} tagged=${5:-1500}
+. "$(dirname "$0")/runs.sh"
+[ -d "$out/data/xnli" ] || {
+  "$xlingjax" tinyworld "$out/told" --seed 1 --languages de,en,ru,zh --train_languages de,en,ru,zh \
+    --size "mono=20,pairs=20,nli_train=$pairs,pos_train=$tagged"
+  "$python" - "$out/told" "$out/data" <<'END'
+import sys
+from pathlib import Path
+
+told, data = map(Path, sys.argv[1:])
+codes = ("de", "en", "ru", "zh")
+
+
+def write(name, lines):
+    path = data / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def lines(name):
+    return (told / name).read_text(encoding="utf-8").splitlines()
+
+
+def tagged(code):
+    """words TAB tags, a sentence a line."""
+    for sentence in "\n".join(lines(f"pos/train-{code}.tsv")).split("\n\n"):
+        words, tags = zip(*(line.split("\t") for line in sentence.split("\n")), strict=True)
+        yield f"{' '.join(words)}\t{' '.join(tags)}"
+
+
+write("udpos/train-en.tsv", lines("pos/train-en.tsv"))
+write("xnli/train-en.tsv", lines("nli/train-en.tsv"))
+for code in codes:
+    for part in ("dev", "test"):
+        write(f"udpos/{part}-{code}.tsv", lines(f"pos/{part}-{code}.tsv"))
+        write(f"xnli/{part}-{code}.tsv", lines(f"nli/{part}-{code}.tsv"))
+    if code != "en":
+        write(f"udpos/translate-train/train-{code}.mt.tsv", tagged(code))
+        write(f"xnli/translate-train/en-{code}-translated.tsv", lines(f"nli/train-{code}.tsv"))
+        own, english = (lines(f"nli/test-{name}.tsv") for name in (code, "en"))
+        pairs = ["\t".join([*a.split("\t")[:2], b]) for a, b in zip(own, english, strict=True)]
+        write(f"xnli/translate-test/test-{code}-en-translated.tsv", pairs)
+END
+}
+finished "$out/veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$out/veco" \
+  --gin.INIT_FROM="$demo/mlm_tlm" --gin.EVAL_EVERY=0
+sweep() { # LOG FROM TASK STRATEGY ...
+  run "$out/$1.log" finetune --task "xtreme/$3" --from "$2" --data "$out/data" --to "$out/scores" --strategy "${@:4}" --seeds "$seeds" \
+    --gin.BATCH=32 --gin.LENGTH=64 --gin.EPOCHS=5 --gin.LEARNING_RATE=1e-3
+}
+sweep pos "$demo/mlm_tlm" udpos majority lookup random_initialisation transfer translate_train multi_language teacher
+sweep nli "$demo/mlm_tlm" xnli majority random_initialisation transfer translate_train multi_language teacher translate_test
+wait
+sweep plug_in "$out/veco" xnli transfer plug_in
+wait
