@@ -1,3 +1,5 @@
+import shutil
+
 import pytest
 
 from xlingjax.data.benchmark import read
@@ -7,7 +9,7 @@ from xlingjax.tasks import task_named
 
 seqio = pytest.importorskip("seqio")
 
-from xlingjax.tasks.registry import example_of, record_of, register  # noqa: E402
+from xlingjax.tasks.registry import example_of, record_of, register, tasks_of  # noqa: E402
 
 
 class Recorder:
@@ -84,6 +86,22 @@ def test_predictions_reach_a_metric_in_its_form(official):
     half = sorted(bucc[0].gold)[: len(bucc[0].gold) // 2]
     scores = [fn(bucc, [half]) for fn in seqio.TaskRegistry.get("xtreme_seen.bucc2018.de").metric_fns]
     assert scores == [{"bucc_f1": pytest.approx(200 / 3)}, {"bucc_precision": 100.0}, {"bucc_recall": 50.0}]
+
+
+def test_files_of_the_chosen_tasks_alone_are_needed(official, tmp_path):
+    shutil.copytree(official / "xtreme" / "bucc2018", tmp_path / "bucc2018")
+    for path in [*(tmp_path / "bucc2018").glob("ru-en.*")]:
+        code = path.name.replace("ru-en", "zh-en").replace(".ru", ".zh")
+        shutil.copy(path, path.with_name(code))
+    name = register("xtreme", tmp_path, METRICS, tasks=("bucc2018",), name="bucc_alone")
+    (found,) = tasks_of(name)
+    assert found[0].name == "bucc2018" and sorted(found[1]) == ["de", "fr", "ru", "zh"]
+    with pytest.raises(UserError, match="xtreme/xnli: no test files of"):
+        register("xtreme", tmp_path, METRICS, name="bucc_and_others")
+    (tmp_path / "bucc2018" / "zh-en.dev.gold").unlink()
+    (tmp_path / "bucc2018" / "zh-en.test.zh").unlink()
+    with pytest.raises(UserError, match="xtreme/bucc2018: no test files of 'zh'"):
+        register("xtreme", tmp_path, METRICS, tasks=("bucc2018",), name="bucc_lacks")
 
 
 def test_registering(official, xtreme, tmp_path):
