@@ -19,7 +19,7 @@ from xlingjax.evaluation.benchmark import head_fault, in_order_of, translations
 from xlingjax.evaluation.predictions import prediction_path, read_predictions
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
-from xlingjax.preprocessors.benchmark import beside_rows
+from xlingjax.preprocessors.benchmark import Reading, Training, beside_rows, read_labelled
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.trained import open_run
 
@@ -105,6 +105,24 @@ def test_the_card_is_the_mean_of_the_seeds_own_test_scores(swept):
     assert "<table" in (swept / "card.html").read_text() and json.loads((swept / "card.json").read_text())["tables"]
 
 
+def test_each_seed_is_tested_at_its_own_best_step(swept, start, files, tmp_path):
+    """Seed 0 is best at step 3, where it is given the weights of seed 1; its last weights are not tested."""
+    shutil.copytree(swept, tmp_path / "again")
+    first, second = (tmp_path / f"again/cells/xtreme/xnli/transfer/seed-{seed}" for seed in (0, 1))
+    before = [scores(swept, "xtreme/xnli/transfer", f"seed-{seed}")["test"] for seed in (0, 1)]
+    assert before[0]["by_language"] != before[1]["by_language"]
+    shutil.copytree(second / "run/checkpoints/6", first / "run/checkpoints/3")
+    (first / "run/best.json").write_text(json.dumps({"dev/mean": {"step": 3, "value": 99.0}}))
+    (first / "scores.json").unlink()
+    assert finetune("xtreme/xnli", start, files, tmp_path / "again", "--seeds", "2") == 0
+    cells = [scores(tmp_path / "again", "xtreme/xnli/transfer", f"seed-{seed}") for seed in (0, 1)]
+    assert [cell["select"]["step"] for cell in cells] == [3, 6]
+    assert cells[0]["test"] == cells[1]["test"] == before[1]
+    (row,) = scorecard.rows_of(cells)
+    assert row["select"]["step"] == [3, 6] and row["seeds"] == [0, 1]
+    assert row["means"]["mean"] == {"mean": before[1]["means"]["mean"], "sd": 0.0}
+
+
 def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(swept, start, files, tmp_path, capsys):
     shutil.copytree(swept, tmp_path / "again")
     seed = tmp_path / "again/cells/xtreme/xnli/transfer/seed-1"
@@ -154,6 +172,33 @@ def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
     ]
     gold = read(task_named("xtreme/xnli"), files / "xtreme", "translate_train", "de")
     assert [(one["premise"], one["line"]) for one in labelled] == [(one.premise, one.line) for one in gold]
+
+
+def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files, tmp_path):
+    task, data = task_named("xtreme/udpos"), tmp_path / "xtreme"
+    shutil.copytree(files / "xtreme/udpos", data / "udpos")
+    (data / "udpos/translate-train").mkdir()
+    for language in LANGUAGES:  # what lies there of English is no translation
+        sentences = read(task, files / "xtreme", "train", language)[:9]
+        lines = [" ".join(s.words) + "\t" + " ".join(["X"] * len(s.words)) for s in sentences]
+        (data / f"udpos/translate-train/train-{language}.mt.tsv").write_text("\n".join(lines) + "\n")
+    random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
+    (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
+    teacher, student = (sweep.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student"))
+    tools = SimpleNamespace(parse=lambda files, overrides: {"LENGTH": "8"})  # rows shorter than the sentences
+    asked = sweep.Asked(task, "", str(data), "")
+    folder = sweep._label(asked, teacher, student, tools)
+    assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
+    assert Training(("en",), labelled=str(folder)).parts(task, data) == [
+        ("gold", "en"), ("labelled", "de"), ("labelled", "ru"),
+    ]  # fmt: skip
+    trained, reading = open_run(tmp_path / "run"), Reading(length=8)
+    for language in ("de", "ru"):
+        made = read_labelled(folder / f"udpos.{language}.jsonl", task)
+        given = read(task, data, "translate_train", language)
+        assert [one.words for one in made] == [one.words for one in given]
+        alone = [sweep._predicted(trained, task, [one], language, reading)[0] for one in given]
+        assert [list(one.tags) for one in made] == alone and {tag for tags in alone for tag in tags} != {"X"}
 
 
 @pytest.mark.long
