@@ -288,7 +288,7 @@ def test_models_for_cpu_have_what_their_preset_sets_for_speed(name):
 
 @pytest.mark.parametrize("name, updates", [("xlm_unmt_tiny", 1), ("xlm_unmt_en_fr", 4), ("xlm_unmt_en_ro", 4)])
 def test_the_weight_of_denoising_falls_as_xlms_lambda(name, updates):
-    """1 to 0.1 over 100,000 of XLM's iterations, 0 from 300,000 on; an iteration of the papers' runs is four updates."""
+    """1 to 0.1 over 100,000 of XLM's iterations, 0 from 300,000 on; one of the papers' runs is four updates."""
     denoising, translation = (in_stages(entry)[0] for entry in built(name).bound["objectives"])
     assert translation.objective.coefficients == {"back_translation": 1.0}
     (weight,) = denoising.objective.coefficients.values()

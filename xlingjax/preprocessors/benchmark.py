@@ -109,8 +109,8 @@ def write_labelled(path: Path, records: Sequence[Any]) -> None:
 
 
 def read_labelled(path: Path, task: Task) -> list[Any]:
-    """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that the task does not have,
-    words without a tag each."""
+    """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that the task does not
+    have, words without a tag each."""
     made = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
         where = f"{path}, line {number}"
