@@ -243,6 +243,45 @@ def test_a_settings_file_that_was_edited_is_another_cell(swept, start, files, tm
     assert "was begun with other settings" in capsys.readouterr().err
 
 
+def test_files_that_were_edited_are_named(swept, start, files, tmp_path, capsys):
+    """What a cell read is not what lies there now; cells that do not tell what they read are taken as they are."""
+    shutil.copytree(swept, tmp_path / "again")
+    cell = tmp_path / "again/cells/xtreme/xnli/transfer/seed-0"
+    record, read_there = json.loads((cell / "scores.json").read_text()), files / "xtreme/xnli"
+    expected = ["train-en", *(f"{split}-{code}" for split in ("dev", "test") for code in LANGUAGES)]
+    assert sorted(record["files"]) == sorted(f"xnli/{name}.tsv" for name in expected)
+    assert record["files"] == json.loads((cell / "files.json").read_text())
+    text = (read_there / "test-de.tsv").read_bytes()
+    translated = next((read_there / "translate-train").iterdir())
+    kept = translated.read_bytes()
+
+    def again():
+        return finetune("xtreme/xnli", start, files, tmp_path / "again"), capsys.readouterr()
+
+    try:
+        translated.write_bytes(kept * 2)  # which transfer does not read
+        assert again()[0] == 0
+        (read_there / "test-de.tsv").write_bytes(b"X" + text[1:])  # as long as before
+        status, told = again()
+        assert status == 2 and f"{cell} was begun with other files: xnli/test-de.tsv was edited below" in told.err
+        assert told.err.count("\n") == 1
+        (read_there / "test-de.tsv").unlink()
+        assert "xnli/test-de.tsv is not read now" in again()[1].err
+        (read_there / "test-de.tsv").write_bytes(text + text)
+        (cell / "scores.json").write_text(json.dumps({k: v for k, v in record.items() if k != "files"}))
+        assert again()[0] == 2  # files.json tells it
+        (cell / "files.json").unlink()
+        status, told = again()
+        assert status == 0 and "finished before" in told.out
+        (cell / "files.json").write_text(json.dumps(record["files"] | {"xnli/dev-fr.tsv": "0"}))
+        (cell / "scores.json").unlink()  # it was stopped while it trained
+        (read_there / "test-de.tsv").write_bytes(text)
+        assert "xnli/dev-fr.tsv is not read now" in again()[1].err and not (cell / "scores.json").exists()
+    finally:
+        (read_there / "test-de.tsv").write_bytes(text)
+        translated.write_bytes(kept)
+
+
 def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():
     def cell(rate, seed, dev, test):
         return {
