@@ -19,7 +19,7 @@ from xlingjax.evaluation.benchmark import head_fault, in_order_of, translations
 from xlingjax.evaluation.predictions import prediction_path, read_predictions
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
-from xlingjax.preprocessors.benchmark import Reading, Training, beside_rows, read_labelled
+from xlingjax.preprocessors.benchmark import beside_rows
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.trained import open_run
 
@@ -57,8 +57,8 @@ def finetune(task, start, files, output, *more):
     suite = task.partition("/")[0]
     words = ["finetune", "--task", task, "--from", start, "--data", files / suite, "--to", output, *more]
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
-    select = [] if "SELECT" in str(more) else ["--gin.SELECT=mean"]
-    return cli.main([str(word) for word in words] + settings + select)
+    settings = [one for one in (*settings, "--gin.SELECT=mean") if one.split("=")[0] + "=" not in str(more)]
+    return cli.main([str(word) for word in words] + settings)
 
 
 def scores(output, *parts):
@@ -172,33 +172,6 @@ def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
     ]
     gold = read(task_named("xtreme/xnli"), files / "xtreme", "translate_train", "de")
     assert [(one["premise"], one["line"]) for one in labelled] == [(one.premise, one.line) for one in gold]
-
-
-def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files, tmp_path):
-    task, data = task_named("xtreme/udpos"), tmp_path / "xtreme"
-    shutil.copytree(files / "xtreme/udpos", data / "udpos")
-    (data / "udpos/translate-train").mkdir()
-    for language in LANGUAGES:  # what lies there of English is no translation
-        sentences = read(task, files / "xtreme", "train", language)[:9]
-        lines = [" ".join(s.words) + "\t" + " ".join(["X"] * len(s.words)) for s in sentences]
-        (data / f"udpos/translate-train/train-{language}.mt.tsv").write_text("\n".join(lines) + "\n")
-    random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
-    (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
-    teacher, student = (sweep.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student"))
-    tools = SimpleNamespace(parse=lambda files, overrides: {"LENGTH": "8"})  # rows shorter than the sentences
-    asked = sweep.Asked(task, "", str(data), "")
-    folder = sweep._label(asked, teacher, student, tools)
-    assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
-    assert Training(("en",), labelled=str(folder)).parts(task, data) == [
-        ("gold", "en"), ("labelled", "de"), ("labelled", "ru"),
-    ]  # fmt: skip
-    trained, reading = open_run(tmp_path / "run"), Reading(length=8)
-    for language in ("de", "ru"):
-        made = read_labelled(folder / f"udpos.{language}.jsonl", task)
-        given = read(task, data, "translate_train", language)
-        assert [one.words for one in made] == [one.words for one in given]
-        alone = [sweep._predicted(trained, task, [one], language, reading)[0] for one in given]
-        assert [list(one.tags) for one in made] == alone and {tag for tags in alone for tag in tags} != {"X"}
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.data.benchmark import Task, edited, hashes, languages_present, part_of, read
+from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
 from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored, translations
@@ -28,7 +29,7 @@ from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.identity import run_and_checkpoint, write_json
 from xlingjax.optim import flattened
-from xlingjax.preprocessors.benchmark import Reading, Training, labelled_path, write_labelled
+from xlingjax.preprocessors.benchmark import Reading, Training, count_rows, labelled_path, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
 
@@ -226,8 +227,14 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     parts = training.parts(asked.task, asked.data)
     if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
         parts = [part for part in parts if part[0] != "gold"]
-    examples = sum(len(training.records(asked.task, asked.data, *part)) for part in parts)
-    epoch = examples / bound["BATCH"]
+    vocabulary, reading = Vocabulary.load(run_and_checkpoint(asked.source)[0]), reading_of(bound)
+    records = [training.records(asked.task, asked.data, *part) for part in parts]
+    examples = sum(map(len, records))
+    rows = (
+        count_rows(asked.task, own, vocabulary, reading, language)
+        for own, (_, language) in zip(records, parts, strict=True)
+    )
+    epoch = sum(rows) / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}

@@ -13,8 +13,10 @@ from xlingjax.errors import UserError
 from xlingjax.preprocessors.benchmark import (
     Reading,
     Training,
+    count_rows,
     labelled_path,
     read_labelled,
+    task_rows,
     task_source,
     write_labelled,
 )
@@ -74,6 +76,19 @@ def test_without_the_translations_it_is_zero_shot_training_bit_for_bit(folder, s
     alone = rows(source(XNLI, folder, Training(), seed=seed), 6)  # two epochs of 30
     both = rows(source(XNLI, folder, Training(("en",), ("all",)), seed=seed), 18)
     assert [row for row in both if row[0] == 1] == alone
+
+
+@pytest.mark.parametrize(
+    "name, length, resets", [("xnli", 12, False), ("udpos", 5, False), ("xquad", 20, False), ("xquad", 20, True)]
+)
+def test_rows_are_counted_without_making_them(folder, name, length, resets):
+    """The rows that an epoch has: windows of questions and parts of sentences are more than their files' records."""
+    task = task_named(f"xtreme/{name}")
+    records = read(task, folder, "train", "en")
+    reading = Reading(length=length, stride=6, max_question=8, reset_positions=resets)
+    made = task_rows(task, records, Hashed(), reading, "en", 1)
+    counted = count_rows(task, records, Hashed(), reading, "en")
+    assert counted == len(made["input_ids"]) and (counted > 1.2 * len(records)) == (name != "xnli")
 
 
 # --- a teacher's labels ----------------------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from xlingjax.data.labelled_text import known_label
 from xlingjax.data.labelled_words import known_tag
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_rows
+from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_parts, tagged_rows
 from xlingjax.preprocessors.plug_in import paired_rows
-from xlingjax.preprocessors.span_qa import span_rows
+from xlingjax.preprocessors.span_qa import count_windows, span_rows
 
 ALL = "all"
 _RECORDS = {
@@ -145,6 +145,18 @@ def task_rows(
             reset_positions=reset,
         )[0]  # fmt: skip
     raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
+
+
+def count_rows(task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str) -> int:
+    """How many rows `task_rows` makes: windows of questions, parts of long sentences, else one of each record."""
+    if task.kind == "span_qa":
+        return count_windows(
+            records, vocabulary, reading.length, stride=reading.stride, max_question=reading.max_question,
+            reset_positions=reading.reset_positions,
+        )  # fmt: skip
+    if task.kind == "tagging":
+        return len(tagged_parts(records, vocabulary, reading.length, language))
+    return len(records)
 
 
 def beside_rows(
