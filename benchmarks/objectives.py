@@ -36,7 +36,7 @@ from xlingjax.preprocessors.unicoder import ClMlmFeatures
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.runtime import keep_freed_memory
-from xlingjax.step import abstract_state, make_train_step, random_state
+from xlingjax.step import abstract_state, make_train_step, random_state, run_key
 
 CPU = Shape("small-32k 16x128", 4, 256, 4, 1024, 32_000, 16, 128)
 GPU = Shape("base 64x128", 12, 768, 12, 3072, 250_002, 64, 128, "bfloat16")
@@ -164,15 +164,15 @@ class Steps:
         rule = make_optimizer(settings, 2 * PHASE_2, encoder.abstract())
         abstract = abstract_state(mesh, encoder, rule, settings)
         shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-        self.batches, self.steps = {}, {}
+        self.batches, self.steps, self.key = {}, {}, run_key(0, "rbg", mesh)
         for case in chosen:
             rows = batch(case, shape)
             self.batches[case.name] = to_global(rows, batch_sharding(mesh), {n: x.shape for n, x in rows.items()})
             step = make_train_step(
-                seed=0, rng_impl="rbg", shardings=shardings, model=encoder, objective=case.objective, languages=1,
-                optimizer=rule, config=settings, microbatches=1, stage=case.stage,
+                shardings=shardings, model=encoder, objective=case.objective, languages=1, optimizer=rule,
+                config=settings, microbatches=1, stage=case.stage,
             )  # fmt: skip
-            self.steps[case.name] = step.lower(abstract, self.batches[case.name]).compile()
+            self.steps[case.name] = step.lower(abstract, self.batches[case.name], self.key).compile()
             print(f"compiled {case.name}", flush=True)
         self.state = random_state(encoder, rule, settings, shardings, 0)
 
@@ -184,7 +184,7 @@ class Steps:
     def seconds(self, name: str) -> tuple[float, float]:
         """(by the clock, of the processor) of one step."""
         clock, processor = time.perf_counter(), time.process_time()
-        self.state, sums = self.steps[name](self.state, self.batches[name])
+        self.state, sums = self.steps[name](self.state, self.batches[name], self.key)
         jax.block_until_ready((self.state, sums))
         return time.perf_counter() - clock, time.process_time() - processor
 

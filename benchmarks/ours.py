@@ -13,7 +13,7 @@ from xlingjax.optim import OptimizerConfig, make_optimizer
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.perf import peak_memory_bytes
 from xlingjax.runtime import keep_freed_memory
-from xlingjax.step import abstract_state, make_train_step, random_state
+from xlingjax.step import abstract_state, make_train_step, random_state, run_key
 
 
 class Ours:
@@ -37,11 +37,12 @@ class Ours:
         shapes = {name: array.shape for name, array in rows[0].items()}
         self.batches = [to_global(one, batch_sharding(mesh), shapes) for one in rows]
         step = make_train_step(
-            seed=0, rng_impl="rbg", shardings=shardings, model=encoder, objective=objective, languages=1,
-            optimizer=rule, config=settings, microbatches=1,
+            shardings=shardings, model=encoder, objective=objective, languages=1, optimizer=rule, config=settings,
+            microbatches=1,
         )  # fmt: skip
+        self.key = run_key(0, "rbg", mesh)
         started = time.perf_counter()
-        self.step = step.lower(self.state, self.batches[0]).compile()
+        self.step = step.lower(self.state, self.batches[0], self.key).compile()
         self.compile_seconds = time.perf_counter() - started
         self.run(2)
 
@@ -49,7 +50,7 @@ class Ours:
         """Seconds of `steps` steps."""
         started = time.perf_counter()
         for index in range(steps):
-            self.state, sums = self.step(self.state, self.batches[index % len(self.batches)])
+            self.state, sums = self.step(self.state, self.batches[index % len(self.batches)], self.key)
         jax.block_until_ready((self.state, sums))
         return time.perf_counter() - started
 

@@ -286,6 +286,16 @@ def test_models_for_cpu_have_what_their_preset_sets_for_speed(name):
     assert (model.dtype, model.unroll, model.attention_dropout) == (fast.dtype, fast.unroll, fast.attention_dropout)
 
 
+@pytest.mark.parametrize("name, updates", [("xlm_unmt_tiny", 1), ("xlm_unmt_en_fr", 4), ("xlm_unmt_en_ro", 4)])
+def test_the_weight_of_denoising_falls_as_xlms_lambda(name, updates):
+    """1 to 0.1 over 100,000 of XLM's iterations, 0 from 300,000 on; one of the papers' runs is four updates."""
+    denoising, translation = (in_stages(entry)[0] for entry in built(name).bound["objectives"])
+    assert translation.objective.coefficients == {"back_translation": 1.0}
+    (weight,) = denoising.objective.coefficients.values()
+    found = [float(weight.at(updates * step)) for step in (0, 50_000, 100_000, 200_000, 300_000, 10**6)]
+    assert found == pytest.approx([1, 0.55, 0.1, 0.05, 0, 0], abs=1e-6)
+
+
 def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
     both, alone = built("xlm_tiny"), built("xlm_tiny_mlm")
     assert [run.objective.name for run in both.bound["objectives"]] == ["mlm", "tlm"]

@@ -20,7 +20,7 @@ from xlingjax.objectives.xglue import XFNP
 from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig, make_optimizer, path_names
 from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
-from xlingjax.step import LOSS_SCALE_GROWTH_STEPS, abstract_state, eval_step, initial_state, make_train_step
+from xlingjax.step import LOSS_SCALE_GROWTH_STEPS, abstract_state, eval_step, initial_state, make_train_step, run_key
 
 OBJECTIVES = {name: tiny.objective(name) for name in (*tiny.OBJECTIVES, *tiny.LABELLED)}
 # Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding it.
@@ -58,10 +58,12 @@ def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
 @once
 def train_step(config, objective, mesh_config, microbatches, optimizer):
     mesh, rule, shardings, _ = parts(config, mesh_config, optimizer)
-    return make_train_step(
-        seed=0, rng_impl="threefry2x32", shardings=shardings, model=build_model(config, mesh), objective=objective,
-        languages=len(tiny.LANGUAGES), optimizer=rule, config=optimizer, microbatches=microbatches,
+    step = make_train_step(
+        shardings=shardings, model=build_model(config, mesh), objective=objective, languages=len(tiny.LANGUAGES),
+        optimizer=rule, config=optimizer, microbatches=microbatches,
     )  # fmt: skip
+    key = run_key(0, "threefry2x32", mesh)
+    return lambda state, batch: step(state, batch, key)
 
 
 def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimizer=OPTIMIZER):
@@ -320,12 +322,12 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
     mesh, rule, shardings, state = setup(*whole, ONE, optimizer)
     steps = [
         make_train_step(
-            seed=0, rng_impl="threefry2x32", shardings=shardings, model=whole[0], objective=objective, languages=3,
-            optimizer=rule, config=optimizer, microbatches=1, stage=stage,
+            shardings=shardings, model=whole[0], objective=objective, languages=3, optimizer=rule, config=optimizer,
+            microbatches=1, stage=stage,
         )
         for stage in (0, 2, 3)
     ]  # fmt: skip
-    batch = {name: rows[name] for name in objective.reads}
+    batch, key = {name: rows[name] for name in objective.reads}, run_key(0, "threefry2x32", mesh)
 
     def only_the_cross_attention_moved(before, after):
         for name, old, new in zip(path_names(after), *map(jax.tree.leaves, (before, after)), strict=True):
@@ -334,17 +336,17 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
 
     before = jax.tree.map(np.array, state)
     for _ in range(2):
-        state, _ = steps[0](state, batch)
+        state, _ = steps[0](state, batch, key)
     only_the_cross_attention_moved(before, state)
     halfway = jax.tree.map(np.array, state.params)
-    state, _ = steps[1](state, batch)
+    state, _ = steps[1](state, batch, key)
     moved = np.abs(
         np.asarray(state.params["embeddings"]["tokens"]["embedding"]) - halfway["embeddings"]["tokens"]["embedding"]
     )
     # Adam's first update of a parameter is its learning rate in size, whenever it comes.
     assert 0.8 * OPTIMIZER.learning_rate < moved.max() < 1.3 * OPTIMIZER.learning_rate
     before = jax.tree.map(np.array, state)
-    state, _ = steps[2](state, batch)
+    state, _ = steps[2](state, batch, key)
     only_the_cross_attention_moved(before, state)  # nor do moments decay that are no longer 0
 
 

@@ -58,8 +58,8 @@ def finetune(task, start, files, output, *more):
     suite = task.partition("/")[0]
     words = ["finetune", "--task", task, "--from", start, "--data", files / suite, "--to", output, *more]
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
-    select = [] if "SELECT" in str(more) else ["--gin.SELECT=mean"]
-    return cli.main([str(word) for word in words] + settings + select)
+    settings = [one for one in (*settings, "--gin.SELECT=mean") if one.split("=")[0] + "=" not in str(more)]
+    return cli.main([str(word) for word in words] + settings)
 
 
 def scores(output, *parts):
@@ -104,6 +104,24 @@ def test_the_card_is_the_mean_of_the_seeds_own_test_scores(swept):
     assert "| transfer |" in text and "chosen by the mean of all dev languages (dev)" in text
     assert "VECO (Luo et al. 2021), Table 2" in text and r"\toprule" in (swept / "card.tex").read_text()
     assert "<table" in (swept / "card.html").read_text() and json.loads((swept / "card.json").read_text())["tables"]
+
+
+def test_each_seed_is_tested_at_its_own_best_step(swept, start, files, tmp_path):
+    """Seed 0 is best at step 3, where it is given the weights of seed 1; its last weights are not tested."""
+    shutil.copytree(swept, tmp_path / "again")
+    first, second = (tmp_path / f"again/cells/xtreme/xnli/transfer/seed-{seed}" for seed in (0, 1))
+    before = [scores(swept, "xtreme/xnli/transfer", f"seed-{seed}")["test"] for seed in (0, 1)]
+    assert before[0]["by_language"] != before[1]["by_language"]
+    shutil.copytree(second / "run/checkpoints/6", first / "run/checkpoints/3")
+    (first / "run/best.json").write_text(json.dumps({"dev/mean": {"step": 3, "value": 99.0}}))
+    (first / "scores.json").unlink()
+    assert finetune("xtreme/xnli", start, files, tmp_path / "again", "--seeds", "2") == 0
+    cells = [scores(tmp_path / "again", "xtreme/xnli/transfer", f"seed-{seed}") for seed in (0, 1)]
+    assert [cell["select"]["step"] for cell in cells] == [3, 6]
+    assert cells[0]["test"] == cells[1]["test"] == before[1]
+    (row,) = scorecard.rows_of(cells)
+    assert row["select"]["step"] == [3, 6] and row["seeds"] == [0, 1]
+    assert row["means"]["mean"] == {"mean": before[1]["means"]["mean"], "sd": 0.0}
 
 
 def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(swept, start, files, tmp_path, capsys):
@@ -197,6 +215,45 @@ def test_a_settings_file_that_was_edited_is_another_cell(swept, start, files, tm
     cell.write_text(cell.read_text().replace("; settings ", "; settings 0"))
     assert finetune("xtreme/xnli", start, files, tmp_path / "again") == 2
     assert "was begun with other settings" in capsys.readouterr().err
+
+
+def test_files_that_were_edited_are_named(swept, start, files, tmp_path, capsys):
+    """What a cell read is not what lies there now; cells that do not tell what they read are taken as they are."""
+    shutil.copytree(swept, tmp_path / "again")
+    cell = tmp_path / "again/cells/xtreme/xnli/transfer/seed-0"
+    record, read_there = json.loads((cell / "scores.json").read_text()), files / "xtreme/xnli"
+    expected = ["train-en", *(f"{split}-{code}" for split in ("dev", "test") for code in LANGUAGES)]
+    assert sorted(record["files"]) == sorted(f"xnli/{name}.tsv" for name in expected)
+    assert record["files"] == json.loads((cell / "files.json").read_text())
+    text = (read_there / "test-de.tsv").read_bytes()
+    translated = next((read_there / "translate-train").iterdir())
+    kept = translated.read_bytes()
+
+    def again():
+        return finetune("xtreme/xnli", start, files, tmp_path / "again"), capsys.readouterr()
+
+    try:
+        translated.write_bytes(kept * 2)  # which transfer does not read
+        assert again()[0] == 0
+        (read_there / "test-de.tsv").write_bytes(b"X" + text[1:])  # as long as before
+        status, told = again()
+        assert status == 2 and f"{cell} was begun with other files: xnli/test-de.tsv was edited below" in told.err
+        assert told.err.count("\n") == 1
+        (read_there / "test-de.tsv").unlink()
+        assert "xnli/test-de.tsv is not read now" in again()[1].err
+        (read_there / "test-de.tsv").write_bytes(text + text)
+        (cell / "scores.json").write_text(json.dumps({k: v for k, v in record.items() if k != "files"}))
+        assert again()[0] == 2  # files.json tells it
+        (cell / "files.json").unlink()
+        status, told = again()
+        assert status == 0 and "finished before" in told.out
+        (cell / "files.json").write_text(json.dumps(record["files"] | {"xnli/dev-fr.tsv": "0"}))
+        (cell / "scores.json").unlink()  # it was stopped while it trained
+        (read_there / "test-de.tsv").write_bytes(text)
+        assert "xnli/dev-fr.tsv is not read now" in again()[1].err and not (cell / "scores.json").exists()
+    finally:
+        (read_there / "test-de.tsv").write_bytes(text)
+        translated.write_bytes(kept)
 
 
 def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():

@@ -1,7 +1,9 @@
 """What a run writes, and what it refuses."""
 
+import importlib
 import json
 import shutil
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +24,8 @@ from xlingjax.objectives.xlm import MLM
 from xlingjax.optim import OptimizerConfig
 from xlingjax.runtime import RuntimeConfig
 from xlingjax.train import ADDED, CheckpointConfig
+
+train_module = importlib.import_module("xlingjax.train")  # the package's `train` is its function
 
 
 class Probe:
@@ -329,3 +333,24 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
     again = tiny_run.run(tmp_path, steps=3, objectives=("mlm",), evaluators=[probe], checkpoint=only_last)
     assert again.steps == 3
     assert "checkpoint 3 of" in (tmp_path / "log.txt").read_text()
+
+
+def test_all_seeds_share_one_program(tmp_path, monkeypatch):
+    """The second seed of a sweep finds its step in the compile cache: the key is an argument, not a constant."""
+    made, texts, keys = train_module.make_train_step, [], []
+
+    def noted(**fixed):
+        def lower(state, batch, key):
+            lowered = made(**fixed).lower(state, batch, key)
+            texts.append(lowered.as_text())
+            keys.append(jax.random.key_data(key).tolist())
+            return lowered
+
+        return SimpleNamespace(lower=lower)
+
+    monkeypatch.setattr(train_module, "make_train_step", noted)
+    for seed in (3, 4):
+        tiny_run.run(tmp_path / str(seed), objectives=("mlm",), steps=1, seed=seed)
+    assert texts[0] == texts[1] and keys == [[0, 3], [0, 4]]
+    losses = [tiny_run.lines(tmp_path / str(seed))[0]["loss"] for seed in (3, 4)]
+    assert losses[0] != losses[1]

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.optim import Optimizer, OptimizerConfig, merge, moments_mask, split
@@ -180,13 +181,20 @@ def next_loss_scale(state: TrainState, finite: jax.Array, config: OptimizerConfi
     return {"loss_scale": scale, "good_steps": jnp.where(grow, 0, good_steps)}
 
 
-def make_train_step(*, seed: int, rng_impl: str, shardings: TrainState, **fixed) -> Any:
-    """`train_step` jitted: (state, batch) -> (state, sums); the state is donated. `fixed`: the step's other keyword
-    arguments."""
+def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
+    """The random key of a run, on every device: an argument of the step, so that all seeds share one program."""
+    data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
+    placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda _: data)
+    return jax.random.wrap_key_data(placed, impl=rng_impl)
+
+
+def make_train_step(*, shardings: TrainState, **fixed) -> Any:
+    """`train_step` jitted: (state, batch, key) -> (state, sums); the state is donated. `fixed`: the step's other
+    keyword arguments."""
     everywhere = replicated(shardings.step.mesh)
 
-    def run(state, batch):
-        return train_step(state, batch, key=jax.random.key(seed, impl=rng_impl), shardings=shardings, **fixed)
+    def run(state, batch, key):
+        return train_step(state, batch, key=key, shardings=shardings, **fixed)
 
     return jax.jit(run, donate_argnums=0, out_shardings=(shardings, everywhere))
 

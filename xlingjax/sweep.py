@@ -20,7 +20,8 @@ import jax
 import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
-from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.data.benchmark import Task, edited, hashes, languages_present, part_of, read
+from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
 from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored, translations
@@ -28,7 +29,7 @@ from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.identity import run_and_checkpoint, write_json
 from xlingjax.optim import flattened
-from xlingjax.preprocessors.benchmark import Reading, Training, labelled_path, write_labelled
+from xlingjax.preprocessors.benchmark import Reading, Training, count_rows, labelled_path, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
 
@@ -40,7 +41,8 @@ NO_DEV = ("train[:90%]", "train[90%:]")
 """Training and dev where there is no dev set."""
 UNTOLD = ("dev[:50%]", "dev[50%:]")
 """What takes the place of the dev and test sets where the test set is not there or has no answers."""
-RECIPE = "cell.gin"
+RECIPE, READ = "cell.gin", "files.json"
+"""Of a cell: what was decided, and the hashes of the benchmark's files when it was begun."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,19 +170,30 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
             f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
             "another --to, or delete that folder"
         )
+    if not recipe.is_file():
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        recipe.write_text(text, encoding="utf-8")
+    bound = values_of(tools.parse([str(recipe)], ()))
+    files = _files(asked, bound)
+    begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if (cell.folder / READ).is_file() else files
     if record.is_file():
         found = json.loads(record.read_text(encoding="utf-8"))
         if found["start"]["sha256"] != start:
             raise UserError(f"{cell.folder} started from other weights than {asked.source} has: choose another --to")
+        begun = found.get("files", begun)
+    if how := edited(begun, files):
+        raise UserError(
+            f"{cell.folder} was begun with other files: {how} below {asked.data}: put it back, choose another --to, or "
+            "delete that folder"
+        )
+    if record.is_file():
         say(f"{cell.folder}: finished before")
         return 0
-    cell.folder.mkdir(parents=True, exist_ok=True)
-    recipe.write_text(text, encoding="utf-8")
+    write_json(cell.folder / READ, files)
     built = tools.recipe([str(recipe)], ())
     if status := tools.train(cell.folder / "run", built):
         return status
-    bound = values_of(tools.parse([str(recipe)], ()))
-    write_json(record, _tested(asked, cell, bound, start))
+    write_json(record, _tested(asked, cell, bound, start) | {"files": files})
     best = json.loads(record.read_text(encoding="utf-8"))
     told = best["test"]["means"] or best["dev"]["means"]
     say(f"{cell.folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
@@ -214,8 +227,14 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     parts = training.parts(asked.task, asked.data)
     if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
         parts = [part for part in parts if part[0] != "gold"]
-    examples = sum(len(training.records(asked.task, asked.data, *part)) for part in parts)
-    epoch = examples / bound["BATCH"]
+    vocabulary, reading = Vocabulary.load(run_and_checkpoint(asked.source)[0]), reading_of(bound)
+    records = [training.records(asked.task, asked.data, *part) for part in parts]
+    examples = sum(map(len, records))
+    rows = (
+        count_rows(asked.task, own, vocabulary, reading, language)
+        for own, (_, language) in zip(records, parts, strict=True)
+    )
+    epoch = sum(rows) / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
@@ -259,6 +278,22 @@ def _training(bound: Mapping[str, Any]) -> Training:
     """As runs/task.gin binds it."""
     gold, translated = words(bound["TRAIN_LANGUAGES"]), words(bound["TRANSLATED"])
     return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
+
+
+def _files(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
+    """`hashes` of what a cell trains on, chooses by, tests on and predicts."""
+    task, data = asked.task, asked.data
+    origins = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
+    parts = [(origins[origin], language) for origin, language in _training(bound).parts(task, data)]
+    predicted = [part_of(bound[name])[0] for name in ("DEV_SPLIT", "TEST_SPLIT")]
+    for split, names in zip(predicted, ("DEV_LANGUAGES", "TEST_LANGUAGES"), strict=True):
+        parts += [(split, language) for language in chosen_languages(task, data, split, words(bound[names]))]
+    if predicted[1] != "test":  # what is to be submitted
+        parts += [("test", language) for language in languages_present(task, data, "test")]
+    if bound["CLASSIFIER"] == "plug_in":  # what stands beside the examples
+        parts += [("translate_test", language) for language in languages_present(task, data, "translate_test")]
+        parts += [(split, task.trained_on) for split in ("train", *predicted)]
+    return hashes(task, data, parts)
 
 
 def _has_answers(task: Task, data: str, split: str) -> bool:

@@ -29,7 +29,7 @@ from xlingjax.schedule import check as check_schedule
 from xlingjax.schedule import turns
 from xlingjax.signals import Preemption
 from xlingjax.stages import stage_of, starts
-from xlingjax.step import abstract_state, make_train_step, random_state
+from xlingjax.step import abstract_state, make_train_step, random_state, run_key
 from xlingjax.tracker import Tracker, finite, flatten
 
 # What a pretrained model may lack.
@@ -180,6 +180,7 @@ def train(
 
         # ---- what happens now and then -------------------------------------------------------------------------------
         clock, intervals = Stopwatch(), {name: Interval() for name in names}
+        key = run_key(seed, rng_impl, device_mesh)
         compiled, compile_seconds, last_lines, last_values = {}, {}, {}, {}
         tokens_before = tokens_seen
 
@@ -188,10 +189,9 @@ def train(
             started = time.perf_counter()
             with clock.paused():
                 step = make_train_step(
-                    seed=seed, rng_impl=rng_impl, shardings=on_mesh, model=encoder, objective=objective,
-                    languages=len(languages), optimizer=update_rule, config=optimizer, microbatches=microbatches,
-                    stage=stage,
-                ).lower(state, batch).compile()  # fmt: skip
+                    shardings=on_mesh, model=encoder, objective=objective, languages=len(languages),
+                    optimizer=update_rule, config=optimizer, microbatches=microbatches, stage=stage,
+                ).lower(state, batch, key).compile()  # fmt: skip
             compile_seconds[label] = time.perf_counter() - started
             tracker.say(f"compiled the {label} step in {compile_seconds[label]:.1f} s")
             return step
@@ -241,7 +241,7 @@ def train(
             program = (*factors.items(), max(begin for begin in starts([optimizer.frozen]) if begin <= step))
             if program not in compiled:
                 compiled[program] = compile_step(objective, label, program[-1], batch)
-            state, sums = compiled[program](state, batch)
+            state, sums = compiled[program](state, batch, key)
             guard.push(step, " + ".join(names[i] for i in now), rows, sums.pop("bad_steps"), sums.pop("finite"))
             for name, own in (apart(sums) if summed else {label: sums}).items():
                 intervals[stage_of(name)[0]].add(own, batch_hash(rows[name]) if hash_batches else "")

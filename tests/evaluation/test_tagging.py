@@ -73,6 +73,20 @@ def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
     assert probe.predicted(None, None, untagged, "de", 0) == [["B-LOC"], ["B-LOC"] * 5]
 
 
+@pytest.mark.parametrize("tags, expected", [(("NOUN", "VERB"), ["VERB", "VERB", "NOUN"]), (TAGS, ["B-PER", "O", "O"])])
+def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monkeypatch):
+    """Chinese words are read joined. "O" is none of the tags of parts of speech: it could not be submitted."""
+
+    class InTwos(Characters):
+        def encode_with_spans(self, text):
+            spans = [(at, min(at + 2, len(text))) for at in range(0, len(text), 2)]
+            return [14] * len(spans), spans
+
+    monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.array([[0, 1, 0, 0, 0]]))
+    sentence = Tagged(("a", "b", "c"), ())
+    assert tagging.predict_tags(None, None, [sentence], InTwos(), tags, "zh", 0, length=5) == [expected]
+
+
 def test_words_are_scored_in_their_order(tmp_path, monkeypatch):
     path = tmp_path / "de.tsv"
     path.write_text("cab\tB-PER\nd\tO\n\nabab\tB-LOC\n")

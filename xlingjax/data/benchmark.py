@@ -7,6 +7,8 @@ The sets whose rows are parallel over the languages (XNLI, PAWS-X, SIB-200) are 
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import re
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -215,6 +217,32 @@ def read_languages(
     if not present:
         raise UserError(_missing(task, Path(folder), part_of(split)[0], wanted[0]))
     return {language: read(task, folder, split, language) for language in present}
+
+
+def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there are any."""
+    found = (find(task, folder, split, language) for split, language in parts)
+    paths = sorted({path for one in found if one for path in one.paths})
+    return {str(path.relative_to(folder)): _sha256(path, *_stamp(path)) for path in paths}
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    return path.stat().st_size, path.stat().st_mtime_ns
+
+
+@functools.cache  # a sweep asks for the same files in each of its cells
+def _sha256(path: Path, size: int, written: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def edited(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """How the first file that differs does, by `hashes`; "": none does."""
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            what = "is new" if name not in before else "is not read now" if name not in now else "was edited"
+            return f"{name} {what}"
+    return ""
 
 
 def _missing(task: Task, folder: Path, split: str, language: str) -> str:

@@ -72,7 +72,7 @@ class Columns:
                 marks = bio(marks)
             if labelled and known is not None and not known.issuperset(marks):
                 for number, mark in zip(numbers, marks, strict=True):
-                    _known_tag(mark, tags, f"{path}, line {number}")
+                    known_tag(mark, tags, f"{path}, line {number}")
             if words:
                 found.append(Tagged(tuple(words), tuple(marks) if labelled else (), numbers[0]))
         if not found:
@@ -127,7 +127,7 @@ def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged
         words, tags = (tuple(cell.split()) for cell in cells)
         if len(words) != len(tags):
             raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags")
-        found.append(Tagged(words, tuple(_known_tag(tag, task.labels or None, where) for tag in tags), number))
+        found.append(Tagged(words, tuple(known_tag(tag, task.labels or None, where) for tag in tags), number))
     if not found:
         raise UserError(f"{path}: no sentences in this file; a line is words TAB tags")
     return found
@@ -159,7 +159,7 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
                 if cells[0] != str(len(words) + 1):
                     raise UserError(f"{where}: the id {cells[0]!r} is not {len(words) + 1}, the next of its sentence")
                 words.append(cells[1].strip())
-                tags.append(_known_tag(cells[3], task.labels or None, where))
+                tags.append(known_tag(cells[3], task.labels or None, where))
             if words:
                 found.append(Tagged(tuple(words), tuple(tags), block[0][0]))
         if len(found) == before:
@@ -175,7 +175,8 @@ def read_xsid_slots(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     )
 
 
-def _known_tag(tag: str, tags: Sequence[str] | None, where: str) -> str:
+def known_tag(tag: str, tags: Sequence[str] | None, where: str) -> str:
+    """The tag, if it is one of `tags` (None: any). Raises UserError beginning with `where`."""
     if tags is None or tag in tags:
         return tag
     if tag.isdigit():

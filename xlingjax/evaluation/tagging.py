@@ -55,13 +55,18 @@ def predict_tags(
     mesh=None,
 ) -> list[list[str]]:
     """A tag for every word of every sentence, that of its first piece, from all rows that the sentence takes (see
-    `tagged_parts`). A word without a piece of its own gets "O"."""
+    `tagged_parts`). A word without a piece of its own gets "O", or of tags without it that of the word before, whose
+    piece it shares."""
     rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id)
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
-    made = [[NO_TAG] * len(sentence.words) for sentence in sentences]
+    made = [[""] * len(sentence.words) for sentence in sentences]
     for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language)):
         for column, word in reversed([*enumerate(owners, 1)]):  # the first piece has the word
             made[number][word] = tags[found[row, column]]
+    for own in made:
+        for word, tag in enumerate(own):
+            if not tag:
+                own[word] = NO_TAG if NO_TAG in tags else own[word - 1] if word else tags[0]
     return made
 
 

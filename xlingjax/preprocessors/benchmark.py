@@ -12,11 +12,13 @@ import numpy as np
 
 from xlingjax.data.benchmark import Task, languages_present, read
 from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged
+from xlingjax.data.labelled_text import known_label
+from xlingjax.data.labelled_words import known_tag
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_rows
+from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_parts, tagged_rows
 from xlingjax.preprocessors.plug_in import paired_rows
-from xlingjax.preprocessors.span_qa import span_rows
+from xlingjax.preprocessors.span_qa import count_windows, span_rows
 
 ALL = "all"
 _RECORDS = {
@@ -107,14 +109,24 @@ def write_labelled(path: Path, records: Sequence[Any]) -> None:
 
 
 def read_labelled(path: Path, task: Task) -> list[Any]:
-    """The inverse of `write_labelled`. Raises UserError naming the line."""
+    """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that the task does not
+    have, words without a tag each."""
     made = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        where = f"{path}, line {number}"
         try:
             fields = {name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(line).items()}
-            made.append(_RECORDS[task.kind](**fields))
-        except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{path}, line {number}: not a record of a {task.kind} task ({error})") from None
+            record = _RECORDS[task.kind](**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise UserError(f"{where}: not a record of a {task.kind} task ({error})") from None
+        if isinstance(record, Tagged):
+            if len(record.words) != len(record.tags):
+                raise UserError(f"{where}: {len(record.words)} words, but {len(record.tags)} tags")
+            for tag in record.tags:
+                known_tag(tag, task.labels, where)
+        elif isinstance(record, Example):
+            known_label(str(record.label), task.labels, where)
+        made.append(record)
     return made
 
 
@@ -133,6 +145,18 @@ def task_rows(
             reset_positions=reset,
         )[0]  # fmt: skip
     raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
+
+
+def count_rows(task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str) -> int:
+    """How many rows `task_rows` makes: windows of questions, parts of long sentences, else one of each record."""
+    if task.kind == "span_qa":
+        return count_windows(
+            records, vocabulary, reading.length, stride=reading.stride, max_question=reading.max_question,
+            reset_positions=reading.reset_positions,
+        )  # fmt: skip
+    if task.kind == "tagging":
+        return len(tagged_parts(records, vocabulary, reading.length, language))
+    return len(records)
 
 
 def beside_rows(

@@ -143,6 +143,25 @@ def span_rows(
     return arrays, windows
 
 
+def count_windows(
+    questions: Sequence[Question],
+    vocabulary,
+    length: int,
+    *,
+    stride: int = 128,
+    max_question: int = 64,
+    reset_positions: bool = False,
+) -> int:
+    """The number of rows that `span_rows` makes."""
+    room = length - checked_separators(vocabulary, length, stride, max_question, reset_positions)
+    pieces = {text: len(vocabulary.encode(text)) for text in {q.context for q in questions}}
+    asked = (min(len(vocabulary.encode(q.question)), max_question) for q in questions)
+    return sum(
+        len(window_bounds(pieces[question.context], room - kept, stride))
+        for question, kept in zip(questions, asked, strict=True)
+    )
+
+
 def question_source(
     questions: Mapping[str, Sequence[Question]],
     vocabulary,
