@@ -51,7 +51,8 @@ for code in codes:
 END
 }
 finished "$out/veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$out/veco" \
-  --gin.INIT_FROM="$demo/mlm_tlm" --gin.EVAL_EVERY=0
+  --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel/tinyworld" --gin.VOCABULARY="$demo/vocab" \
+  --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None
 sweep() { # LOG FROM TASK STRATEGY ...
   run "$out/$1.log" finetune --task "xtreme/$3" --from "$2" --data "$out/data" --to "$out/scores" --strategy "${@:4}" --seeds "$seeds" \
     --gin.BATCH=32 --gin.LENGTH=64 --gin.EPOCHS=5 --gin.LEARNING_RATE=1e-3

@@ -7,7 +7,7 @@ the metrics are those of the benchmark's SeqIO mixture.
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,7 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say
             say(f"{task.full_name}: passed over, {fault}")
             continue
         task = in_order_of(task, labels)
+        of_languages = _known(asked, trained, task, of_languages, say)
         split = asked.split or _split(task, asked.data, of_languages)
         if split:
             _measure_task(asked, trained, step, weights, task, of_languages, split, reading, say)
@@ -195,6 +196,16 @@ def _opened(folder: Path, step: int, pause: float, wait: Callable[[float], None]
 # ---- a task ----------------------------------------------------------------------------------------------------------
 
 
+def _known(asked: Asked, trained: TrainedRun, task: Task, of_languages: Mapping[str, Any], say) -> Mapping[str, Any]:
+    """With --allow-missing a model that embeds languages passes over those that it does not know."""
+    known = {name: one for name, one in of_languages.items() if name in trained.languages}
+    if not asked.allow_missing or not trained.model.config.num_languages or len(known) == len(of_languages):
+        return of_languages
+    others = ", ".join(name for name in of_languages if name not in known)
+    say(f"{task.full_name}: passed over {others}, which the model does not know")
+    return known
+
+
 def _split(task: Task, data: str, of_languages: Collection[str]) -> str:
     """test where it has answers, else dev, else what there is; "": nothing."""
     there = {}
@@ -244,7 +255,7 @@ def _measure_task(
                     by_layer.setdefault(pooling, {})[language] = shares
         counts[language] = len(records[0].target) if task.kind in POOLINGS else len(records)
     if not asked.split and split != "test":  # what is to be submitted
-        for language in languages_present(task, asked.data, "test"):
+        for language in of_languages.keys() & languages_present(task, asked.data, "test").keys():
             records = read(task, asked.data, "test", language)
             predicted = _predicted(asked, trained, task, records, language, "test", reading, reads)
             write_predictions(task, cell / "predictions", language, predicted)
