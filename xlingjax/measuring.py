@@ -255,7 +255,9 @@ def _measure_task(
                     by_layer.setdefault(pooling, {})[language] = shares
         counts[language] = len(records[0].target) if task.kind in POOLINGS else len(records)
     if not asked.split and split != "test":  # what is to be submitted
-        for language in of_languages.keys() & languages_present(task, asked.data, "test").keys():
+        for language in languages_present(task, asked.data, "test"):
+            if language not in of_languages:
+                continue
             records = read(task, asked.data, "test", language)
             predicted = _predicted(asked, trained, task, records, language, "test", reading, reads)
             write_predictions(task, cell / "predictions", language, predicted)
