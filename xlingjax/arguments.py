@@ -321,7 +321,10 @@ def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
     if task:
         group = sub.add_argument_group("a task of a benchmark, instead of --workdir")
         group.add_argument(
-            "--task", metavar="SUITE/NAME", help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin"
+            "--task",
+            nargs="+",
+            metavar="SUITE/NAME",
+            help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin; several: --strategy multi_task",
         )
     else:
         group = sub

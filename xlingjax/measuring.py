@@ -13,7 +13,7 @@ from typing import Any
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.benchmark import has_gold, head_fault, in_order_of, means, predict, translations
+from xlingjax.evaluation.benchmark import has_gold, head_fault, head_of, in_order_of, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
@@ -57,11 +57,12 @@ def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) 
         asked.mixture, folder, METRICS, allow_missing=asked.allow_missing, name=f"{asked.mixture}_{abs(hash(folder))}"
     )
     trained, step = open_run(asked.source), int(find_checkpoint(asked.source).name)
-    weights, labels = parameters_hash(trained.params), labels_of(read_run_record(asked.source))
+    weights, record = parameters_hash(trained.params), read_run_record(asked.source)
     done = 0
     for task, of_languages in tasks_of(name):
         if asked.tasks and task.name not in asked.tasks:
             continue
+        labels = labels_of(record, head_of(trained.model, task))
         if task.kind in TRAINED and (fault := head_fault(trained.model, task, labels)):
             say(f"{task.full_name}: passed over, {fault}")
             continue

@@ -41,6 +41,8 @@ NO_DEV = ("train[:90%]", "train[90%:]")
 UNTOLD = ("dev[:50%]", "dev[50%:]")
 """What takes the place of the dev and test sets where the test set is not there or has no answers."""
 RECIPE = "cell.gin"
+MULTI_TASK = "multi_task"
+"""The strategy that trains several tasks at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,16 @@ class Asked:
     files: Sequence[str] = ()
     overrides: Sequence[str] = ()
     """NAME=VALUE, as gin reads values."""
+    beside: Sequence[Task] = ()
+    """Of `MULTI_TASK`: the tasks that are trained together with `task`."""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return (self.task, *self.beside)
+
+    @property
+    def called(self) -> str:
+        return " ".join(task.full_name for task in self.tasks)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +91,7 @@ class Cell:
     task: Task
     strategy: str
     variant: Mapping[str, str]
-    """{"PIVOT": "de"}; empty where the strategy has one."""
+    """{"PIVOT": "de"}; empty where the strategy has one. "TASKS": those that are trained together."""
     settings: Mapping[str, str]
     """Of the grid."""
     seed: int
@@ -87,7 +99,7 @@ class Cell:
 
     @classmethod
     def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
-        parts = [task.suite, task.name, strategy, *variant.values()]
+        parts = [task.suite, *([] if "TASKS" in variant else [task.name]), strategy, *variant.values()]
         parts += [f"{name}={value}".replace("/", "_") for name, value in settings.items()]
         return cls(
             task, strategy, variant, settings, seed, Path(output).absolute().joinpath("cells", *parts, f"seed-{seed}")
@@ -104,6 +116,8 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
     """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
     UserError."""
     require_folder(asked.output)
+    if (asked.strategy == MULTI_TASK) != bool(asked.beside):
+        raise UserError(f"--strategy {asked.strategy}: several tasks are for {MULTI_TASK}, which needs two or more")
     if asked.strategy in BASELINES:
         _baseline(asked, tools, say)
         return 0
@@ -114,7 +128,7 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
     text = strategy.read_text(encoding="utf-8")
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
     variants = _variants(asked, required)
-    say(f"{asked.task.full_name}, {strategy.stem}: {len(variants) * asked.seeds * len(_grid(asked))} cells")
+    say(f"{asked.called}, {strategy.stem}: {len(variants) * asked.seeds * len(_grid(asked))} cells")
     start = parameters_hash(open_run(asked.source).params) if "train.init_from = None" not in text else "random"
     for variant, settings, seed in itertools.product(variants, _grid(asked), range(asked.seeds)):
         cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
@@ -140,7 +154,7 @@ def _variants(asked: Asked, required: set[str]) -> list[dict[str, str]]:
     if not over:
         if asked.languages:
             raise UserError(f"--languages: {asked.strategy} does not run over languages; leave it out")
-        return [{}]
+        return [{"TASKS": "+".join(task.name for task in asked.tasks)}] if asked.beside else [{}]
     split = {"PIVOT": "train", "TARGET": "translate_train"}[over[0]]
     present = [*languages_present(asked.task, asked.data, split)]
     if over[0] == "PIVOT":
@@ -162,14 +176,15 @@ def _variants(asked: Asked, required: set[str]) -> list[dict[str, str]]:
 
 def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools: Tools, say) -> int:
     text = _recipe(asked, cell, strategy, more, tools)
-    recipe, record = cell.folder / RECIPE, cell.folder / SCORES
+    recipe = cell.folder / RECIPE
+    folders = {task: cell.folder / task.name if asked.beside else cell.folder for task in asked.tasks}
     if recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
         raise UserError(
             f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
             "another --to, or delete that folder"
         )
-    if record.is_file():
-        found = json.loads(record.read_text(encoding="utf-8"))
+    if all((folder / SCORES).is_file() for folder in folders.values()):
+        found = json.loads((folders[asked.task] / SCORES).read_text(encoding="utf-8"))
         if found["start"]["sha256"] != start:
             raise UserError(f"{cell.folder} started from other weights than {asked.source} has: choose another --to")
         say(f"{cell.folder}: finished before")
@@ -180,10 +195,12 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     if status := tools.train(cell.folder / "run", built):
         return status
     bound = values_of(tools.parse([str(recipe)], ()))
-    write_json(record, _tested(asked, cell, bound, start))
-    best = json.loads(record.read_text(encoding="utf-8"))
-    told = best["test"]["means"] or best["dev"]["means"]
-    say(f"{cell.folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
+    for task, folder in folders.items():
+        folder.mkdir(exist_ok=True)
+        best = _tested(asked, cell, task, folder, bound, start)
+        write_json(folder / SCORES, best)
+        told = best["test"]["means"] or best["dev"]["means"]
+        say(f"{folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
     return 0
 
 
@@ -194,12 +211,12 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
     given = dict(override.split("=", 1) for override in asked.overrides)
     values = {
-        "TASK": repr(asked.task.full_name),
+        "TASK": repr(asked.called),
         "DATA": repr(str(Path(asked.data).absolute())),
         "INIT_FROM": repr(_absolute_run(asked.source)),
         "SEED": str(cell.seed),
         **given,
-        **{name: repr(value) for name, value in cell.variant.items()},
+        **{name: repr(value) for name, value in cell.variant.items() if name in OVER},
         **{name: _literal(value) for name, value in cell.settings.items()},
         **more,
     }
@@ -211,29 +228,36 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     values |= {name: repr(value) for name, value in splits.items()}
     bound |= splits
     training = _training(bound)
-    parts = training.parts(asked.task, asked.data)
-    if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
-        parts = [part for part in parts if part[0] != "gold"]
-    examples = sum(len(training.records(asked.task, asked.data, *part)) for part in parts)
+    of_task = {}
+    for task in asked.tasks:
+        parts = training.parts(task, asked.data)
+        if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
+            parts = [part for part in parts if part[0] != "gold"]
+        of_task[task.name] = sum(len(training.records(task, asked.data, *part)) for part in parts)
+    examples = sum(of_task.values())
     epoch = examples / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
+    if asked.beside:  # each example once in an epoch, as if the sets were one
+        derived["TASK_WEIGHTS"] = {name: max(1, round(count / bound["BATCH"])) for name, count in of_task.items()}
     values = {**{name: str(value) for name, value in derived.items()}, **values}
-    select, task = bound["SELECT"], asked.task
-    dev = chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"]))
-    chosen_languages(task, asked.data, bound["TEST_SPLIT"], words(bound["TEST_LANGUAGES"]))  # before any training
+    select, trained_on, devs = bound["SELECT"], asked.task.trained_on, []
+    for task in asked.tasks:  # before any training
+        devs.append(chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"])))
+        chosen_languages(task, asked.data, bound["TEST_SPLIT"], words(bound["TEST_LANGUAGES"]))
     if select == "last":
         values |= {"KEEP_BEST": "0", "BEST_METRIC": "''"}
-    elif select not in ("mean", task.trained_on):
-        raise UserError(f"SELECT={select}: choose mean, {task.trained_on} or last")
-    elif select == "mean" or select in dev:
+    elif select not in ("mean", trained_on):
+        raise UserError(f"SELECT={select}: choose mean, {trained_on} or last")
+    elif select == "mean" or all(select in dev for dev in devs):
         values["BEST_METRIC"] = repr(f"dev/{select}")
     else:
+        dev = next(dev for dev in devs if select not in dev)
         raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
     everything = json.dumps(sorted(tools.parse(files, [f"{k}={v}" for k, v in values.items()]).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    head = f"# {task.full_name}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples; settings {digest}."
+    head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples; settings {digest}."
     lines = [
         head,
         *(f'include "{name}"' for name in files),
@@ -248,9 +272,11 @@ def _splits(asked: Asked, given: Mapping[str, str], bound: Mapping[str, Any]) ->
     `NO_DEV`) and the command line names no split."""
     if {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:
         return {}
-    if not languages_present(asked.task, asked.data, "dev"):
+    if without := [task for task in asked.tasks if not languages_present(task, asked.data, "dev")]:
+        if asked.beside:
+            raise UserError(f"{without[0].full_name}: no dev set below {asked.data}, which {MULTI_TASK} needs of each")
         return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": asked.task.trained_on}
-    if bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
+    if bound["TEST_SPLIT"] == "test" and not all(_has_answers(task, asked.data, "test") for task in asked.tasks):
         return {"DEV_SPLIT": UNTOLD[0], "TEST_SPLIT": UNTOLD[1]}
     return {}
 
@@ -266,9 +292,11 @@ def _has_answers(task: Task, data: str, split: str) -> bool:
     return any(has_gold(task, read(task, data, split, language)) for language in present)
 
 
-def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> dict[str, Any]:
-    """scores.json of a cell that was trained."""
-    task, run_folder = asked.task, cell.folder / "run"
+def _tested(
+    asked: Asked, cell: Cell, task: Task, to: Path, bound: Mapping[str, Any], start: str
+) -> dict[str, Any]:  # fmt: skip
+    """scores.json of a task of a cell that was trained. to: the folder of its predictions."""
+    run_folder = cell.folder / "run"
     best = f"{run_folder}@{bound['BEST_METRIC']}" if bound["KEEP_BEST"] else str(run_folder)
     trained, step = open_run(best), int(find_checkpoint(best).name)
     trained_on = {language for _, language in _training(bound).parts(task, asked.data)}
@@ -284,7 +312,7 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
         pivot = translations(trained.model, task, asked.data, of, language)
         spoken = task.trained_on if translated else language  # in which the texts are
         predicted = _predicted(trained, task, records, spoken, reading, pivot)
-        folder = cell.folder / ("predictions" if split in ("test", "translate_test") else "predictions_of_dev")
+        folder = to / ("predictions" if split in ("test", "translate_test") else "predictions_of_dev")
         write_predictions(task, folder, language, predicted, "test" if translated else split.partition("[")[0])
         counts[language] = len(records)
         if has_gold(task, records):
@@ -294,13 +322,17 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
             records = read(task, asked.data, "test", language)
             pivot = translations(trained.model, task, asked.data, "test", language)
             predicted = _predicted(trained, task, records, language, reading, pivot)
-            write_predictions(task, cell.folder / "predictions", language, predicted)
+            write_predictions(task, to / "predictions", language, predicted)
     dev = next(values for at, values in _evaluations(run_folder) if at == step)
+    chosen = {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]}
+    if asked.beside:
+        chosen |= {"value": dev[bound["SELECT"]]} if bound["SELECT"] in dev else {}
+        dev = dev["by_task"][task.name]
     sessions = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))["sessions"]
     return {
         "task": task.full_name, "strategy": cell.strategy, "variant": dict(cell.variant),
         "settings": dict(cell.settings), "seed": cell.seed, "start": {"run": asked.source, "sha256": start},
-        "select": {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]},
+        "select": chosen,
         "dev": {"means": {k: v for k, v in dev.items() if isinstance(v, float)}, "by_language": dev["by_language"]},
         "test": {"split": split, "means": means(by_language, task, trained_on) if by_language else {},
                  "by_language": by_language, "examples": counts},

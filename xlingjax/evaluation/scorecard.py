@@ -44,7 +44,9 @@ def rows_of(cells: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _row(by_settings: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     def on_dev(cells: list[dict[str, Any]]) -> float:
         by = cells[0]["select"]["by"]
-        return float(np.mean([cell["dev"]["means"].get(by, cell["dev"]["means"].get("mean", 0.0)) for cell in cells]))
+        own = [cell["dev"]["means"].get(by, cell["dev"]["means"].get("mean", 0.0)) for cell in cells]
+        # "value": of all tasks that were trained together, for which one setting is chosen
+        return float(np.mean([cell["select"].get("value", mean) for cell, mean in zip(cells, own, strict=True)]))
 
     cells = max(by_settings.values(), key=on_dev) if len(by_settings) > 1 else next(iter(by_settings.values()))
     cells = sorted(cells, key=lambda cell: cell["seed"])
@@ -101,5 +103,6 @@ def policy(row: dict[str, Any]) -> str:
     if select["by"] in ("none", "last"):
         return {"none": "nothing is trained", "last": "the last checkpoint"}[select["by"]]
     over = "the mean of all dev languages" if select["by"] == "mean" else f"dev in {select['by']}"
+    over += " and of all tasks" if "TASKS" in row["variant"] else ""
     tried = f", as was one of {row['tried']} settings" if row["tried"] > 1 else ""
     return f"checkpoint chosen by {over} ({select['split']}){tried}"
