@@ -269,6 +269,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--from", dest="source", required=True, metavar="RUN", help="a run; RUN@STEP, RUN@METRIC")
     sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new folder")
+    sub.add_argument("--head", default="", metavar="TASK", help="which, of a run with heads of several tasks")
     sub.add_argument("--format", default="hf", choices=("hf",), help="Hugging Face's (default %(default)s)")
     sub.add_argument("--language", default="", metavar="CODE", help="of all texts, where the model embeds languages")
     sub.add_argument("--license", default="", metavar="ID", help="of the weights, for the model card: apache-2.0")
@@ -337,7 +338,10 @@ def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
         "--strategy", nargs="+", metavar="NAME", help="transfer (default), pivot, translate_train, multi_language ..."
     )
     group.add_argument(
-        "--languages", nargs="+", metavar="CODE", help="pivots, or targets, of the strategy (default: all)"
+        "--languages",
+        nargs="+",
+        metavar="CODE",
+        help="pivots, or targets, of the strategy (default: all); of multi_language sets to train on: en+de en+de+zh",
     )
     group.add_argument("--seeds", type=_positive, metavar="N", help="trainings of each setting (default 1)")
     group.add_argument("--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev")
