@@ -31,10 +31,9 @@ from xlingjax.optim import flattened
 from xlingjax.preprocessors.benchmark import Reading, Training, labelled_path, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
+from xlingjax.variants import OVER, trained_languages, variants
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
-OVER = ("PIVOT", "TARGET")
-"""Macros of a strategy that each language in turn is put in."""
 LABELLED, TEACHER = "LABELLED", "transfer"
 NO_DEV = ("train[:90%]", "train[90%:]")
 """Training and dev where there is no dev set."""
@@ -59,7 +58,7 @@ class Asked:
     grid: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     """{macro: values}; the best is chosen on dev."""
     languages: Sequence[str] = ()
-    """Pivots, or targets; default: those that have training examples."""
+    """Pivots, targets, or sets to train on ("en+de"); default: those that have training examples."""
     files: Sequence[str] = ()
     overrides: Sequence[str] = ()
     """NAME=VALUE, as gin reads values."""
@@ -91,7 +90,8 @@ class Cell:
     task: Task
     strategy: str
     variant: Mapping[str, str]
-    """{"PIVOT": "de"}; empty where the strategy has one. "TASKS": those that are trained together."""
+    """{"PIVOT": "de"}; empty where the strategy has one. "LANGUAGES": those trained on, "en+de"; "TASKS": those
+    that are trained together."""
     settings: Mapping[str, str]
     """Of the grid."""
     seed: int
@@ -127,10 +127,11 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
         raise UserError(f"--strategy {asked.strategy}: there are {', '.join([*known, *BASELINES])}, or name a gin file")
     text = strategy.read_text(encoding="utf-8")
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
-    variants = _variants(asked, required)
-    say(f"{asked.called}, {strategy.stem}: {len(variants) * asked.seeds * len(_grid(asked))} cells")
+    given = dict(override.split("=", 1) for override in asked.overrides)
+    over = variants(asked.strategy, required, asked.tasks, asked.data, asked.languages, given)
+    say(f"{asked.called}, {strategy.stem}: {len(over) * asked.seeds * len(_grid(asked))} cells")
     start = parameters_hash(open_run(asked.source).params) if "train.init_from = None" not in text else "random"
-    for variant, settings, seed in itertools.product(variants, _grid(asked), range(asked.seeds)):
+    for variant, settings, seed in itertools.product(over, _grid(asked), range(asked.seeds)):
         cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
         more = {}
         if LABELLED in required:
@@ -146,29 +147,6 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
 
 def _grid(asked: Asked) -> list[dict[str, str]]:
     return [dict(zip(asked.grid, values, strict=True)) for values in itertools.product(*asked.grid.values())]
-
-
-def _variants(asked: Asked, required: set[str]) -> list[dict[str, str]]:
-    """The languages that a strategy runs over, those asked for or those with training examples."""
-    over = [name for name in OVER if name in required]
-    if not over:
-        if asked.languages:
-            raise UserError(f"--languages: {asked.strategy} does not run over languages; leave it out")
-        return [{"TASKS": "+".join(task.name for task in asked.tasks)}] if asked.beside else [{}]
-    split = {"PIVOT": "train", "TARGET": "translate_train"}[over[0]]
-    present = [*languages_present(asked.task, asked.data, split)]
-    if over[0] == "PIVOT":
-        present += [
-            name for name in languages_present(asked.task, asked.data, "translate_train") if name not in present
-        ]
-    if missing := [language for language in asked.languages if language not in present]:
-        raise UserError(
-            f"--languages {' '.join(missing)}: {asked.task.full_name} has no training examples of them below "
-            f"{asked.data}; there are {', '.join(present) or 'none'}"
-        )
-    if not present:
-        raise UserError(f"{asked.task.full_name}: no {split} files below {asked.data}, which {asked.strategy} needs")
-    return [{over[0]: language} for language in asked.languages or present]
 
 
 # ---- a cell ----------------------------------------------------------------------------------------------------------
@@ -220,8 +198,7 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
         **{name: _literal(value) for name, value in cell.settings.items()},
         **more,
     }
-    if "PIVOT" in cell.variant and cell.variant["PIVOT"] not in languages_present(asked.task, asked.data, "train"):
-        values |= {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(cell.variant["PIVOT"])}
+    values |= trained_languages(cell.variant, asked.task, asked.data)
     placed = {"TRAIN_STEPS": "1", **values}
     bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
     splits = _splits(asked, given, bound)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.evaluation import number_study
+from xlingjax.evaluation.number_study import trained_on
 from xlingjax.evaluation.scorecard import policy, said
 from xlingjax.report import html
 
@@ -79,6 +81,10 @@ def markdown(card: dict[str, Any]) -> str:
             head, rows = grid(table, metric)
             lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
             parts += [f"{metric}:", "\n".join(lines)]
+        head, rows = number_study.grid(table["rows"])
+        if rows:
+            lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows]]
+            parts += [f"{number_study.CAPTION}:", "\n".join(lines)]
         parts.append("\n".join(f"- {line}" for line in notes(table)))
     return "\n\n".join(parts) + "\n"
 
@@ -118,20 +124,22 @@ def page(card: dict[str, Any]) -> str:
         for metric in table["metrics"]:
             head, rows = grid(table, metric)
             parts += [f"<h3>{html.esc(metric)}</h3>", html.table(head, rows, mean_rows=0)]
+        head, rows = number_study.grid(table["rows"])
+        parts += [f"<h3>{number_study.CAPTION}</h3>", html.table(head, rows, words=True)] if rows else []
         parts += [_pivots(table), html.details("what the figures are", "\n".join(notes(table)))]
         sections.append(html.section(table["task"].replace("/", "-"), table["task"], *parts))
     return html.page("Score card", "<h1>Score card</h1>\n" + "\n".join(sections))
 
 
 def _pivots(table: dict[str, Any]) -> str:
-    """A heat-map of pivot x test language, where there are several pivots."""
-    rows = [row for row in table["rows"] if "PIVOT" in row["variant"]]
+    """A heat-map of pivot, or languages trained on, x test language, where there are several."""
+    rows = [row for row in table["rows"] if trained_on(row)]
     if len(rows) < 2:
         return ""
     metric = next(iter(table["metrics"]))
     languages = sorted({language for row in rows for language in row["by_language"][metric]})
     values = [[row["by_language"][metric].get(language, {}).get("mean") for language in languages] for row in rows]
-    return "<h3>pivot (row) by test language</h3>" + _heat([row["variant"]["PIVOT"] for row in rows], languages, values)
+    return "<h3>trained on (row) by test language</h3>" + _heat([trained_on(row) for row in rows], languages, values)
 
 
 def _heat(names: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float | None]]) -> str:
