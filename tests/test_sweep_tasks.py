@@ -9,9 +9,10 @@ import pytest
 from evaluation import toy
 from test_sweep import random_run
 
-from xlingjax import cli
+from xlingjax import cli, sweep
 from xlingjax.data.benchmark import read
 from xlingjax.data.labelled import Example
+from xlingjax.errors import UserError
 from xlingjax.evaluation import benchmark, scorecard
 from xlingjax.identity import labels_of
 from xlingjax.preprocessors.benchmark import Reading
@@ -154,6 +155,22 @@ def test_a_sweep_that_was_stopped_goes_on_and_other_settings_are_refused(swept, 
     assert "finished before" in capsys.readouterr().out and (cell / "run/result.json").stat().st_mtime_ns == stamp
     assert finetune(start, files, tmp_path / "again") == 2
     assert "was begun with other settings" in capsys.readouterr().err
+
+
+def test_no_task_is_tested_on_what_chose_the_checkpoint(files, tmp_path):
+    """Where one test set has no answers, all tasks have the halves of dev; without a dev set nothing can choose."""
+    shutil.copytree(files / "xglue", tmp_path / "xglue")
+    tasks = [task_named(f"xglue/{name}") for name in NAMES]
+    asked = sweep.Asked(tasks[0], "", str(tmp_path / "xglue"), "", "multi_task", beside=tasks[1:])
+    assert sweep._splits(asked, {}, {"TEST_SPLIT": "test"}) == {}
+    for path in (tmp_path / "xglue/QAM").glob("*.test"):
+        path.write_text("".join(line.rpartition("\t")[0] + "\n" for line in path.read_text().splitlines()))
+    halves = {"DEV_SPLIT": "dev[:50%]", "TEST_SPLIT": "dev[50%:]"}
+    assert sweep._splits(asked, {}, {"TEST_SPLIT": "test"}) == halves
+    for path in (tmp_path / "xglue/QAM").glob("*.dev"):
+        path.unlink()
+    with pytest.raises(UserError, match="xglue/qam: no dev set below .*, which multi_task needs of each"):
+        sweep._splits(asked, {}, {"TEST_SPLIT": "test"})
 
 
 @pytest.mark.parametrize(
