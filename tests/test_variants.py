@@ -97,7 +97,7 @@ def row(variant, mean, run="a", split="test"):
         "task": "xtreme/xnli", "strategy": "x", "variant": variant, "settings": {}, "tried": 1, "seeds": [0],
         "by_language": {"accuracy": {"de": {"mean": mean}}}, "means": {"mean": {"mean": mean}},
         "examples": {"de": 4}, "split": split, "select": {"by": "mean", "split": "dev", "step": [1]},
-        "start": {"run": run, "sha256": run}, "machine": "",
+        "start": {"run": run, "sha256": run}, "machine": "", "averaged": [1, 1], "curves": [],
     }  # fmt: skip
 
 
@@ -115,7 +115,9 @@ def test_the_mean_over_the_rows_of_as_many_languages():
 def test_the_card_shows_both():
     rows = [row({"LANGUAGES": "en+de"}, 70.0), row({"LANGUAGES": "en+ru"}, 76.0)]
     table = {"task": "xtreme/xnli", "metrics": {"accuracy": "a"}, "rows": rows, "papers": []}
-    text, shown = (form({"tables": [table]}) for form in (markdown, page))
+    text, shown = (form({"overall": [], "tables": [table]}) for form in (markdown, page))
     assert "| languages | mean | of the rows |" in text and "| 2 | 73.0 | x en+de, x en+ru |" in text
     assert "73.0" in shown and "<td>en+de</td><td style=" in shown
-    assert "training languages:" not in markdown({"tables": [table | {"rows": [row({"PIVOT": "de"}, 1.0)]}]})
+    assert "training languages:" not in markdown(
+        {"overall": [], "tables": [table | {"rows": [row({"PIVOT": "de"}, 1.0)]}]}
+    )
