@@ -71,6 +71,7 @@ def test_the_checkpoint_is_chosen_by_the_mean_over_the_tasks(swept):
     lines = (swept / CELL / "run/evaluations.jsonl").read_text().splitlines()
     dev = {line["step"]: line["values"] for line in map(json.loads, lines) if line["name"] == "dev"}
     assert {*dev} == {4, 8}
+    assert "BEST_METRIC = 'dev/mean'\n" in (swept / CELL / "cell.gin").read_text()
     for values in dev.values():
         for name in ("mean", "en"):
             own = [values["by_task"][task][name] for task in NAMES]
@@ -81,6 +82,15 @@ def test_the_checkpoint_is_chosen_by_the_mean_over_the_tasks(swept):
         step = found["select"]["step"]
         assert dev[step]["mean"] == best == found["select"]["value"]
         assert found["dev"]["means"]["mean"] == dev[step]["by_task"][name]["mean"]
+
+
+def test_the_mean_over_the_tasks_is_of_each_alike():
+    def of(name, **values):
+        return type("Score", (), {"task": task_named(f"xglue/{name}"), "__call__": lambda *given: values})()
+
+    found = benchmark.TasksScore([of("pawsx", mean=10.0, en=30.0), of("qam", mean=60.0, en=80.0)])(None, None, 1)
+    assert found["mean"] == 35.0 and found["en"] == 55.0 and found["by_task"]["qam"]["mean"] == 60.0
+    assert "en" not in benchmark.TasksScore([of("pawsx", mean=10.0, en=3.0), of("qam", mean=6.0)])(None, None, 1)
 
 
 def test_the_card_has_a_row_in_the_table_of_each_task(swept, files):
