@@ -129,7 +129,7 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=
                 continue
             asked = Asked(
                 task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
-                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides), tuple(beside),
+                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides), beside=tuple(beside),
             )  # fmt: skip
             if status := run(asked, tools):
                 return status
