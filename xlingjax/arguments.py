@@ -133,7 +133,6 @@ def parser() -> argparse.ArgumentParser:
     text = "of retrieval and mining (default: the papers', or two thirds up)"
     group.add_argument("--layer", type=int, metavar="N", help=text)
     group.add_argument("--pooling", choices=_POOLINGS, help="of them (default: mean, of BUCC first)")
-    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
     _sweep(sub, task=False)
 
     sub = verb("score", "score a benchmark's prediction files, in its submission format, against its gold files")
@@ -338,6 +337,7 @@ def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
     )
     group.add_argument("--seeds", type=_positive, metavar="N", help="trainings of each setting (default 1)")
     group.add_argument("--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev")
+    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
 
 
 def _files(sub: argparse.ArgumentParser) -> None:

@@ -24,7 +24,15 @@ from xlingjax.data.benchmark import Task, edited, hashes, languages_present, par
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
-from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored, translations
+from xlingjax.evaluation.benchmark import (
+    chosen_languages,
+    has_gold,
+    means,
+    predict,
+    require_tested,
+    scored,
+    translations,
+)
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.identity import run_and_checkpoint, write_json
@@ -63,6 +71,8 @@ class Asked:
     files: Sequence[str] = ()
     overrides: Sequence[str] = ()
     """NAME=VALUE, as gin reads values."""
+    allow_missing: bool = False
+    """Languages of the task that have neither a test nor a dev set are passed over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +251,8 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     values = {**{name: str(value) for name, value in derived.items()}, **values}
     select, task = bound["SELECT"], asked.task
     dev = chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"]))
-    chosen_languages(task, asked.data, bound["TEST_SPLIT"], words(bound["TEST_LANGUAGES"]))  # before any training
+    tested = words(bound["TEST_LANGUAGES"])
+    require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)  # before any training
     if select == "last":
         values |= {"KEEP_BEST": "0", "BEST_METRIC": "''"}
     elif select not in ("mean", task.trained_on):
@@ -403,9 +414,11 @@ def _baseline(asked: Asked, tools: Tools, say: Callable[[str], None]) -> None:
     files = [*FILES, *asked.files, f"strategies/{TEACHER}.gin"]
     bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in stand_ins.items()]))
     bound |= _splits(asked, given, bound)
+    tested = words(bound["TEST_LANGUAGES"])
+    require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
     fitted = BASELINES[asked.strategy](task, read(task, asked.data, bound["TRAIN_SPLIT"], task.trained_on))
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
-    for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
+    for language in chosen_languages(task, asked.data, split, tested):
         records = read(task, asked.data, split, language)
         if has_gold(task, records):
             by_language[language], counts[language] = scored(task, records, fitted(records), language), len(records)

@@ -116,7 +116,7 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
                 continue
             asked = Asked(
                 task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
-                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides),
+                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides), bool(args.allow_missing),
             )  # fmt: skip
             if status := run(asked, tools):
                 return status

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.data.benchmark import Task, languages_present, part_of, read
 from xlingjax.decoding import Decoding
 from xlingjax.errors import UserError
 from xlingjax.evaluation import classification
@@ -155,6 +155,22 @@ def chosen_languages(task: Task, data: str | Path, split: str, asked: Sequence[s
     if missing := [language for language in asked if language not in present]:
         raise UserError(f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}")
     return [*asked]
+
+
+def require_tested(task: Task, data: str | Path, split: str, asked: Sequence[str], allow_missing: bool) -> None:
+    """Raise UserError where a language that is to be tested has no files: of those asked for, or without
+    `allow_missing` of "all" the task's. Where dev is what is tested a test set will do: XTREME has no dev sets of some
+    languages."""
+    chosen_languages(task, data, split, asked)
+    if allow_missing or ALL not in asked:
+        return
+    splits = [split, "test"] if part_of(split)[0] == "dev" else [split]
+    there = {task.trained_on}.union(*(languages_present(task, data, each) for each in splits))
+    if missing := [language for language in task.languages if language not in there]:
+        raise UserError(
+            f"{task.full_name}: no {part_of(split)[0]} set of {', '.join(missing)} below {data}: get them, name others "
+            "with --gin.TEST_LANGUAGES, or --allow-missing"
+        )
 
 
 @dataclass
