@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
-from xlingjax.data.benchmark import Task, edited, hashes, languages_present, part_of, read
+from xlingjax.data.benchmark import Task, edited, find, hashes, languages_present, part_of, read
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
@@ -184,7 +184,8 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
     bound = values_of(tools.parse([str(recipe)], ()))
-    files = _files(asked, bound)
+    parts = _read(asked, bound)
+    files = hashes(asked.task, asked.data, parts)
     begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if (cell.folder / READ).is_file() else files
     if record.is_file():
         found = json.loads(record.read_text(encoding="utf-8"))
@@ -199,6 +200,9 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     if record.is_file():
         say(f"{cell.folder}: finished before")
         return 0
+    for split, language in parts:
+        if split in ("dev", "test", "translate_test") and find(asked.task, asked.data, split, language):
+            read(asked.task, asked.data, split, language)  # whose faults are told before the training
     write_json(cell.folder / READ, files)
     built = tools.recipe([str(recipe)], ())
     if status := tools.train(cell.folder / "run", built):
@@ -291,8 +295,8 @@ def _training(bound: Mapping[str, Any]) -> Training:
     return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
 
 
-def _files(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
-    """`hashes` of what a cell trains on, chooses by, tests on and predicts."""
+def _read(asked: Asked, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(split, language) of all that a cell trains on, chooses by, tests on and predicts."""
     task, data = asked.task, asked.data
     origins = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
     parts = [(origins[origin], language) for origin, language in _training(bound).parts(task, data)]
@@ -304,7 +308,7 @@ def _files(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
     if bound["CLASSIFIER"] == "plug_in":  # what stands beside the examples
         parts += [("translate_test", language) for language in languages_present(task, data, "translate_test")]
         parts += [(split, task.trained_on) for split in ("train", *predicted)]
-    return hashes(task, data, parts)
+    return [*dict.fromkeys(parts)]
 
 
 def _has_answers(task: Task, data: str, split: str) -> bool:
