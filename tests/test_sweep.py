@@ -11,7 +11,7 @@ import official_files
 import orbax.checkpoint as ocp
 import pytest
 
-from xlingjax import cli, sweep
+from xlingjax import cli, sweep, verbs
 from xlingjax.data.benchmark import languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
@@ -56,7 +56,19 @@ def start(tmp_path_factory, files):
 
 def finetune(task, start, files, output, *more):
     suite = task.partition("/")[0]
-    words = ["finetune", "--task", task, "--from", start, "--data", files / suite, "--to", output, *more]
+    words = [
+        "finetune",
+        "--task",
+        task,
+        "--from",
+        start,
+        "--data",
+        files / suite,
+        "--to",
+        output,
+        "--allow-missing",
+        *more,
+    ]
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
     settings = [one for one in (*settings, "--gin.SELECT=mean") if one.split("=")[0] + "=" not in str(more)]
     return cli.main([str(word) for word in words] + settings)
@@ -207,6 +219,20 @@ def test_all_languages_must_be_there(start, files, tmp_path, capsys):
     (tmp_path / "out").write_text("")
     assert finetune("xtreme/xnli", start, tmp_path, tmp_path / "out") == 2
     assert "it is a file; give a folder" in capsys.readouterr().err
+
+
+def test_a_language_without_files_is_passed_over_only_where_asked(start, files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(verbs, "train", lambda args, recipe: 7)
+    words = ["finetune", "--task", "xtreme/xnli", "--from", start, "--data", files / "xtreme", "--to", tmp_path / "out"]
+    words = [*map(str, words), "--gin.BATCH=8", "--gin.SELECT=mean"]
+    for strategy, split in (("transfer", "test"), ("translate_test", "translate_test"), ("majority", "test")):
+        assert cli.main([*words, "--strategy", strategy]) == 2
+        told = capsys.readouterr().err
+        assert f"xtreme/xnli: no {split} set of ar, bg, el, es, fr, hi, sw, th, tr, ur, vi, zh below" in told
+        assert "or --allow-missing" in told and told.count("\n") == 1
+    assert not (tmp_path / "out/cells").exists()
+    assert cli.main([*words, "--allow-missing"]) == 7
+    assert cli.main([*words, "--gin.TEST_LANGUAGES=de ru", "--to", str(tmp_path / "named")]) == 7
 
 
 def test_a_settings_file_that_was_edited_is_another_cell(swept, start, files, tmp_path, capsys):

@@ -61,3 +61,20 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files
         assert [one.words for one in made] == [one.words for one in given]
         alone = [sweep._predicted(trained, task, [one], language, reading)[0] for one in given]
         assert [list(one.tags) for one in made] == alone and {tag for tags in alone for tag in tags} != {"X"}
+
+
+def test_faults_of_test_sets_are_told_before_the_training(files, tmp_path, monkeypatch, capsys):
+    """Of every language: the last one's too, and of the sets that are to be submitted."""
+    data = tmp_path / "files"
+    shutil.copytree(files / "xtreme/xnli", data / "xtreme/xnli")
+    start = random_run(tmp_path, files)
+    monkeypatch.setattr(verbs, "train", lambda args, recipe: pytest.fail("it was trained"))
+    lines = (data / "xtreme/xnli/test-ru.tsv").read_text().splitlines()
+    halves = "--gin.DEV_SPLIT=dev[:50%]", "--gin.TEST_SPLIT=dev[50%:]"
+    for line, fault in (("A\tB\tmaybe", "unknown label 'maybe'"), ("A", "1 columns, expected 3")):
+        (data / "xtreme/xnli/test-ru.tsv").write_text("\n".join([*lines[:3], line]) + "\n")
+        for more in ((), halves):
+            assert finetune("xtreme/xnli", start, data, tmp_path / "out", *more) == 2
+            told = capsys.readouterr().err
+            assert f"xnli/test-ru.tsv, line 4: {fault}" in told and told.count("\n") == 1
+            shutil.rmtree(tmp_path / "out")

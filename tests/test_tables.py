@@ -7,12 +7,14 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 
 import pytest
 
 from xlingjax import cli, tables
 from xlingjax.arguments import parser
 from xlingjax.errors import Stopped, UserError
+from xlingjax.probes import words
 from xlingjax.tables import Table
 
 TABLES = sorted((cli.gin_folder() / "recipes" / "tables").glob("*.gin"))
@@ -53,7 +55,9 @@ def test_the_papers_rows():
     assert {row["task"].split("/")[1] for row in read("veco_2").rows.values()} == {
         "xnli", "pawsx", "udpos", "panx", "xquad", "mlqa", "tydiqa", "bucc2018", "tatoeba"
     }  # fmt: skip
-    assert len(read("unicoder_6").rows) == 15
+    sets = {n: [words(row["languages"]) for row in read(f"unicoder_{n}").rows.values()][0] for n in (4, 6)}
+    assert Counter(name.count("+") + 1 for name in sets[4]) == {1: 6, 2: 5, 6: 1, 15: 1}
+    assert Counter(name.count("+") + 1 for name in sets[6]) == {1: 1, 2: 14} and len({*sets[6]}) == 15
     assert read("veco_2").rows["xnli"]["grid"]["LEARNING_RATE"] == "5e-6,8e-6,1e-5,2e-5,3e-5"
 
 

@@ -136,7 +136,6 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--layer", type=_layer, nargs="+", metavar="N", help=text)
     text = "of them (default: mean, of BUCC first)"
     group.add_argument("--pooling", choices=(*_POOLINGS, "all"), nargs="+", metavar="POOLING", help=text)
-    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
     _sweep(sub, task=False)
 
     sub = verb("score", "score a benchmark's prediction files, in its submission format, against its gold files")
@@ -273,6 +272,7 @@ def parser() -> argparse.ArgumentParser:
     )
     sub.add_argument("--from", dest="source", required=True, metavar="RUN", help="a run; RUN@STEP, RUN@METRIC")
     sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new folder")
+    sub.add_argument("--head", default="", metavar="TASK", help="which, of a run with heads of several tasks")
     sub.add_argument("--format", default="hf", choices=("hf",), help="Hugging Face's (default %(default)s)")
     sub.add_argument("--language", default="", metavar="CODE", help="of all texts, where the model embeds languages")
     sub.add_argument("--license", default="", metavar="ID", help="of the weights, for the model card: apache-2.0")
@@ -340,7 +340,10 @@ def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
     if task:
         group = sub.add_argument_group("a task of a benchmark, instead of --workdir")
         group.add_argument(
-            "--task", metavar="SUITE/NAME", help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin"
+            "--task",
+            nargs="+",
+            metavar="SUITE/NAME",
+            help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin; several: --strategy multi_task",
         )
     else:
         group = sub
@@ -353,10 +356,14 @@ def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
         "--strategy", nargs="+", metavar="NAME", help="transfer (default), pivot, translate_train, multi_language ..."
     )
     group.add_argument(
-        "--languages", nargs="+", metavar="CODE", help="pivots, or targets, of the strategy (default: all)"
+        "--languages",
+        nargs="+",
+        metavar="CODE",
+        help="pivots, or targets, of the strategy (default: all); of multi_language sets to train on: en+de en+de+zh",
     )
     group.add_argument("--seeds", type=_positive, metavar="N", help="trainings of each setting (default 1)")
     group.add_argument("--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev")
+    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
 
 
 def _files(sub: argparse.ArgumentParser) -> None:

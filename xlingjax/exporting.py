@@ -29,6 +29,7 @@ from xlingjax.convert.tokenizer_json import tokenizer_files
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint
+from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.optim import flattened
 from xlingjax.report.card import model_card
@@ -46,6 +47,7 @@ def export_model(
     base: str = "",
     name: str = "",
     before_after: Sequence[Mapping[str, Any]] = (),
+    head: str = "",
 ) -> str:
     """Writes the model of `run` ("RUN", "RUN@STEP", "RUN@METRIC") as the Hugging Face folder `output`. Returns what was
     done.
@@ -53,12 +55,15 @@ def export_model(
     The folder is read back, which must give the same bits, and its logits compared with those that transformers
     computes of it (`verify`), before it gets its name. language: where the model embeds languages and the class there
     does not, the one that all texts will be of. licence, base, name (that of the folder), before_after (rows "figure",
-    "before", "after"): of the model card. Raises UserError, and writes nothing.
+    "before", "after"): of the model card. head: of a model with heads of several tasks, the one that is written. Raises
+    UserError, and writes nothing.
     """
     require_empty(output)
     record, trained = read_run_record(run), open_run(run)
-    config, params, notes = _for_their_class(trained, language, run)
-    labels = labels_of(record)
+    config, params, notes = _for_their_class(_with_one_head(trained, head, run), language, run)
+    labels = labels_of(record, head or None)
+    if head:
+        notes.append(f"the head of {head} alone, of {_heads(trained.model.config)}")
     made = exported(config, params, trained.vocabulary, trained.languages, labels)
     if made.beside:
         size = sum(value.size for value in made.beside.values())
@@ -91,11 +96,33 @@ def export_model(
 def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
     """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is trained further."""
     trained = open_run(run)
-    config = _for_their_class(trained, language, run)[0]
+    config = _for_their_class(_with_one_head(trained, "", run), language, run)[0]
     embeds_languages(config)
     tokenizer_files(trained.vocabulary, config.max_positions - config.position_offset)
     if verify:
         parity.interop()
+
+
+def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
+    """The model with the head of one of its tasks as the head that stands alone, which a class of transformers has."""
+    config = trained.model.config
+    if not config.task_labels and not head:
+        return trained
+    if not config.labels_of(head):
+        given = f"--head {head}: " if head else ""
+        raise UserError(
+            f"{given}{run} has the heads of {_heads(config)}: `xlingjax export --head NAME` writes one of them"
+            if config.task_labels
+            else f"{given}{run} has no heads of several tasks; leave it out"
+        )
+    params = {name: value for name, value in trained.params.items() if name != "classifiers"}
+    params["classifier"] = trained.params["classifiers"][head]
+    model = build_model(config.replace(num_labels=config.labels_of(head), task_labels=None))
+    return dataclasses.replace(trained, model=model, params=params)
+
+
+def _heads(config: ModelConfig) -> str:
+    return ", ".join(name for name, _ in config.task_labels or ())
 
 
 def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any, Any, list[str]]:

@@ -217,10 +217,13 @@ def read_run_record(run: str | Path) -> dict[str, Any]:
         raise UserError(f"missing file: {path}; {remedy}") from None
 
 
-def labels_of(record: Mapping[str, Any]) -> list[str]:
+def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
     """Names of the classes of a run's head, in the order of its outputs, from its run.json; none where that does not
-    tell them."""
-    told = (data.get("labels") for data in record.get("identity", {}).get("data", {}).values())
+    tell them. task: whose head, of a run with several."""
+    sources = record.get("identity", {}).get("data", {})
+    if task is not None:
+        return list(sources.get(f"classification_{task}", {}).get("labels", ()))
+    told = (data.get("labels") for data in sources.values())
     return list(record.get("labels") or next((labels for labels in told if labels), ()))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
 from xlingjax.errors import Stopped, UserError
-from xlingjax.evaluation.benchmark import has_gold, head_fault, in_order_of, means, predict, translations
+from xlingjax.evaluation.benchmark import has_gold, head_fault, head_of, in_order_of, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
 from xlingjax.evaluation.encoding import POOLINGS as ALL_POOLINGS
 from xlingjax.evaluation.predictions import write_predictions
@@ -91,9 +91,10 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say
     folder = str(Path(asked.data).resolve())
     name = "_".join([asked.mixture, *asked.tasks, str(abs(hash(folder)))])
     register(asked.mixture, folder, METRICS, tasks=asked.tasks, allow_missing=asked.allow_missing, name=name)
-    weights, labels = parameters_hash(trained.params), labels_of(read_run_record(asked.source))
+    weights, record = parameters_hash(trained.params), read_run_record(asked.source)
     done = 0
     for task, of_languages in tasks_of(name):
+        labels = labels_of(record, head_of(trained.model, task))
         if task.kind in TRAINED and (fault := head_fault(trained.model, task, labels)):
             say(f"{task.full_name}: passed over, {fault}")
             continue

@@ -20,11 +20,19 @@ import jax
 import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
-from xlingjax.data.benchmark import Task, edited, hashes, languages_present, part_of, read
+from xlingjax.data.benchmark import Task, edited, find, hashes, languages_present, part_of, read
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
-from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored, translations
+from xlingjax.evaluation.benchmark import (
+    chosen_languages,
+    has_gold,
+    means,
+    predict,
+    require_tested,
+    scored,
+    translations,
+)
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.identity import run_and_checkpoint, write_json
@@ -32,10 +40,9 @@ from xlingjax.optim import flattened
 from xlingjax.preprocessors.benchmark import Reading, Training, count_rows, labelled_path, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
+from xlingjax.variants import OVER, trained_languages, variants
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
-OVER = ("PIVOT", "TARGET")
-"""Macros of a strategy that each language in turn is put in."""
 LABELLED, TEACHER = "LABELLED", "transfer"
 NO_DEV = ("train[:90%]", "train[90%:]")
 """Training and dev where there is no dev set."""
@@ -43,6 +50,8 @@ UNTOLD = ("dev[:50%]", "dev[50%:]")
 """What takes the place of the dev and test sets where the test set is not there or has no answers."""
 RECIPE, READ = "cell.gin", "files.json"
 """Of a cell: what was decided, and the hashes of the benchmark's files when it was begun."""
+MULTI_TASK = "multi_task"
+"""The strategy that trains several tasks at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,10 +68,22 @@ class Asked:
     grid: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     """{macro: values}; the best is chosen on dev."""
     languages: Sequence[str] = ()
-    """Pivots, or targets; default: those that have training examples."""
+    """Pivots, targets, or sets to train on ("en+de"); default: those that have training examples."""
     files: Sequence[str] = ()
     overrides: Sequence[str] = ()
     """NAME=VALUE, as gin reads values."""
+    allow_missing: bool = False
+    """Languages of the task that have neither a test nor a dev set are passed over."""
+    beside: Sequence[Task] = ()
+    """Of `MULTI_TASK`: the tasks that are trained together with `task`."""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return (self.task, *self.beside)
+
+    @property
+    def called(self) -> str:
+        return " ".join(task.full_name for task in self.tasks)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +102,8 @@ class Cell:
     task: Task
     strategy: str
     variant: Mapping[str, str]
-    """{"PIVOT": "de"}; empty where the strategy has one."""
+    """{"PIVOT": "de"}; empty where the strategy has one. "LANGUAGES": those trained on, "en+de"; "TASKS": those
+    that are trained together."""
     settings: Mapping[str, str]
     """Of the grid."""
     seed: int
@@ -89,7 +111,7 @@ class Cell:
 
     @classmethod
     def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
-        parts = [task.suite, task.name, strategy, *variant.values()]
+        parts = [task.suite, *([] if "TASKS" in variant else [task.name]), strategy, *variant.values()]
         parts += [f"{name}={value}".replace("/", "_") for name, value in settings.items()]
         return cls(
             task, strategy, variant, settings, seed, Path(output).absolute().joinpath("cells", *parts, f"seed-{seed}")
@@ -106,6 +128,8 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
     """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
     UserError."""
     require_folder(asked.output)
+    if (asked.strategy == MULTI_TASK) != bool(asked.beside):
+        raise UserError(f"--strategy {asked.strategy}: several tasks are for {MULTI_TASK}, which needs two or more")
     if asked.strategy in BASELINES:
         _baseline(asked, tools, say)
         return 0
@@ -115,10 +139,11 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
         raise UserError(f"--strategy {asked.strategy}: there are {', '.join([*known, *BASELINES])}, or name a gin file")
     text = strategy.read_text(encoding="utf-8")
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
-    variants = _variants(asked, required)
-    say(f"{asked.task.full_name}, {strategy.stem}: {len(variants) * asked.seeds * len(_grid(asked))} cells")
+    given = dict(override.split("=", 1) for override in asked.overrides)
+    over = variants(asked.strategy, required, asked.tasks, asked.data, asked.languages, given)
+    say(f"{asked.called}, {strategy.stem}: {len(over) * asked.seeds * len(_grid(asked))} cells")
     start = parameters_hash(open_run(asked.source).params) if "train.init_from = None" not in text else "random"
-    for variant, settings, seed in itertools.product(variants, _grid(asked), range(asked.seeds)):
+    for variant, settings, seed in itertools.product(over, _grid(asked), range(asked.seeds)):
         cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
         more = {}
         if LABELLED in required:
@@ -136,35 +161,13 @@ def _grid(asked: Asked) -> list[dict[str, str]]:
     return [dict(zip(asked.grid, values, strict=True)) for values in itertools.product(*asked.grid.values())]
 
 
-def _variants(asked: Asked, required: set[str]) -> list[dict[str, str]]:
-    """The languages that a strategy runs over, those asked for or those with training examples."""
-    over = [name for name in OVER if name in required]
-    if not over:
-        if asked.languages:
-            raise UserError(f"--languages: {asked.strategy} does not run over languages; leave it out")
-        return [{}]
-    split = {"PIVOT": "train", "TARGET": "translate_train"}[over[0]]
-    present = [*languages_present(asked.task, asked.data, split)]
-    if over[0] == "PIVOT":
-        present += [
-            name for name in languages_present(asked.task, asked.data, "translate_train") if name not in present
-        ]
-    if missing := [language for language in asked.languages if language not in present]:
-        raise UserError(
-            f"--languages {' '.join(missing)}: {asked.task.full_name} has no training examples of them below "
-            f"{asked.data}; there are {', '.join(present) or 'none'}"
-        )
-    if not present:
-        raise UserError(f"{asked.task.full_name}: no {split} files below {asked.data}, which {asked.strategy} needs")
-    return [{over[0]: language} for language in asked.languages or present]
-
-
 # ---- a cell ----------------------------------------------------------------------------------------------------------
 
 
 def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools: Tools, say) -> int:
     text = _recipe(asked, cell, strategy, more, tools)
-    recipe, record = cell.folder / RECIPE, cell.folder / SCORES
+    recipe = cell.folder / RECIPE
+    folders = {task: cell.folder / task.name if asked.beside else cell.folder for task in asked.tasks}
     if recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
         raise UserError(
             f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
@@ -174,10 +177,12 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
     bound = values_of(tools.parse([str(recipe)], ()))
-    files = _files(asked, bound)
+    parts = {task: _read(asked, task, bound) for task in asked.tasks}
+    files = {name: digest for task in parts for name, digest in hashes(task, asked.data, parts[task]).items()}
     begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if (cell.folder / READ).is_file() else files
-    if record.is_file():
-        found = json.loads(record.read_text(encoding="utf-8"))
+    finished = all((folder / SCORES).is_file() for folder in folders.values())
+    if finished:
+        found = json.loads((folders[asked.task] / SCORES).read_text(encoding="utf-8"))
         if found["start"]["sha256"] != start:
             raise UserError(f"{cell.folder} started from other weights than {asked.source} has: choose another --to")
         begun = found.get("files", begun)
@@ -186,17 +191,22 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
             f"{cell.folder} was begun with other files: {how} below {asked.data}: put it back, choose another --to, or "
             "delete that folder"
         )
-    if record.is_file():
+    if finished:
         say(f"{cell.folder}: finished before")
         return 0
+    for task, split, language in ((task, *part) for task, own in parts.items() for part in own):
+        if split in ("dev", "test", "translate_test") and find(task, asked.data, split, language):
+            read(task, asked.data, split, language)  # whose faults are told before the training
     write_json(cell.folder / READ, files)
     built = tools.recipe([str(recipe)], ())
     if status := tools.train(cell.folder / "run", built):
         return status
-    write_json(record, _tested(asked, cell, bound, start) | {"files": files})
-    best = json.loads(record.read_text(encoding="utf-8"))
-    told = best["test"]["means"] or best["dev"]["means"]
-    say(f"{cell.folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
+    for task, folder in folders.items():
+        folder.mkdir(exist_ok=True)
+        best = _tested(asked, cell, task, folder, bound, start) | {"files": files}
+        write_json(folder / SCORES, best)
+        told = best["test"]["means"] or best["dev"]["means"]
+        say(f"{folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
     return 0
 
 
@@ -207,52 +217,58 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
     given = dict(override.split("=", 1) for override in asked.overrides)
     values = {
-        "TASK": repr(asked.task.full_name),
+        "TASK": repr(asked.called),
         "DATA": repr(str(Path(asked.data).absolute())),
         "INIT_FROM": repr(_absolute_run(asked.source)),
         "SEED": str(cell.seed),
         **given,
-        **{name: repr(value) for name, value in cell.variant.items()},
+        **{name: repr(value) for name, value in cell.variant.items() if name in OVER},
         **{name: _literal(value) for name, value in cell.settings.items()},
         **more,
     }
-    if "PIVOT" in cell.variant and cell.variant["PIVOT"] not in languages_present(asked.task, asked.data, "train"):
-        values |= {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(cell.variant["PIVOT"])}
+    values |= trained_languages(cell.variant, asked.task, asked.data)
     placed = {"TRAIN_STEPS": "1", **values}
     bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
     splits = _splits(asked, given, bound)
     values |= {name: repr(value) for name, value in splits.items()}
     bound |= splits
     training = _training(bound)
-    parts = training.parts(asked.task, asked.data)
-    if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
-        parts = [part for part in parts if part[0] != "gold"]
+    examples, of_task = 0, {}
     vocabulary, reading = Vocabulary.load(run_and_checkpoint(asked.source)[0]), reading_of(bound)
-    records = [training.records(asked.task, asked.data, *part) for part in parts]
-    examples = sum(map(len, records))
-    rows = (
-        count_rows(asked.task, own, vocabulary, reading, language)
-        for own, (_, language) in zip(records, parts, strict=True)
-    )
-    epoch = sum(rows) / bound["BATCH"]
+    for task in asked.tasks:
+        parts = training.parts(task, asked.data)
+        if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
+            parts = [part for part in parts if part[0] != "gold"]
+        records = [training.records(task, asked.data, *part) for part in parts]
+        examples += sum(map(len, records))
+        of_task[task.name] = sum(
+            count_rows(task, own, vocabulary, reading, language)
+            for own, (_, language) in zip(records, parts, strict=True)
+        )
+    epoch = sum(of_task.values()) / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
+    if asked.beside:  # each example once in an epoch, as if the sets were one
+        derived["TASK_WEIGHTS"] = {name: max(1, round(count / bound["BATCH"])) for name, count in of_task.items()}
     values = {**{name: str(value) for name, value in derived.items()}, **values}
-    select, task = bound["SELECT"], asked.task
-    dev = chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"]))
-    chosen_languages(task, asked.data, bound["TEST_SPLIT"], words(bound["TEST_LANGUAGES"]))  # before any training
+    select, trained_on, devs = bound["SELECT"], asked.task.trained_on, []
+    tested = words(bound["TEST_LANGUAGES"])
+    for task in asked.tasks:  # before any training
+        devs.append(chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"])))
+        require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
     if select == "last":
         values |= {"KEEP_BEST": "0", "BEST_METRIC": "''"}
-    elif select not in ("mean", task.trained_on):
-        raise UserError(f"SELECT={select}: choose mean, {task.trained_on} or last")
-    elif select == "mean" or select in dev:
+    elif select not in ("mean", trained_on):
+        raise UserError(f"SELECT={select}: choose mean, {trained_on} or last")
+    elif select == "mean" or all(select in dev for dev in devs):
         values["BEST_METRIC"] = repr(f"dev/{select}")
     else:
+        dev = next(dev for dev in devs if select not in dev)
         raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
     everything = json.dumps(sorted(tools.parse(files, [f"{k}={v}" for k, v in values.items()]).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    head = f"# {task.full_name}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples; settings {digest}."
+    head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples; settings {digest}."
     lines = [
         head,
         *(f'include "{name}"' for name in files),
@@ -267,9 +283,11 @@ def _splits(asked: Asked, given: Mapping[str, str], bound: Mapping[str, Any]) ->
     `NO_DEV`) and the command line names no split."""
     if {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:
         return {}
-    if not languages_present(asked.task, asked.data, "dev"):
+    if without := [task for task in asked.tasks if not languages_present(task, asked.data, "dev")]:
+        if asked.beside:
+            raise UserError(f"{without[0].full_name}: no dev set below {asked.data}, which {MULTI_TASK} needs of each")
         return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": asked.task.trained_on}
-    if bound["TEST_SPLIT"] == "test" and not _has_answers(asked.task, asked.data, "test"):
+    if bound["TEST_SPLIT"] == "test" and not all(_has_answers(task, asked.data, "test") for task in asked.tasks):
         return {"DEV_SPLIT": UNTOLD[0], "TEST_SPLIT": UNTOLD[1]}
     return {}
 
@@ -280,9 +298,9 @@ def _training(bound: Mapping[str, Any]) -> Training:
     return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
 
 
-def _files(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
-    """`hashes` of what a cell trains on, chooses by, tests on and predicts."""
-    task, data = asked.task, asked.data
+def _read(asked: Asked, task: Task, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(split, language) of all that a cell trains on, chooses by, tests on and predicts, of one task."""
+    data = asked.data
     origins = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
     parts = [(origins[origin], language) for origin, language in _training(bound).parts(task, data)]
     predicted = [part_of(bound[name])[0] for name in ("DEV_SPLIT", "TEST_SPLIT")]
@@ -293,7 +311,7 @@ def _files(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
     if bound["CLASSIFIER"] == "plug_in":  # what stands beside the examples
         parts += [("translate_test", language) for language in languages_present(task, data, "translate_test")]
         parts += [(split, task.trained_on) for split in ("train", *predicted)]
-    return hashes(task, data, parts)
+    return [*dict.fromkeys(parts)]
 
 
 def _has_answers(task: Task, data: str, split: str) -> bool:
@@ -301,9 +319,11 @@ def _has_answers(task: Task, data: str, split: str) -> bool:
     return any(has_gold(task, read(task, data, split, language)) for language in present)
 
 
-def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> dict[str, Any]:
-    """scores.json of a cell that was trained."""
-    task, run_folder = asked.task, cell.folder / "run"
+def _tested(
+    asked: Asked, cell: Cell, task: Task, to: Path, bound: Mapping[str, Any], start: str
+) -> dict[str, Any]:  # fmt: skip
+    """scores.json of a task of a cell that was trained. to: the folder of its predictions."""
+    run_folder = cell.folder / "run"
     best = f"{run_folder}@{bound['BEST_METRIC']}" if bound["KEEP_BEST"] else str(run_folder)
     trained, step = open_run(best), int(find_checkpoint(best).name)
     trained_on = {language for _, language in _training(bound).parts(task, asked.data)}
@@ -319,7 +339,7 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
         pivot = translations(trained.model, task, asked.data, of, language)
         spoken = task.trained_on if translated else language  # in which the texts are
         predicted = _predicted(trained, task, records, spoken, reading, pivot)
-        folder = cell.folder / ("predictions" if split in ("test", "translate_test") else "predictions_of_dev")
+        folder = to / ("predictions" if split in ("test", "translate_test") else "predictions_of_dev")
         write_predictions(task, folder, language, predicted, "test" if translated else split.partition("[")[0])
         counts[language] = len(records)
         if has_gold(task, records):
@@ -329,13 +349,17 @@ def _tested(asked: Asked, cell: Cell, bound: Mapping[str, Any], start: str) -> d
             records = read(task, asked.data, "test", language)
             pivot = translations(trained.model, task, asked.data, "test", language)
             predicted = _predicted(trained, task, records, language, reading, pivot)
-            write_predictions(task, cell.folder / "predictions", language, predicted)
+            write_predictions(task, to / "predictions", language, predicted)
     dev = next(values for at, values in _evaluations(run_folder) if at == step)
+    chosen = {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]}
+    if asked.beside:
+        chosen |= {"value": dev[bound["SELECT"]]} if bound["SELECT"] in dev else {}
+        dev = dev["by_task"][task.name]
     sessions = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))["sessions"]
     return {
         "task": task.full_name, "strategy": cell.strategy, "variant": dict(cell.variant),
         "settings": dict(cell.settings), "seed": cell.seed, "start": {"run": asked.source, "sha256": start},
-        "select": {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]},
+        "select": chosen,
         "dev": {"means": {k: v for k, v in dev.items() if isinstance(v, float)}, "by_language": dev["by_language"]},
         "test": {"split": split, "means": means(by_language, task, trained_on) if by_language else {},
                  "by_language": by_language, "examples": counts},
@@ -403,9 +427,11 @@ def _baseline(asked: Asked, tools: Tools, say: Callable[[str], None]) -> None:
     files = [*FILES, *asked.files, f"strategies/{TEACHER}.gin"]
     bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in stand_ins.items()]))
     bound |= _splits(asked, given, bound)
+    tested = words(bound["TEST_LANGUAGES"])
+    require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
     fitted = BASELINES[asked.strategy](task, read(task, asked.data, bound["TRAIN_SPLIT"], task.trained_on))
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
-    for language in chosen_languages(task, asked.data, split, words(bound["TEST_LANGUAGES"])):
+    for language in chosen_languages(task, asked.data, split, tested):
         records = read(task, asked.data, split, language)
         if has_gold(task, records):
             by_language[language], counts[language] = scored(task, records, fitted(records), language), len(records)

@@ -42,7 +42,8 @@ def import_(args: Namespace) -> int:
 def export(args: Namespace) -> int:
     from xlingjax.exporting import export_model
 
-    print(export_model(args.source, args.output, not args.unverified, args.language, args.license, args.base))
+    told = (args.language, args.license, args.base)
+    print(export_model(args.source, args.output, not args.unverified, *told, head=args.head))
     return 0
 
 

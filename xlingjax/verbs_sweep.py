@@ -40,13 +40,24 @@ def _require(args: Namespace, *names: str) -> None:
 def finetune(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
     """`finetune --task`: a sweep for each strategy, then the score card of the folder."""
     from xlingjax.data.benchmark import TRAINED
+    from xlingjax.runs.multi_task import merged
+    from xlingjax.sweep import MULTI_TASK
     from xlingjax.tasks import task_named
 
     _require(args, "source", "data", "output")
-    if (task := task_named(args.task)).kind not in TRAINED:
-        suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
-        raise UserError(f"--task {args.task}: {task.kind} is not fine-tuned; {suite}")
-    return _sweeps(args, [task], overrides, parse, read_recipe, find)
+    tasks = sorted((task_named(name) for name in args.task), key=lambda task: task.name)
+    for task in tasks:
+        if task.kind not in TRAINED:
+            suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
+            raise UserError(f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}")
+    together = MULTI_TASK in (args.strategy or ())
+    if together and len(args.strategy) > 1:
+        raise UserError(f"--strategy {' '.join(args.strategy)}: {MULTI_TASK} trains all tasks at once; give it alone")
+    if together:
+        merged([task.full_name for task in tasks])
+    elif len(tasks) > 1:
+        raise UserError(f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one")
+    return _sweeps(args, tasks[:1], overrides, parse, read_recipe, find, beside=tasks[1:])
 
 
 def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
@@ -58,6 +69,8 @@ def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -
     require_unread(
         args, ("split", "follow", "patience"), "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT"
     )
+    if "multi_task" in (args.strategy or ()):
+        raise UserError("--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy multi_task`")
     tasks = suite_tasks(args.suite)
     if strange := [name for name in args.tasks or () if name not in {task.name for task in tasks}]:
         raise UserError(f"--tasks {' '.join(strange)}: {args.suite} has {', '.join(task.name for task in tasks)}")
@@ -115,7 +128,7 @@ def _tested(task: Any, data: str) -> set[str]:
     return {*languages_present(task, data, "test"), *languages_present(task, data, "dev")}
 
 
-def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
+def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=()) -> int:
     from xlingjax import verbs
     from xlingjax.data.benchmark import TRAINED
     from xlingjax.evaluation.baselines import applies as baseline_of
@@ -146,7 +159,8 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find) -> int:
                 continue
             asked = Asked(
                 task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
-                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides),
+                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides), bool(args.allow_missing),
+                beside=tuple(beside),
             )  # fmt: skip
             if status := run(asked, tools):
                 return status

@@ -167,6 +167,34 @@ def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabulari
     assert not open_run(tmp_path / "bare").model.config.cross_attention
 
 
+def test_of_several_heads_one_is_exported_by_name(vocabularies, tmp_path, capsys):
+    from xlingjax.trained import open_run
+
+    tasks, more = (("pawsx", 2), ("qam", 2)), {"classifier": "xlmr"}
+    _, params = run_of(tmp_path / "run", vocabularies["xlmr"], task_labels=tasks, **more)
+    path = tmp_path / "run" / "run.json"
+    told = json.loads(path.read_text())
+    told["identity"]["data"]["classification_qam"] = {"labels": ["No", "Yes"]}
+    path.write_text(json.dumps(told))
+    for given, message in (
+        ([], "has the heads of pawsx, qam: `xlingjax export --head NAME` writes one of them"),
+        (["--head", "nc"], "--head nc: "),
+    ):
+        assert command("export", tmp_path / "run", tmp_path / "hf", *given) == 2
+        assert message in capsys.readouterr().err and not (tmp_path / "hf").exists()
+    assert command("export", tmp_path / "run", tmp_path / "hf", "--head", "qam", "--unverified") == 0
+    assert "the head of qam alone, of pawsx, qam" in capsys.readouterr().out
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf")
+    assert model.config.id2label == {0: "No", 1: "Yes"}
+    for ours, theirs in (("dense", model.classifier.dense), ("out", model.classifier.out_proj)):
+        np.testing.assert_array_equal(theirs.weight.detach().numpy().T, params["classifiers"]["qam"][ours]["kernel"])
+    assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
+    again = open_run(tmp_path / "again")
+    assert (again.model.config.num_labels, again.model.config.task_labels) == (2, None)
+    assert command("export", tmp_path / "again", tmp_path / "more", "--head", "qam") == 2
+    assert "has no heads of several tasks; leave it out" in capsys.readouterr().err
+
+
 XLM = dict(
     head="tied", position_offset=0, ffn=96, classifier="difference", vocab_multiple=1, norm_eps=1e-12
 )  # fmt: skip

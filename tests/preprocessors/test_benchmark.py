@@ -8,11 +8,12 @@ import pytest
 from evaluation import toy
 
 from xlingjax.data.benchmark import read
-from xlingjax.data.labelled import Tagged
+from xlingjax.data.labelled import Example, Tagged
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.benchmark import (
     Reading,
     Training,
+    beside_rows,
     count_rows,
     labelled_path,
     read_labelled,
@@ -76,6 +77,15 @@ def test_without_the_translations_it_is_zero_shot_training_bit_for_bit(folder, s
     alone = rows(source(XNLI, folder, Training(), seed=seed), 6)  # two epochs of 30
     both = rows(source(XNLI, folder, Training(("en",), ("all",)), seed=seed), 18)
     assert [row for row in both if row[0] == 1] == alone
+
+
+def test_sets_that_are_read_side_by_side_must_be_in_one_order():
+    first = [Example("a", "b", "neutral", 1), Example("c", "d", "entailment", 2)]
+    message = "xtreme/xnli, line 2 in 'de' is 'entailment', line 1 in 'en' 'neutral': .* in the same order"
+    with pytest.raises(UserError, match=message):
+        beside_rows(XNLI, first[::-1], first, Hashed(), READING, "de", (0, 1))
+    with pytest.raises(UserError, match="2 examples in 'de' and 1 in 'en'"):
+        beside_rows(XNLI, first, first[:1], Hashed(), READING, "de", (0, 1))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.data.benchmark import Task, languages_present, part_of, read
 from xlingjax.decoding import Decoding
 from xlingjax.errors import UserError
 from xlingjax.evaluation import classification
@@ -65,7 +65,7 @@ def predict(
         return [task.labels[i] for i in classification.predict(model, params, rows, **how)[0]]
     if task.kind in ("classification", "ranking"):
         rows = classification_rows(records, vocabulary, reading.length, task.labels, index, reading.reset_positions)
-        return [task.labels[i] for i in classification.predict(model, params, rows, **how)]
+        return [task.labels[i] for i in classification.predict(model, params, rows, task=head_of(model, task), **how)]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
 
 
@@ -84,22 +84,31 @@ def in_order_of(task: Task, labels: Sequence[str]) -> Task:
     return dataclasses.replace(task, labels=tuple(labels)) if {*labels} == {*task.labels} else task
 
 
+def head_of(model, task: Task) -> str | None:
+    """The name of the task's head in a model that has one for each of several tasks; None: the head that stands
+    alone."""
+    return task.name if model.config.labels_of(task.name) else None
+
+
 def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
     """Why the model's head is not one for the task; "": it is. labels: the head's, where they are known."""
     config = model.config
     kind = {"tagging": "tagging", "spans": "span_qa"}.get(config.classifier, "classification")
     if task.kind == "generation":
         return "" if config.decoder_layers else "the model has no decoder"
-    if not config.num_labels:
+    count = config.labels_of(head_of(model, task))
+    if not count and config.task_labels:
+        return f"the model has heads of {', '.join(name for name, _ in config.task_labels)} alone"
+    if not count:
         return "the model has no head: fine-tune it (`xlingjax finetune --task`)"
     if kind != ("classification" if task.kind == "ranking" else task.kind):
         return f"the model's head is one of {kind}"
     if kind != "span_qa" and labels is not None and {*labels} != {*task.labels}:
         ours, heads = (", ".join(names[:4]) or "not told" for names in (task.labels, labels))
         return f"its labels are {ours} ... and the head's {heads} ..."
-    if kind != "span_qa" and config.num_labels != len(task.labels):
+    if kind != "span_qa" and count != len(task.labels):
         names = ", ".join(task.labels[:4])
-        return f"it has {len(task.labels)} labels ({names} ...) and the model's head {config.num_labels}"
+        return f"it has {len(task.labels)} labels ({names} ...) and the model's head {count}"
     return ""
 
 
@@ -157,6 +166,22 @@ def chosen_languages(task: Task, data: str | Path, split: str, asked: Sequence[s
     return [*asked]
 
 
+def require_tested(task: Task, data: str | Path, split: str, asked: Sequence[str], allow_missing: bool) -> None:
+    """Raise UserError where a language that is to be tested has no files: of those asked for, or without
+    `allow_missing` of "all" the task's. Where dev is what is tested a test set will do: XTREME has no dev sets of some
+    languages."""
+    chosen_languages(task, data, split, asked)
+    if allow_missing or ALL not in asked:
+        return
+    splits = [split, "test"] if part_of(split)[0] == "dev" else [split]
+    there = {task.trained_on}.union(*(languages_present(task, data, each) for each in splits))
+    if missing := [language for language in task.languages if language not in there]:
+        raise UserError(
+            f"{task.full_name}: no {part_of(split)[0]} set of {', '.join(missing)} below {data}: get them, name others "
+            "with --gin.TEST_LANGUAGES, or --allow-missing"
+        )
+
+
 @dataclass
 class TaskScore:
     """A task's metrics as an evaluator of the training loop, read once.
@@ -197,3 +222,22 @@ class TaskScore:
             by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)
         return {"kind": "task", "metric": self.task.metrics[0], **found, "by_language": by_language}
+
+
+@dataclass
+class TasksScore:
+    """Several tasks as one evaluator, each read by the head of its name.
+
+    Values: {"kind": "tasks", "mean", "en", "by_task": {name: values of `TaskScore`}}; mean: over the tasks of their
+    means, en: of their values in English (left out where a task has none).
+    """
+
+    tasks: Sequence[TaskScore]
+    name: str = "dev"
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        by_task = {one.task.name: one(model, params, step, mesh) for one in self.tasks}
+        over = ("mean", self.tasks[0].task.trained_on)
+        told = {name: [values[name] for values in by_task.values() if name in values] for name in over}
+        found = {name: float(np.mean(values)) for name, values in told.items() if len(values) == len(by_task)}
+        return {"kind": "tasks", **found, "by_task": by_task}

@@ -30,15 +30,19 @@ def read_scores(folder: str | Path) -> list[Cell]:
         raise UserError(
             f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate --suite` write them"
         )
-    return [json.loads(path.read_text(encoding="utf-8")) | {"curve": _curve(path.parent / "run")} for path in paths]
+    cells = [(path.parent, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
+    return [cell | {"curve": _curve(folder, cell)} for folder, cell in cells]
 
 
-def _curve(run: Path) -> list[list[float]]:
-    path, found = run / "evaluations.jsonl", {}
+def _curve(folder: Path, cell: Cell) -> list[list[float]]:
+    together = "TASKS" in cell["variant"]  # one training, above the folders of its tasks
+    path, found = (folder.parent if together else folder) / "run" / "evaluations.jsonl", {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        entry = json.loads(line)
-        if entry["name"] == "dev" and entry["values"].get("mean") is not None:
-            found[entry["step"]] = entry["values"]["mean"]
+        if (entry := json.loads(line))["name"] != "dev":
+            continue
+        values = entry["values"]["by_task"][cell["task"].partition("/")[2]] if together else entry["values"]
+        if values.get("mean") is not None:
+            found[entry["step"]] = values["mean"]
     return [[step, found[step]] for step in sorted(found)]
 
 
@@ -86,7 +90,9 @@ def _best(by_settings: Mapping[str, list[Cell]]) -> list[Cell]:
 
     def on_dev(cells: list[Cell]) -> float:
         by = cells[0]["select"]["by"]
-        return float(np.mean([cell["dev"]["means"].get(by, cell["dev"]["means"].get("mean", 0.0)) for cell in cells]))
+        own = [cell["dev"]["means"].get(by, cell["dev"]["means"].get("mean", 0.0)) for cell in cells]
+        # "value": of all tasks that were trained together, for which one setting is chosen
+        return float(np.mean([cell["select"].get("value", mean) for cell, mean in zip(cells, own, strict=True)]))
 
     cells = max(by_settings.values(), key=on_dev) if len(by_settings) > 1 else next(iter(by_settings.values()))
     return sorted(cells, key=lambda cell: cell["seed"])
@@ -276,5 +282,6 @@ def policy(row: Row) -> str:
         note = f", {select['note']}" if "note" in select else ""
         return {"none": "nothing is trained", "last": "the last checkpoint"}[select["by"]] + note
     over = "the mean of all dev languages" if select["by"] == "mean" else f"dev in {select['by']}"
+    over += " and of all tasks" if "TASKS" in row["variant"] else ""
     tried = f", as was one of {row['tried']} settings" if row["tried"] > 1 else ""
     return f"checkpoint chosen by {over} ({select['split']}){tried}"

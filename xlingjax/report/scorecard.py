@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.evaluation import number_study
+from xlingjax.evaluation.number_study import trained_on
 from xlingjax.evaluation.scorecard import policy, said
 from xlingjax.report import html, plots
 
@@ -164,15 +166,15 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
 
 
 def _pivots(table: dict[str, Any]) -> list[Grid]:
-    """A heat-map of pivot x test language, where there are several pivots."""
-    rows = [row for row in table["rows"] if "PIVOT" in row["variant"]]
+    """A heat-map of pivot, or languages trained on, x test language, where there are several."""
+    rows = [row for row in table["rows"] if trained_on(row)]
     if len(rows) < 2:
         return []
     metric = next(iter(table["metrics"]))
     languages = sorted({language for row in rows for language in row["by_language"][metric]})
     values = [[row["by_language"][metric].get(language, {}).get("mean") for language in languages] for row in rows]
-    names = [[row["variant"]["PIVOT"]] for row in rows]
-    return [Grid("pivot (row) by test language", ["", *languages], names, values)]
+    names = [[trained_on(row)] for row in rows]
+    return [Grid("trained on (row) by test language", ["", *languages], names, values)]
 
 
 def _sections(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], dict[str, Any]]]:
@@ -183,6 +185,8 @@ def _sections(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], di
         found.append((suite["suite"], [made], lines, {}))
     for table in card["tables"]:
         grids, lines = [Grid(metric, *grid(table, metric)) for metric in table["metrics"]], notes(table)
+        if number_study.by_number(table["rows"]):
+            grids.append(Grid(number_study.CAPTION, *number_study.grid(table["rows"])))
         for row in table["rows"]:
             if "layers" in row:
                 more, told = layers(row)

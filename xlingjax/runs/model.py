@@ -25,17 +25,17 @@ def model(
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
 
-    labels: gives the model a classification head; task_labels: {task: labels}, one for each task. vocab_size: rows of
-    the embedding; default: the size of the corpus's vocabulary. language_embedding: whether there is one, with a row
-    for each language of the corpus; default: as in the preset or the run, whose own is left behind by False.
-    classifier, layers: default: the preset's or the run's. language_tokens: whether a decoder begins with a token of
-    the language, of which there is one for each language of the corpus behind the vocabulary's pieces.
+    labels: gives the model a classification head; task_labels: {task: labels}, one for each task; either leaves the
+    heads of `run` behind. vocab_size: rows of the embedding; default: the size of the corpus's vocabulary.
+    language_embedding: whether there is one, with a row for each language of the corpus; default: as in the preset or
+    the run, whose own is left behind by False. classifier, layers: default: the preset's or the run's.
+    language_tokens: whether a decoder begins with a token of the language, of which there is one for each language of
+    the corpus behind the vocabulary's pieces.
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
-    if labels:
-        base = base.replace(num_labels=len(words(labels)))
-    if task_labels:
-        base = base.replace(task_labels={task: len(words(of)) for task, of in task_labels.items()})
+    if labels or task_labels:
+        of_tasks = {task: len(words(of)) for task, of in (task_labels or {}).items()}
+        base = base.replace(num_labels=len(words(labels)), task_labels=of_tasks or None)
     base = base.replace(classifier=classifier or base.classifier, layers=layers or base.layers)
     sizes: dict[str, int] = {}
     if language_tokens and not run and corpus is not None:

@@ -1,10 +1,15 @@
 """Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE §6.3.3)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from xlingjax.data.benchmark import Task
 from xlingjax.errors import UserError
+from xlingjax.evaluation.benchmark import TasksScore
 from xlingjax.feed import ObjectiveRun
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.preprocessors.benchmark import Reading
 from xlingjax.probes import Evaluators, Files, labelled_files, words
+from xlingjax.runs import benchmark
 from xlingjax.runs.corpus import Corpus
 from xlingjax.runs.finetuning import classification
 from xlingjax.schedule import Weight
@@ -109,4 +114,92 @@ def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
     return {task: words(of) for task, of in labels.items()}
 
 
-BINDABLE = {"multi_task": multi_task, "multi_task_accuracy": multi_task_accuracy}
+# ---- from the official files of a benchmark ----------------------------------------------------------------------
+
+
+def merged(names: Files) -> list[Task]:
+    """The tasks "SUITE/NAME", to be trained together. Raises UserError unless they are two or more of one benchmark and
+    all classify."""
+    tasks = [benchmark.trained_task(name) for name in words(names)]
+    if len({*tasks}) < len(tasks) or len(tasks) < 2:
+        told = " ".join(task.full_name for task in tasks)
+        raise UserError(f"multi_task of {told}: name two tasks or more, each once")
+    for task in tasks:
+        if task.kind not in ("classification", "ranking"):
+            raise UserError(f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave it out")
+        if (task.suite, task.trained_on) != (tasks[0].suite, tasks[0].trained_on):
+            raise UserError(f"multi_task: {tasks[0].full_name} and {task.full_name} are of two benchmarks; name one's")
+    return tasks
+
+
+def merged_labels(tasks: Files) -> dict[str, tuple[str, ...]]:
+    """{name of a head: its classes}."""
+    return {task.name: task.labels for task in merged(tasks)}
+
+
+def merged_tasks(
+    corpus: Corpus,
+    tasks: Files,
+    data: str,
+    gold: Files = "en",
+    translated: Files = None,
+    split: str = "train",
+    labelled: str | None = None,
+    weights: Mapping[str, Weight] | None = None,
+    batch: int = 32,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    classifier: str | None = None,
+    seed: int = 0,
+    run: str | None = None,
+) -> list[ObjectiveRun]:
+    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what `benchmark.task` reads. weights:
+    {TASK: weight}, None: all alike. Raises UserError for weights of other tasks."""
+    found = merged(tasks)
+    if weights is not None and {*weights} != {task.name for task in found}:
+        raise UserError(
+            f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks {', '.join(task.name for task in found)}: name "
+            "the same"
+        )
+    if classifier in ("plug_in", "tagging", "spans"):
+        raise UserError(f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out")
+    runs = []
+    for task in found:
+        own = benchmark.task(
+            corpus, task.full_name, data, gold, translated, split, labelled, batch, reading, classifier, seed, run
+        )
+        objective = Classification.of_task(task.name, len(task.labels), classifier == "difference")
+        runs.append(ObjectiveRun(objective, own.source, 1.0 if weights is None else weights[task.name]))
+    return runs
+
+
+def merged_score(
+    corpus: Corpus,
+    tasks: Files,
+    data: str,
+    split: str = "dev",
+    languages: Files = "all",
+    limit: int = 0,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    trained_on: Files = "en",
+    name: str = "dev",
+) -> Evaluators:
+    """See `TasksScore`; what it is given is that of `benchmark.task_score`."""
+
+    def make():
+        def of(task: Task) -> Sequence:
+            return benchmark.task_score(
+                corpus, task.full_name, data, split, languages, limit, reading, trained_on, name
+            )()  # fmt: skip
+
+        return [TasksScore([one for task in merged(tasks) for one in of(task)], name)]
+
+    return make
+
+
+BINDABLE = {
+    "multi_task": multi_task,
+    "multi_task_accuracy": multi_task_accuracy,
+    "merged_labels": merged_labels,
+    "merged_tasks": merged_tasks,
+    "merged_score": merged_score,
+}

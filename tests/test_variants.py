@@ -1,0 +1,123 @@
+"""Sets of training languages: `--strategy multi_language --languages en+de`, and the score by their number."""
+
+import json
+
+import official_files
+import pytest
+from test_sweep import finetune, random_run
+
+from xlingjax.data.benchmark import read
+from xlingjax.errors import UserError
+from xlingjax.evaluation import scorecard
+from xlingjax.evaluation.number_study import by_number
+from xlingjax.preprocessors.benchmark import Training
+from xlingjax.report.scorecard import markdown, page
+from xlingjax.tasks import task_named
+from xlingjax.variants import trained_languages, variants
+
+LANGUAGES = ("de", "en", "ru")
+XNLI, UDPOS = task_named("xtreme/xnli"), task_named("xtreme/udpos")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
+
+
+def of(files, *asked, **given):
+    return variants("multi_language", set(), [XNLI], str(files / "xtreme"), asked, given)
+
+
+def test_gold_where_there_is_and_translations_of_the_others(files):
+    """Each example once, and of no other language."""
+    data = str(files / "xtreme")
+    assert of(files, "de+en", "en+de", "ru+de", "en") == [{"LANGUAGES": x} for x in ("en+de", "de+ru", "en")]
+    assert of(files) == [{}]  # as ever: English and all translations
+    told = {x: trained_languages({"LANGUAGES": x}, XNLI, data) for x in ("en+de+ru", "de+ru", "en")}
+    assert told == {
+        "en+de+ru": {"TRAIN_LANGUAGES": "'en'", "TRANSLATED": "'de ru'"},
+        "de+ru": {"TRAIN_LANGUAGES": "None", "TRANSLATED": "'de ru'"},
+        "en": {"TRAIN_LANGUAGES": "'en'", "TRANSLATED": "None"},
+    }
+    training = Training((), ("de", "ru"))
+    records = [one for part in training.parts(XNLI, data) for one in training.records(XNLI, data, *part)]
+    assert records == [*read(XNLI, data, "translate_train", "de"), *read(XNLI, data, "translate_train", "ru")]
+    gold = trained_languages({"LANGUAGES": "en+ru"}, UDPOS, data)  # has gold Russian
+    assert gold == {"TRAIN_LANGUAGES": "'en ru'", "TRANSLATED": "None"}
+
+
+@pytest.mark.parametrize(
+    "asked, given, message",
+    [
+        (["en+zz"], {}, "--languages zz: xtreme/xnli has no training examples of them"),
+        (["en+de+en"], {}, r"--languages en\+de\+en: a language stands there twice"),
+        (["en+de"], {"TRANSLATED": "'ru'"}, "--gin.TRANSLATED and --languages both say what is trained on"),
+    ],
+)
+def test_sets_that_cannot_be_meant_are_refused(asked, given, message, files):
+    with pytest.raises(UserError, match=message):
+        of(files, *asked, **given)
+
+
+@pytest.fixture(scope="module")
+def swept(files, tmp_path_factory):
+    start, output = random_run(tmp_path_factory.mktemp("start"), files), tmp_path_factory.mktemp("swept")
+    sets = ["--strategy", "multi_language", "--languages", "en+de", "ru+de", "en+de+ru", "en"]
+    assert finetune("xtreme/xnli", start, files, output, *sets, "--gin.TRAIN_STEPS=1") == 0
+    return output
+
+
+@pytest.mark.long
+def test_a_row_for_each_set_and_a_mean_for_each_number(swept):
+    found, scores = {}, {}
+    for path in (swept / "cells/xtreme/xnli/multi_language").rglob("scores.json"):
+        record = json.loads((path.parent / "run/run.json").read_text())
+        name = path.parent.parent.name
+        found[name] = record["identity"]["data"]["classification"]["mixture"]
+        scores[name] = json.loads(path.read_text())["test"]
+        assert {*scores[name]["by_language"]} == {*LANGUAGES}
+    assert found == {
+        "en+de": "xtreme/xnli: gold en 24, translated de 24",
+        "de+ru": "xtreme/xnli: translated de 24, translated ru 24",
+        "en+de+ru": "xtreme/xnli: gold en 24, translated de 24, translated ru 24",
+        "en": "xtreme/xnli: gold en 24",
+    }
+    # untrained languages are those of each set
+    assert "mean_other" not in scores["en+de+ru"]["means"]
+    assert scores["de+ru"]["means"]["mean_other"] == scores["de+ru"]["by_language"]["en"]["accuracy"]
+    (table,) = scorecard.card(swept)["tables"]
+    assert {scorecard.said(row) for row in table["rows"]} == {f"multi language {name}" for name in found}
+    means = [scores[name]["means"]["mean"] for name in ("en", "en+de", "de+ru", "en+de+ru")]
+    wanted = [(1, means[0]), (2, (means[1] + means[2]) / 2), (3, means[3])]
+    assert [(one["languages"], pytest.approx(one["mean"])) for one in by_number(table["rows"])] == wanted
+
+
+def row(variant, mean, run="a", split="test"):
+    return {
+        "task": "xtreme/xnli", "strategy": "x", "variant": variant, "settings": {}, "tried": 1, "seeds": [0],
+        "by_language": {"accuracy": {"de": {"mean": mean}}}, "means": {"mean": {"mean": mean}},
+        "examples": {"de": 4}, "split": split, "select": {"by": "mean", "split": "dev", "step": [1]},
+        "start": {"run": run, "sha256": run}, "machine": "", "averaged": [1, 1], "curves": [],
+    }  # fmt: skip
+
+
+def test_the_mean_over_the_rows_of_as_many_languages():
+    rows = [
+        row({"PIVOT": "de"}, 40.0), row({"PIVOT": "ru"}, 60.0), row({"LANGUAGES": "en+de"}, 70.0),
+        row({"LANGUAGES": "en+ru"}, 76.0), row({"LANGUAGES": "en+de"}, 10.0, run="b"), row({}, 99.0),
+        row({"LANGUAGES": "de+en+ru"}, 80.0), row({"LANGUAGES": "de+ru"}, 20.0, split="dev[50%:]"),
+    ]  # fmt: skip
+    found = [(one["languages"], one["mean"], len(one["rows"])) for one in by_number(rows)]
+    assert found == [(1, 50.0, 2), (2, 20.0, 1), (2, 73.0, 2), (2, 10.0, 1), (3, 80.0, 1)]
+    assert by_number(rows[:2]) == []  # pivots alone have their heat-map
+
+
+def test_the_card_shows_both():
+    rows = [row({"LANGUAGES": "en+de"}, 70.0), row({"LANGUAGES": "en+ru"}, 76.0)]
+    table = {"task": "xtreme/xnli", "metrics": {"accuracy": "a"}, "rows": rows, "papers": []}
+    text, shown = (form({"overall": [], "tables": [table]}) for form in (markdown, page))
+    assert "| languages | mean | of the rows |" in text and "| 2 | 73.0 | x en+de, x en+ru |" in text
+    assert "73.0" in shown and "<td>en+de</td><td style=" in shown
+    assert "training languages:" not in markdown(
+        {"overall": [], "tables": [table | {"rows": [row({"PIVOT": "de"}, 1.0)]}]}
+    )
