@@ -12,6 +12,7 @@ from typing import Any
 
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
+from xlingjax.data.prepared import located
 from xlingjax.errors import UserError
 from xlingjax.evaluation.benchmark import has_gold, head_fault, in_order_of, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
@@ -52,7 +53,7 @@ def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) 
     from xlingjax.tasks.registry import register, tasks_of
 
     require_folder(asked.output)
-    folder = str(Path(asked.data).resolve())
+    folder = located(asked.data)
     name = register(
         asked.mixture, folder, METRICS, allow_missing=asked.allow_missing, name=f"{asked.mixture}_{abs(hash(folder))}"
     )

@@ -21,6 +21,7 @@ import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.data.prepared import located
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
 from xlingjax.evaluation.benchmark import chosen_languages, has_gold, means, predict, scored, translations
@@ -195,7 +196,7 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     given = dict(override.split("=", 1) for override in asked.overrides)
     values = {
         "TASK": repr(asked.task.full_name),
-        "DATA": repr(str(Path(asked.data).absolute())),
+        "DATA": repr(located(asked.data)),
         "INIT_FROM": repr(_absolute_run(asked.source)),
         "SEED": str(cell.seed),
         **given,
