@@ -130,8 +130,8 @@ def test_english_beside_translations_is_their_own_where_multinli_is_not_prepared
     ]
 
 
-def test_every_set_is_one_of_tfds_with_that_version_and_split():
-    """Names, versions, configs and labels, of TFDS's builders; splits that they name in their code."""
+def test_every_set_is_one_of_tfds_with_that_version():
+    """Names, versions and configs, of TFDS's builders."""
     from xlingjax.data.mixture import keep_tensorflow_off_accelerators
 
     keep_tensorflow_off_accelerators()

@@ -132,7 +132,7 @@ class Rows:
 
 @functools.lru_cache(maxsize=64)  # the languages of XNLI lie in one set, and building what reads it takes long
 def _opened(folder: Path, split: str) -> tuple[Any, dict[str, Sequence[str] | None]]:
-    """What iterates over batches of rows (row by row it takes a hundred times as long), and {feature: names of its
+    """What iterates over batches of rows (row by row it takes twice as long), and {feature: names of its
     classes}."""
     tfds = _tfds()
     builder = tfds.builder_from_directory(str(folder))
