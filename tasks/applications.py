@@ -9,6 +9,7 @@ from xlingjax.data.benchmark import Files, Task
 from xlingjax.data.labelled_pairs import read_source_target
 from xlingjax.data.labelled_text import Table, read_mtod_intents, read_xcopa, read_xsid_intents
 from xlingjax.data.labelled_words import Columns, read_conllu, read_xsid_slots
+from xlingjax.tasks import prepared
 from xlingjax.tasks.xglue import CONLL_TAGS
 from xlingjax.tasks.xtreme import PANX_TAGS, SQUAD, UPOS, XQUAD, places
 from xlingjax.tasks.xtreme import TASKS as XTREME
@@ -96,6 +97,7 @@ TASKS = (
         {split: _conll(split) for split in _SPLITS},
         ("conll_f1", "seqeval_f1"),
         CONLL_TAGS,
+        prepared=prepared.CONLL,
     ),
     _task(
         "xqa",
@@ -172,6 +174,7 @@ TASKS = (
         {split: places(f"ud_conllu/{{language}}_*-ud-{split}.conllu", read=read_conllu) for split in _SPLITS},
         ("token_accuracy", "seqeval_f1"),
         UPOS,
+        prepared=prepared.UD,
     ),
     _task(
         "xcopa",
@@ -194,6 +197,7 @@ TASKS = (
             "test": next(task for task in XTREME if task.name == "xquad").files["test"],
         },
         ("squad_f1", "squad_em"),
+        prepared=prepared.TYDIQA_TO_XQUAD,
     ),
     _task(
         "question_generation",

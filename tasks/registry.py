@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from xlingjax.data.benchmark import KINDS, Task, find, read
 from xlingjax.data.labelled import Bitext, Example, Question, SourceTarget, Tagged
+from xlingjax.data.prepared import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
 
@@ -58,7 +59,7 @@ def register(
     same folder it does nothing. Raises UserError: an unknown suite or metric, a language without files (unless
     `allow_missing`), no files at all, a name that is taken by another folder.
     """
-    folder, name = Path(folder).resolve(), name or suite
+    folder, name = located(folder), name or suite
     asked = (suite, folder, allow_missing, tuple(tasks))
     if _REGISTERED.get(name) == asked:
         return name
@@ -82,7 +83,7 @@ def register(
     return name
 
 
-_REGISTERED: dict[str, tuple[str, Path, bool, tuple[str, ...]]] = {}
+_REGISTERED: dict[str, tuple[str, str, bool, tuple[str, ...]]] = {}
 
 
 def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
@@ -96,7 +97,7 @@ def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
 class BenchmarkFiles(seqio.DataSource):
     """The files of one language of a task. A split may be cut: `get_dataset("dev[:50%]")`."""
 
-    def __init__(self, task: Task, folder: Path, language: str, splits: Sequence[str]):
+    def __init__(self, task: Task, folder: str, language: str, splits: Sequence[str]):
         self.task, self.folder, self.language = task, folder, language
         super().__init__(splits=tuple(splits))
 
@@ -130,7 +131,7 @@ class BenchmarkFiles(seqio.DataSource):
         return tf.data.Dataset.from_generator(examples, output_signature=signature)
 
 
-def _sources(task: Task, folder: Path, allow_missing: bool) -> dict[str, BenchmarkFiles]:
+def _sources(task: Task, folder: str, allow_missing: bool) -> dict[str, BenchmarkFiles]:
     found = {}
     for language in dict.fromkeys((*task.languages, task.trained_on)):
         splits = [split for split in task.files if find(task, folder, split, language)]

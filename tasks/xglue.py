@@ -11,6 +11,7 @@ from xlingjax.data.labelled_pairs import read_source_target
 from xlingjax.data.labelled_questions import read_squad
 from xlingjax.data.labelled_text import Table
 from xlingjax.data.labelled_words import Columns
+from xlingjax.tasks import prepared
 from xlingjax.tasks.xtreme import NLI, SQUAD, UPOS, XNLI, mlqa, multinli, places, raw_pawsx, raw_xnli
 
 CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
@@ -23,7 +24,7 @@ _pawsx = Table(
 _SPLITS = ("train", "dev", "test")
 
 
-def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), folder: str = "") -> Task:
+def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), tfds=None) -> Task:
     return Task(
         suite="xglue",
         name=name,
@@ -31,8 +32,9 @@ def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...],
         languages=tuple(languages.split()),
         files=files,
         metrics=metrics,
-        submission=f"{folder or name.upper()}/{{language}}.prediction",
+        submission=f"{name.upper()}/{{language}}.prediction",
         labels=labels,
+        prepared=tfds or {},
     )
 
 
@@ -104,6 +106,7 @@ TASKS = (
             "test": _mlqa("test"),
         },
         ("mlqa_f1", "mlqa_em"),
+        tfds=prepared.MLQA,
     ),
     _task(
         "xnli",
@@ -125,6 +128,7 @@ TASKS = (
         },
         ("accuracy",),
         NLI,
+        {split: prepared.XNLI[split] for split in _SPLITS},
     ),
     _task(
         "pawsx",
@@ -143,6 +147,7 @@ TASKS = (
         },
         ("accuracy",),
         ("0", "1"),
+        {split: prepared.PAWSX[split] for split in _SPLITS},
     ),
     _table("qadsm", "de en fr", ("Bad", "Good"), "query", "ad title", "ad description"),
     _table(

@@ -13,6 +13,7 @@ from xlingjax.data.labelled_pairs import read_bucc, read_tatoeba
 from xlingjax.data.labelled_questions import read_squad
 from xlingjax.data.labelled_text import Table, read_translated
 from xlingjax.data.labelled_words import Columns, read_tagged_lines, read_wikiann
+from xlingjax.tasks import prepared
 
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 PAWSX = "de en es fr ja ko zh"
@@ -81,7 +82,9 @@ def mlqa(split: str) -> tuple[Files, ...]:
     )
 
 
-def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), end: str = "tsv") -> Task:
+def _task(
+    name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), end: str = "tsv", tfds=None
+) -> Task:
     return Task(
         suite="xtreme",
         name=name,
@@ -91,6 +94,7 @@ def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...],
         metrics=metrics,
         submission=f"{name}/test-{{language}}.{end}",
         labels=labels,
+        prepared=tfds or {},
     )
 
 
@@ -129,6 +133,7 @@ TASKS = (
         },
         ("accuracy",),
         NLI,
+        tfds=prepared.XNLI,
     ),
     _task(
         "pawsx",
@@ -144,6 +149,7 @@ TASKS = (
         },
         ("accuracy",),
         ("0", "1"),
+        tfds=prepared.PAWSX,
     ),
     _task(
         "udpos",
@@ -165,6 +171,7 @@ TASKS = (
         | {"translate_train": places("panx/translate-train/train-{language}.mt.tsv", read=read_tagged_lines)},
         ("seqeval_f1", "conll_f1"),
         PANX_TAGS,
+        tfds=prepared.PANX,
     ),
     _task(
         "xquad",
@@ -173,6 +180,7 @@ TASKS = (
         SQUAD | {"test": places("xquad/xquad.{language}.json", read=read_squad)},
         ("squad_f1", "squad_em"),
         end="json",
+        tfds=prepared.XQUAD,
     ),
     _task(
         "mlqa",
@@ -181,6 +189,7 @@ TASKS = (
         {"train": SQUAD["train"], "dev": mlqa("dev"), "test": mlqa("test")},
         ("mlqa_f1", "mlqa_em"),
         end="json",
+        tfds=prepared.MLQA,
     ),
     _task(
         "tydiqa",
@@ -192,6 +201,7 @@ TASKS = (
         },
         ("squad_f1", "squad_em"),
         end="json",
+        tfds=prepared.TYDIQA,
     ),
     _task(
         "bucc2018",
@@ -200,5 +210,5 @@ TASKS = (
         {"dev": _bucc("dev", "sample"), "test": _bucc("test", "training")},
         ("bucc_f1", "bucc_precision", "bucc_recall"),
     ),
-    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("tatoeba_accuracy",)),
+    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("tatoeba_accuracy",), tfds=prepared.TATOEBA),
 )

@@ -348,7 +348,8 @@ def _sweep(sub: argparse.ArgumentParser, task: bool = True) -> None:
     else:
         group = sub
     group.add_argument("--from", dest="source", metavar="RUN", help="the pretrained run; RUN@STEP; hf:FOLDER_OR_ID")
-    group.add_argument("--data", metavar="DIR", help="folder of the benchmark's files")
+    text = "folder of the benchmark's files; tfds:DIR, sets that TensorFlow Datasets prepared there"
+    group.add_argument("--data", metavar="DIR", help=text)
     group.add_argument(
         "--to", dest="output", metavar="DIR", help="cells, predictions and the score card; shared by sweeps"
     )

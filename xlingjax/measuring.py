@@ -13,6 +13,7 @@ from typing import Any
 
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
+from xlingjax.data.prepared import located
 from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.benchmark import has_gold, head_fault, head_of, in_order_of, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
@@ -88,7 +89,7 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say
     for layer in asked.layers:
         if layer != ALL:
             chosen_layer(layer, trained.model.config.layers)
-    folder = str(Path(asked.data).resolve())
+    folder = located(asked.data)
     name = "_".join([asked.mixture, *asked.tasks, str(abs(hash(folder)))])
     register(asked.mixture, folder, METRICS, tasks=asked.tasks, allow_missing=asked.allow_missing, name=name)
     weights, record = parameters_hash(trained.params), read_run_record(asked.source)

@@ -21,6 +21,7 @@ import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.data.benchmark import Task, edited, find, hashes, languages_present, part_of, read
+from xlingjax.data.prepared import located
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
@@ -218,7 +219,7 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     given = dict(override.split("=", 1) for override in asked.overrides)
     values = {
         "TASK": repr(asked.called),
-        "DATA": repr(str(Path(asked.data).absolute())),
+        "DATA": repr(located(asked.data)),
         "INIT_FROM": repr(_absolute_run(asked.source)),
         "SEED": str(cell.seed),
         **given,

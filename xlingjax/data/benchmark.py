@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.labelled import GOLD
+from xlingjax.data.prepared import Prepared, data_dir, is_tfds
 from xlingjax.errors import UserError
 
 KINDS = {
@@ -107,6 +108,8 @@ class Task:
     """The language of the official training set."""
     averaged: tuple[str, ...] | None = field(default=None)
     """Languages of the official average; None: all."""
+    prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
+    """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written tfds:DIR."""
 
     def __post_init__(self):
         if self.kind not in KINDS:
@@ -121,7 +124,7 @@ class Task:
 class Found:
     """The files of one language."""
 
-    files: Files
+    files: Files | Prepared
     paths: tuple[Path, ...]
 
 
@@ -147,12 +150,18 @@ def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
 
 
 def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
-    """The first of the places of a split whose files all exist; None: there is none. Raises UserError: no such folder,
-    or a split that is written wrongly."""
-    folder = Path(folder)
+    """The first of the places of a split whose files all exist; None: there is none. folder: of the files, or
+    tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
+    name = part_of(split)[0]
+    if is_tfds(folder):
+        folder, places = data_dir(folder), task.prepared.get(name, ())
+        what = "that TensorFlow Datasets prepared its sets in (`tfds build NAME --data_dir DIR`)"
+    else:
+        folder, places = Path(folder), task.files.get(name, ())
+        what = f"that holds the files of {task.suite}"
     if not folder.is_dir():
-        raise UserError(f"no folder {folder}; give the folder that holds the files of {task.suite}")
-    for files in task.files.get(part_of(split)[0], ()):
+        raise UserError(f"no folder {folder}; give the folder {what}")
+    for files in places:
         paths = files.paths(folder, language)
         if paths and all(path.is_file() for path in paths):
             return Found(files, paths)
@@ -179,7 +188,7 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
         raise UserError(f"{task.full_name} has no split {name!r}; it has {', '.join(task.files)}")
     found = find(task, folder, split, language)
     if found is None:
-        raise UserError(_missing(task, Path(folder), name, language))
+        raise UserError(_missing(task, folder, name, language))
     records = list(found.files.read(found.paths, task, language))
     if not name.endswith("test") and not any(map(_has_gold, records)):
         raise UserError(
@@ -215,15 +224,17 @@ def read_languages(
     wanted = tuple(task.languages if languages is None else languages)
     present = [language for language in wanted if not allow_missing or find(task, folder, split, language)]
     if not present:
-        raise UserError(_missing(task, Path(folder), part_of(split)[0], wanted[0]))
+        raise UserError(_missing(task, folder, part_of(split)[0], wanted[0]))
     return {language: read(task, folder, split, language) for language in present}
 
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there are any."""
+    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there are any;
+    of a set of TFDS of what describes it."""
+    root = data_dir(folder) if is_tfds(folder) else Path(folder)
     found = (find(task, folder, split, language) for split, language in parts)
     paths = sorted({path for one in found if one for path in one.paths})
-    return {str(path.relative_to(folder)): _sha256(path, *_stamp(path)) for path in paths}
+    return {str(path.relative_to(root)): _sha256(path, *_stamp(path)) for path in paths}
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -245,7 +256,10 @@ def edited(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     return ""
 
 
-def _missing(task: Task, folder: Path, split: str, language: str) -> str:
+def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
+    if is_tfds(folder):
+        return _unprepared(task, data_dir(folder), split, language)
+    folder = Path(folder)
     looked = [files.paths(folder, language) or () for files in task.files.get(split, ())]
     shown = [" with ".join(str(path.relative_to(folder)) for path in paths) for paths in looked if paths]
     if not shown:
@@ -255,3 +269,12 @@ def _missing(task: Task, folder: Path, split: str, language: str) -> str:
         f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for {places}; fetch them, or pass "
         "over languages without files with allow_missing"
     )
+
+
+def _unprepared(task: Task, folder: Path, split: str, language: str) -> str:
+    told = f"{task.full_name}: no {split} set of {language!r} in tfds:{folder}: "
+    sets = [one for one in task.prepared.get(split, ()) if one.languages is None or language in one.languages]
+    if not sets:
+        return told + "TensorFlow Datasets has none that is read; give the folder of the official files"
+    looked = " or ".join(one.told(language) for one in sets)
+    return told + f"looked for {looked}; `{sets[0].command(folder, language)}` downloads and prepares it"

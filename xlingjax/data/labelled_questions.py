@@ -25,7 +25,7 @@ def read_squad(paths: Sequence[Path], task, language: str, *, numbered: bool = F
         for paragraph in _field(article, "paragraphs", path, "an article"):
             context = _text(paragraph, "context", path, "a paragraph")
             for qa in _field(paragraph, "qas", path, "a paragraph"):
-                question = _question(qa, context, path)
+                question = checked_question(qa, context, path)
                 if numbered:
                     question = replace(question, id=str(len(found)))
                 if question.id in found:
@@ -36,7 +36,8 @@ def read_squad(paths: Sequence[Path], task, language: str, *, numbered: bool = F
     return list(found.values())
 
 
-def _question(qa: Any, context: str, path: Path) -> Question:
+def checked_question(qa: Any, context: str, path: str | Path) -> Question:
+    """The question of SQuAD's `qa`. path: where it stands, for messages. Raises UserError as `read_squad`."""
     id_ = str(qa.get("id", "")) if isinstance(qa, dict) else ""
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")
@@ -79,7 +80,7 @@ def _field(record: Any, name: str, path: Path, what: str) -> list:
     return value
 
 
-def _text(record: Any, name: str, path: Path, what: str) -> str:
+def _text(record: Any, name: str, path: str | Path, what: str) -> str:
     value = record.get(name) if isinstance(record, dict) else None
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{path}, {what}: no text {name!r}")

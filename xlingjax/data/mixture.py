@@ -85,7 +85,7 @@ def mixture_source(
     `identity` holds what must be equal to continue, and `identity["sampling_table"]` the shares and epochs.
     Raises UserError: unknown mixture or split, empty text, text that fits no row, a bad size.
     """
-    _keep_tensorflow_off_accelerators()
+    keep_tensorflow_off_accelerators()
     from xlingjax.data.seqio_adapters import task_records
     from xlingjax.data.seqio_vocabulary import SeqioVocabulary
     from xlingjax.data.stream import BatchPlan, PlannedSource
@@ -176,7 +176,7 @@ def mixture_source(
     )
 
 
-def _keep_tensorflow_off_accelerators() -> None:
+def keep_tensorflow_off_accelerators() -> None:
     """They are JAX's."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf

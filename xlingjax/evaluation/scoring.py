@@ -9,6 +9,7 @@ from typing import Any
 from xlingjax.data.benchmark import Task, find, read
 from xlingjax.data.labelled import Bitext, Example, Tagged
 from xlingjax.data.labelled_questions import read_squad
+from xlingjax.data.prepared import is_tfds
 from xlingjax.data.sources import read_lines
 from xlingjax.errors import UserError
 from xlingjax.evaluation.predictions import (
@@ -135,7 +136,7 @@ def score_files(
     there); then as `read_predictions` and `Metric.compute`.
     """
     for folder in (predictions, gold):
-        if not Path(folder).is_dir():
+        if not is_tfds(folder) and not Path(folder).is_dir():
             raise UserError(f"missing folder: {folder}")
     there: list[tuple[Task, str, Path]] = []
     missing: dict[str, dict[str, list[str]]] = {"predictions": {}, "gold": {}}
@@ -149,6 +150,11 @@ def score_files(
                 )
             if not allow_missing and not has_gold:
                 read(task, gold, split, language)  # says where it looked
+            if path.is_file() and has_gold and is_tfds(gold) and task.kind != "span_qa":
+                raise UserError(
+                    f"{task.full_name}: its predictions are read in the order of the official files, and {gold} has "
+                    "another: --gold needs those files"
+                )
             if path.is_file() and has_gold:
                 there.append((task, language, path))
             else:
