@@ -4,9 +4,10 @@
 #
 #   make pretrain && benchmarks/strategies.sh runs/demo OUT [SEEDS] [PAIRS] [TAGGED]
 #
-# DEMO: what `make pretrain` wrote. PAIRS, TAGGED: training examples a language. The card is OUT/scores/card.md.
+# DEMO: what `make pretrain` wrote. PAIRS, TAGGED: training examples a language. The cards are
+# OUT/{scores,difference,plug_in}/card.md: XLM-R's head and tags; the head that compares the two texts' means; from a VECO run.
 set -euo pipefail
-demo=$1 out=$2 seeds=${3:-3} pairs=${4:-6000} tagged=${5:-1500}
+demo=$1 out=$2 seeds=${3:-3} pairs=${4:-4000} tagged=${5:-1500}
 . "$(dirname "$0")/runs.sh"
 [ -d "$out/data/xnli" ] || {
   "$xlingjax" tinyworld "$out/told" --seed 1 --languages de,en,ru,zh --train_languages de,en,ru,zh \
@@ -53,12 +54,14 @@ END
 finished "$out/veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco_tiny.gin --workdir "$out/veco" \
   --gin.INIT_FROM="$demo/mlm_tlm" --gin.MONO="$demo/data/mono" --gin.PARALLEL="$demo/data/parallel/tinyworld" --gin.VOCABULARY="$demo/vocab" \
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None
-sweep() { # LOG FROM TASK STRATEGY ...
-  run "$out/$1.log" finetune --task "xtreme/$3" --from "$2" --data "$out/data" --to "$out/scores" --strategy "${@:4}" --seeds "$seeds" \
-    --gin.BATCH=32 --gin.LENGTH=64 --gin.EPOCHS=5 --gin.LEARNING_RATE=1e-3
+sweep() { # LOG FROM TASK HEAD STRATEGIES, settings
+  run "$out/$1.log" finetune --task "xtreme/$3" --from "$2" --data "$out/data" --to "$out/$4" --strategy $5 --seeds "$seeds" \
+    --gin.BATCH=32 --gin.LENGTH=40 --gin.EPOCHS=3 --gin.LEARNING_RATE=1e-3 "${@:6}"
 }
-sweep pos "$demo/mlm_tlm" udpos majority lookup random_initialisation transfer translate_train multi_language teacher
-sweep nli "$demo/mlm_tlm" xnli majority random_initialisation transfer translate_train multi_language teacher translate_test
+several='random_initialisation transfer translate_test translate_train multi_language teacher'
+sweep pairs "$demo/mlm_tlm" xnli scores "majority $several"
+sweep difference "$demo/mlm_tlm" xnli difference "$several" --gin.CLASSIFIER=difference --gin.RESET_POSITIONS=True
+sweep tagged "$demo/mlm_tlm" udpos scores "majority lookup random_initialisation transfer translate_train multi_language teacher" --gin.EPOCHS=6
 wait
-sweep plug_in "$out/veco" xnli transfer plug_in
+sweep plug_in "$out/veco" xnli plug_in 'transfer plug_in'
 wait
