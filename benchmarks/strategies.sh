@@ -56,7 +56,7 @@ finished "$out/veco" || run "$out/veco.log" pretrain --gin_file gin/recipes/veco
   --gin.HELDOUT_TEXT=None --gin.HELDOUT_PAIRS=None
 sweep() { # LOG FROM TASK HEAD STRATEGIES, settings
   run "$out/$1.log" finetune --task "xtreme/$3" --from "$2" --data "$out/data" --to "$out/$4" --strategy $5 --seeds "$seeds" \
-    --gin.BATCH=32 --gin.LENGTH=40 --gin.EPOCHS=3 --gin.LEARNING_RATE=1e-3 "${@:6}"
+    --allow-missing --gin.BATCH=32 --gin.LENGTH=40 --gin.EPOCHS=3 --gin.LEARNING_RATE=1e-3 "${@:6}"
 }
 several='random_initialisation transfer translate_test translate_train multi_language teacher'
 sweep pairs "$demo/mlm_tlm" xnli scores "majority $several"
