@@ -184,7 +184,7 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
     bound = values_of(tools.parse([str(recipe)], ()))
-    parts = _read(asked, bound)
+    parts = _read(asked.task, asked.data, bound)
     files = hashes(asked.task, asked.data, parts)
     begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if (cell.folder / READ).is_file() else files
     if record.is_file():
@@ -241,14 +241,8 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     parts = training.parts(asked.task, asked.data)
     if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
         parts = [part for part in parts if part[0] != "gold"]
-    vocabulary, reading = Vocabulary.load(run_and_checkpoint(asked.source)[0]), reading_of(bound)
-    records = [training.records(asked.task, asked.data, *part) for part in parts]
-    examples = sum(map(len, records))
-    rows = (
-        count_rows(asked.task, own, vocabulary, reading, language)
-        for own, (_, language) in zip(records, parts, strict=True)
-    )
-    epoch = sum(rows) / bound["BATCH"]
+    examples, rows = _counted(asked, asked.task, training, parts, reading_of(bound))
+    epoch = rows / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
@@ -277,6 +271,17 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     return "\n".join(lines) + "\n"
 
 
+def _counted(asked: Asked, task: Task, training: Training, parts, reading: Reading) -> tuple[int, int]:
+    """(examples, rows) of the parts that a task is trained on."""
+    vocabulary = Vocabulary.load(run_and_checkpoint(asked.source)[0])
+    examples = rows = 0
+    for origin, language in parts:
+        records = training.records(task, asked.data, origin, language)
+        examples += len(records)
+        rows += count_rows(task, records, vocabulary, reading, language)
+    return examples, rows
+
+
 def _splits(asked: Asked, given: Mapping[str, str], bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros that say what is trained on, chosen by and tested on, where files or answers are missing (`UNTOLD`,
     `NO_DEV`) and the command line names no split."""
@@ -295,9 +300,8 @@ def _training(bound: Mapping[str, Any]) -> Training:
     return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
 
 
-def _read(asked: Asked, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _read(task: Task, data: str, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(split, language) of all that a cell trains on, chooses by, tests on and predicts."""
-    task, data = asked.task, asked.data
     origins = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
     parts = [(origins[origin], language) for origin, language in _training(bound).parts(task, data)]
     predicted = [part_of(bound[name])[0] for name in ("DEV_SPLIT", "TEST_SPLIT")]
