@@ -118,7 +118,8 @@ TASKS = (
                 read=Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True),
             )
             + places("xnli/train-{language}.tsv", read=Table(quoted=None))
-            + multinli(),
+            + multinli(("en",)),
+            "translate_train": multinli(),
             "dev": places("XNLI/{language}.dev", read=Table())
             + raw_xnli("dev")
             + places("xnli/dev-{language}.tsv", read=Table(quoted=None)),

@@ -13,7 +13,7 @@ from xlingjax.tasks.xtreme import TASKS as XTREME
 
 _xtreme = next(task for task in XTREME if task.name == "xnli")
 _own = {
-    "train": multinli(),
+    "train": multinli(("en",)),
     "dev": raw_xnli("dev"),
     "test": raw_xnli("test"),
     "translate_train": multinli(),

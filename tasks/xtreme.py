@@ -61,9 +61,9 @@ def raw_pawsx(split: str) -> tuple[Files, ...]:
     return places(f"x-final/{{language}}/{split}.tsv", read=_raw_pawsx)
 
 
-def multinli() -> tuple[Files, ...]:
-    """MultiNLI and its translations into the languages of XNLI (XNLI-MT-1.0.zip)."""
-    return places("XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=_multinli)
+def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
+    """MultiNLI, in English alone gold, and its translations into the languages of XNLI (XNLI-MT-1.0.zip)."""
+    return places("XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=_multinli, languages=languages)
 
 
 def translations(task: str, path: str) -> tuple[Files, ...]:
@@ -125,10 +125,10 @@ TASKS = (
         "classification",
         XNLI,
         {
-            "train": places("xnli/train-{language}.tsv", read=_csv) + multinli(),
+            "train": places("xnli/train-{language}.tsv", read=_csv) + multinli(("en",)),
             "dev": places("xnli/dev-{language}.tsv", read=_csv) + raw_xnli("dev"),
             "test": places("xnli/test-{language}.tsv", read=_csv) + raw_xnli("test"),
-            "translate_train": translations("XNLI", "translate-train/en-{language}-translated.tsv"),
+            "translate_train": translations("XNLI", "translate-train/en-{language}-translated.tsv") + multinli(),
             "translate_test": translations("XNLI", "translate-test/test-{language}-en-translated.tsv"),
         },
         ("accuracy",),

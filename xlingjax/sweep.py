@@ -178,7 +178,7 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
     bound = values_of(tools.parse([str(recipe)], ()))
-    parts = {task: _read(asked, task, bound) for task in asked.tasks}
+    parts = {task: _read(task, asked.data, bound) for task in asked.tasks}
     files = {name: digest for task in parts for name, digest in hashes(task, asked.data, parts[task]).items()}
     begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if (cell.folder / READ).is_file() else files
     finished = all((folder / SCORES).is_file() for folder in folders.values())
@@ -233,25 +233,14 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     splits = _splits(asked, given, bound)
     values |= {name: repr(value) for name, value in splits.items()}
     bound |= splits
-    training = _training(bound)
-    examples, of_task = 0, {}
-    vocabulary, reading = Vocabulary.load(run_and_checkpoint(asked.source)[0]), reading_of(bound)
-    for task in asked.tasks:
-        parts = training.parts(task, asked.data)
-        if bound["CLASSIFIER"] == "plug_in":  # the gold examples stand beside the translated
-            parts = [part for part in parts if part[0] != "gold"]
-        records = [training.records(task, asked.data, *part) for part in parts]
-        examples += sum(map(len, records))
-        of_task[task.name] = sum(
-            count_rows(task, own, vocabulary, reading, language)
-            for own, (_, language) in zip(records, parts, strict=True)
-        )
-    epoch = sum(of_task.values()) / bound["BATCH"]
+    counts = {task.name: _counted(asked, task, bound) for task in asked.tasks}
+    examples = sum(examples for examples, _ in counts.values())
+    epoch = sum(rows for _, rows in counts.values()) / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
     if asked.beside:  # each example once in an epoch, as if the sets were one
-        derived["TASK_WEIGHTS"] = {name: max(1, round(count / bound["BATCH"])) for name, count in of_task.items()}
+        derived["TASK_WEIGHTS"] = {name: max(1, round(rows / bound["BATCH"])) for name, (_, rows) in counts.items()}
     values = {**{name: str(value) for name, value in derived.items()}, **values}
     select, trained_on, devs = bound["SELECT"], asked.task.trained_on, []
     tested = words(bound["TEST_LANGUAGES"])
@@ -279,6 +268,19 @@ def _recipe(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], t
     return "\n".join(lines) + "\n"
 
 
+def _counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int]:
+    """(examples, rows) that a task is trained on in an epoch."""
+    vocabulary, training = Vocabulary.load(run_and_checkpoint(asked.source)[0]), _training(bound)
+    examples = rows = 0
+    for origin, language in training.parts(task, asked.data):
+        if origin == "gold" and bound["CLASSIFIER"] == "plug_in":  # these stand beside the translated
+            continue
+        records = training.records(task, asked.data, origin, language)
+        examples += len(records)
+        rows += count_rows(task, records, vocabulary, reading_of(bound), language)
+    return examples, rows
+
+
 def _splits(asked: Asked, given: Mapping[str, str], bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros that say what is trained on, chosen by and tested on, where files or answers are missing (`UNTOLD`,
     `NO_DEV`) and the command line names no split."""
@@ -299,9 +301,8 @@ def _training(bound: Mapping[str, Any]) -> Training:
     return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
 
 
-def _read(asked: Asked, task: Task, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(split, language) of all that a cell trains on, chooses by, tests on and predicts, of one task."""
-    data = asked.data
+def _read(task: Task, data: str, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(split, language) of all that a cell trains on, chooses by, tests on and predicts."""
     origins = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
     parts = [(origins[origin], language) for origin, language in _training(bound).parts(task, data)]
     predicted = [part_of(bound[name])[0] for name in ("DEV_SPLIT", "TEST_SPLIT")]

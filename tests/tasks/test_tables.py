@@ -199,6 +199,18 @@ def test_hidden_answers_are_none(official):
         read(task_named("xtreme/bucc2018"), folder, "dev[:50%]", "de")
 
 
+@pytest.mark.parametrize("suite", ["xtreme", "xglue", "xnli"])
+def test_translations_of_multinli_are_no_gold(tmp_path, suite):
+    """XNLI-MT-1.0 names them as it names MultiNLI itself: to train on all gold would be translate-train-all."""
+    folder = tmp_path / "XNLI-MT-1.0" / "multinli"
+    folder.mkdir(parents=True)
+    for language in ("de", "en", "zh"):
+        (folder / f"multinli.train.{language}.tsv").write_text("premise\thypo\tlabel\nA\tB\tneutral\n")
+    task = task_named(f"{suite}/xnli")
+    assert languages_present(task, tmp_path, "train") == ["en"]
+    assert languages_present(task, tmp_path, "translate_train") == ["de", "zh"]
+
+
 def test_parallel_rows_are_cut_alike(official):
     task = task_named("xtreme/xnli")
     parts = [

@@ -149,7 +149,8 @@ def means(by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on
         out[task.trained_on] = score[task.trained_on]
         if others := [value for language, value in score.items() if language != task.trained_on]:
             out["gap"] = score[task.trained_on] - float(np.mean(others))
-    if others := [value for language, value in score.items() if language not in trained_on]:
+    others = [value for language, value in score.items() if language not in trained_on]
+    if others and ALL not in trained_on:
         out["mean_other"] = float(np.mean(others))
     return out
 
