@@ -5,7 +5,7 @@
 #   benchmarks/real_tasks.sh DATA OUT [STEPS] [SEEDS]
 #
 # DATA: pretrain/mono/LG/*.txt, pretrain/parallel/SOURCE/aa-bb.*, tasks/{tatoeba,bucc2018,udpos,panx,xsid,sib200,xnli,tydiqa,xquad}.
-# The card is OUT/scores/card.md; of the encoder and of one with random weights, layer by layer, OUT/layers/card.md and OUT/layers_random/card.md.
+# The card is OUT/scores/card.md; Tatoeba by layer and pooling, and BUCC of the last layer, pooled by the mean: OUT/layers/card.md.
 set -euo pipefail
 data=$1 out=$2 steps=${3:-15000} seeds=${4:-1}
 . "$(dirname "$0")/runs.sh"
@@ -29,8 +29,13 @@ for name in encoder random; do
   run "$out/retrieval_$name.log" evaluate --mixture xtreme --tasks tatoeba bucc2018 --from "$out/$name" --data "$data/tasks" \
     --to "$out/scores" --allow-missing
 done
+wait
+run "$out/layers.log" evaluate --mixture xtreme --tasks tatoeba --from "$out/encoder" --data "$data/tasks" --to "$out/layers" --allow-missing \
+  --layer all --pooling all
+wait # one card
+run "$out/layers_bucc.log" evaluate --mixture xtreme --tasks bucc2018 --from "$out/encoder" --data "$data/tasks" --to "$out/layers" --allow-missing \
+  --layer 3 --pooling mean
 task() { # NAME LANGUAGES STRATEGIES, settings
-  local halves=()
   run "$out/${1#*/}.log" finetune --task "$1" --from "$out/encoder" --data "$data/tasks" --to "$out/scores" --strategy $3 --seeds "$seeds" \
     --gin.TEST_LANGUAGES="$2" --gin.DEV_LANGUAGES=en --gin.LEARNING_RATE=1e-3 "${@:4}"
 }
