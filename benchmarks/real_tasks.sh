@@ -47,3 +47,8 @@ task applications/tydiqa_to_xquad 'en de es zh' 'random_initialisation transfer'
 task applications/xsid_intents 'en de zh' "$floors" --gin.EPOCHS=2 --gin.LENGTH=32
 task applications/sib200 'en de es zh' "$floors" --gin.EPOCHS=10 --gin.LENGTH=64
 wait
+# MultiNLI's machine translations
+run "$out/xnli_translated.log" finetune --task xtreme/xnli --from "$out/encoder" --data "$data/tasks" --to "$out/scores" --strategy multi_language \
+  --languages en+de+es+zh --seeds "$seeds" --gin.TEST_LANGUAGES='en de es zh' --gin.DEV_LANGUAGES='en de es zh' --gin.LEARNING_RATE=1e-3 \
+  --gin.EPOCHS=3 --gin.LENGTH=64
+wait
