@@ -12,7 +12,7 @@ from xlingjax.data.labelled_questions import read_squad
 from xlingjax.data.labelled_text import Table
 from xlingjax.data.labelled_words import Columns
 from xlingjax.tasks import prepared
-from xlingjax.tasks.xtreme import NLI, SQUAD, UPOS, XNLI, mlqa, multinli, places, raw_pawsx, raw_xnli
+from xlingjax.tasks.xtreme import NLI, PAWSX_OVERLAP, SQUAD, UPOS, XNLI, mlqa, multinli, places, raw_pawsx, raw_xnli
 
 CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
 NEWS = ("foodanddrink", "sports", "news", "entertainment", "health", "video", "finance", "travel", "lifestyle", "autos")
@@ -24,7 +24,7 @@ _pawsx = Table(
 _SPLITS = ("train", "dev", "test")
 
 
-def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), tfds=None) -> Task:
+def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), tfds=None, **more) -> Task:
     return Task(
         suite="xglue",
         name=name,
@@ -35,6 +35,7 @@ def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...],
         submission=f"{name.upper()}/{{language}}.prediction",
         labels=labels,
         prepared=tfds or {},
+        **more,
     )
 
 
@@ -107,6 +108,7 @@ TASKS = (
         },
         ("mlqa_f1", "mlqa_em"),
         tfds=prepared.MLQA,
+        shared_ids=True,
     ),
     _task(
         "xnli",
@@ -149,6 +151,7 @@ TASKS = (
         ("accuracy",),
         ("0", "1"),
         {split: prepared.PAWSX[split] for split in _SPLITS},
+        overlap=PAWSX_OVERLAP,
     ),
     _table("qadsm", "de en fr", ("Bad", "Good"), "query", "ad title", "ad description"),
     _table(

@@ -82,8 +82,19 @@ def mlqa(split: str) -> tuple[Files, ...]:
     )
 
 
+PAWSX_OVERLAP = "PAWS-X's dev and test sets have sentences in common, and so have the halves of dev"
+
+
 def _task(
-    name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), end: str = "tsv", tfds=None
+    name: str,
+    kind: str,
+    languages: str,
+    files,
+    metrics: tuple[str, ...],
+    labels=(),
+    end: str = "tsv",
+    tfds=None,
+    **more,
 ) -> Task:
     return Task(
         suite="xtreme",
@@ -95,6 +106,7 @@ def _task(
         submission=f"{name}/test-{{language}}.{end}",
         labels=labels,
         prepared=tfds or {},
+        **more,
     )
 
 
@@ -150,6 +162,7 @@ TASKS = (
         ("accuracy",),
         ("0", "1"),
         tfds=prepared.PAWSX,
+        overlap=PAWSX_OVERLAP,
     ),
     _task(
         "udpos",
@@ -190,6 +203,7 @@ TASKS = (
         ("mlqa_f1", "mlqa_em"),
         end="json",
         tfds=prepared.MLQA,
+        shared_ids=True,
     ),
     _task(
         "tydiqa",

@@ -16,7 +16,7 @@ LEVELS = [
     {"adapting", "tables"},
     {"words"},
     {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
-    {"sweep", "measuring", "variants"},
+    {"sweep", "cells", "measuring", "variants"},
     {"trained"},
     {"runs", "doctor", "report", "verify"},
     {"train"},

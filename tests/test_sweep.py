@@ -11,7 +11,7 @@ import official_files
 import orbax.checkpoint as ocp
 import pytest
 
-from xlingjax import cli, sweep, verbs
+from xlingjax import cells, cli, verbs
 from xlingjax.data.benchmark import languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
@@ -23,6 +23,7 @@ from xlingjax.model.config import count_parameters, preset
 from xlingjax.preprocessors.benchmark import beside_rows
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.trained import open_run
+from xlingjax.variants import lacking
 
 LANGUAGES = ("de", "en", "ru")
 
@@ -323,12 +324,55 @@ def test_floors_without_a_model(files):
         (["--grid", "LEARNING_RATE"], "write MACRO=A,B"),
         (["--gin.SELECT=best"], "SELECT=best: choose mean, en or last"),
         (["--workdir", "x"], "--workdir: --task writes to --to"),
+        (["--gin.SEED=7"], "SEED: each cell of a sweep has its own, from 0 on: say --seeds N instead"),
+        (["--grid", "SEED=1,2"], "SEED: each cell of a sweep has its own"),
+        (["--gin.EVALUATIONS=0"], "EVALUATIONS=0: must be above 0"),
+        (["--gin.TEST_SPLIT='dev'"], "DEV_SPLIT and TEST_SPLIT are both dev: what chooses the checkpoint cannot test"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(more, message, start, files, tmp_path, capsys):
     assert finetune("xtreme/xnli", start, files, tmp_path / "out", *more) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_a_part_of_train_needs_a_dev_set(start, files, tmp_path, capsys):
+    part = "--gin.TRAIN_SPLIT='train[:8]'"
+    assert finetune("xtreme/tydiqa", start, files, tmp_path / "out", part) == 2
+    assert "TRAIN_SPLIT=train[:8]: xtreme/tydiqa has no dev set below" in capsys.readouterr().err
+    assert not (tmp_path / "out" / "cells").exists()
+
+
+def test_languages_that_an_embedding_lacks_are_known_before_the_training(files, tmp_path, capsys):
+    start = random_run(tmp_path, files, num_languages=3)
+    output, data = tmp_path / "out", tmp_path / "data"
+    shutil.copytree(files / "xtreme" / "pawsx", data / "pawsx")
+    shutil.copy(data / "pawsx" / "dev-en.tsv", data / "pawsx" / "dev-ko.tsv")
+    words = ["finetune", "--task", "xtreme/pawsx", "--from", start, "--data", data, "--to", output]
+    words += ["--gin.TRAIN_STEPS=1", "--gin.LENGTH=24", "--gin.BATCH=8", "--gin.SELECT=mean"]
+    words += ["--gin.TEST_LANGUAGES='de en'"]
+    assert cli.main([*map(str, words)]) == 2
+    assert "embeds languages and does not know ko: name others by --gin.DEV_LANGUAGES" in capsys.readouterr().err
+    assert not (output / "cells").exists()
+    assert cli.main([*map(str, words), "--allow-missing"]) == 0
+    (record,) = (output / "cells").glob("**/scores.json")
+    found = json.loads(record.read_text())
+    assert {*found["dev"]["by_language"]} == {"de", "en"}
+    assert found["trained"] == {"split": "train", "examples": 24}
+
+
+def test_strategies_that_lack_files_are_passed_over_in_a_suite(files, tmp_path):
+    task, data = task_named("xtreme/pawsx"), files / "xtreme"
+    translated, tested = 'TRANSLATED = "all"', 'TEST_SPLIT = "translate_test"'
+    assert lacking(translated, task, data) == lacking(tested, task, data) == ""
+    assert lacking('TRAIN_LANGUAGES = "all"', task, data) == "training sets of en alone"
+    shutil.copytree(data / "pawsx", tmp_path / "pawsx")
+    shutil.rmtree(tmp_path / "pawsx" / "translate-train")
+    shutil.rmtree(tmp_path / "pawsx" / "translate-test")
+    for text in (translated, "TARGET = %gin.REQUIRED", "LABELLED = %gin.REQUIRED"):
+        assert lacking(text, task, tmp_path) == "no translated training sets"
+    assert lacking(tested, task, tmp_path) == "no test sets translated into English"
+    assert lacking('TRAIN_LANGUAGES = "en"', task, tmp_path) == ""
 
 
 def test_options_of_tasks_need_a_task(start, capsys):
@@ -339,7 +383,7 @@ def test_options_of_tasks_need_a_task(start, capsys):
 
 
 def test_values_of_macros_are_looked_up():
-    assert sweep.values_of({"A": "%B", "B": "'de'", "C": "1e-4", "D": "@f()", "x.y": "3"}) == {
+    assert cells.values_of({"A": "%B", "B": "'de'", "C": "1e-4", "D": "@f()", "x.y": "3"}) == {
         "A": "de", "B": "de", "C": 1e-4, "D": "@f()",
     }  # fmt: skip
 

@@ -8,7 +8,7 @@ import official_files
 import pytest
 from test_sweep import LANGUAGES, finetune, random_run
 
-from xlingjax import sweep, verbs
+from xlingjax import cells, sweep, verbs
 from xlingjax.data.benchmark import read
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.preprocessors.benchmark import Reading, Training, read_labelled, task_source
@@ -46,9 +46,9 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files
         (data / f"udpos/translate-train/train-{language}.mt.tsv").write_text("\n".join(lines) + "\n")
     random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
     (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
-    teacher, student = (sweep.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student"))
+    teacher, student = (cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student"))
     tools = SimpleNamespace(parse=lambda files, overrides: {"LENGTH": "8"})  # rows shorter than the sentences
-    asked = sweep.Asked(task, "", str(data), "")
+    asked = cells.Asked(task, "", str(data), "")
     folder = sweep._label(asked, teacher, student, tools)
     assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
     assert Training(("en",), labelled=str(folder)).parts(task, data) == [

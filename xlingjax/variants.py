@@ -1,5 +1,6 @@
 """What a strategy of a sweep runs over: languages, sets of languages, the tasks that are trained together."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 from xlingjax.data.benchmark import Task, languages_present
@@ -45,6 +46,20 @@ def variants(
             raise UserError(f"--languages {one}: a language stands there twice")
         languages.sort(key=lambda name: (name != task.trained_on, name))
     return [{"LANGUAGES": name} for name in dict.fromkeys("+".join(one) for one in sets.values())]
+
+
+def lacking(text: str, task: Task, data: str) -> str:
+    """What a strategy, by the text of its gin file, needs of a task that is not there; "": nothing."""
+    gold = languages_present(task, data, "train")
+    if not languages_present(task, data, "translate_train") and re.search(
+        r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE
+    ):
+        return "no translated training sets"
+    if "translate_test" in text and not languages_present(task, data, "translate_test"):
+        return "no test sets translated into English"
+    if len(gold) < 2 and re.search(r"^TRAIN_LANGUAGES = \"all\"", text, re.MULTILINE):
+        return f"training sets of {', '.join(gold) or 'no language'} alone"
+    return ""
 
 
 def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:

@@ -39,9 +39,9 @@ def _require(args: Namespace, *names: str) -> None:
 
 def finetune(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
     """`finetune --task`: a sweep for each strategy, then the score card of the folder."""
+    from xlingjax.cells import MULTI_TASK
     from xlingjax.data.benchmark import TRAINED
     from xlingjax.runs.multi_task import merged
-    from xlingjax.sweep import MULTI_TASK
     from xlingjax.tasks import task_named
 
     _require(args, "source", "data", "output")
@@ -130,6 +130,7 @@ def _tested(task: Any, data: str) -> set[str]:
 
 def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=()) -> int:
     from xlingjax import verbs
+    from xlingjax.cells import Asked, Tools
     from xlingjax.data.benchmark import TRAINED
     from xlingjax.evaluation.baselines import applies as baseline_of
     from xlingjax.evaluation.tatoeba import chosen_layer
@@ -137,7 +138,8 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=
     from xlingjax.measuring import measure
     from xlingjax.preprocessors.benchmark import Reading
     from xlingjax.runtime import start
-    from xlingjax.sweep import Asked, Tools, run
+    from xlingjax.sweep import run
+    from xlingjax.variants import lacking
 
     start(verbs.runtime(args))
 
@@ -156,6 +158,10 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=
         for strategy in args.strategy or ["transfer"]:
             if len(tasks) > 1 and not baseline_of(strategy, task):
                 print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
+                continue
+            file = find(f"strategies/{strategy}.gin") or find(strategy)
+            if len(tasks) > 1 and file and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data)):
+                print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {args.data}")
                 continue
             asked = Asked(
                 task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
@@ -200,11 +206,11 @@ def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> 
 def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
     from xlingjax import verbs
+    from xlingjax.cells import reading_of, values_of
     from xlingjax.evaluation.scorecard import SCORES
     from xlingjax.identity import run_and_checkpoint
     from xlingjax.measuring import follow, measure
     from xlingjax.runtime import start
-    from xlingjax.sweep import reading_of, values_of
     from xlingjax.tasks import suite_tasks
 
     if args.follow and args.source:

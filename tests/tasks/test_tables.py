@@ -1,6 +1,7 @@
 """The tables of tasks, where their files are looked for, and what stands in them."""
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 
@@ -220,6 +221,35 @@ def test_parallel_rows_are_cut_alike(official):
         [e.label for e in part] for part in parts[2:]
     ]
     assert parts[0] + parts[1] == read(task, official / "xtreme", "dev", "de")
+
+
+def test_questions_that_languages_share_are_cut_alike(tmp_path):
+    """MLQA's rows do not correspond: each question is in some languages."""
+    task = task_named("xtreme/mlqa")
+
+    def write(code, ids):
+        paragraphs = [
+            {
+                "context": "In Rom.",
+                "qas": [{"id": i, "question": "Wo?", "answers": [{"text": "Rom", "answer_start": 3}]}],
+            }
+            for i in ids
+        ]
+        path = tmp_path / f"mlqa/MLQA_V1/dev/dev-context-{code}-question-{code}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+
+    ids = [f"{n:x}" for n in range(40)]
+    write("en", ids)
+    write("de", ids[::-3])
+    halves = {
+        code: [[q.id for q in read(task, tmp_path, split, code)] for split in ("dev[:50%]", "dev[50%:]")]
+        for code in ("en", "de")
+    }
+    assert sorted(halves["en"][0] + halves["en"][1]) == sorted(ids) and min(map(len, halves["en"])) > 10
+    for half in (0, 1):
+        assert {*halves["de"][half]} == {*halves["en"][half]} & {*ids[::-3]}
+    assert [q.id for q in read(task, tmp_path, "dev[:3]", "en")] == ids[:3]
 
 
 XCOPA = '{"premise": "A", "question": "cause", "choice1": "B", "choice2": "C", "label": 0}\n'

@@ -2,7 +2,8 @@
 
 The tables stand in `tasks/` (xtreme, xglue, xnli, applications). A task is called "SUITE/NAME": "xtreme/udpos";
 `xlingjax.tasks.task_named` finds it. A split may be cut as TFDS writes it: "dev[:50%]", "dev[50%:]", "train[-400:]".
-The sets whose rows are parallel over the languages (XNLI, PAWS-X, SIB-200) are cut alike in each.
+The sets whose rows are parallel over the languages (XNLI, PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is
+MLQA, whose questions stand in some languages each: by their ids.
 """
 
 from __future__ import annotations
@@ -108,6 +109,10 @@ class Task:
     """The language of the official training set."""
     averaged: tuple[str, ...] | None = field(default=None)
     """Languages of the official average; None: all."""
+    shared_ids: bool = False
+    """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
+    overlap: str = ""
+    """What the sets are known to share, said below their scores."""
     prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
     """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written tfds:DIR."""
 
@@ -198,10 +203,22 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
         return records
     if KINDS[task.kind] == "Bitext":
         raise UserError(f"{task.full_name}, {split}: a bitext has no parts; read {name!r}")
-    kept = records[rows(len(records))]
+    if task.shared_ids and "%" in split:
+        part = rows(_SHARES)
+        kept = [record for record in records if _share(record.id) in range(*part.indices(_SHARES))]
+    else:
+        kept = records[rows(len(records))]
     if not kept:
         raise UserError(f"{task.full_name}, {language}: {split} of {len(records)} rows holds none")
     return kept
+
+
+_SHARES = 10_000
+
+
+def _share(id_: str) -> int:
+    """0 to `_SHARES` - 1: the same for the same id in every language."""
+    return int(hashlib.sha256(id_.encode()).hexdigest()[:12], 16) % _SHARES
 
 
 def _has_gold(record: Any) -> bool:

@@ -1,0 +1,285 @@
+"""A cell of a sweep: what was asked for, its folder, and its recipe: all that is decided before the training."""
+
+import ast
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.benchmark import Task, languages_present, part_of, read
+from xlingjax.data.prepared import located
+from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.evaluation.benchmark import chosen_languages, has_gold, require_tested
+from xlingjax.identity import read_run_record, run_and_checkpoint
+from xlingjax.preprocessors.benchmark import ALL, Reading, Training, count_rows
+from xlingjax.probes import words
+from xlingjax.variants import OVER, trained_languages
+
+FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
+LABELLED, TEACHER = "LABELLED", "transfer"
+NO_DEV = ("train[:90%]", "train[90%:]")
+"""Training and dev where there is no dev set."""
+UNTOLD = ("dev[:50%]", "dev[50%:]")
+"""What takes the place of the dev and test sets where the test set is not there or has no answers."""
+RECIPE, READ = "cell.gin", "files.json"
+"""Of a cell: what was decided, and the hashes of the benchmark's files when it was begun."""
+MULTI_TASK = "multi_task"
+"""The strategy that trains several tasks at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What the command line says."""
+
+    task: Task
+    source: str
+    """The pretrained run."""
+    data: str
+    output: str
+    strategy: str = "transfer"
+    seeds: int = 1
+    grid: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    """{macro: values}; the best is chosen on dev."""
+    languages: Sequence[str] = ()
+    """Pivots, targets, or sets to train on ("en+de"); default: those that have training examples."""
+    files: Sequence[str] = ()
+    overrides: Sequence[str] = ()
+    """NAME=VALUE, as gin reads values."""
+    allow_missing: bool = False
+    """Languages of the task that have neither a test nor a dev set are passed over."""
+    beside: Sequence[Task] = ()
+    """Of `MULTI_TASK`: the tasks that are trained together with `task`."""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        return (self.task, *self.beside)
+
+    @property
+    def called(self) -> str:
+        return " ".join(task.full_name for task in self.tasks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tools:
+    """parse: gin files and overrides are read, or refused: {name: value} of all that they bind; recipe: they become one
+    with everything bound; train: the exit status; find: where a gin file lies, None: nowhere."""
+
+    parse: Callable[[Sequence[str], Sequence[str]], dict[str, str]]
+    recipe: Callable[[Sequence[str], Sequence[str]], Any]
+    train: Callable[[Path, Any], int]
+    find: Callable[[str], Path | None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    task: Task
+    strategy: str
+    variant: Mapping[str, str]
+    """{"PIVOT": "de"}; empty where the strategy has one. "LANGUAGES": those trained on, "en+de"; "TASKS": those
+    that are trained together."""
+    settings: Mapping[str, str]
+    """Of the grid."""
+    seed: int
+    folder: Path
+
+    @classmethod
+    def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
+        parts = [task.suite, *([] if "TASKS" in variant else [task.name]), strategy, *variant.values()]
+        parts += [f"{name}={value}".replace("/", "_") for name, value in settings.items()]
+        return cls(
+            task, strategy, variant, settings, seed, Path(output).absolute().joinpath("cells", *parts, f"seed-{seed}")
+        )
+
+
+# ---- its recipe ------------------------------------------------------------------------------------------------------
+
+
+def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], tools: Tools) -> str:
+    """The gin file of the cell: all that was decided, to be read and run again."""
+    files = [*FILES, *(str(Path(name).absolute()) if Path(name).is_file() else name for name in asked.files)]
+    inside = tools.find(f"strategies/{strategy.name}") == strategy
+    files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
+    given = dict(override.split("=", 1) for override in asked.overrides)
+    if "SEED" in {*given, *cell.settings}:
+        raise UserError("SEED: each cell of a sweep has its own, from 0 on: say --seeds N instead")
+    values = {
+        "TASK": repr(asked.called),
+        "DATA": repr(located(asked.data)),
+        "INIT_FROM": repr(_absolute_run(asked.source)),
+        "SEED": str(cell.seed),
+        **given,
+        **{name: repr(value) for name, value in cell.variant.items() if name in OVER},
+        **{name: _literal(value) for name, value in cell.settings.items()},
+        **more,
+    }
+    values |= trained_languages(cell.variant, asked.task, asked.data)
+    placed = {"TRAIN_STEPS": "1", **values}
+    bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
+    for name in ("BATCH", "EPOCHS", "EVALUATIONS"):
+        if not bound[name] > 0:
+            raise UserError(f"{name}={bound[name]}: must be above 0")
+    splits = splits_of(asked, given, bound)
+    splits |= _spoken(asked, bound | splits)
+    values |= {name: repr(value) for name, value in splits.items()}
+    bound |= splits
+    counts = {task.name: counted(asked, task, bound) for task in asked.tasks}
+    examples = sum(examples for examples, _ in counts.values())
+    epoch = sum(rows for _, rows in counts.values()) / bound["BATCH"]
+    steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
+    every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
+    derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
+    if asked.beside:  # each example once in an epoch, as if the sets were one
+        derived["TASK_WEIGHTS"] = {name: max(1, round(rows / bound["BATCH"])) for name, (_, rows) in counts.items()}
+    values = {**{name: str(value) for name, value in derived.items()}, **values}
+    select, trained_on, devs = bound["SELECT"], asked.task.trained_on, []
+    tested = words(bound["TEST_LANGUAGES"])
+    for task in asked.tasks:  # before any training
+        devs.append(chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"])))
+        require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
+    if select != "last" and bound["DEV_SPLIT"] == bound["TEST_SPLIT"]:
+        raise UserError(
+            f"DEV_SPLIT and TEST_SPLIT are both {bound['DEV_SPLIT']}: what chooses the checkpoint cannot test it; give "
+            "--gin.DEV_SPLIT='\"dev[:50%]\"' and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last"
+        )
+    if select == "last":
+        values |= {"KEEP_BEST": "0", "BEST_METRIC": "''"}
+    elif select not in ("mean", trained_on):
+        raise UserError(f"SELECT={select}: choose mean, {trained_on} or last")
+    elif select == "mean" or all(select in dev for dev in devs):
+        values["BEST_METRIC"] = repr(f"dev/{select}")
+    else:
+        dev = next(dev for dev in devs if select not in dev)
+        raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
+    everything = json.dumps(sorted(tools.parse(files, [f"{k}={v}" for k, v in values.items()]).items()))
+    digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
+    head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples; settings {digest}."
+    lines = [
+        head,
+        *(f'include "{name}"' for name in files),
+        "",
+        *(f"{name} = {value}" for name, value in values.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int]:
+    """(examples, rows) that a task is trained on in an epoch."""
+    vocabulary, training = Vocabulary.load(run_and_checkpoint(asked.source)[0]), training_of(bound)
+    examples = rows = 0
+    for origin, language in training.parts(task, asked.data):
+        if origin == "gold" and bound["CLASSIFIER"] == "plug_in":  # these stand beside the translated
+            continue
+        records = training.records(task, asked.data, origin, language)
+        examples += len(records)
+        rows += count_rows(task, records, vocabulary, reading_of(bound), language)
+    return examples, rows
+
+
+def splits_of(asked: Asked, given: Mapping[str, str], bound: Mapping[str, Any]) -> dict[str, str]:
+    """The macros that say what is trained on, chosen by and tested on, where files or answers are missing (`UNTOLD`,
+    `NO_DEV`) and the command line names no split."""
+    if {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:
+        return {}
+    if without := [task for task in asked.tasks if not languages_present(task, asked.data, "dev")]:
+        if asked.beside:
+            raise UserError(f"{without[0].full_name}: no dev set below {asked.data}, which {MULTI_TASK} needs of each")
+        if bound["TRAIN_SPLIT"] != "train":
+            raise UserError(
+                f"TRAIN_SPLIT={bound['TRAIN_SPLIT']}: {asked.called} has no dev set below {asked.data}; say by "
+                "--gin.DEV_SPLIT which other part of train is dev"
+            )
+        dev = asked.task.trained_on if bound["DEV_LANGUAGES"] == ALL else bound["DEV_LANGUAGES"]
+        return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": dev}
+    if bound["TEST_SPLIT"] == "test" and not all(_has_answers(task, asked.data, "test") for task in asked.tasks):
+        return {"DEV_SPLIT": UNTOLD[0], "TEST_SPLIT": UNTOLD[1]}
+    return {}
+
+
+def _spoken(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
+    """The macros of the languages that are measured, without those that a model which embeds languages does not know.
+    Raises UserError for these unless missing ones are allowed and all are asked for."""
+    record = read_run_record(run_and_checkpoint(asked.source)[0])
+    if not record["model"]["num_languages"] or bound["LANGUAGE_EMBEDDING"] is False:
+        return {}
+    found = {}
+    for split, name in (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES")):
+        for task in asked.tasks:
+            present = chosen_languages(task, asked.data, bound[split], words(bound[name]))
+            known = [language for language in present if language in record["languages"]]
+            if len(known) == len(present):
+                continue
+            if not known or asked.beside or not asked.allow_missing or bound[name] != ALL:
+                others = ", ".join(language for language in present if language not in known)
+                raise UserError(
+                    f"{task.full_name}: {asked.source} embeds languages and does not know {others}: name others by "
+                    f"--gin.{name}, or --allow-missing passes over them"
+                )
+            found[name] = " ".join(known)
+    return found
+
+
+def training_of(bound: Mapping[str, Any]) -> Training:
+    """As runs/task.gin binds it."""
+    gold, translated = words(bound["TRAIN_LANGUAGES"]), words(bound["TRANSLATED"])
+    return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
+
+
+def files_read(task: Task, data: str, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(split, language) of all that a cell trains on, chooses by, tests on and predicts."""
+    origins = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
+    parts = [(origins[origin], language) for origin, language in training_of(bound).parts(task, data)]
+    predicted = [part_of(bound[name])[0] for name in ("DEV_SPLIT", "TEST_SPLIT")]
+    for split, names in zip(predicted, ("DEV_LANGUAGES", "TEST_LANGUAGES"), strict=True):
+        parts += [(split, language) for language in chosen_languages(task, data, split, words(bound[names]))]
+    if predicted[1] != "test":  # what is to be submitted
+        parts += [("test", language) for language in languages_present(task, data, "test")]
+    if bound["CLASSIFIER"] == "plug_in":  # what stands beside the examples
+        parts += [("translate_test", language) for language in languages_present(task, data, "translate_test")]
+        parts += [(split, task.trained_on) for split in ("train", *predicted)]
+    return [*dict.fromkeys(parts)]
+
+
+def _has_answers(task: Task, data: str, split: str) -> bool:
+    present = languages_present(task, data, split)
+    return any(has_gold(task, read(task, data, split, language)) for language in present)
+
+
+def reading_of(bound: Mapping[str, Any]) -> Reading:
+    """As runs/task.gin binds it; of a run of another recipe what that has of it."""
+    names = (
+        "LENGTH", "RESET_POSITIONS", "STRIDE", "MAX_QUESTION", "LONGEST_ANSWER", "TAGGED_PIECES", "TEST_BEAMS",
+        "NO_REPEAT_NGRAM",
+    )  # fmt: skip
+    fields = (field.name for field in dataclasses.fields(Reading))
+    return Reading(**{field: bound[name] for field, name in zip(fields, names, strict=True) if name in bound})
+
+
+def values_of(bound: Mapping[str, str]) -> dict[str, Any]:
+    """{macro: value} of what gin binds; %MACRO is looked up, what is no literal stays text."""
+
+    def value(text: str) -> Any:
+        if text.startswith("%") and text[1:] in bound:
+            return value(bound[text[1:]])
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return text
+
+    return {name: value(text) for name, text in bound.items() if name.isupper()}
+
+
+def _literal(text: str) -> str:
+    """A value of --grid as gin reads it: what is no literal is a string."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return repr(text)
+    return text
+
+
+def _absolute_run(source: str) -> str:
+    folder, which = run_and_checkpoint(source)
+    return f"{folder.absolute()}@{which}" if which else str(folder.absolute())
