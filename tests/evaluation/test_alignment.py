@@ -24,6 +24,10 @@ def test_pieces_belong_to_the_word_they_begin_in():
     assert owners == [0, 0, 1, 2] and len(ids) == 4  # c ab | ab | d, spaces left out
     ids, owners = pieces_of_words(["ca", "b", "d"], "zh", Characters())  # read as "cabd"
     assert owners == [0, 0, 2]  # "ab" covers words 0 and 1
+    apart, owners = pieces_of_words(["ca", "b", "d"], "zh", Characters(), apart=True)  # c a | b | d
+    assert owners == [0, 0, 1, 2] and len(apart) == 4 and [apart[0], apart[3]] == [ids[0], ids[2]]
+    words = ["cab", "ab", "d"]
+    assert pieces_of_words(words, "de", Characters(), apart=True) == pieces_of_words(words, "de", Characters())
 
 
 def simalign(similarity):

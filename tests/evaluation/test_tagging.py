@@ -3,12 +3,15 @@ import pytest
 from evaluation import toy
 from evaluation.test_alignment import Characters
 
+from xlingjax import cells
 from xlingjax.data.labelled import Tagged
 from xlingjax.data.labelled_words import read_tagged
 from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import tagging
+from xlingjax.preprocessors.benchmark import Reading, task_rows
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
+from xlingjax.tasks import task_named
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 
@@ -23,6 +26,25 @@ def test_a_tag_stands_at_the_first_piece_of_its_word():
     assert rows["pack_ids"][0].sum() == 7 and rows["language_ids"][0].tolist() == [1] * 7 + [0] * 2
     with pytest.raises(UserError, match="'X' is not one of O, B-PER"):
         tagged_rows([Tagged(("a",), ("X",))], Characters(), 9, TAGS, "de", 1)
+
+
+def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch):
+    """As XTREME's and XGLUE's scripts: no word shares a piece with the one before, so each learns and gets a tag."""
+    task, reading = task_named("xtreme/udpos"), cells.reading_of({"LENGTH": 9, "WORDS_APART": True})
+    sentence = Tagged(("ca", "b", "d"), ("NOUN", "VERB", "ADJ"))
+    joined, apart = (
+        task_rows(task, [sentence], Characters(), one, "zh", 0)["tag_weights"][0].tolist()
+        for one in (Reading(length=9), reading)
+    )
+    assert joined == [0, 1, 0, 1, 0, 0, 0, 0, 0]  # c ab d
+    assert apart == [0, 1, 0, 1, 1, 0, 0, 0, 0]  # c a b d
+    untagged = Tagged(sentence.words, ())
+    columns = lambda model, params, rows, **how: np.arange(9)[None]  # noqa: E731
+    monkeypatch.setattr(tagging, "predict", columns)
+    made = tagging.predict_tags(None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=True)
+    assert made == [["b", "d", "e"]]
+    made = tagging.predict_tags(None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9)
+    assert made == [["b", "b", "d"]]  # the second word shares its piece with the first
 
 
 def test_all_pieces_of_a_word_have_its_tag():

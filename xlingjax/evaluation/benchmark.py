@@ -57,8 +57,9 @@ def predict(
         return [best.text for best, *_ in made]
     if task.kind == "tagging":
         return predict_tags(
-            model, params, records, vocabulary, task.labels, language, index, length=reading.length, **how
-        )
+            model, params, records, vocabulary, task.labels, language, index, length=reading.length,
+            apart=reading.apart, **how
+        )  # fmt: skip
     if pivot is not None:
         ids = index, language_index(task.trained_on, languages, model)
         rows = beside_rows(task, records, pivot, vocabulary, reading, language, ids)

@@ -53,14 +53,15 @@ def predict_tags(
     length: int = 128,
     batch_size: int = 64,
     mesh=None,
+    apart: bool = False,
 ) -> list[list[str]]:
     """A tag for every word of every sentence, that of its first piece, from all rows that the sentence takes (see
     `tagged_parts`). A word without a piece of its own gets "O", or of tags without it that of the word before, whose
-    piece it shares."""
-    rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id)
+    piece it shares. apart: see `pieces_of_words`."""
+    rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id, apart=apart)
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
-    for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language)):
+    for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language, apart)):
         for column, word in reversed([*enumerate(owners, 1)]):  # the first piece has the word
             made[number][word] = tags[found[row, column]]
     for own in made:

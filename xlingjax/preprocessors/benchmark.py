@@ -49,6 +49,8 @@ class Reading:
     """Of texts that are written."""
     no_repeat_ngram: int = 0
     """Of texts that are written: no so many tokens in a row twice."""
+    apart: bool = False
+    """Of tags, in languages without spaces: words are tokenised one by one (XTREME, XGLUE)."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,9 @@ def task_rows(
     if task.kind in ("classification", "ranking"):
         return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
     if task.kind == "tagging":
-        return tagged_rows(records, vocabulary, length, task.labels, language, language_id, reading.pieces)
+        return tagged_rows(
+            records, vocabulary, length, task.labels, language, language_id, reading.pieces, reading.apart
+        )
     if task.kind == "span_qa":
         return span_rows(
             records, vocabulary, length, language_id, stride=reading.stride, max_question=reading.max_question,
@@ -155,7 +159,7 @@ def count_rows(task: Task, records: Sequence[Any], vocabulary, reading: Reading,
             reset_positions=reading.reset_positions,
         )  # fmt: skip
     if task.kind == "tagging":
-        return len(tagged_parts(records, vocabulary, reading.length, language))
+        return len(tagged_parts(records, vocabulary, reading.length, language, reading.apart))
     return len(records)
 
 

@@ -53,9 +53,10 @@ def reading(
     pieces: str = "first",
     beams: int = 1,
     no_repeat_ngram: int = 0,
+    apart: bool = True,
 ) -> Reading:
     """See `Reading`."""
-    return Reading(length, reset_positions, stride, max_question, longest, pieces, beams, no_repeat_ngram)
+    return Reading(length, reset_positions, stride, max_question, longest, pieces, beams, no_repeat_ngram, apart)
 
 
 def task(
