@@ -212,8 +212,8 @@ def tagged_rows(
     `tagged_parts`.
 
     pieces: "first": the tag of a word stands at its first piece alone (XTREME, XGLUE); "all": at every piece, B-X going
-    on as I-X (ERNIE-M). apart: see `pieces_of_words`. Sentences without tags have weight 0. Raises UserError for a tag that is
-    not one of `tags`.
+    on as I-X (ERNIE-M). apart: see `pieces_of_words`. Sentences without tags have weight 0. Raises UserError for a
+    tag that is not one of `tags`.
     """
     if pieces not in PIECES:
         raise UserError(f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES")
