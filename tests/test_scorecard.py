@@ -136,10 +136,37 @@ def test_translate_train_is_one_row_of_many_models(tmp_path):
     assert "each language has a model of its own" in text
 
 
+def test_what_a_note_says(tmp_path):
+    told = {"trained": {"split": "train[:200]", "examples": 200}}
+    one = cell("xtreme/pawsx", {"en": 50.0, "de": -0.0}, **told)
+    one["dev"]["by_language"] = {"en": {}, "de": {}}
+    one["select"] |= {"by": "last"}
+    other = one | {"settings": {"BATCH": "8"}, "dev": one["dev"] | {"means": {"mean": 60.0}}}
+    hidden = cell("xtreme/tydiqa", {"en": 1.0}, **told)
+    hidden["test"] |= {"means": {}, "by_language": {}}
+    text = report.markdown(card(write(tmp_path, [one, other, hidden])))
+    assert "trained on 200 examples (train[:200]); the last checkpoint" in text
+    assert "the last checkpoint; one of 2 settings chosen by the mean of dev in de, en (dev)" in text
+    assert "-0.0" not in text and "| 0.0 |" in text
+    assert "no figures for test (9 examples a language): predicted; the files have no answers" in text
+    assert "PAWS-X's dev and test sets have sentences in common" in text
+
+
+def test_squads_dev_set_is_not_xquad(tmp_path):
+    cells = [everywhere("xtreme/xnli", 60.0), everywhere("xtreme/udpos", 40.0)]
+    cells.append(cell("xtreme/xquad", {"en": 90.0}, split="dev[50%:]"))
+    made = card(write(tmp_path, cells))
+    text = report.markdown(made)
+    assert "50.0* (2 of 9 tasks)" in text
+    assert "xquad left out: tested on dev[50%:], which is English SQuAD's and not its own" in text
+    assert "| mean of F1 and EM |" in text.replace("|  | mean of", "| mean of")  # (90 + 80) / 2
+
+
 def test_models_of_other_seeds_have_no_mean(tmp_path):
     cells = [translated("de", 60.0, 0), translated("de", 64.0, 1), translated("fr", 70.0, 0)]
     text = report.markdown(card(write(tmp_path, cells)))
-    assert rows_of(cells)[0]["means"] == {} and "| translate train | 62.0 ± 2.8 | 70.0 | 1 to 2 |" in text
+    assert rows_of(cells)[0]["means"] == {} and "| translate train | – | 62.0 ± 2.8 | 70.0 | 1 to 2 |" in text
+    assert "| XLM-R large, transfer (paper) | 79.2 | – | – |  |" in text  # under the mean, not under a language
     assert "no mean, since the languages have other seeds: de 0 1; fr 0" in text
 
 

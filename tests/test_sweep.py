@@ -114,7 +114,8 @@ def test_the_card_is_the_mean_of_the_seeds_own_test_scores(swept):
     assert row["means"]["mean"]["mean"] == pytest.approx(np.mean(per_seed))
     assert row["means"]["mean"]["sd"] == pytest.approx(np.std(per_seed, ddof=1))
     text = (swept / "card.md").read_text()
-    assert "| transfer |" in text and "chosen by the mean of all dev languages (dev)" in text
+    assert "| transfer |" in text and "chosen by the mean of dev in de, en, ru (dev)" in text
+    assert "trained on 24 examples (train)" in text
     assert "VECO (Luo et al. 2021), Table 2" in text and r"\toprule" in (swept / "card.tex").read_text()
     assert "<table" in (swept / "card.html").read_text() and json.loads((swept / "card.json").read_text())["tables"]
 
@@ -419,6 +420,11 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     step = folder.name
     found = scores(tmp_path, "xtreme", "xnli", "as_it_is", step)
     assert found["test"]["by_language"] == cell["test"]["by_language"] and found["test"]["split"] == "test"
+    assert found["test"]["means"]["mean_other"] == cell["test"]["means"]["mean_other"]  # without English
+    assert "note" not in found["select"]
+    assert evaluate("--mixture", "xtreme", *more[:-3], "xnli", "--split", "dev") == 0
+    chosen = scores(tmp_path, "xtreme", "xnli", "as_it_is", step)["select"]["note"]
+    assert chosen == "whose checkpoint was chosen by dev/mean on dev, examples of this split: its figures flatter"
     tatoeba = scores(tmp_path, "xtreme", "tatoeba", "as_it_is", step)
     assert {*tatoeba["test"]["by_language"]} == {"de", "ru"} and "layer 1, pooled by mean" in tatoeba["select"]["note"]
     lines = (tmp_path / f"cells/xtreme/tatoeba/as_it_is/{step}/predictions/tatoeba/test-de.tsv").read_text().split()
@@ -449,7 +455,7 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     assert "pooling by layer, mean over languages:" in told and "|  | 0 | 1* |" in told and "flatters" in told
     assert evaluate(*more, "--to", tmp_path, "--layer", "0") == 0
     cell = scores(tmp_path, folder)
-    assert "layers" not in cell and cell["select"]["note"] == "layer 0, pooled by mean"
+    assert cell["layers"]["by_language"] == found and cell["select"]["note"] == "layer 0, pooled by mean"  # kept
     assert cell["test"]["by_language"]["de"]["tatoeba_accuracy"] == pytest.approx(found["mean"]["de"]["0"])
     suite = ["--suite", "xtreme", "--tasks", "xnli", "tatoeba", *more[4:]]  # which would train first
     for asked in (more, suite):

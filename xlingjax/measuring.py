@@ -6,28 +6,32 @@ the metrics are those of the benchmark's SeqIO mixture.
 
 import dataclasses
 import json
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.cells import values_of
 from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
-from xlingjax.data.benchmark import TRAINED, Task, languages_present, read
+from xlingjax.data.benchmark import TRAINED, Task, languages_present, part_of, read
 from xlingjax.data.prepared import located
 from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.benchmark import has_gold, head_fault, head_of, in_order_of, means, predict, translations
 from xlingjax.evaluation.bucc import predict_mining
 from xlingjax.evaluation.encoding import POOLINGS as ALL_POOLINGS
 from xlingjax.evaluation.predictions import write_predictions
-from xlingjax.evaluation.scorecard import SCORES
+from xlingjax.evaluation.scorecard import AS_IT_IS, SCORES
 from xlingjax.evaluation.scores import METRICS
 from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, paper_layer, predict_layers
 from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint, write_json
-from xlingjax.preprocessors.benchmark import Reading
+from xlingjax.preprocessors.benchmark import ALL as ALL_LANGUAGES
+from xlingjax.preprocessors.benchmark import Reading, Training
+from xlingjax.probes import words
+from xlingjax.quiet import quiet_stderr
 from xlingjax.sweep import parameters_hash, require_folder
 from xlingjax.trained import TrainedRun, open_run
 
-AS_IT_IS = "as_it_is"
 ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
 """XTREME's scripts pool Tatoeba's sentences by the mean and BUCC's by the first token."""
@@ -84,7 +88,8 @@ def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) 
 
 
 def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say: Callable[[str], None]) -> int:
-    from xlingjax.tasks.registry import register, tasks_of
+    with quiet_stderr():  # TensorFlow announces itself
+        from xlingjax.tasks.registry import register, tasks_of
 
     for layer in asked.layers:
         if layer != ALL:
@@ -251,7 +256,7 @@ def _measure_task(
         if has_gold(task, records):
             metrics = [fn(records, outputs) for fn in seqio_task.metric_fns]
             by_language[language] = {name: float(value) for one in metrics for name, value in one.items()}
-            if task.kind == "retrieval" and asked.several:
+            if task.kind == "retrieval":
                 for pooling, lines in found.items():
                     shares = {str(layer): 100 * accuracy(line, records[0]) for layer, line in lines.items()}
                     by_layer.setdefault(pooling, {})[language] = shares
@@ -263,14 +268,27 @@ def _measure_task(
             records = read(task, asked.data, "test", language)
             predicted = _predicted(asked, trained, task, records, language, "test", reading, reads)
             write_predictions(task, cell / "predictions", language, predicted)
-    found = means(by_language, task, ()) if by_language else {}
+    macros = recipe_macros(asked.source) if task.kind in TRAINED else {}
+    learnt = languages_learnt(macros) if task.kind in TRAINED else ()
+    found = means(by_language, task, learnt or ()) if by_language else {}
+    if learnt is None:  # which languages are untrained is not known
+        found.pop("mean_other", None)
     select = {"split": split, "by": "none", "step": step, "steps": step}
+    if chosen := chosen_on(macros, task, asked.data, split, counts):
+        select["note"] = chosen
     if reads:
         select["note"] = f"layer {reads.layer}, pooled by {reads.pooling}"
         if task.kind == "mining":
             select["note"] += (
                 f", threshold tuned on {'the same set, so that its F1 flatters' if split == 'dev' else 'dev'}"
             )
+    before = _layers_before(cell / SCORES, weights, split, counts)
+    if not asked.several and not before:
+        by_layer = {}
+    for pooling, by in before.items() if by_layer else ():
+        for language, values in by.items():
+            own = by_layer.setdefault(pooling, {})
+            own[language] = values | own.get(language, {})
     import jax
 
     write_json(cell / SCORES, {
@@ -287,6 +305,15 @@ def _measure_task(
     say(f"step {step}: {task.full_name}, {split}: {mean}")
     if task.kind == "retrieval" and asked.several and not by_layer:
         say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
+
+
+def _layers_before(path: Path, weights: str, split: str, counts: Mapping[str, int]) -> Mapping[str, Any]:
+    """{pooling: {language: {layer: x}}} that the cell has already of these weights and sets."""
+    cell = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not cell or cell["start"]["sha256"] != weights:
+        return {}
+    same = cell["test"]["split"] == split and cell["test"]["examples"] == counts
+    return cell["layers"]["by_language"] if same and "layers" in cell else {}
 
 
 def _searched(trained: TrainedRun, bitext: Any, language: str, reads: States) -> dict[str, dict[int, list[int]]]:
@@ -311,3 +338,47 @@ def _predicted(
         ).pairs  # fmt: skip
     pivot = translations(trained.model, task, asked.data, split, language)
     return predict(*model, task, records, trained.vocabulary, trained.languages, language, reading, pivot=pivot)
+
+
+# ---- what a run was trained on and chosen by -------------------------------------------------------------------------
+
+
+def recipe_macros(source: str) -> dict[str, Any]:
+    """{macro: value} of the recipe of a run; {}: it has none."""
+    path = run_and_checkpoint(source)[0] / "config.gin"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    one_line = re.sub(r"\\?\n[ \t]+", " ", text)  # gin breaks long values
+    return values_of(dict(re.findall(r"^([A-Z][A-Z0-9_]*) = (.+)$", one_line, re.MULTILINE)))
+
+
+def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
+    """Those that a run had training examples of, gold, translated or labelled; None: its recipe does not tell, or its
+    files, which "all" is looked up in, are gone."""
+    from xlingjax.tasks import task_named
+
+    if "TRAIN_LANGUAGES" not in macros:
+        return None
+    gold, translated = words(macros["TRAIN_LANGUAGES"]), words(macros.get("TRANSLATED"))
+    labelled = macros.get("LABELLED")
+    if ALL_LANGUAGES not in (*gold, *translated) and not labelled:
+        return {*gold, *translated}
+    try:
+        tasks = [task_named(name) for name in words(macros.get("TASK"))]
+        training = Training(gold, translated, labelled=labelled)
+        return {language for task in tasks for _, language in training.parts(task, macros["DATA"])} or None
+    except UserError:
+        return None
+
+
+def chosen_on(macros: Mapping[str, Any], task: Task, data: str, split: str, languages: Collection[str]) -> str:
+    """A line, where a run chose its checkpoint by examples of a split that it is measured on; "": it did not."""
+    trained = {name.partition("/")[2].lower() for name in words(macros.get("TASK"))}  # XNLI stands in several suites
+    metric, dev = macros.get("BEST_METRIC"), macros.get("DEV_SPLIT")
+    if task.name.lower() not in trained or not metric or not dev or part_of(dev)[0] != part_of(split)[0]:
+        return ""
+    parts = part_of(dev)[1], part_of(split)[1]
+    for language in languages:
+        rows = range(len(read(task, data, part_of(split)[0], language)))
+        if {*rows[parts[0](len(rows))]} & {*rows[parts[1](len(rows))]}:
+            return f"whose checkpoint was chosen by {metric} on {dev}, examples of this split: its figures flatter"
+    return ""

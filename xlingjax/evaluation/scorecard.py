@@ -18,6 +18,11 @@ from xlingjax.evaluation.scores_average import averaged_languages, groups, task_
 from xlingjax.tasks import suite_tasks, task_named
 
 SCORES = "scores.json"
+AS_IT_IS = "as_it_is"
+"""The strategy of what `evaluate --mixture` measures."""
+DEV_OF_OTHERS = {"xtreme/xquad": "English SQuAD's"}
+"""Tasks whose dev set is of another data set; on it they do not count in an average."""
+TESTS = ("test", "translate_test")
 Cell = dict[str, Any]
 Row = dict[str, Any]
 
@@ -119,10 +124,26 @@ def _row(cells: Sequence[Cell], tried: int) -> Row:
         "examples": first["test"]["examples"],
         "split": first["test"]["split"],
         "select": first["select"] | {"step": [cell["select"]["step"] for cell in cells]},
+        "dev_languages": _of_dev_mean(first),
+        **_trained(cells),
         "start": first["start"], "machine": first["machine"],
         "curves": [cell["curve"] for cell in cells if cell.get("curve")],
         **({"layers": first["layers"]} if "layers" in first else {}),
     }  # fmt: skip
+
+
+def _of_dev_mean(cell: Cell) -> list[str]:
+    """The languages whose mean on dev is that of the task, as `means` takes it; []: nothing was measured there."""
+    there, official = sorted(cell["dev"].get("by_language", ())), task_named(cell["task"]).averaged
+    return [language for language in there if official is None or language in official] or there
+
+
+def _trained(cells: Iterable[Cell]) -> dict[str, Any]:
+    """{"trained": {"split", "examples": the counts that there are}}; {}: the cells do not tell."""
+    told = [cell["trained"] for cell in cells if cell.get("trained")]
+    if not told:
+        return {}
+    return {"trained": {"split": told[0]["split"], "examples": sorted({each["examples"] for each in told})}}
 
 
 def _averaged(task: str, languages: Iterable[str]) -> list[int]:
@@ -156,6 +177,12 @@ def _joined(parts: Sequence[tuple[list[Cell], int]]) -> Row:
         "averaged": _averaged(first["task"], rows),
         "examples": {name: count for row in rows.values() for name, count in row["examples"].items()},
         "select": first["select"] | {"step": {language: row["select"]["step"] for language, row in rows.items()}},
+        "dev_languages": (
+            ["the target language"]
+            if all(row["dev_languages"] == [language] for language, row in rows.items())
+            else sorted({name for row in rows.values() for name in row["dev_languages"]})
+        ),
+        **_trained(cell for cells in of.values() for cell in cells),
         "curves": [curve for row in rows.values() for curve in row["curves"]],
     }  # fmt: skip
 
@@ -165,8 +192,8 @@ def _joined(parts: Sequence[tuple[list[Cell], int]]) -> Row:
 
 def card(*folders: str | Path) -> dict[str, Any]:
     """{"folders", "overall": see `overall_of`, "tables": a table for each task}; a table: task, metrics with
-    signatures, rows, papers. Seeds of several folders are not put together: each folder has rows of its own. Raises
-    UserError for a folder without cells."""
+    signatures, rows, papers, "mean": what its mean is of. Seeds of several folders are not put together: each folder
+    has rows of its own. Raises UserError for a folder without cells."""
     above = os.path.commonpath([os.path.abspath(folder) for folder in folders]) if len(folders) > 1 else ""
     rows = []
     for folder in folders:
@@ -180,7 +207,9 @@ def card(*folders: str | Path) -> dict[str, Any]:
         found["rows"].append(row)
     for name, found in tables.items():
         _tell_apart(found["rows"])
-        figure = METRICS[task_named(name).metrics[0]].name if len(task_metrics(task_named(name))) > 1 else ""
+        both = len(task_metrics(task_named(name))) > 1
+        figure = METRICS[task_named(name).metrics[0]].name if both else ""
+        found["mean"] = "mean of F1 and EM" if both else "mean"
         found["papers"] = [
             {"model": model, "strategy": strategy, "mean": value, "source": source, "figure": figure}
             for task, model, strategy, value, source in PAPERS
@@ -244,7 +273,9 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _overall(suite: str, tasks: Sequence[Task], of: Mapping[str, Sequence[Row]]) -> Row:
-    scores = {name: rows[0]["means"]["mean"]["mean"] for name, rows in of.items() if len(rows) == 1}
+    alone = {name: rows[0] for name, rows in of.items() if len(rows) == 1}
+    stray = {name for name, row in alone.items() if name in DEV_OF_OTHERS and row["split"] not in TESTS}
+    scores = {name: row["means"]["mean"]["mean"] for name, row in alone.items() if name not in stray}
     averages = {}
     for part, members in (groups(tasks) if suite == "xglue" else {"average": tasks}).items():
         there = [scores[task.full_name] for task in members if task.full_name in scores]
@@ -255,11 +286,14 @@ def _overall(suite: str, tasks: Sequence[Task], of: Mapping[str, Sequence[Row]])
             rows = of.get(task.full_name, ())
             if len(rows) > 1:
                 lacks.append(f"{task.name} has {len(rows)} rows, none of which counts")
+            elif task.full_name in stray:
+                owner = DEV_OF_OTHERS[task.full_name]
+                lacks.append(f"{task.name} left out: tested on {rows[0]['split']}, which is {owner} and not its own")
             elif rows:
                 here, all_ = rows[0]["averaged"]
                 lacks += [f"{here} of {all_} languages of {task.name}"] if here < all_ else []
                 tested = rows[0]["split"]
-                lacks += [f"{task.name} tested on {tested}"] if tested not in ("test", "translate_test") else []
+                lacks += [f"{task.name} tested on {tested}"] if tested not in TESTS else []
         averages[part] = {
             "mean": float(np.mean(there)), "tasks": len(there), "of": len(members), "lacks": lacks,
         }  # fmt: skip
@@ -277,11 +311,22 @@ def said(row: Row) -> str:
 
 def policy(row: Row) -> str:
     """How the row's checkpoints, and settings, were chosen."""
-    select = row["select"]
-    if select["by"] in ("none", "last"):
-        note = f", {select['note']}" if "note" in select else ""
-        return {"none": "nothing is trained", "last": "the last checkpoint"}[select["by"]] + note
-    over = "the mean of all dev languages" if select["by"] == "mean" else f"dev in {select['by']}"
+    select, tried = row["select"], row["tried"]
+    note = f", {select['note']}" if "note" in select else ""
+    if select["by"] == "none":
+        return ("as it is: the run's own training" if row["strategy"] == AS_IT_IS else "nothing is trained") + note
+    if select["by"] == "last":
+        chosen = f"; one of {tried} settings chosen by {_dev_mean(row)} ({select['split']})" if tried > 1 else ""
+        return "the last checkpoint" + note + chosen
+    over = _dev_mean(row) if select["by"] == "mean" else f"dev in {select['by']}"
     over += " and of all tasks" if "TASKS" in row["variant"] else ""
-    tried = f", as was one of {row['tried']} settings" if row["tried"] > 1 else ""
-    return f"checkpoint chosen by {over} ({select['split']}){tried}"
+    return f"checkpoint chosen by {over} ({select['split']})" + (
+        f", as was one of {tried} settings" if tried > 1 else ""
+    )
+
+
+def _dev_mean(row: Row) -> str:
+    languages = row.get("dev_languages")
+    if not languages:  # a cell that does not tell them
+        return "the mean of all dev languages"
+    return f"{'the mean of ' if len(languages) > 1 else ''}dev in {', '.join(languages)}"

@@ -1,7 +1,7 @@
 """The score card as Markdown, LaTeX, JSON and a page."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -13,6 +13,7 @@ from xlingjax.evaluation import number_study
 from xlingjax.evaluation.number_study import trained_on
 from xlingjax.evaluation.scorecard import policy, said
 from xlingjax.report import html, plots
+from xlingjax.tasks import task_named
 
 MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
 _ABOUT = (
@@ -50,7 +51,11 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
 def figure(value: dict[str, float] | None, between: str = " ± ") -> str:
     if value is None:
         return "–"
-    return f"{value['mean']:.1f}" + (f"{between}{value['sd']:.1f}" if "sd" in value else "")
+    return _number(value["mean"]) + (f"{between}{_number(value['sd'])}" if "sd" in value else "")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:z.1f}"  # z: no -0.0
 
 
 def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]]:
@@ -59,8 +64,9 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
     rows = [row for row in table["rows"] if metric in row["by_language"]]
     languages = sorted({language for row in rows for language in row["by_language"][metric]})
     score = metric == next(iter(table["metrics"]))
-    means = [name for name in MEANS if any(name in row["means"] for row in rows)] if score else []
-    head = ["", *(MEANS[name] for name in means), *languages, "seeds"]
+    named = {name for row in rows for name in row["means"]} | ({"mean"} if table["papers"] else set())
+    means = [name for name in MEANS if name in named] if score else []
+    head = ["", *(table.get("mean", "mean") if name == "mean" else MEANS[name] for name in means), *languages, "seeds"]
     found = []
     for row in rows:
         of = row["by_language"][metric]
@@ -70,7 +76,7 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
         for paper in table["papers"]:
             blank = ["–"] * (len(means) - 1 + len(languages))
             name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
-            found.append([name, f"{paper['mean']:.1f}" + (f" ({of})" if (of := paper["figure"]) else ""), *blank, ""])
+            found.append([name, _number(paper["mean"]) + (f" ({of})" if (of := paper["figure"]) else ""), *blank, ""])
     return head, found
 
 
@@ -88,12 +94,17 @@ def _seeds(row: dict[str, Any]) -> str:
 def notes(table: dict[str, Any]) -> list[str]:
     """What a figure of the table means, in lines."""
     lines = [f"{name}: {signature}" for name, signature in table["metrics"].items()]
+    if overlap := task_named(table["task"]).overlap:
+        lines.append(overlap)
     for row in table["rows"]:
-        counts = sorted({*row["examples"].values()})
-        size = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-        start = row["start"]["sha256"][:12]
+        start, split, size = row["start"]["sha256"][:12], row["split"], f"{_range(row['examples'].values())} examples"
+        hidden = f"no figures for {split} ({size} a language): predicted; the files have no answers"
+        trained = row.get("trained")
         lines.append(
-            f"{said(row)}: tested on {row['split']} ({size} examples a language); {policy(row)}"
+            f"{said(row)}: "
+            + (f"tested on {split} ({size} a language)" if row["by_language"] else hidden)
+            + (f"; trained on {_range(trained['examples'])} examples ({trained['split']})" if trained else "")
+            + f"; {policy(row)}"
             + (f"; from {row['start']['run']} ({start})" if start else "")
             + (f"; {row['machine']}" if row["machine"] else "")
         )
@@ -105,6 +116,11 @@ def notes(table: dict[str, Any]) -> list[str]:
     if any(paper["figure"] for paper in table["papers"]):
         lines.append(f"papers: {table['papers'][0]['figure']} alone, where the mean is of F1 and exact match")
     return lines + [f"{paper['model']}: {paper['source']}" for paper in table["papers"]]
+
+
+def _range(counts: Iterable[int]) -> str:
+    low, high = min(counts := [*counts]), max(counts)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _unequal(row: dict[str, Any]) -> str:
@@ -131,46 +147,47 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
             cells.append(_average(found) if found else "–")
             if found and found["lacks"]:
                 lines.append(f"{said(row)}, {name}: no official average: {'; '.join(found['lacks'])}")
-        rows.append(cells + [f"{row['tasks'][name]:.1f}" if name in row["tasks"] else "–" for name in tasks])
+        rows.append(cells + [_number(row["tasks"].get(name)) for name in tasks])
     lines.insert(0, "average: mean of the tasks' means; *: no official one")
     head = ["", *averages, *(name.partition("/")[2] for name in tasks)]
     return Grid("mean over tasks", head, rows), lines
 
 
 def _average(found: dict[str, Any]) -> str:
-    return f"{found['mean']:.1f}{'*' if found['lacks'] else ''} ({found['tasks']} of {found['of']} tasks)"
+    return f"{_number(found['mean'])}{'*' if found['lacks'] else ''} ({found['tasks']} of {found['of']} tasks)"
 
 
 def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
     """Of a row that was measured at several layers or poolings: pooling by layer, mean over languages; of each pooling
     language by layer; and what stands in them, in lines. *: of the row itself."""
     of, chosen, pooled = row["layers"]["by_language"], row["layers"]["layer"], row["layers"]["pooling"]
-    names = sorted({layer for values in of[pooled].values() for layer in values}, key=int)
+    names = sorted({layer for by in of.values() for values in by.values() for layer in values}, key=int)
     head = [f"{name}*" if int(name) == chosen else name for name in names]
 
-    def shown(caption: str, rows: Mapping[str, Sequence[float]]) -> Grid:
-        texts = [[name, *(f"{value:.1f}" for value in values)] for name, values in rows.items()]
+    def shown(caption: str, rows: Mapping[str, Sequence[float | None]]) -> Grid:
+        texts = [[name, *map(_number, values)] for name, values in rows.items()]
         return Grid(caption, ["", *head], texts, [list(values) for values in rows.values()])
 
     means = {
         f"{pooling}*" if pooling == pooled else pooling: [
-            float(np.mean([values[name] for values in by.values()])) for name in names
+            float(np.mean(there)) if (there := [values[name] for values in by.values() if name in values]) else None
+            for name in names
         ]
         for pooling, by in of.items()
     }
     grids = [shown(f"{said(row)}: pooling by layer, mean over languages", means)]
     for pooling, by in of.items():
-        values = {language: [by[language][name] for name in names] for language in sorted(by)}
+        values = {language: [by[language].get(name) for name in names] for language in sorted(by)}
         grids.append(shown(f"{said(row)}, pooled by {pooling}: language by layer", values))
     return grids, [f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission. {_FLATTERS}"]
 
 
 def _pivots(table: dict[str, Any]) -> list[Grid]:
     """A heat-map of pivot, or languages trained on, x test language, where there are several."""
-    rows = [row for row in table["rows"] if trained_on(row)]
+    metric = next(iter(table["metrics"]), "")  # "": the files have no answers
+    rows = [row for row in table["rows"] if trained_on(row) and metric in row["by_language"]]
     if len(rows) < 2:
         return []
-    metric = next(iter(table["metrics"]))
     languages = sorted({language for row in rows for language in row["by_language"][metric]})
     values = [[row["by_language"][metric].get(language, {}).get("mean") for language in languages] for row in rows]
     names = [[trained_on(row)] for row in rows]
@@ -260,7 +277,7 @@ def _heat(each: Grid) -> str:
         if value is None:
             return "<td>–</td>"
         share = (value - low) / (high - low) if high > low else 0.5
-        return f'<td style="background:rgba(31,119,180,{0.05 + 0.55 * share:.2f})">{value:.1f}</td>'
+        return f'<td style="background:rgba(31,119,180,{0.05 + 0.55 * share:.2f})">{_number(value)}</td>'
 
     head = "<tr>" + "".join(f"<th>{html.esc(name)}</th>" for name in each.head) + "</tr>"
     body = [

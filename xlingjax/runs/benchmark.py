@@ -142,14 +142,18 @@ def task_score(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     trained_on: Files = "en",
     name: str = "dev",
+    translated: Files = None,
+    labelled: str | None = None,
 ) -> Evaluators:
-    """The task's metrics per language on a split. languages: "all" that have it. limit: examples of each; 0: all."""
+    """The task's metrics per language on a split. languages: "all" that have it. limit: examples of each; 0: all.
+    trained_on, translated, labelled: `task`'s gold, translated and labelled."""
 
     def make():
+        parts = Training(words(trained_on), words(translated), labelled=labelled).parts(trained_task(task), data)
         return [
             TaskScore(
                 trained_task(task), data, corpus.vocabulary, corpus.languages, reading, split, words(languages), limit,
-                trained_on=words(trained_on), name=name,
+                trained_on=sorted({language for _, language in parts}), name=name,
             )
         ]  # fmt: skip
 
