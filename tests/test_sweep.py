@@ -337,6 +337,18 @@ def test_what_cannot_be_meant_is_refused(more, message, start, files, tmp_path, 
     assert not (tmp_path / "out" / "cells").exists()
 
 
+def test_a_head_of_other_labels_is_no_start(start, files, tmp_path, capsys):
+    """As many labels are not the same labels."""
+    shutil.copytree(start, tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record |= {"labels": ["Bad", "Good"], "model": record["model"] | {"num_labels": 2}}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    assert finetune("xtreme/pawsx", tmp_path / "run", files, tmp_path / "out") == 2
+    told = capsys.readouterr().err
+    assert "has a head for the labels Bad, Good, and xtreme/pawsx has 0, 1: start from the run that it" in told
+    assert not (tmp_path / "out" / "cells").exists()
+
+
 def test_a_part_of_train_needs_a_dev_set(start, files, tmp_path, capsys):
     part = "--gin.TRAIN_SPLIT='train[:8]'"
     assert finetune("xtreme/tydiqa", start, files, tmp_path / "out", part) == 2
