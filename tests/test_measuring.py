@@ -3,14 +3,17 @@
 import json
 import shutil
 from argparse import Namespace
+from types import SimpleNamespace
 
+import official_files
 import pytest
 
 from xlingjax import measuring
 from xlingjax.errors import Stopped, UserError
 from xlingjax.measuring import Asked, follow, states
 from xlingjax.preprocessors.benchmark import Reading
-from xlingjax.tasks import suite_tasks
+from xlingjax.runs import benchmark
+from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.verbs_sweep import require_read
 
 
@@ -173,3 +176,52 @@ def test_trained_tasks_read_no_layer(capsys):
     for given in ({"layer": ["all"]}, {"layer": [1, 2]}, {"pooling": ["all"]}):
         with pytest.raises(UserError, match="bucc2018 is mined from one layer and pooling"):
             check("tatoeba", "bucc2018", **given)
+
+
+# ---- what a run was trained on and chosen by ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Official files of XTREME: gold training sets in English, translated ones in German and Russian; dev of 12."""
+    folder = tmp_path_factory.mktemp("files")
+    return official_files.write(folder, ("de", "en", "ru"), train=24, dev=12, test=12, hidden=False) / "xtreme"
+
+
+def learnt(folder, *lines):
+    (folder / "config.gin").write_text("# Macros:\n" + "".join(f"{line}\n" for line in lines))
+    return measuring.languages_learnt(measuring.recipe_macros(f"{folder}@3"))
+
+
+def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
+    assert measuring.languages_learnt(measuring.recipe_macros(str(tmp_path / "none"))) is None
+    assert learnt(tmp_path, "LENGTH = 4") is None  # not "no language"
+    assert learnt(tmp_path, "TRAIN_LANGUAGES = 'en'", "TRANSLATED = None") == {"en"}
+    assert learnt(tmp_path, "TRAIN_LANGUAGES = None", "TRANSLATED = %TARGET", "TARGET = 'de'") == {"de"}
+    broken = "TRAIN_LANGUAGES = \\\n    ('ar bg '\n     'de')"  # as gin breaks long values
+    assert learnt(tmp_path, "TRANSLATED = 'zh'", broken, "task.gold = %TRAIN_LANGUAGES") == {"ar", "bg", "de", "zh"}
+    everything = ["TASK = 'xtreme/xnli'", "TRAIN_LANGUAGES = 'en'", "TRANSLATED = 'all'"]
+    assert learnt(tmp_path, *everything, f"DATA = '{data}'") == {"de", "en", "ru"}
+    assert learnt(tmp_path, *everything, f"DATA = '{tmp_path / 'gone'}'") is None
+
+
+def test_a_run_that_was_chosen_by_what_it_is_measured_on(data):
+    macros = {"TASK": "xtreme/xnli", "BEST_METRIC": "dev/mean", "DEV_SPLIT": "dev[:50%]"}
+
+    def note(split, task="xtreme/xnli", languages=("de",), **more):
+        return measuring.chosen_on(macros | more, task_named(task), str(data), split, languages)
+
+    said = "whose checkpoint was chosen by dev/mean on dev[:50%], examples of this split: its figures flatter"
+    assert note("dev") == said == note("dev[-7:]") and note("dev[50%:]") == "" == note("test")
+    assert note("dev", "xtreme/pawsx") == "" and note("dev", BEST_METRIC="") == ""  # another task; the last checkpoint
+    assert note("dev", languages=()) == ""  # no answers, nothing that flatters
+
+
+def test_the_dev_sets_know_translations_as_learnt(data):
+    corpus = SimpleNamespace(vocabulary=None, languages=())
+
+    def trained_on(**more):
+        return benchmark.task_score(corpus, "xtreme/xnli", str(data), **more)()[0].trained_on
+
+    assert trained_on() == ["en"] and trained_on(translated="all") == ["de", "en", "ru"]
+    assert trained_on(trained_on=None, translated="de") == ["de"]

@@ -233,6 +233,17 @@ def test_layers_are_tables_with_the_rows_own_marked(tmp_path):
     assert found["tables"][0]["rows"][0]["layers"]["by_language"] == by_language
 
 
+def test_layers_that_one_pooling_lacks_are_blank(tmp_path):
+    by_language = {"mean": {"de": {"0": 10.0, "1": 50.0}}, "first": {"de": {"1": 2.0}}}
+    measured = cell(
+        "xtreme/tatoeba", {"de": 2.0}, strategy="as_it_is", variant={"run": "x", "step": "7"},
+        layers={"layer": 1, "pooling": "first", "by_language": by_language},
+    )  # fmt: skip
+    found = card(write(tmp_path, [measured]))
+    assert "|  | 0 | 1* |\n| --- | --- | --- |\n| mean | 10.0 | 50.0 |\n| first* | – | 2.0 |" in report.markdown(found)
+    assert "<td>–</td>" in report.page(found)
+
+
 # ---- folders --------------------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,6 @@ from xlingjax.evaluation.scorecard import AS_IT_IS, SCORES
 from xlingjax.evaluation.scores import METRICS
 from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, paper_layer, predict_layers
 from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint, write_json
-from xlingjax.preprocessors.benchmark import ALL as ALL_LANGUAGES
 from xlingjax.preprocessors.benchmark import Reading, Training
 from xlingjax.probes import words
 from xlingjax.quiet import quiet_stderr
@@ -274,7 +273,7 @@ def _measure_task(
     if learnt is None:  # which languages are untrained is not known
         found.pop("mean_other", None)
     select = {"split": split, "by": "none", "step": step, "steps": step}
-    if chosen := chosen_on(macros, task, asked.data, split, counts):
+    if chosen := chosen_on(macros, task, asked.data, split, by_language):
         select["note"] = chosen
     if reads:
         select["note"] = f"layer {reads.layer}, pooled by {reads.pooling}"
@@ -285,10 +284,15 @@ def _measure_task(
     before = _layers_before(cell / SCORES, weights, split, counts)
     if not asked.several and not before:
         by_layer = {}
-    for pooling, by in before.items() if by_layer else ():
-        for language, values in by.items():
-            own = by_layer.setdefault(pooling, {})
-            own[language] = values | own.get(language, {})
+    if before and by_layer:
+        by_layer = {
+            pooling: {
+                language: before.get(pooling, {}).get(language, {}) | by_layer.get(pooling, {}).get(language, {})
+                for language in by_language
+            }
+            for pooling in ALL_POOLINGS
+            if pooling in (*before, *by_layer)
+        }
     import jax
 
     write_json(cell / SCORES, {
@@ -360,7 +364,7 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
         return None
     gold, translated = words(macros["TRAIN_LANGUAGES"]), words(macros.get("TRANSLATED"))
     labelled = macros.get("LABELLED")
-    if ALL_LANGUAGES not in (*gold, *translated) and not labelled:
+    if ALL not in (*gold, *translated) and not labelled:
         return {*gold, *translated}
     try:
         tasks = [task_named(name) for name in words(macros.get("TASK"))]

@@ -320,9 +320,8 @@ def policy(row: Row) -> str:
         return "the last checkpoint" + note + chosen
     over = _dev_mean(row) if select["by"] == "mean" else f"dev in {select['by']}"
     over += " and of all tasks" if "TASKS" in row["variant"] else ""
-    return f"checkpoint chosen by {over} ({select['split']})" + (
-        f", as was one of {tried} settings" if tried > 1 else ""
-    )
+    settings = f", as was one of {tried} settings" if tried > 1 else ""
+    return f"checkpoint chosen by {over} ({select['split']}){settings}"
 
 
 def _dev_mean(row: Row) -> str:
