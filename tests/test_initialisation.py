@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -92,7 +93,7 @@ def load(model, mesh=(1, 1, 1), languages=tiny.LANGUAGES, vocabulary=None, **opt
     shardings = param_shardings(make_mesh(MeshConfig(*mesh)), axes, abstract)
     plan = Plan(Initialisation(**options), model, abstract)
     before = jax.tree.map(jax.device_put, made(model, 0), shardings)
-    params, _, lines = plan.load(before, languages, vocabulary)
+    params, _, lines = plan.load(before, languages, {"data": {"mlm": {"vocabulary": vocabulary}}})
     assert jax.tree.map(lambda x: x.sharding, params) == shardings
     return tiny_run.flat(params), tiny_run.flat(before), lines
 
@@ -237,7 +238,7 @@ def test_the_encoder_gives_the_givers_states(veco):
 
     ours = pair(cross_attention=True)
     plan = Plan(Initialisation(encoder=veco[0]), ours, shapes(ours)[0])
-    params, *_ = plan.load(jax.tree.map(jax.numpy.asarray, made(ours, 0)), tiny.LANGUAGES, None)
+    params, *_ = plan.load(jax.tree.map(jax.numpy.asarray, made(ours, 0)), tiny.LANGUAGES, {"data": {}})
     theirs = states(config(cross_attention=True), made(config(cross_attention=True), 3))
     np.testing.assert_array_equal(states(ours, params), theirs)
 
@@ -406,8 +407,49 @@ def test_a_whole_run_keeps_its_language_tokens_where_they_are(giver):
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(model)[0])
     for languages in ([*tiny.LANGUAGES[1:]], [*reversed(tiny.LANGUAGES)], [*tiny.LANGUAGES, "zz"]):
         with pytest.raises(UserError, match=f'numbered otherwise; set LANGUAGES="{" ".join(tiny.LANGUAGES)}"'):
-            load(zeros, languages, None)
+            load(zeros, languages, {"data": {}})
     unlike = first_weights(str(run), model.replace(language_tokens=0), shapes(model)[0], ())
     for give, languages in ((load, tiny.LANGUAGES), (load, tiny.LANGUAGES[:2]), (unlike, ["zz"])):
-        found = give(jax.tree.map(jax.numpy.asarray, zeros), languages, None)[0]
+        found = give(jax.tree.map(jax.numpy.asarray, zeros), languages, {"data": {}})[0]
         np.testing.assert_array_equal(found["embeddings"]["tokens"]["embedding"], theirs["embeddings/tokens/embedding"])
+
+
+def told_labels(folder, labels, data=None):
+    """Writes what a run tells of its head's labels."""
+    record = json.loads((Path(folder) / "run.json").read_text())
+    record |= {"labels": labels} if data is None else {"identity": {"data": data}}
+    (Path(folder) / "run.json").write_text(json.dumps(record))
+
+
+def test_a_head_of_other_labels_is_refused(giver):
+    """As many labels are not the same ones, nor are these in another order."""
+    from xlingjax.initialisation import first_weights
+
+    model = config(num_labels=2)
+    run, theirs = giver("labelled", 8, model)
+    load = first_weights(run, model, shapes(model)[0], ())
+    zeros = jax.tree.map(lambda x: jax.numpy.zeros(x.shape), shapes(model)[0])
+
+    def given(labels):
+        return load(zeros, tiny.LANGUAGES, {"data": {"classification": {"labels": labels}}})[0]
+
+    assert given(["0", "1"])  # a run that does not tell its labels
+    told_labels(run, ["bad", "good"])
+    found = tiny_run.flat(given(["bad", "good"]))
+    np.testing.assert_array_equal(found["classifier/out/kernel"], theirs["classifier/out/kernel"])
+    for other in (["0", "1"], ["good", "bad"]):
+        message = f"has a head for the labels bad, good, and those to learn are {', '.join(other)}: start from the run"
+        with pytest.raises(UserError, match=message):
+            given(other)
+
+
+def test_of_several_heads_each_is_told_by_its_task(giver):
+    from xlingjax.initialisation import require_labels
+
+    run, _ = giver("several", 9, config(task_labels={"nc": 2, "qam": 2}))
+    told_labels(run, (), {"classification_nc": {"labels": ["a", "b"]}, "classification_qam": {"labels": ["0", "1"]}})
+    require_labels("RUN", run, ["0", "1"], "qam")
+    require_labels("RUN", run, ["0", "1"], "wpr")  # a head that is new
+    require_labels("RUN", run, ["0", "1"])  # a model of one head takes none of these
+    with pytest.raises(UserError, match="RUN has a head of nc for the labels a, b, and those to learn are 0, 1"):
+        require_labels("RUN", run, ["0", "1"], "nc")

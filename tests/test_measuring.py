@@ -225,3 +225,14 @@ def test_the_dev_sets_know_translations_as_learnt(data):
 
     assert trained_on() == ["en"] and trained_on(translated="all") == ["de", "en", "ru"]
     assert trained_on(trained_on=None, translated="de") == ["de"]
+
+
+def test_the_best_step_of_a_run(tmp_path):
+    """The newest checkpoint was chosen by nothing."""
+    for step in (2, 4):
+        (tmp_path / "checkpoints" / str(step) / "params").mkdir(parents=True)
+    assert measuring.best_step(str(tmp_path), "dev/mean") is None  # nothing is kept by it
+    (tmp_path / "best.json").write_text(json.dumps({"dev/mean": {"step": 2, "value": 1.0}}))
+    (tmp_path / "run.json").write_text("{}")
+    assert measuring.best_step(f"{tmp_path}@4", "dev/mean") == 2
+    assert measuring.best_step(str(tmp_path), "") is None

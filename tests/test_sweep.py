@@ -345,7 +345,7 @@ def test_a_head_of_other_labels_is_no_start(start, files, tmp_path, capsys):
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
     assert finetune("xtreme/pawsx", tmp_path / "run", files, tmp_path / "out") == 2
     told = capsys.readouterr().err
-    assert "has a head for the labels Bad, Good, and xtreme/pawsx has 0, 1: start from the run that it" in told
+    assert "has a head for the labels Bad, Good, and those to learn are 0, 1: start from the run that it" in told
     assert not (tmp_path / "out" / "cells").exists()
 
 

@@ -217,12 +217,20 @@ def read_run_record(run: str | Path) -> dict[str, Any]:
         raise UserError(f"missing file: {path}; {remedy}") from None
 
 
+_HEAD = "classification_"  # before the name of a task whose head an objective trains, of a model with several
+
+
+def task_of_head(objective: str) -> str | None:
+    """The task whose head an objective trains, of a model with several; None: of one."""
+    return objective.removeprefix(_HEAD) if objective.startswith(_HEAD) else None
+
+
 def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
     """Names of the classes of a run's head, in the order of its outputs, from its run.json; none where that does not
     tell them. task: whose head, of a run with several."""
     sources = record.get("identity", {}).get("data", {})
     if task is not None:
-        return list(sources.get(f"classification_{task}", {}).get("labels", ()))
+        return list(sources.get(f"{_HEAD}{task}", {}).get("labels", ()))
     told = (data.get("labels") for data in sources.values())
     return list(record.get("labels") or next((labels for labels in told if labels), ()))
 

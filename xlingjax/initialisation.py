@@ -6,7 +6,7 @@ line that says where it comes from, and a giver that does not fit is refused.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ import jax
 from xlingjax.checkpoint import load_params, require_vocabulary
 from xlingjax.errors import UserError
 from xlingjax.givers import LAYERS, MACROS, Copy, Giver, Layers, grouped, layer_names, numbers_of, read
-from xlingjax.identity import read_run_record
+from xlingjax.identity import labels_of, read_run_record, task_of_head, vocabulary_of
 from xlingjax.model.config import ModelConfig
 from xlingjax.optim import path_name
 
@@ -173,12 +173,13 @@ class Plan:
             )
         return Copy(giver, source, rows, told, languages)
 
-    def load(self, params: Any, languages: Sequence[str], vocabulary: Any) -> tuple[Any, str, list[str]]:
+    def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group of parameters).
 
-        Several processes call it equally. languages: of the new run, index = id; vocabulary: the hash of its own.
-        Raises UserError for a giver of another vocabulary or an unreadable checkpoint.
+        Several processes call it equally. languages: of the new run, index = id; identity: see `run_identity`. Raises
+        UserError for a giver of another vocabulary or an unreadable checkpoint.
         """
+        vocabulary = vocabulary_of(identity)
         for giver in self._givers.values():
             require_vocabulary(giver.checkpoint, giver.vocabulary, vocabulary)
         copies = {name: copy and copy.named(tuple(languages)) for name, copy in self._copies.items()}
@@ -221,7 +222,7 @@ def _index(rows: Any) -> Any:
 
 def first_weights(
     init_from: Any, config: ModelConfig, abstract: Any, new: Sequence[str]
-) -> Callable[[Any, Sequence[str], Any], tuple[Any, str, list[str]]] | None:
+) -> Callable[[Any, Sequence[str], Mapping[str, Any]], tuple[Any, str, list[str]]] | None:
     """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None where it names
     nothing. Raises UserError for what can be refused before any text is read."""
     if isinstance(init_from, Initialisation):
@@ -231,10 +232,13 @@ def first_weights(
     if not init_from:
         return None
 
-    def load(params: Any, languages: Sequence[str], vocabulary: Any) -> tuple[Any, str, list[str]]:
+    def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
         if config.language_tokens:
             _require_languages(init_from, languages)
-        params, added = load_params(init_from, params, new, vocabulary)
+        for objective, data in identity["data"].items():
+            if "labels" in data:
+                require_labels(f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective))
+        params, added = load_params(init_from, params, new, vocabulary_of(identity))
         return params, f"{init_from}" + (f", new and random: {', '.join(added)}" if added else ""), []
 
     return load
@@ -248,3 +252,18 @@ def _require_languages(run: str, languages: Sequence[str]) -> None:
             f"INIT_FROM={run} has tokens of the languages {' '.join(there)}, and the data {' '.join(languages)}, "
             f'numbered otherwise; set LANGUAGES="{" ".join(there)}"'
         )
+
+
+def require_labels(told: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
+    """Raise UserError where a run's head was trained on other labels than those to learn now, or on these in another
+    order: its outputs would stand for the wrong ones. told: how the message names the run; task: whose head, of a
+    model with several."""
+    record = read_run_record(run)
+    theirs = labels_of(record, task) if task or record["model"]["num_labels"] else []
+    if not theirs or theirs == [*labels]:
+        return
+    before, now = (", ".join(names[:4]) + (" ..." if len(names) > 4 else "") for names in (theirs, labels))
+    raise UserError(
+        f"{told} has a head{f' of {task}' if task else ''} for the labels {before}, and those to learn are {now}: "
+        "start from the run that it was fine-tuned from"
+    )

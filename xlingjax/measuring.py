@@ -273,7 +273,8 @@ def _measure_task(
     if learnt is None:  # which languages are untrained is not known
         found.pop("mean_other", None)
     select = {"split": split, "by": "none", "step": step, "steps": step}
-    if chosen := chosen_on(macros, task, asked.data, split, by_language):
+    best = best_step(asked.source, macros.get("BEST_METRIC"))
+    if step == best and (chosen := chosen_on(macros, task, asked.data, split, by_language)):
         select["note"] = chosen
     if reads:
         select["note"] = f"layer {reads.layer}, pooled by {reads.pooling}"
@@ -370,6 +371,16 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
         tasks = [task_named(name) for name in words(macros.get("TASK"))]
         training = Training(gold, translated, labelled=labelled)
         return {language for task in tasks for _, language in training.parts(task, macros["DATA"])} or None
+    except UserError:
+        return None
+
+
+def best_step(source: str, metric: str | None) -> int | None:
+    """The step of a run's best checkpoint by a metric; None: it keeps none."""
+    if not metric:
+        return None
+    try:
+        return int(find_checkpoint(f"{run_and_checkpoint(source)[0]}@{metric}").name)
     except UserError:
         return None
 

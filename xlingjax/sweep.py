@@ -51,7 +51,8 @@ from xlingjax.evaluation.benchmark import (
 )
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import SCORES
-from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint, write_json
+from xlingjax.identity import write_json
+from xlingjax.initialisation import require_labels
 from xlingjax.optim import flattened
 from xlingjax.preprocessors.benchmark import Reading, labelled_path, write_labelled
 from xlingjax.probes import words
@@ -85,7 +86,8 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
     say(f"{asked.called}, {strategy.stem}: {len(over) * asked.seeds * len(_grid(asked))} cells")
     start = "random"
     if "train.init_from = None" not in text:
-        _require_own_head(asked)
+        for task in asked.tasks:
+            require_labels(asked.source, asked.source, task.labels, task.name if asked.beside else None)
         start = parameters_hash(open_run(asked.source).params)
     for variant, settings, seed in itertools.product(over, _grid(asked), range(asked.seeds)):
         cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
@@ -99,18 +101,6 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
         if status := _run_cell(asked, cell, strategy, more, start, tools, say):
             return status
     return 0
-
-
-def _require_own_head(asked: Asked) -> None:
-    """Raise UserError where the run was fine-tuned on other labels: its head's outputs would stand for the task's."""
-    record = read_run_record(run_and_checkpoint(asked.source)[0])
-    told, own = labels_of(record), [*asked.task.labels]
-    if record["model"]["num_labels"] and told and own and not asked.beside and told != own:
-        before, now = (", ".join(names[:4]) + (" ..." if len(names) > 4 else "") for names in (told, own))
-        raise UserError(
-            f"{asked.source} has a head for the labels {before}, and {asked.task.full_name} has {now}: start from the "
-            "run that it was fine-tuned from"
-        )
 
 
 def _grid(asked: Asked) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from xlingjax.data.features import batch_hash
 from xlingjax.divergence import Guard
 from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.feed import Feed, ObjectiveRun
-from xlingjax.identity import run_identity, schedule_record, vocabulary_of, write_json, write_run
+from xlingjax.identity import run_identity, schedule_record, write_json, write_run
 from xlingjax.initialisation import Initialisation, first_weights
 from xlingjax.metrics import Interval, apart
 from xlingjax.model.build import build_model
@@ -157,7 +157,7 @@ def train(
             state = random_state(encoder, update_rule, optimizer, on_mesh, seed)
             weights_from = f"random (seed {seed})"
             if give:
-                params, weights_from, given = give(state.params, languages, vocabulary_of(identity))
+                params, weights_from, given = give(state.params, languages, identity)
                 state = dataclasses.replace(state, params=params)
         left = f"steps {step} to {steps}" if step < steps else f"nothing left to do: it has {step} steps of {steps}"
         for line in given:

@@ -32,5 +32,5 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """(head, rows) of the table of `by_number`; no rows: there is none."""
-    found = [[str(one["languages"]), f"{one['mean']:.1f}", ", ".join(one["rows"])] for one in by_number(rows)]
+    found = [[str(one["languages"]), f"{one['mean']:z.1f}", ", ".join(one["rows"])] for one in by_number(rows)]
     return ["languages", "mean", "of the rows"], found

@@ -182,13 +182,15 @@ def merged_score(
     reading: Reading = Reading(),  # noqa: B008 - frozen
     trained_on: Files = "en",
     name: str = "dev",
+    translated: Files = None,
+    labelled: str | None = None,
 ) -> Evaluators:
     """See `TasksScore`; what it is given is that of `benchmark.task_score`."""
 
     def make():
         def of(task: Task) -> Sequence:
             return benchmark.task_score(
-                corpus, task.full_name, data, split, languages, limit, reading, trained_on, name
+                corpus, task.full_name, data, split, languages, limit, reading, trained_on, name, translated, labelled
             )()  # fmt: skip
 
         return [TasksScore([one for task in merged(tasks) for one in of(task)], name)]
