@@ -83,6 +83,7 @@ def mlqa(split: str) -> tuple[Files, ...]:
 
 
 PAWSX_OVERLAP = "PAWS-X's dev and test sets have sentences in common, and so have the halves of dev"
+XQUAD_OVERLAP = "XQuAD's questions and contexts are of SQuAD's dev set: where that chooses the checkpoint, they do"
 
 
 def _task(
@@ -193,6 +194,7 @@ TASKS = (
         SQUAD | {"test": places("xquad/xquad.{language}.json", read=read_squad)},
         ("squad_f1", "squad_em"),
         end="json",
+        overlap=XQUAD_OVERLAP,
         tfds=prepared.XQUAD,
     ),
     _task(

@@ -11,7 +11,6 @@ import pytest
 from xlingjax import measuring
 from xlingjax.errors import Stopped, UserError
 from xlingjax.measuring import Asked, follow, states
-from xlingjax.preprocessors.benchmark import Reading
 from xlingjax.runs import benchmark
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.verbs_sweep import require_read
@@ -48,14 +47,14 @@ class Run:
     def follow(self, **more):
         asked = Asked("xtreme", "", "data", str(self.folder.parent / "out"))
         clock = {"clock": lambda: self.now, "wait": self.wait}
-        return follow(asked, str(self.folder), Reading(), self.said.append, **clock, **more)
+        return follow(asked, str(self.folder), dict, self.said.append, **clock, **more)
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     made = Run(tmp_path / "run")
 
-    def opened(source):
+    def opened(source, mesh):
         step = int(source.rpartition("@")[2])
         if not (made.folder / "checkpoints" / str(step)).is_dir():
             raise UserError(f"no checkpoint {step}")
@@ -80,13 +79,13 @@ def test_a_deleted_checkpoint_is_passed_over(run, monkeypatch):
     run.ends()
     unread = measuring.open_run
 
-    def opened(source):
+    def opened(source, mesh):
         if source.endswith("@20"):  # while the one before it was measured
             run.delete(20)
         if source.endswith("@30"):  # half of its files are there still
             run.at(0, run.delete, 30)
             raise UserError("cannot be read")
-        return unread(source)
+        return unread(source, mesh)
 
     monkeypatch.setattr(measuring, "open_run", opened)
     assert run.follow() == 0 and run.measured == [10, 40]
@@ -97,7 +96,7 @@ def test_a_deleted_checkpoint_is_passed_over(run, monkeypatch):
 def test_a_checkpoint_that_stays_and_cannot_be_read_is_an_error(run, monkeypatch):
     run.checkpoint(10)
 
-    def opened(_):
+    def opened(_, mesh):
         raise UserError("cannot be read")
 
     monkeypatch.setattr(measuring, "open_run", opened)
@@ -141,7 +140,7 @@ def test_a_run_that_was_asked_to_stop_and_stays_so(run):
 
 def test_no_such_run(run, tmp_path):
     with pytest.raises(UserError, match="no such folder"):
-        follow(Asked("xtreme", "", "data", str(tmp_path)), str(tmp_path / "none"), Reading())
+        follow(Asked("xtreme", "", "data", str(tmp_path)), str(tmp_path / "none"))
 
 
 def test_which_states_are_read():
@@ -188,21 +187,17 @@ def data(tmp_path_factory):
     return official_files.write(folder, ("de", "en", "ru"), train=24, dev=12, test=12, hidden=False) / "xtreme"
 
 
-def learnt(folder, *lines):
-    (folder / "config.gin").write_text("# Macros:\n" + "".join(f"{line}\n" for line in lines))
-    return measuring.languages_learnt(measuring.recipe_macros(f"{folder}@3"))
-
-
 def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
-    assert measuring.languages_learnt(measuring.recipe_macros(str(tmp_path / "none"))) is None
-    assert learnt(tmp_path, "LENGTH = 4") is None  # not "no language"
-    assert learnt(tmp_path, "TRAIN_LANGUAGES = 'en'", "TRANSLATED = None") == {"en"}
-    assert learnt(tmp_path, "TRAIN_LANGUAGES = None", "TRANSLATED = %TARGET", "TARGET = 'de'") == {"de"}
-    broken = "TRAIN_LANGUAGES = \\\n    ('ar bg '\n     'de')"  # as gin breaks long values
-    assert learnt(tmp_path, "TRANSLATED = 'zh'", broken, "task.gold = %TRAIN_LANGUAGES") == {"ar", "bg", "de", "zh"}
-    everything = ["TASK = 'xtreme/xnli'", "TRAIN_LANGUAGES = 'en'", "TRANSLATED = 'all'"]
-    assert learnt(tmp_path, *everything, f"DATA = '{data}'") == {"de", "en", "ru"}
-    assert learnt(tmp_path, *everything, f"DATA = '{tmp_path / 'gone'}'") is None
+    def learnt(**macros):
+        return measuring.languages_learnt(macros)
+
+    assert learnt() is None and learnt(LENGTH=4) is None  # not "no language"
+    assert learnt(TRAIN_LANGUAGES="en", TRANSLATED=None) == {"en"}
+    assert learnt(TRAIN_LANGUAGES=None, TRANSLATED="de") == {"de"}
+    assert learnt(TRAIN_LANGUAGES="ar bg de", TRANSLATED="zh") == {"ar", "bg", "de", "zh"}
+    everything = {"TASK": "xtreme/xnli", "TRAIN_LANGUAGES": "en", "TRANSLATED": "all"}
+    assert learnt(**everything, DATA=str(data)) == {"de", "en", "ru"}
+    assert learnt(**everything, DATA=str(tmp_path / "gone")) is None
 
 
 def test_a_run_that_was_chosen_by_what_it_is_measured_on(data):
@@ -225,14 +220,3 @@ def test_the_dev_sets_know_translations_as_learnt(data):
 
     assert trained_on() == ["en"] and trained_on(translated="all") == ["de", "en", "ru"]
     assert trained_on(trained_on=None, translated="de") == ["de"]
-
-
-def test_the_best_step_of_a_run(tmp_path):
-    """The newest checkpoint was chosen by nothing."""
-    for step in (2, 4):
-        (tmp_path / "checkpoints" / str(step) / "params").mkdir(parents=True)
-    assert measuring.best_step(str(tmp_path), "dev/mean") is None  # nothing is kept by it
-    (tmp_path / "best.json").write_text(json.dumps({"dev/mean": {"step": 2, "value": 1.0}}))
-    (tmp_path / "run.json").write_text("{}")
-    assert measuring.best_step(f"{tmp_path}@4", "dev/mean") == 2
-    assert measuring.best_step(str(tmp_path), "") is None

@@ -325,10 +325,15 @@ def test_floors_without_a_model(files):
         (["--grid", "LEARNING_RATE"], "write MACRO=A,B"),
         (["--gin.SELECT=best"], "SELECT=best: choose mean, en or last"),
         (["--workdir", "x"], "--workdir: --task writes to --to"),
-        (["--gin.SEED=7"], "SEED: each cell of a sweep has its own, from 0 on: say --seeds N instead"),
-        (["--grid", "SEED=1,2"], "SEED: each cell of a sweep has its own"),
+        (["--gin.SEED=7"], "SEED: a sweep has it from --seeds: say it there, and leave SEED out"),
+        (["--grid", "SEED=1,2"], "SEED: a sweep has it from --seeds"),
+        (["--gin.INIT_FROM='x'"], "INIT_FROM: a sweep has it from --from"),
+        (["--gin.KEEP_BEST=0"], "KEEP_BEST=0: SELECT=mean takes the checkpoint that is best on dev"),
+        (["--gin.BEST_MODE='min'"], "BEST_MODE=min: SELECT=mean takes the checkpoint"),
         (["--gin.EVALUATIONS=0"], "EVALUATIONS=0: must be above 0"),
-        (["--gin.TEST_SPLIT='dev'"], "DEV_SPLIT and TEST_SPLIT are both dev: what chooses the checkpoint cannot test"),
+        (["--gin.TEST_SPLIT='dev'"], "DEV_SPLIT=dev and TEST_SPLIT=dev share examples: what chooses the checkpoint"),
+        (["--gin.TEST_SPLIT='dev[50%:]'"], "DEV_SPLIT=dev and TEST_SPLIT=dev[50%:] share examples"),
+        (["--gin.DEV_SPLIT='dev[:7]'", "--gin.TEST_SPLIT='dev[50%:]'"], "share examples"),  # of 12
     ],
 )
 def test_what_cannot_be_meant_is_refused(more, message, start, files, tmp_path, capsys):
@@ -435,7 +440,8 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     assert found["test"]["means"]["mean_other"] == cell["test"]["means"]["mean_other"]  # without English
     assert "note" not in found["select"]
     assert evaluate("--mixture", "xtreme", *more[:-3], "xnli", "--split", "dev") == 0
-    chosen = scores(tmp_path, "xtreme", "xnli", "as_it_is", step)["select"]["note"]
+    assert scores(tmp_path, "xtreme", "xnli", "as_it_is", step) == found  # which stays
+    chosen = scores(tmp_path, "xtreme", "xnli", "as_it_is", f"{step}-dev")["select"]["note"]
     assert chosen == "whose checkpoint was chosen by dev/mean on dev, examples of this split: its figures flatter"
     tatoeba = scores(tmp_path, "xtreme", "tatoeba", "as_it_is", step)
     assert {*tatoeba["test"]["by_language"]} == {"de", "ru"} and "layer 1, pooled by mean" in tatoeba["select"]["note"]

@@ -58,6 +58,9 @@ def test_the_papers_rows():
     sets = {n: [words(row["languages"]) for row in read(f"unicoder_{n}").rows.values()][0] for n in (4, 6)}
     assert Counter(name.count("+") + 1 for name in sets[4]) == {1: 6, 2: 5, 6: 1, 15: 1}
     assert Counter(name.count("+") + 1 for name in sets[6]) == {1: 1, 2: 14} and len({*sets[6]}) == 15
+    assert {name for path in TABLES if read(name := path.stem).select == "mean"} == {
+        "veco_2", "xglue_4", "xglue_4_generation", "xglue_7"  # whose papers say so
+    }  # fmt: skip
     assert read("veco_2").rows["xnli"]["grid"]["LEARNING_RATE"] == "5e-6,8e-6,1e-5,2e-5,3e-5"
 
 
@@ -71,6 +74,8 @@ def test_a_row_becomes_a_sweep():
         "--strategy", "pivot", "--seeds", "3", "--languages", "de", "fr", "--grid", "BATCH=16,32", "EPOCHS=3",
         "--gin_file", "finetuning/veco.gin", "--gin.LENGTH=64",
     ]  # fmt: skip
+    chosen = Table(rows, {"My encoder": "runs/x"}, select="mean").command("My encoder", "Row 1 (x)", "data", "out")
+    assert chosen[-4:] == ["--gin.SELECT='mean'", "--gin_file", "finetuning/veco.gin", "--gin.LENGTH=64"]
     plain = Table({"x": {"task": "xnli/xnli"}}, {"e": "runs/x"}).command("e", "x", "data", "out")
     assert plain[-4:] == ["--strategy", "transfer", "--seeds", "1"]
 

@@ -2,13 +2,15 @@
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.benchmark import Task, languages_present, part_of, read
+from xlingjax.data.benchmark import Task, hashes, languages_present, part_of, read, share_rows
 from xlingjax.data.prepared import located
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -16,6 +18,7 @@ from xlingjax.evaluation.benchmark import chosen_languages, has_gold, require_te
 from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.preprocessors.benchmark import ALL, Reading, Training, count_rows
 from xlingjax.probes import words
+from xlingjax.tasks import task_named
 from xlingjax.variants import OVER, trained_languages
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
@@ -28,6 +31,8 @@ RECIPE, READ = "cell.gin", "files.json"
 """Of a cell: what was decided, and the hashes of the benchmark's files when it was begun."""
 MULTI_TASK = "multi_task"
 """The strategy that trains several tasks at once."""
+_OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
+"""Macros that an option of the command line says."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,22 +107,34 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     files = [*FILES, *(str(Path(name).absolute()) if Path(name).is_file() else name for name in asked.files)]
     inside = tools.find(f"strategies/{strategy.name}") == strategy
     files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
-    given = dict(override.split("=", 1) for override in asked.overrides)
-    if "SEED" in {*given, *cell.settings}:
-        raise UserError("SEED: each cell of a sweep has its own, from 0 on: say --seeds N instead")
+    overrides = dict(override.split("=", 1) for override in asked.overrides)
+    given = {*macros_given(asked, tools), *cell.settings}
+    for name, option in _OPTIONS.items():
+        if name in given:
+            raise UserError(f"{name}: a sweep has it from {option}: say it there, and leave {name} out")
     values = {
         "TASK": repr(asked.called),
         "DATA": repr(located(asked.data)),
         "INIT_FROM": repr(_absolute_run(asked.source)),
         "SEED": str(cell.seed),
-        **given,
+        **overrides,
         **{name: repr(value) for name, value in cell.variant.items() if name in OVER},
         **{name: _literal(value) for name, value in cell.settings.items()},
         **more,
     }
     values |= trained_languages(cell.variant, asked.task, asked.data)
-    placed = {"TRAIN_STEPS": "1", **values}
-    bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in placed.items()]))
+    placed = [f"{name}={value}" for name, value in values.items()]
+    if "TRAIN_STEPS" not in given:
+        placed.append("TRAIN_STEPS=1")
+    parsed = tools.parse(files, placed)
+    if both := (macros_set(asked.files, tools) & macros_set([str(strategy)], tools)) - {*values}:
+        before = tools.parse(files[:-1], placed)
+        if unlike := sorted(name for name in both if before[name] != parsed[name]):
+            raise UserError(
+                f"{unlike[0]}: {' '.join(asked.files)} and strategy {strategy.stem} set it, to {before[unlike[0]]} and "
+                f"{parsed[unlike[0]]}: say which by --gin.{unlike[0]}"
+            )
+    bound = values_of(parsed)
     for name in ("BATCH", "EPOCHS", "EVALUATIONS"):
         if not bound[name] > 0:
             raise UserError(f"{name}={bound[name]}: must be above 0")
@@ -133,16 +150,23 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
     if asked.beside:  # each example once in an epoch, as if the sets were one
         derived["TASK_WEIGHTS"] = {name: max(1, round(rows / bound["BATCH"])) for name, (_, rows) in counts.items()}
-    values = {**{name: str(value) for name, value in derived.items()}, **values}
+    values = {**{name: str(value) for name, value in derived.items() if name not in given}, **values}
     select, trained_on, devs = bound["SELECT"], asked.task.trained_on, []
     tested = words(bound["TEST_LANGUAGES"])
     for task in asked.tasks:  # before any training
         devs.append(chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"])))
         require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
-    if select != "last" and bound["DEV_SPLIT"] == bound["TEST_SPLIT"]:
+    if select != "last" and _choose_and_test(asked, bound):
         raise UserError(
-            f"DEV_SPLIT and TEST_SPLIT are both {bound['DEV_SPLIT']}: what chooses the checkpoint cannot test it; give "
-            "--gin.DEV_SPLIT='\"dev[:50%]\"' and --gin.TEST_SPLIT='\"dev[50%:]\"', or --gin.SELECT=last"
+            f"DEV_SPLIT={bound['DEV_SPLIT']} and TEST_SPLIT={bound['TEST_SPLIT']} share examples: what chooses "
+            "the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"' and --gin.TEST_SPLIT='\"dev[50%:]\"', "
+            "or --gin.SELECT=last"
+        )
+    if select != "last" and (bound["KEEP_BEST"] < 1 or bound["BEST_MODE"] != "max"):
+        name = "KEEP_BEST" if bound["KEEP_BEST"] < 1 else "BEST_MODE"
+        raise UserError(
+            f"{name}={bound[name]}: SELECT={select} takes the checkpoint that is best on dev; leave it out, or give "
+            "--gin.SELECT=last"
         )
     if select == "last":
         values |= {"KEEP_BEST": "0", "BEST_METRIC": "''"}
@@ -165,20 +189,59 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     return "\n".join(lines) + "\n"
 
 
+def macros_given(asked: Asked, tools: Tools) -> set[str]:
+    """The macros that the command line and its gin files set."""
+    return {override.partition("=")[0] for override in asked.overrides} | macros_set(asked.files, tools)
+
+
+def macros_set(files: Sequence[str], tools: Tools) -> set[str]:
+    """The macros that gin files, and what they include, set."""
+    found = set()
+    for name in files:
+        text = (Path(name) if Path(name).is_file() else tools.find(name)).read_text(encoding="utf-8")
+        found |= {*re.findall(r"^([A-Z][A-Z0-9_]*)\s*=", text, re.MULTILINE)}
+        found |= macros_set(re.findall(r"^include\s+[\"'](.+?)[\"']", text, re.MULTILINE), tools)
+    return found
+
+
+def _choose_and_test(asked: Asked, bound: Mapping[str, Any]) -> bool:
+    """Whether an example is in both of what chooses and what tests."""
+    splits = bound["DEV_SPLIT"], bound["TEST_SPLIT"]
+    if len({part_of(split)[0] for split in splits}) > 1:
+        return False
+    return any(
+        share_rows(*splits, len(read(task, asked.data, part_of(splits[0])[0], language)))
+        for task in asked.tasks
+        for language in languages_present(task, asked.data, splits[0])
+    )
+
+
 def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int]:
     """(examples, rows) that a task is trained on in an epoch."""
-    vocabulary, training = Vocabulary.load(run_and_checkpoint(asked.source)[0]), training_of(bound)
+    training = training_of(bound)
+    parts = [part for part in files_read(task, asked.data, bound) if part[0] in ("train", "translate_train")]
+    read_now = tuple(hashes(task, asked.data, parts).items())
+    run, paired = str(run_and_checkpoint(asked.source)[0]), bound["CLASSIFIER"] == "plug_in"
+    return _counted(task.full_name, located(asked.data), training, reading_of(bound), run, paired, read_now)
+
+
+@functools.cache  # the cells of a sweep train on the same
+def _counted(
+    name: str, data: str, training: Training, reading: Reading, run: str, paired: bool, files: tuple
+) -> tuple[int, int]:
+    """files: what tells an edited set from itself."""
+    task, vocabulary = task_named(name), Vocabulary.load(run)
     examples = rows = 0
-    for origin, language in training.parts(task, asked.data):
-        if origin == "gold" and bound["CLASSIFIER"] == "plug_in":  # these stand beside the translated
+    for origin, language in training.parts(task, data):
+        if origin == "gold" and paired:  # these stand beside the translated
             continue
-        records = training.records(task, asked.data, origin, language)
+        records = training.records(task, data, origin, language)
         examples += len(records)
-        rows += count_rows(task, records, vocabulary, reading_of(bound), language)
+        rows += count_rows(task, records, vocabulary, reading, language)
     return examples, rows
 
 
-def splits_of(asked: Asked, given: Mapping[str, str], bound: Mapping[str, Any]) -> dict[str, str]:
+def splits_of(asked: Asked, given: Collection[str], bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros that say what is trained on, chosen by and tested on, where files or answers are missing (`UNTOLD`,
     `NO_DEV`) and the command line names no split."""
     if {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:

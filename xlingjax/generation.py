@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -28,7 +27,7 @@ from xlingjax.decoding import Decoding
 from xlingjax.errors import UserError
 from xlingjax.evaluation.generation import bleu, chrf, rouge_l, wrong_language_rate
 from xlingjax.evaluation.generator import Generated, Generator
-from xlingjax.partition import make_mesh
+from xlingjax.partition import mesh_of_all
 from xlingjax.runs.corpus import read_run_record
 from xlingjax.signals import stopped_by
 from xlingjax.trained import open_run
@@ -113,7 +112,7 @@ def opened(job: Job) -> tuple[Generator, str]:
     others = [code for code in languages if code != job.target]
     if job.source is None and len(others) > 1 and job.target in languages:
         raise UserError(f"--from: which of {', '.join(others)} is the input in?")
-    mesh = make_mesh() if jax.device_count() > 1 else None
+    mesh = mesh_of_all()
     trained = open_run(job.run, mesh=mesh)
     generator = Generator(
         trained.model, trained.params, trained.vocabulary, trained.languages, job.decoding, mesh, job.tokens_per_batch,

@@ -6,15 +6,14 @@ the metrics are those of the benchmark's SeqIO mixture.
 
 import dataclasses
 import json
-import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.cells import values_of
-from xlingjax.checkpoint import checkpoint_steps, find_checkpoint
-from xlingjax.data.benchmark import TRAINED, Task, languages_present, part_of, read
+from xlingjax.cells import reading_of
+from xlingjax.checkpoint import checkpoint_steps, find_checkpoint, read_best
+from xlingjax.data.benchmark import TRAINED, Task, languages_present, part_of, read, share_rows
 from xlingjax.data.prepared import located
 from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.benchmark import has_gold, head_fault, head_of, in_order_of, means, predict, translations
@@ -23,14 +22,19 @@ from xlingjax.evaluation.encoding import POOLINGS as ALL_POOLINGS
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import AS_IT_IS, SCORES
 from xlingjax.evaluation.scores import METRICS
+from xlingjax.evaluation.scores_average import task_metrics
 from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, paper_layer, predict_layers
 from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint, write_json
+from xlingjax.partition import mesh_of_all
 from xlingjax.preprocessors.benchmark import Reading, Training
 from xlingjax.probes import words
 from xlingjax.quiet import quiet_stderr
 from xlingjax.sweep import parameters_hash, require_folder
 from xlingjax.trained import TrainedRun, open_run
 
+Macros = Mapping[str, Any]
+"""{macro: value} of a run's recipe; {}: it has none."""
+Recipe = Callable[[], Macros]
 ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
 """XTREME's scripts pool Tatoeba's sentences by the mean and BUCC's by the first token."""
@@ -80,13 +84,14 @@ def states(asked: Asked, kind: str, layers: int) -> States:
     return States(layer, pooling, tuple(sorted({*every, layer})), measured)
 
 
-def measure(asked: Asked, reading: Reading, say: Callable[[str], None] = print) -> int:
+def measure(asked: Asked, recipe: Recipe = dict, say: Callable[[str], None] = print) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task can be done."""
     require_folder(asked.output)
-    return _measure(asked, open_run(asked.source), int(find_checkpoint(asked.source).name), reading, say)
+    trained = open_run(asked.source, mesh=mesh_of_all())
+    return _measure(asked, trained, int(find_checkpoint(asked.source).name), recipe(), say)
 
 
-def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say: Callable[[str], None]) -> int:
+def _measure(asked: Asked, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]) -> int:
     with quiet_stderr():  # TensorFlow announces itself
         from xlingjax.tasks.registry import register, tasks_of
 
@@ -106,11 +111,11 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say
         task = in_order_of(task, labels)
         of_languages = _known(asked, trained, task, of_languages, say)
         split = asked.split or _split(task, asked.data, of_languages)
-        if split:
-            _measure_task(asked, trained, step, weights, task, of_languages, split, reading, say)
+        if split and {*of_languages} & {*languages_present(task, asked.data, split)}:
+            _measure_task(asked, trained, step, weights, task, of_languages, split, macros, say)
             done += 1
         else:
-            say(f"{task.full_name}: passed over, no test or dev files below {asked.data}")
+            say(f"{task.full_name}: passed over, no {asked.split or 'test or dev'} files below {asked.data}")
     if not done:
         raise UserError(f"--mixture {asked.mixture}: {asked.source} can do none of its tasks that have files (above)")
     return 0
@@ -122,7 +127,7 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, reading: Reading, say
 def follow(
     asked: Asked,
     run: str,
-    reading: Reading,
+    recipe: Recipe = dict,
     say: Callable[[str], None] = print,
     patience: float = 60.0,
     clock: Callable[[], float] = time.monotonic,
@@ -145,7 +150,7 @@ def follow(
         for step in [step for step in checkpoint_steps(folder / "checkpoints") if step > seen]:
             source = f"{folder}@{step}"
             if trained := _opened(folder, step, pause, wait):
-                _measure(dataclasses.replace(asked, source=source), trained, step, reading, say)
+                _measure(dataclasses.replace(asked, source=source), trained, step, recipe(), say)
             else:
                 say(f"step {step}: passed over, the run deleted this checkpoint (KEEP_CHECKPOINTS keeps more)")
             seen = step
@@ -190,7 +195,7 @@ def _written(folder: Path) -> set[tuple[str, int, int]]:
 def _opened(folder: Path, step: int, pause: float, wait: Callable[[float], None]) -> TrainedRun | None:
     """The run at a step; None: that checkpoint is deleted. Raises UserError where it is there and cannot be read."""
     try:
-        return open_run(f"{folder}@{step}")
+        return open_run(f"{folder}@{step}", mesh=mesh_of_all())
     except UserError:
         if step in checkpoint_steps(folder / "checkpoints"):
             wait(pause)  # a checkpoint is deleted file by file
@@ -229,12 +234,14 @@ def _measure_task(
     task: Task,
     of_languages,
     split: str,
-    reading: Reading,
+    macros: Macros,
     say,
 ) -> None:
     from xlingjax.tasks.registry import record_of
 
-    cell = Path(asked.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / f"{weights[:8]}-step-{step}"
+    name = f"{weights[:8]}-step-{step}" + ("" if split == "test" else f"-{split}")
+    cell = Path(asked.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / name
+    reading = reading_of(macros)
     reads = states(asked, task.kind, trained.model.config.layers) if task.kind in POOLINGS else None
     by_language, counts = {}, {}
     by_layer: dict[str, dict[str, dict[str, float]]] = {}  # pooling, language, layer
@@ -267,14 +274,13 @@ def _measure_task(
             records = read(task, asked.data, "test", language)
             predicted = _predicted(asked, trained, task, records, language, "test", reading, reads)
             write_predictions(task, cell / "predictions", language, predicted)
-    macros = recipe_macros(asked.source) if task.kind in TRAINED else {}
     learnt = languages_learnt(macros) if task.kind in TRAINED else ()
     found = means(by_language, task, learnt or ()) if by_language else {}
     if learnt is None:  # which languages are untrained is not known
         found.pop("mean_other", None)
     select = {"split": split, "by": "none", "step": step, "steps": step}
-    best = best_step(asked.source, macros.get("BEST_METRIC"))
-    if step == best and (chosen := chosen_on(macros, task, asked.data, split, by_language)):
+    best = read_best(run_and_checkpoint(asked.source)[0]).get(macros.get("BEST_METRIC"), {})
+    if step == best.get("step") and (chosen := chosen_on(macros, task, asked.data, split, by_language)):
         select["note"] = chosen
     if reads:
         select["note"] = f"layer {reads.layer}, pooled by {reads.pooling}"
@@ -305,8 +311,9 @@ def _measure_task(
         **({"layers": {"layer": reads.layer, "pooling": reads.pooling, "by_language": by_layer}} if by_layer else {}),
     })  # fmt: skip
     score = task.metrics[0]
+    mean_of = " and ".join(task_metrics(task))
     told = ", ".join(f"{language} {values[score]:.1f}" for language, values in by_language.items())
-    mean = f"{score} mean {found['mean']:.2f}; {told}" if found else "predicted; the files have no answers"
+    mean = f"mean {mean_of} {found['mean']:.2f}; {score} {told}" if found else "predicted; the files have no answers"
     say(f"step {step}: {task.full_name}, {split}: {mean}")
     if task.kind == "retrieval" and asked.several and not by_layer:
         say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
@@ -325,7 +332,7 @@ def _searched(trained: TrainedRun, bitext: Any, language: str, reads: States) ->
     """{pooling: {layer: the foreign line that each English line finds}}."""
     return predict_layers(
         trained.model, trained.params, bitext, trained.vocabulary, language, trained.languages,
-        poolings=reads.poolings, layers=reads.layers,
+        poolings=reads.poolings, layers=reads.layers, mesh=trained.mesh,
     )  # fmt: skip
 
 
@@ -339,21 +346,15 @@ def _predicted(
         dev = records[0] if split == "dev" else read(task, asked.data, "dev", language)[0]
         return predict_mining(
             *model, records[0], dev, trained.vocabulary, language, trained.languages, layer=reads.layer,
-            pooling=reads.pooling,
+            pooling=reads.pooling, mesh=trained.mesh,
         ).pairs  # fmt: skip
     pivot = translations(trained.model, task, asked.data, split, language)
-    return predict(*model, task, records, trained.vocabulary, trained.languages, language, reading, pivot=pivot)
+    return predict(
+        *model, task, records, trained.vocabulary, trained.languages, language, reading, mesh=trained.mesh, pivot=pivot
+    )
 
 
 # ---- what a run was trained on and chosen by -------------------------------------------------------------------------
-
-
-def recipe_macros(source: str) -> dict[str, Any]:
-    """{macro: value} of the recipe of a run; {}: it has none."""
-    path = run_and_checkpoint(source)[0] / "config.gin"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    one_line = re.sub(r"\\?\n[ \t]+", " ", text)  # gin breaks long values
-    return values_of(dict(re.findall(r"^([A-Z][A-Z0-9_]*) = (.+)$", one_line, re.MULTILINE)))
 
 
 def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
@@ -375,25 +376,13 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
         return None
 
 
-def best_step(source: str, metric: str | None) -> int | None:
-    """The step of a run's best checkpoint by a metric; None: it keeps none."""
-    if not metric:
-        return None
-    try:
-        return int(find_checkpoint(f"{run_and_checkpoint(source)[0]}@{metric}").name)
-    except UserError:
-        return None
-
-
 def chosen_on(macros: Mapping[str, Any], task: Task, data: str, split: str, languages: Collection[str]) -> str:
     """A line, where a run chose its checkpoint by examples of a split that it is measured on; "": it did not."""
     trained = {name.partition("/")[2].lower() for name in words(macros.get("TASK"))}  # XNLI stands in several suites
     metric, dev = macros.get("BEST_METRIC"), macros.get("DEV_SPLIT")
     if task.name.lower() not in trained or not metric or not dev or part_of(dev)[0] != part_of(split)[0]:
         return ""
-    parts = part_of(dev)[1], part_of(split)[1]
     for language in languages:
-        rows = range(len(read(task, data, part_of(split)[0], language)))
-        if {*rows[parts[0](len(rows))]} & {*rows[parts[1](len(rows))]}:
+        if share_rows(dev, split, len(read(task, data, part_of(split)[0], language))):
             return f"whose checkpoint was chosen by {metric} on {dev}, examples of this split: its figures flatter"
     return ""

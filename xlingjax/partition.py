@@ -57,6 +57,11 @@ def make_mesh(config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] |
     return jax.make_mesh(tuple(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:used])
 
 
+def mesh_of_all() -> Mesh | None:
+    """A mesh over all devices, rows over them; None where there is one device."""
+    return make_mesh() if jax.device_count() > 1 else None
+
+
 def param_shardings(mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES) -> Any:
     """Shardings for a tree of parameters.
 

@@ -30,6 +30,7 @@ from xlingjax.cells import (
     Tools,
     counted,
     files_read,
+    macros_given,
     reading_of,
     recipe_of,
     splits_of,
@@ -54,6 +55,7 @@ from xlingjax.evaluation.scorecard import SCORES
 from xlingjax.identity import write_json
 from xlingjax.initialisation import require_labels
 from xlingjax.optim import flattened
+from xlingjax.partition import mesh_of_all
 from xlingjax.preprocessors.benchmark import Reading, labelled_path, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
@@ -81,7 +83,7 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
         raise UserError(f"--strategy {asked.strategy}: there are {', '.join([*known, *BASELINES])}, or name a gin file")
     text = strategy.read_text(encoding="utf-8")
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
-    given = dict(override.split("=", 1) for override in asked.overrides)
+    given = macros_given(asked, tools)
     over = variants(asked.strategy, required, asked.tasks, asked.data, asked.languages, given)
     say(f"{asked.called}, {strategy.stem}: {len(over) * asked.seeds * len(_grid(asked))} cells")
     start = "random"
@@ -89,13 +91,12 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
         for task in asked.tasks:
             require_labels(asked.source, asked.source, task.labels, task.name if asked.beside else None)
         start = parameters_hash(open_run(asked.source).params)
+    if LABELLED in required and (status := run(dataclasses.replace(asked, strategy=TEACHER), tools, say)):
+        return status
     for variant, settings, seed in itertools.product(over, _grid(asked), range(asked.seeds)):
         cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
         more = {}
         if LABELLED in required:
-            teacher = dataclasses.replace(asked, strategy=TEACHER, seeds=seed + 1)
-            if status := run(teacher, tools, say):
-                return status
             taught = Cell.of(asked.output, asked.task, TEACHER, {}, settings, seed)
             more[LABELLED] = repr(str(_label(asked, taught, cell, tools)))
         if status := _run_cell(asked, cell, strategy, more, start, tools, say):
@@ -162,7 +163,7 @@ def _tested(
     """scores.json of a task of a cell that was trained. to: the folder of its predictions."""
     run_folder = cell.folder / "run"
     best = f"{run_folder}@{bound['BEST_METRIC']}" if bound["KEEP_BEST"] else str(run_folder)
-    trained, step = open_run(best), int(find_checkpoint(best).name)
+    trained, step = open_run(best, mesh=mesh_of_all()), int(find_checkpoint(best).name)
     trained_on = {language for _, language in training_of(bound).parts(task, asked.data)}
     reading = reading_of(bound)
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
@@ -191,6 +192,8 @@ def _tested(
             write_predictions(task, to / "predictions", language, predicted)
     dev = next(values for at, values in _evaluations(run_folder) if at == step)
     chosen = {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]}
+    if bound["DEV_LIMIT"]:
+        chosen["limit"] = bound["DEV_LIMIT"]
     if asked.beside:
         chosen |= {"value": dev[bound["SELECT"]]} if bound["SELECT"] in dev else {}
         dev = dev["by_task"][task.name]
@@ -210,7 +213,7 @@ def _tested(
 def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Reading, pivot=None) -> Any:
     return predict(
         trained.model, trained.params, task, records, trained.vocabulary, trained.languages, language, reading,
-        pivot=pivot,
+        mesh=trained.mesh, pivot=pivot,
     )  # fmt: skip
 
 
@@ -228,7 +231,7 @@ def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
     if folder.is_dir():
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
-    trained = open_run(f"{teacher.folder / 'run'}@{record['select']['step']}")
+    trained = open_run(f"{teacher.folder / 'run'}@{record['select']['step']}", mesh=mesh_of_all())
     reading = reading_of(values_of(tools.parse([str(teacher.folder / RECIPE)], ())))
     languages = languages_present(task, asked.data, "translate_train")
     if not languages:
@@ -256,7 +259,7 @@ def _baseline(asked: Asked, tools: Tools, say: Callable[[str], None]) -> None:
     stand_ins = {"TASK": repr(task.full_name), "DATA": "''", "INIT_FROM": "''", "TRAIN_STEPS": "1", **given}
     files = [*FILES, *asked.files, f"strategies/{TEACHER}.gin"]
     bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in stand_ins.items()]))
-    bound |= splits_of(asked, given, bound)
+    bound |= splits_of(asked, macros_given(asked, tools), bound)
     tested = words(bound["TEST_LANGUAGES"])
     require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
     fitted = BASELINES[asked.strategy](task, read(task, asked.data, bound["TRAIN_SPLIT"], task.trained_on))

@@ -32,6 +32,8 @@ class Table:
     encoders: Mapping[str, str]
     """Name -> the pretrained run."""
     seeds: int = 1
+    select: str | None = None
+    """SELECT of every row; None: that of its strategy."""
 
     def __post_init__(self):
         for name, row in self.rows.items():
@@ -86,6 +88,7 @@ class Table:
             line += ["--languages", *words(row["languages"])]
         if row.get("grid"):
             line += ["--grid", *(f"{macro}={values}" for macro, values in row["grid"].items())]
+        line += [f"--gin.SELECT={self.select!r}"] if self.select else []
         for word in row.get("settings", ()):
             line += [f"--gin.{word}"] if "=" in word else ["--gin_file", word]
         return line

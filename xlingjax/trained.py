@@ -25,6 +25,8 @@ class TrainedRun:
     vocabulary: Vocabulary
     languages: tuple[str, ...]
     """Sorted; the index is the language id."""
+    mesh: Mesh | None = None
+    """That the weights lie on; None: one device."""
 
     def embed(self, sentences: list[str], language: str, pooling: str = "mean") -> np.ndarray:
         """float32 [N+1, S, D]: a vector of each of S sentences at every layer, the embedding output first.
@@ -32,7 +34,8 @@ class TrainedRun:
         Sentences are cut at 256 tokens or at the model's positions. pooling: see `pooling_weights`. Raises UserError
         for an unknown pooling and, where the model embeds languages, for one that the run never had.
         """
-        return embed_texts(self.model, self.params, sentences, language, self.languages, self.vocabulary, (pooling,))[0]
+        of = self.model, self.params, sentences, language, self.languages, self.vocabulary
+        return embed_texts(*of, (pooling,), mesh=self.mesh)[0]
 
 
 def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None) -> TrainedRun:
@@ -51,4 +54,4 @@ def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | 
         shardings = param_shardings(mesh, model.logical_axes(), params)
     params = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), params, shardings)
     params, _ = load_params(workdir, params, vocabulary=vocabulary.sha256, exact=language_embedding)
-    return TrainedRun(model, params, vocabulary, tuple(record["languages"]))
+    return TrainedRun(model, params, vocabulary, tuple(record["languages"]), mesh)

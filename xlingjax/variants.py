@@ -1,7 +1,7 @@
 """What a strategy of a sweep runs over: languages, sets of languages, the tasks that are trained together."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xlingjax.data.benchmark import Task, languages_present
 from xlingjax.errors import UserError
@@ -13,11 +13,11 @@ STUDIED = "multi_language"
 
 
 def variants(
-    strategy: str, required: set[str], tasks: Sequence[Task], data: str, asked: Sequence[str], given: Mapping[str, str]
+    strategy: str, required: set[str], tasks: Sequence[Task], data: str, asked: Sequence[str], given: Collection[str]
 ) -> list[dict[str, str]]:
     """A variant for each language asked for, or that has training examples; {"LANGUAGES": "en+de"} for each set of
     them; one where a strategy does not run over languages. required: macros that the strategy leaves open; given: those
-    of the command line. Raises UserError for languages without training examples."""
+    of the command line and its gin files. Raises UserError for languages without training examples."""
     if len(tasks) > 1 and not asked:
         return [{"TASKS": "+".join(task.name for task in tasks)}]
     over = next((name for name in OVER if name in required), None)

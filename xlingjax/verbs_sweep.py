@@ -136,7 +136,6 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.identity import read_run_record
     from xlingjax.measuring import measure
-    from xlingjax.preprocessors.benchmark import Reading
     from xlingjax.runtime import start
     from xlingjax.sweep import run
     from xlingjax.variants import lacking
@@ -150,10 +149,16 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=
     for layer in getattr(args, "layer", None) or ():  # before anything is trained
         if layer != "all":
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
-    tools = Tools(parse, read_recipe, train, find)
+    tools, failed = Tools(parse, read_recipe, train, find), []
     for task in tasks:
         if task.kind not in TRAINED:
-            measure(measured(args, source, task.suite, [task.name]), Reading())
+            try:
+                measure(measured(args, source, task.suite, [task.name]))
+            except UserError as fault:
+                if len(tasks) == 1:
+                    raise
+                print(f"{task.full_name}: {fault}")
+                failed.append(task.full_name)
             continue
         for strategy in args.strategy or ["transfer"]:
             if len(tasks) > 1 and not baseline_of(strategy, task):
@@ -171,6 +176,8 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=
             if status := run(asked, tools):
                 return status
     print(show(args.output))
+    if failed:
+        raise UserError(f"{', '.join(failed)} could not be measured (above); the card is of the others")
     return 0
 
 
@@ -206,7 +213,7 @@ def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> 
 def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
     from xlingjax import verbs
-    from xlingjax.cells import reading_of, values_of
+    from xlingjax.cells import values_of
     from xlingjax.evaluation.scorecard import SCORES
     from xlingjax.identity import run_and_checkpoint
     from xlingjax.measuring import follow, measure
@@ -226,17 +233,20 @@ def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find)
     start(verbs.runtime(args))
     source = args.follow or _started(args.source)
     config = run_and_checkpoint(source)[0] / "config.gin"
-    files = [*([str(config)] if config.is_file() else ()), *args.gin_file]
-    if overrides and not files:
-        raise UserError(f"--gin.{overrides[0]}: {source} has no config.gin that says how it reads; add --gin_file")
-    bound = values_of(parse(files, overrides)) if files else {}
-    reading, asked = reading_of(bound), measured(args, source, args.mixture, args.tasks or ())
+
+    def recipe() -> dict[str, Any]:
+        files = [*([str(config)] if config.is_file() else ()), *args.gin_file]
+        if overrides and not files:
+            raise UserError(f"--gin.{overrides[0]}: {source} has no config.gin that says how it reads; add --gin_file")
+        return values_of(parse(files, overrides)) if files else {}
+
+    asked = measured(args, source, args.mixture, args.tasks or ())
     if not args.follow:
-        status = measure(asked, reading)
+        status = measure(asked, recipe)
         print(show(args.output))
         return status
     try:
-        return follow(asked, args.follow, reading, patience=60.0 if args.patience is None else args.patience)
+        return follow(asked, args.follow, recipe, patience=60.0 if args.patience is None else args.patience)
     finally:  # what was measured stands in the card, however the run ended
         if next(Path(args.output).glob(f"cells/**/{SCORES}"), None):
             print(show(args.output))

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from xlingjax.data.benchmark import KINDS, SPLITS, Files, Task, find, languages_present, part_of, read, read_languages
+from xlingjax.data.benchmark import (
+    KINDS,
+    SPLITS,
+    Files,
+    Task,
+    find,
+    languages_present,
+    part_of,
+    read,
+    read_languages,
+    share_rows,
+)
 from xlingjax.data.labelled import Bitext, Example, SourceTarget, Tagged
 from xlingjax.errors import UserError
 from xlingjax.evaluation.scores import metrics_of
@@ -89,6 +100,14 @@ def test_names():
 def test_parts_of_a_split(split, rows):
     name, part = part_of(split)
     assert name == "dev" and tuple(range(5))[part(5)] == tuple(rows)
+
+
+@pytest.mark.parametrize(
+    "other, count, shared",
+    [("dev", 5, True), ("dev[50%:]", 5, False), ("dev[1:]", 5, True), ("dev[-3:]", 5, False), ("dev[-3:]", 4, True)],
+)
+def test_parts_that_share_rows(other, count, shared):
+    assert share_rows("dev[:2]", other, count) is shared and share_rows(other, "dev[:2]", count) is shared
 
 
 def test_halves_of_xnli_keep_its_triples():

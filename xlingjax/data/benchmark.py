@@ -154,6 +154,12 @@ def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
     return match[1], rows
 
 
+def share_rows(first: str, second: str, count: int) -> bool:
+    """Whether two parts of one split of `count` rows have one in common."""
+    parts = (range(count)[part_of(split)[1](count)] for split in (first, second))
+    return bool(set.intersection(*map(set, parts)))
+
+
 def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
     """The first of the places of a split whose files all exist; None: there is none. folder: of the files, or
     tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""

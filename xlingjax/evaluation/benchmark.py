@@ -189,7 +189,7 @@ class TaskScore:
     """A task's metrics as an evaluator of the training loop, read once.
 
     Values: {"kind": "task", "metric", "mean", "en", "mean_other", "gap", "by_language": {language: {metric: x}}}, all
-    in 0..100; mean and what follows are of the task's score, its first metric.
+    in 0..100; mean and what follows are of the task's score, see `means`.
     """
 
     task: Task
@@ -223,7 +223,7 @@ class TaskScore:
             )  # fmt: skip
             by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)
-        return {"kind": "task", "metric": self.task.metrics[0], **found, "by_language": by_language}
+        return {"kind": "task", "metric": " and ".join(task_metrics(self.task)), **found, "by_language": by_language}
 
 
 @dataclass

@@ -79,7 +79,15 @@ def _across(cell: Cell) -> tuple[str, ...]:
     """What rows of several variants and languages have in common. Random weights are told by the run whose shape they
     have."""
     start = cell["start"]
-    return cell["task"], cell["strategy"], cell["test"]["split"], _weights(start)
+    return cell["task"], cell["strategy"], cell["test"]["split"], _weights(start), *_chosen_by(cell)
+
+
+def _chosen_by(cell: Cell) -> tuple[str, ...]:
+    """What chose the checkpoint: figures of several policies are not compared. The models of several targets have a dev
+    set of their own each."""
+    select = cell["select"]
+    languages = () if "TARGET" in cell["variant"] else sorted(cell["dev"].get("by_language", ()))
+    return select["by"], select["split"], str(select.get("limit", "")), *languages
 
 
 def _weights(start: Mapping[str, str]) -> str:
@@ -231,6 +239,7 @@ def _tell_apart(rows: Sequence[Row]) -> None:
         lambda row: Path(row["start"]["run"]).name,
         lambda row: row["start"]["sha256"][:8],
         lambda row: row.get("split", ""),
+        lambda row: policy(row) if "select" in row else "",
     ]
     for same in alike.values():
         differ = [way for way in ways if len({way(row) for row in same}) > 1]
@@ -313,15 +322,16 @@ def policy(row: Row) -> str:
     """How the row's checkpoints, and settings, were chosen."""
     select, tried = row["select"], row["tried"]
     note = f", {select['note']}" if "note" in select else ""
+    split = select["split"] + (f", {select['limit']} examples of each language" if "limit" in select else "")
     if select["by"] == "none":
         return ("as it is: the run's own training" if row["strategy"] == AS_IT_IS else "nothing is trained") + note
     if select["by"] == "last":
-        chosen = f"; one of {tried} settings chosen by {_dev_mean(row)} ({select['split']})" if tried > 1 else ""
+        chosen = f"; one of {tried} settings chosen by {_dev_mean(row)} ({split})" if tried > 1 else ""
         return "the last checkpoint" + note + chosen
     over = _dev_mean(row) if select["by"] == "mean" else f"dev in {select['by']}"
     over += " and of all tasks" if "TASKS" in row["variant"] else ""
     settings = f", as was one of {tried} settings" if tried > 1 else ""
-    return f"checkpoint chosen by {over} ({select['split']}){settings}"
+    return f"checkpoint chosen by {over} ({split}){settings}"
 
 
 def _dev_mean(row: Row) -> str:

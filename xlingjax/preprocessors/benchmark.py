@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.benchmark import Task, languages_present, read
+from xlingjax.data.benchmark import Task, languages_present, part_of, read
 from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled_text import known_label
 from xlingjax.data.labelled_words import known_tag
@@ -91,8 +91,9 @@ class Training:
 
     def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
         """The examples of one part. Raises UserError as `read` does."""
-        if origin == "labelled":
-            return read_labelled(labelled_path(self.labelled, task, language), task)
+        if origin == "labelled":  # of rows that were held out no translation is learnt either
+            found = read_labelled(labelled_path(self.labelled, task, language), task)
+            return found[part_of(self.split)[1](len(found))]
         split = self.split if origin == "gold" else "translate_train" + self.split.removeprefix("train")
         return read(task, data, split, language)
 
