@@ -5,7 +5,8 @@
 #   benchmarks/real_tasks.sh DATA OUT [STEPS] [SEEDS]
 #
 # DATA: pretrain/mono/LG/*.txt, pretrain/parallel/SOURCE/aa-bb.*, tasks/{tatoeba,bucc2018,udpos,panx,xsid,sib200,xnli,tydiqa,xquad}.
-# The card is OUT/scores/card.md; Tatoeba by layer and pooling, and BUCC of the last layer, pooled by the mean: OUT/layers/card.md.
+# The card is OUT/scores/card.md; Tatoeba by layer and pooling, and BUCC of the last layer, pooled by the mean: OUT/layers/card.md; UD-POS
+# with the words of Chinese tokenised together: OUT/joined/card.md.
 set -euo pipefail
 data=$1 out=$2 steps=${3:-15000} seeds=${4:-1}
 . "$(dirname "$0")/runs.sh"
@@ -32,13 +33,17 @@ done
 wait
 run "$out/layers.log" evaluate --mixture xtreme --tasks tatoeba --from "$out/encoder" --data "$data/tasks" --to "$out/layers" --allow-missing \
   --layer all --pooling all
-wait # one card
-run "$out/layers_bucc.log" evaluate --mixture xtreme --tasks bucc2018 --from "$out/encoder" --data "$data/tasks" --to "$out/layers" --allow-missing \
-  --layer 3 --pooling mean
-task() { # NAME LANGUAGES STRATEGIES, settings
-  run "$out/${1#*/}.log" finetune --task "$1" --from "$out/encoder" --data "$data/tasks" --to "$out/scores" --strategy $3 --seeds "$seeds" \
-    --gin.TEST_LANGUAGES="$2" --gin.DEV_LANGUAGES=en --gin.LEARNING_RATE=1e-3 "${@:4}"
+for name in encoder random; do
+  wait # one card
+  run "$out/layers_bucc_$name.log" evaluate --mixture xtreme --tasks bucc2018 --from "$out/$name" --data "$data/tasks" --to "$out/layers" \
+    --allow-missing --layer 3 --pooling mean
+done
+wait
+task() { # NAME LANGUAGES STRATEGIES, settings; into the folder CARD
+  run "$out/${1#*/}_$card.log" finetune --task "$1" --from "$out/encoder" --data "$data/tasks" --to "$out/$card" --strategy $3 \
+    --seeds "$seeds" --gin.TEST_LANGUAGES="$2" --gin.DEV_LANGUAGES=en --gin.LEARNING_RATE=1e-3 "${@:4}"
 }
+card=scores
 floors='majority random_initialisation transfer'
 task xtreme/xnli 'en de es zh' "$floors" --gin.EPOCHS=3 --gin.LENGTH=64
 task xtreme/udpos 'en de es zh' "lookup $floors" --gin.EPOCHS=2 --gin.LENGTH=64
@@ -46,6 +51,8 @@ task xtreme/panx 'en de es zh' "lookup $floors" --gin.EPOCHS=2 --gin.LENGTH=64
 task applications/tydiqa_to_xquad 'en de es zh' 'random_initialisation transfer' --gin.EPOCHS=3 --gin.LENGTH=128 --gin.STRIDE=64 --gin.MAX_QUESTION=32
 task applications/xsid_intents 'en de zh' "$floors" --gin.EPOCHS=2 --gin.LENGTH=32
 task applications/sib200 'en de es zh' "$floors" --gin.EPOCHS=10 --gin.LENGTH=64
+card=joined # words of Chinese as the text stands
+task xtreme/udpos 'en de es zh' transfer --gin.EPOCHS=2 --gin.LENGTH=64 --gin.WORDS_APART=False
 wait
 # MultiNLI's machine translations
 run "$out/xnli_translated.log" finetune --task xtreme/xnli --from "$out/encoder" --data "$data/tasks" --to "$out/scores" --strategy multi_language \
