@@ -12,7 +12,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xlingjax import cells, cli, verbs
-from xlingjax.data.benchmark import languages_present, read
+from xlingjax.data.benchmark import TRAINED, languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
 from xlingjax.evaluation.benchmark import head_fault, in_order_of, predict, translations
@@ -121,7 +121,9 @@ def test_a_cell_is_trained_chosen_on_dev_and_tested_in_every_language(swept, fil
     recipe = (swept / "cells/xtreme/xnli/transfer/seed-1/cell.gin").read_text()
     assert "TRAIN_STEPS = 6\n" in recipe and "EVAL_EVERY = 3\n" in recipe  # 24 examples, batches of 8, 2 epochs
     for seed in ("seed-0", "seed-1"):
-        dev = {step: values["mean"] for step, values in dev_of(swept / f"cells/xtreme/xnli/transfer/{seed}/run").items()}
+        dev = {
+            step: values["mean"] for step, values in dev_of(swept / f"cells/xtreme/xnli/transfer/{seed}/run").items()
+        }
         chosen = scores(swept, "xtreme/xnli/transfer", seed)
         assert {*dev} == {3, 6} and len({*dev.values()}) > 1
         assert dev[chosen["select"]["step"]] == max(dev.values()) == chosen["dev"]["means"]["mean"]
@@ -611,17 +613,30 @@ def test_every_task_of_a_suite_from_its_official_files_to_its_submission(suite, 
     """Trained, chosen, tested, submitted, from the command line; XTREME's test sets come without answers."""
     sizes = dict(decoder_layers=1, cross_attention=True, language_tokens=4, norm_order="pre", vocab_multiple=16)
     start = random_run(tmp_path, official, languages=official_files.LANGUAGES, **sizes)
-    more = ["--gin.TRAIN_STEPS=1", "--gin.LENGTH=60", "--gin.MAX_QUESTION=16", "--gin.STRIDE=30", "--gin.BATCH=8"]
-    more += ["--gin.TEST_BEAMS=1", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0", "--gin.DEV_LIMIT=4"]
+    more = ["--gin.TRAIN_STEPS=2", "--gin.LENGTH=60", "--gin.MAX_QUESTION=16", "--gin.STRIDE=30", "--gin.BATCH=8"]
+    more += ["--gin.EVAL_EVERY=1", "--gin.CHECKPOINT_EVERY=1", "--gin.LEARNING_RATE=1e-2", "--gin.DEV_LIMIT=12"]
+    more += ["--gin.TEST_BEAMS=1", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
     paths = ["--from", start, "--data", official / suite, "--to", tmp_path / "out"]
     assert evaluate("--suite", suite, *paths, "--allow-missing", *more) == 0
-    tasks = suite_tasks(suite)
+    tasks, chosen = suite_tasks(suite), set()
     assert len(tasks) == count
     for task in tasks:
         (cell,) = (tmp_path / "out" / "cells" / suite / task.name).rglob("scores.json")
+        found = json.loads(cell.read_text())
+        means = found["test"]["means"]
+        assert bool(means) == (task.name not in ("tydiqa", "tatoeba"))  # which have neither answers nor dev sets
+        assert all(np.isfinite(value) for value in means.values())
+        if task.kind in TRAINED:
+            dev = dev_of(cell.parent / "run")
+            best = max(dev, key=lambda step: (dev[step]["en"], step))  # of equals the last
+            assert [*dev] == [1, 2] and (found["select"]["by"], found["select"]["step"]) == ("en", best)
+            assert found["dev"]["means"]["mean"] == dev[best]["mean"]
+            chosen.add(best)
         present = languages_present(task, official / suite, "test")
         assert present
         for language in present:
             gold = read(task, official / suite, "test", language)
             path = prediction_path(task, cell.parent / "predictions", language)
-            assert len(read_predictions(path, task, gold).values), path
+            values = read_predictions(path, task, gold).values  # as many as examples, but answers and pairs
+            assert {*values} == {one.id for one in gold} if task.kind == "span_qa" else len(values), path
+    assert chosen == {1, 2}
