@@ -12,15 +12,16 @@ import orbax.checkpoint as ocp
 import pytest
 
 from xlingjax import cells, cli, verbs
-from xlingjax.data.benchmark import languages_present, read
+from xlingjax.data.benchmark import TRAINED, languages_present, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import baselines, scorecard
-from xlingjax.evaluation.benchmark import head_fault, in_order_of, translations
+from xlingjax.evaluation.benchmark import head_fault, in_order_of, predict, translations
 from xlingjax.evaluation.predictions import prediction_path, read_predictions
 from xlingjax.evaluation.tatoeba import accuracy, predict_retrieval
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
-from xlingjax.preprocessors.benchmark import beside_rows
+from xlingjax.preprocessors.benchmark import Reading, beside_rows
+from xlingjax.sweep import parameters_hash
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.trained import open_run
 from xlingjax.variants import lacking
@@ -35,14 +36,14 @@ def files(tmp_path_factory):
 
 
 def random_run(root, files, languages=LANGUAGES, **changes):
-    """A run with random weights as its checkpoint of step 7."""
+    """A run with random weights as its checkpoint of step 7, large ones: what is read tells in the first state."""
     text = [f"{code}={path}" for code in languages for path in (files / "told" / "mono" / code).glob("*.txt")]
     assert cli.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
     size = json.loads((root / "run" / "vocab.json").read_text())["size"]
     config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=size, max_positions=64, num_languages=0)
     changes["vocab_size"] = size + changes.get("language_tokens", 0)
     config = config.replace(**changes)
-    params = jax.jit(build_model(config).init)(jax.random.key(3))
+    params = jax.tree.map(lambda x: 5 * x, jax.jit(build_model(config).init)(jax.random.key(3)))
     record = {"model": dataclasses.asdict(config), "languages": languages, "parameters": count_parameters(config)}
     (root / "run" / "run.json").write_text(json.dumps(record))
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
@@ -71,12 +72,38 @@ def finetune(task, start, files, output, *more):
         *more,
     ]
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
-    settings = [one for one in (*settings, "--gin.SELECT=mean") if one.split("=")[0] + "=" not in str(more)]
+    settings += ["--gin.SELECT=mean", "--gin.LEARNING_RATE=1e-2", "--gin.KEEP_CHECKPOINTS=2"]
+    settings = [one for one in settings if one.split("=")[0] + "=" not in str(more)]
     return cli.main([str(word) for word in words] + settings)
 
 
 def scores(output, *parts):
     return json.loads(output.joinpath("cells", *parts, "scores.json").read_text())
+
+
+def dev_of(run):
+    """{step: values} of a run's dev sets."""
+    lines = (run / "evaluations.jsonl").read_text().splitlines()
+    return {line["step"]: line["values"] for line in map(json.loads, lines) if line["name"] == "dev"}
+
+
+def kill(cell, left, last):
+    """Make of a finished cell one that was killed before its checkpoint of `last` was written."""
+    run = cell / "run"
+    for path in (run / "result.json", *cell.rglob("scores.json")):
+        path.unlink()
+    for folder in (run / "checkpoints" / str(last), run / "data_state" / str(last), *cell.rglob("predictions")):
+        shutil.rmtree(folder)
+    (run / "best.json").write_text(json.dumps({"dev/mean": {"step": left, "value": dev_of(run)[left]["mean"]}}))
+    assert [path.name for path in (run / "checkpoints").iterdir()] == [str(left)]
+
+
+def require_gone_on(again, whole, left):
+    """The run `again` was started afresh and from its checkpoint `left`, and ended with the weights of `whole`."""
+    sessions = json.loads((again / "run.json").read_text())["sessions"]
+    assert [session["step"] for session in sessions] == [0, left]
+    assert sessions[1]["weights"] == f"checkpoint {left} of {again}"
+    assert parameters_hash(open_run(again).params) == parameters_hash(open_run(whole).params)
 
 
 @pytest.fixture(scope="module")
@@ -93,16 +120,22 @@ def test_a_cell_is_trained_chosen_on_dev_and_tested_in_every_language(swept, fil
     assert cell["test"]["examples"] == {code: 12 for code in LANGUAGES}
     recipe = (swept / "cells/xtreme/xnli/transfer/seed-1/cell.gin").read_text()
     assert "TRAIN_STEPS = 6\n" in recipe and "EVAL_EVERY = 3\n" in recipe  # 24 examples, batches of 8, 2 epochs
-    lines = (swept / "cells/xtreme/xnli/transfer/seed-1/run/evaluations.jsonl").read_text().splitlines()
-    dev = {line["step"]: line["values"]["mean"] for line in map(json.loads, lines) if line["name"] == "dev"}
-    assert {*dev} == {3, 6} and dev[cell["select"]["step"]] == max(dev.values()) == cell["dev"]["means"]["mean"]
+    for seed in ("seed-0", "seed-1"):
+        dev = {
+            step: values["mean"] for step, values in dev_of(swept / f"cells/xtreme/xnli/transfer/{seed}/run").items()
+        }
+        chosen = scores(swept, "xtreme/xnli/transfer", seed)
+        assert {*dev} == {3, 6} and len({*dev.values()}) > 1
+        assert dev[chosen["select"]["step"]] == max(dev.values()) == chosen["dev"]["means"]["mean"]
     # the submission's lines are the predictions that were scored
-    task = task_named("xtreme/xnli")
+    task, labels = task_named("xtreme/xnli"), set()
     for code in LANGUAGES:
         gold = [example.label for example in read(task, files / "xtreme", "test", code)]
         made = (swept / f"cells/xtreme/xnli/transfer/seed-1/predictions/xnli/test-{code}.tsv").read_text().split()
         right = np.mean([a == b for a, b in zip(gold, made, strict=True)])
+        labels |= {*made}
         assert cell["test"]["by_language"][code]["accuracy"] == pytest.approx(100 * right)
+    assert len(labels) > 1
     values = [cell["test"]["by_language"][code]["accuracy"] for code in LANGUAGES]
     assert cell["test"]["means"]["mean"] == pytest.approx(np.mean(values))
     assert cell["test"]["means"]["gap"] == pytest.approx(values[1] - (values[0] + values[2]) / 2)
@@ -126,30 +159,30 @@ def test_each_seed_is_tested_at_its_own_best_step(swept, start, files, tmp_path)
     first, second = (tmp_path / f"again/cells/xtreme/xnli/transfer/seed-{seed}" for seed in (0, 1))
     before = [scores(swept, "xtreme/xnli/transfer", f"seed-{seed}")["test"] for seed in (0, 1)]
     assert before[0]["by_language"] != before[1]["by_language"]
-    shutil.copytree(second / "run/checkpoints/6", first / "run/checkpoints/3")
+    at = scores(swept, "xtreme/xnli/transfer/seed-1")["select"]["step"]
+    shutil.rmtree(first / "run/checkpoints/3")
+    shutil.copytree(second / f"run/checkpoints/{at}", first / "run/checkpoints/3")
     (first / "run/best.json").write_text(json.dumps({"dev/mean": {"step": 3, "value": 99.0}}))
     (first / "scores.json").unlink()
     assert finetune("xtreme/xnli", start, files, tmp_path / "again", "--seeds", "2") == 0
     cells = [scores(tmp_path / "again", "xtreme/xnli/transfer", f"seed-{seed}") for seed in (0, 1)]
-    assert [cell["select"]["step"] for cell in cells] == [3, 6]
+    assert [cell["select"]["step"] for cell in cells] == [3, at]
     assert cells[0]["test"] == cells[1]["test"] == before[1]
     (row,) = scorecard.rows_of(cells)
-    assert row["select"]["step"] == [3, 6] and row["seeds"] == [0, 1]
+    assert row["select"]["step"] == [3, at] and row["seeds"] == [0, 1]
     assert row["means"]["mean"] == {"mean": before[1]["means"]["mean"], "sd": 0.0}
 
 
 def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(swept, start, files, tmp_path, capsys):
     shutil.copytree(swept, tmp_path / "again")
-    seed = tmp_path / "again/cells/xtreme/xnli/transfer/seed-1"
-    (seed / "scores.json").unlink()  # killed while it was tested, its last checkpoint not written
-    for step in (seed / "run/checkpoints").iterdir():
-        if step.name != "3":
-            shutil.rmtree(step)
-    before = {name: (seed.parent / "seed-0" / name).stat().st_mtime_ns for name in ("scores.json", "run/result.json")}
+    cells = tmp_path / "again/cells/xtreme/xnli/transfer"
+    kill(cells / "seed-0", left=3, last=6)
+    before = {name: (cells / "seed-1" / name).stat().st_mtime_ns for name in ("scores.json", "run/result.json")}
     assert finetune("xtreme/xnli", start, files, tmp_path / "again", "--seeds", "2") == 0
-    assert "finished before" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("finished before") == 1
     for name, stamp in before.items():
-        assert (seed.parent / "seed-0" / name).stat().st_mtime_ns == stamp
+        assert (cells / "seed-1" / name).stat().st_mtime_ns == stamp
+    require_gone_on(cells / "seed-0/run", swept / "cells/xtreme/xnli/transfer/seed-0/run", left=3)
     old, new = scorecard.card(swept), scorecard.card(tmp_path / "again")
     assert old["tables"] == new["tables"]
 
@@ -182,11 +215,16 @@ def test_every_strategy_trains_on_what_it_says(start, files, tmp_path):
     assert scores(tmp_path, "xtreme/xnli/translate_test/seed-0")["test"]["split"] == "translate_test"
     assert scores(tmp_path, "xtreme/xnli/random_initialisation/seed-0")["start"]["sha256"] == "random"
     # the teacher's labels are what the transfer model says of the translated sentences
-    labelled = [
-        json.loads(line) for line in (tmp_path / "cells/xtreme/xnli/teacher/seed-0/labelled/xnli.de.jsonl").open()
-    ]
-    gold = read(task_named("xtreme/xnli"), files / "xtreme", "translate_train", "de")
-    assert [(one["premise"], one["line"]) for one in labelled] == [(one.premise, one.line) for one in gold]
+    chosen, task = scores(tmp_path, "xtreme/xnli/transfer/seed-0")["select"]["step"], task_named("xtreme/xnli")
+    teacher = open_run(tmp_path / f"cells/xtreme/xnli/transfer/seed-0/run@{chosen}")
+    for code in ("de", "ru"):
+        path = tmp_path / f"cells/xtreme/xnli/teacher/seed-0/labelled/xnli.{code}.jsonl"
+        labelled = [json.loads(line) for line in path.open()]
+        gold = read(task, files / "xtreme", "translate_train", code)
+        assert [(one["premise"], one["line"]) for one in labelled] == [(one.premise, one.line) for one in gold]
+        how = teacher.vocabulary, teacher.languages, code, Reading(length=24)
+        told = predict(teacher.model, teacher.params, task, gold, *how)
+        assert [one["label"] for one in labelled] == told != [one.label for one in gold] and len({*told}) > 1
 
 
 @pytest.mark.long
@@ -415,8 +453,8 @@ def evaluate(*words):
 
 def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, capsys):
     """The metrics of the SeqIO tasks, on the checkpoint that the sweep chose: the scores of the sweep."""
-    cell = scores(swept, "xtreme", "xnli", "transfer", "seed-1")
-    run = f"{swept}/cells/xtreme/xnli/transfer/seed-1/run@{cell['select']['step']}"
+    cell = scores(swept, "xtreme", "xnli", "transfer", "seed-0")  # whose best checkpoint is not its last
+    run = f"{swept}/cells/xtreme/xnli/transfer/seed-0/run@{cell['select']['step']}"
     more = [
         "--from",
         run,
@@ -581,17 +619,30 @@ def test_every_task_of_a_suite_from_its_official_files_to_its_submission(suite, 
     """Trained, chosen, tested, submitted, from the command line; XTREME's test sets come without answers."""
     sizes = dict(decoder_layers=1, cross_attention=True, language_tokens=4, norm_order="pre", vocab_multiple=16)
     start = random_run(tmp_path, official, languages=official_files.LANGUAGES, **sizes)
-    more = ["--gin.TRAIN_STEPS=1", "--gin.LENGTH=60", "--gin.MAX_QUESTION=16", "--gin.STRIDE=30", "--gin.BATCH=8"]
-    more += ["--gin.TEST_BEAMS=1", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0", "--gin.DEV_LIMIT=4"]
+    more = ["--gin.TRAIN_STEPS=2", "--gin.LENGTH=60", "--gin.MAX_QUESTION=16", "--gin.STRIDE=30", "--gin.BATCH=8"]
+    more += ["--gin.EVAL_EVERY=1", "--gin.CHECKPOINT_EVERY=1", "--gin.LEARNING_RATE=1e-2", "--gin.DEV_LIMIT=12"]
+    more += ["--gin.TEST_BEAMS=1", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
     paths = ["--from", start, "--data", official / suite, "--to", tmp_path / "out"]
     assert evaluate("--suite", suite, *paths, "--allow-missing", *more) == 0
-    tasks = suite_tasks(suite)
+    tasks, chosen = suite_tasks(suite), set()
     assert len(tasks) == count
     for task in tasks:
         (cell,) = (tmp_path / "out" / "cells" / suite / task.name).rglob("scores.json")
+        found = json.loads(cell.read_text())
+        means = found["test"]["means"]
+        assert bool(means) == (task.name not in ("tydiqa", "tatoeba"))  # which have neither answers nor dev sets
+        assert all(np.isfinite(value) for value in means.values())
+        if task.kind in TRAINED:
+            dev = dev_of(cell.parent / "run")
+            best = max(dev, key=lambda step: (dev[step]["en"], step))  # of equals the last
+            assert [*dev] == [1, 2] and (found["select"]["by"], found["select"]["step"]) == ("en", best)
+            assert found["dev"]["means"]["mean"] == dev[best]["mean"]
+            chosen.add(best)
         present = languages_present(task, official / suite, "test")
         assert present
         for language in present:
             gold = read(task, official / suite, "test", language)
             path = prediction_path(task, cell.parent / "predictions", language)
-            assert len(read_predictions(path, task, gold).values), path
+            values = read_predictions(path, task, gold).values  # as many as examples, but answers and pairs
+            assert {*values} == {one.id for one in gold} if task.kind == "span_qa" else len(values), path
+    assert chosen == {1, 2}

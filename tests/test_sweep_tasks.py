@@ -7,7 +7,7 @@ import numpy as np
 import official_files
 import pytest
 from evaluation import toy
-from test_sweep import random_run
+from test_sweep import dev_of, kill, random_run, require_gone_on
 
 from xlingjax import cells, cli
 from xlingjax.data.benchmark import read
@@ -39,6 +39,7 @@ def start(tmp_path_factory, files):
 def finetune(start, files, output, *more, tasks=NAMES):
     words = ["finetune", "--task", *(f"xglue/{name}" for name in tasks), "--from", start, "--data", files / "xglue"]
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
+    settings.append("--gin.KEEP_CHECKPOINTS=2")
     strategy = ["--allow-missing", *([] if "--strategy" in more else ["--strategy", "multi_task"])]
     return cli.main([str(word) for word in [*words, "--to", output, *strategy, *more, *settings]])
 
@@ -68,9 +69,8 @@ def test_one_training_reads_each_example_of_both_tasks_once_in_an_epoch(swept):
 
 
 def test_the_checkpoint_is_chosen_by_the_mean_over_the_tasks(swept):
-    lines = (swept / CELL / "run/evaluations.jsonl").read_text().splitlines()
-    dev = {line["step"]: line["values"] for line in map(json.loads, lines) if line["name"] == "dev"}
-    assert {*dev} == {4, 8}
+    dev = dev_of(swept / CELL / "run")
+    assert {*dev} == {4, 8} and len({values["mean"] for values in dev.values()}) > 1
     assert "BEST_METRIC = 'dev/mean'\n" in (swept / CELL / "cell.gin").read_text()
     for values in dev.values():
         for name in ("mean", "en"):
@@ -101,12 +101,14 @@ def test_the_card_has_a_row_in_the_table_of_each_task(swept, files):
         assert scorecard.said(row) == "multi task pawsx+qam" and "of all tasks (dev)" in scorecard.policy(row)
         lines = map(json.loads, (swept / CELL / "run/evaluations.jsonl").read_text().splitlines())
         assert row["curves"] == [[[x["step"], x["values"]["by_task"][name]["mean"]] for x in lines]]
-        task = task_named(f"xglue/{name}")
+        task, labels = task_named(f"xglue/{name}"), set()
         for code in LANGUAGES:  # the submission's lines are the predictions that were scored
             made = (swept / CELL / name / "predictions" / task.submission.format(language=code)).read_text().split()
             gold = [example.label for example in read(task, files / "xglue", "test", code)]
+            labels |= {*made}
             right = 100 * np.mean([a == b for a, b in zip(gold, made, strict=True)])
             assert row["by_language"]["accuracy"][code]["mean"] == pytest.approx(right)
+        assert len(labels) > 1
 
 
 def test_each_task_is_predicted_by_the_head_of_its_name():
@@ -157,11 +159,14 @@ def test_other_heads_are_left_behind(swept):
 def test_a_sweep_that_was_stopped_goes_on_and_other_settings_are_refused(swept, start, files, tmp_path, capsys):
     shutil.copytree(swept, tmp_path / "again")
     cell = tmp_path / "again" / CELL
-    (cell / "qam/scores.json").unlink()  # killed while the second task was tested, its last checkpoint not written
-    shutil.rmtree(cell / "run/checkpoints/8")
-    assert finetune(start, files, tmp_path / "again", "--gin.LEARNING_RATE=1e-2", tasks=NAMES[::-1]) == 0
-    assert "finished before" not in capsys.readouterr().out
-    assert scorecard.card(tmp_path / "again")["tables"] == scorecard.card(swept)["tables"]
+    kill(cell, left=4, last=8)
+    for _ in range(2):
+        assert finetune(start, files, tmp_path / "again", "--gin.LEARNING_RATE=1e-2", tasks=NAMES[::-1]) == 0
+        assert "finished before" not in capsys.readouterr().out
+        assert scorecard.card(tmp_path / "again")["tables"] == scorecard.card(swept)["tables"]
+        require_gone_on(cell / "run", swept / CELL / "run", left=4)
+        (cell / "qam/scores.json").unlink()  # killed while the second task was tested
+    shutil.copy(swept / CELL / "qam/scores.json", cell / "qam")
     stamp = (cell / "run/result.json").stat().st_mtime_ns
     assert finetune(start, files, tmp_path / "again", "--gin.LEARNING_RATE=1e-2") == 0
     assert "finished before" in capsys.readouterr().out and (cell / "run/result.json").stat().st_mtime_ns == stamp

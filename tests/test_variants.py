@@ -12,7 +12,9 @@ from xlingjax.evaluation import scorecard
 from xlingjax.evaluation.number_study import by_number
 from xlingjax.preprocessors.benchmark import Training
 from xlingjax.report.scorecard import markdown, page
+from xlingjax.sweep import parameters_hash
 from xlingjax.tasks import task_named
+from xlingjax.trained import open_run
 from xlingjax.variants import trained_languages, variants
 
 LANGUAGES = ("de", "en", "ru")
@@ -63,7 +65,8 @@ def test_sets_that_cannot_be_meant_are_refused(asked, given, message, files):
 def swept(files, tmp_path_factory):
     start, output = random_run(tmp_path_factory.mktemp("start"), files), tmp_path_factory.mktemp("swept")
     sets = ["--strategy", "multi_language", "--languages", "en+de", "ru+de", "en+de+ru", "en"]
-    assert finetune("xtreme/xnli", start, files, output, *sets, "--gin.TRAIN_STEPS=1") == 0
+    for strategy in (sets, ["--strategy", "transfer"]):
+        assert finetune("xtreme/xnli", start, files, output, *strategy, "--gin.TRAIN_STEPS=2") == 0
     return output
 
 
@@ -86,10 +89,19 @@ def test_a_row_for_each_set_and_a_mean_for_each_number(swept):
     assert "mean_other" not in scores["en+de+ru"]["means"]
     assert scores["de+ru"]["means"]["mean_other"] == scores["de+ru"]["by_language"]["en"]["accuracy"]
     (table,) = scorecard.card(swept)["tables"]
+    table["rows"] = [row for row in table["rows"] if row["strategy"] == "multi_language"]
     assert {scorecard.said(row) for row in table["rows"]} == {f"multi language {name}" for name in found}
     means = [scores[name]["means"]["mean"] for name in ("en", "en+de", "de+ru", "en+de+ru")]
     wanted = [(1, means[0]), (2, (means[1] + means[2]) / 2), (3, means[3])]
     assert [(one["languages"], pytest.approx(one["mean"])) for one in by_number(table["rows"])] == wanted
+
+
+@pytest.mark.long
+def test_training_on_english_alone_is_zero_shot_transfer_bit_for_bit(swept):
+    def weights(*parts):
+        return parameters_hash(open_run(swept.joinpath("cells/xtreme/xnli", *parts, "seed-0/run")).params)
+
+    assert weights("multi_language", "en") == weights("transfer") != weights("multi_language", "en+de")
 
 
 def row(variant, mean, run="a", split="test"):
