@@ -9,7 +9,7 @@ from xlingjax import cli
 from xlingjax.errors import UserError
 from xlingjax.evaluation import scorecard
 from xlingjax.evaluation.benchmark import means
-from xlingjax.evaluation.scorecard import card, rows_of
+from xlingjax.evaluation.scorecard import card, rows_of, said
 from xlingjax.report import scorecard as report
 from xlingjax.tasks import suite_tasks, task_named
 
@@ -187,6 +187,20 @@ def test_models_that_were_tested_elsewhere_too_stay_apart():
     assert [row["variant"] for row in rows] == [{"TARGET": "de"}, {"TARGET": "fr"}]
     pivots = [cell("xtreme/xnli", {"de": 1.0}, strategy="pivot", variant={"PIVOT": code}) for code in ("de", "fr")]
     assert len(rows_of(pivots)) == 2
+
+
+def test_policies_are_rows_of_their_own(tmp_path):
+    """What two dev measures say is not compared: English is nearly always above the mean."""
+    english = {"split": "dev", "by": "en", "step": 3, "steps": 6}
+    rows = rows_of([
+        cell("xtreme/xnli", {"en": 60.0}, settings={"SELECT": "en"}, dev=80.0, select=english),
+        cell("xtreme/xnli", {"en": 70.0}, settings={"SELECT": "mean"}, dev=70.0, select=english | {"by": "mean"}),
+    ])  # fmt: skip
+    assert [(row["means"]["mean"]["mean"], row["tried"]) for row in rows] == [(60.0, 1), (70.0, 1)]
+    halves = [english | {"split": split} for split in ("dev[:50%]", "dev[50%:]")]
+    write(tmp_path, [cell("xtreme/xnli", {"en": 60.0}, seed=seed, select=halves[seed]) for seed in (0, 1)])
+    names = [said(row) for row in card(tmp_path)["tables"][0]["rows"]]
+    assert names == [f"transfer (checkpoint chosen by dev in en (dev[{part}]))" for part in (":50%", "50%:")]
 
 
 def test_papers_stand_in_rows_of_their_own(tmp_path):

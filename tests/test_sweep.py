@@ -513,6 +513,9 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
     cell = scores(tmp_path, folder)
     assert cell["layers"]["by_language"] == found and cell["select"]["note"] == "layer 0, pooled by mean"  # kept
     assert cell["test"]["by_language"]["de"]["tatoeba_accuracy"] == pytest.approx(found["mean"]["de"]["0"])
+    assert evaluate(*more, "--to", tmp_path, "--split", "dev") == 2  # it has none, and what was measured stays
+    assert "xtreme/tatoeba: passed over, no dev files below" in capsys.readouterr().out
+    assert scores(tmp_path, folder) == cell and [*(tmp_path / "cells/xtreme/tatoeba/as_it_is").iterdir()] == [folder]
     suite = ["--suite", "xtreme", "--tasks", "xnli", "tatoeba", *more[4:]]  # which would train first
     for asked in (more, suite):
         capsys.readouterr()
@@ -520,6 +523,16 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
         told = capsys.readouterr()
         assert "layer 2: this model has layers 0 (the embeddings) to 1" in told.err
     assert "--layer: read by tatoeba alone" in told.out and not (tmp_path / "cells/xtreme/xnli").exists()
+
+
+def test_a_suite_goes_on_after_a_task_that_cannot_be_measured(start, files, tmp_path, capsys):
+    shutil.copytree(files / "xtreme", tmp_path / "files")
+    (tmp_path / "files/bucc2018/de-en.dev.gold").write_text("no tab\n")
+    paths = ["--from", start, "--data", tmp_path / "files", "--to", tmp_path / "out"]
+    assert evaluate("--suite", "xtreme", "--tasks", "bucc2018", "tatoeba", *paths, "--allow-missing") == 2
+    told = capsys.readouterr()
+    assert "de-en.dev.gold, line 1" in told.out and "## xtreme/tatoeba" in told.out
+    assert told.err.endswith("xtreme/bucc2018 could not be measured (above); the card is of the others\n")
 
 
 def test_labels_are_read_in_the_order_of_the_head():
