@@ -4,7 +4,7 @@ import dataclasses
 
 import official_files
 import pytest
-from test_sweep import finetune, random_run, scores
+from sweeping import finetune, random_run, scores
 
 from xlingjax import cli
 from xlingjax.data.benchmark import read

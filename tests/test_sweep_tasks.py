@@ -7,7 +7,7 @@ import numpy as np
 import official_files
 import pytest
 from evaluation import toy
-from test_sweep import dev_of, kill, random_run, require_gone_on
+from sweeping import dev_of, kill, random_run, require_gone_on
 
 from xlingjax import cells, cli
 from xlingjax.data.benchmark import read

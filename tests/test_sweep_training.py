@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import official_files
 import pytest
-from test_sweep import LANGUAGES, finetune, random_run
+from sweeping import LANGUAGES, finetune, random_run
 
 from xlingjax import cells, sweep, verbs
 from xlingjax.data.benchmark import read

@@ -4,7 +4,7 @@ import json
 
 import official_files
 import pytest
-from test_sweep import finetune, random_run
+from sweeping import finetune, random_run
 
 from xlingjax.data.benchmark import read
 from xlingjax.errors import UserError
