@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import official_files
 import pytest
 from sweeping import finetune, random_run
@@ -124,11 +125,27 @@ def test_the_mean_over_the_rows_of_as_many_languages():
     assert by_number(rows[:2]) == []  # pivots alone have their heat-map
 
 
+def test_of_a_number_each_language_is_its_own_models(tmp_path):
+    """Unicoder's Table 4: of one language translate-train; of two English is the mean of all models."""
+
+    def of(languages, **values):
+        found = row({"LANGUAGES": languages}, float(np.mean([*values.values()])))
+        return found | {"by_language": {"accuracy": {name: {"mean": x} for name, x in values.items()}}}
+
+    rows = [
+        of("en", de=60.0, en=80.0, ru=50.0), of("de", de=70.0, en=50.0, ru=40.0), of("ru", de=30.0, en=40.0, ru=66.0),
+        of("en+de", de=72.0, en=82.0, ru=1.0), of("en+ru", de=2.0, en=84.0, ru=70.0), of("fr", de=1.0, en=1.0, ru=1.0),
+    ]  # fmt: skip
+    assert [one["own"] for one in by_number(rows[:5])] == [(80 + 70 + 66) / 3, (83 + 72 + 70) / 3]
+    assert by_number([rows[5], rows[3]])[0]["own"] is None
+
+
 def test_the_card_shows_both():
     rows = [row({"LANGUAGES": "en+de"}, 70.0), row({"LANGUAGES": "en+ru"}, 76.0)]
     table = {"task": "xtreme/xnli", "metrics": {"accuracy": "a"}, "rows": rows, "papers": []}
     text, shown = (form({"overall": [], "tables": [table]}) for form in (markdown, page))
-    assert "| languages | mean | of the rows |" in text and "| 2 | 73.0 | x en+de, x en+ru |" in text
+    assert "| languages | mean | in the languages trained on | of the rows |" in text
+    assert "| 2 | 73.0 | 70.0 | x en+de, x en+ru |" in text  # German of the model that learnt it
     assert "73.0" in shown and "<td>en+de</td><td style=" in shown
     assert "training languages:" not in markdown(
         {"overall": [], "tables": [table | {"rows": [row({"PIVOT": "de"}, 1.0)]}]}

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from xlingjax.evaluation.scorecard import said
+from xlingjax.evaluation.scores_average import task_metrics
+from xlingjax.tasks import task_named
 
-CAPTION = "mean score by number of training languages"
+CAPTION = "mean score by number of training languages, over all test languages and over those trained on"
 
 
 def trained_on(row: dict[str, Any]) -> str:
@@ -16,8 +18,12 @@ def trained_on(row: dict[str, Any]) -> str:
 
 
 def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mean over the rows of as many training languages, by their number: "languages", "mean", "rows" (names). Rows
-    from other weights, or tested otherwise, have a line of their own. [] where no row is of a set of languages."""
+    """The mean over the rows of as many training languages: "languages", their number; "mean"; "own"; "rows", names. Rows
+    from other weights, or tested otherwise, have a line of their own. [] where no row is of a set of languages.
+
+    own: in each test language the mean of the models that were trained on it, and their mean, as the paper takes it
+    (Unicoder, Table 4: one language is translate-train); None: no model was trained on a test language.
+    """
     groups: dict[tuple, list[dict[str, Any]]] = {}
     for row in rows:
         if trained_on(row) and "mean" in row["means"]:
@@ -27,10 +33,26 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     if not any("LANGUAGES" in row["variant"] for row in rows):
         return []
     found = [(key[0], [row["means"]["mean"]["mean"] for row in of], of) for key, of in sorted(groups.items())]
-    return [{"languages": n, "mean": float(np.mean(x)), "rows": [said(row) for row in of]} for n, x, of in found]
+    return [
+        {"languages": n, "mean": float(np.mean(x)), "own": _own(of), "rows": [said(row) for row in of]}
+        for n, x, of in found
+    ]
+
+
+def _own(rows: Sequence[dict[str, Any]]) -> float | None:
+    of: dict[str, list[float]] = {}
+    for row in rows:
+        metrics = [row["by_language"][name] for name in task_metrics(task_named(row["task"]))]
+        for language in {*metrics[0]} & {*trained_on(row).split("+")}:
+            of.setdefault(language, []).append(float(np.mean([values[language]["mean"] for values in metrics])))
+    return float(np.mean([np.mean(values) for values in of.values()])) if of else None
 
 
 def grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """(head, rows) of the table of `by_number`; no rows: there is none."""
-    found = [[str(one["languages"]), f"{one['mean']:z.1f}", ", ".join(one["rows"])] for one in by_number(rows)]
-    return ["languages", "mean", "of the rows"], found
+    found = [
+        [str(one["languages"]), *("–" if x is None else f"{x:z.1f}" for x in (one["mean"], one["own"])),
+         ", ".join(one["rows"])]
+        for one in by_number(rows)
+    ]  # fmt: skip
+    return ["languages", "mean", "in the languages trained on", "of the rows"], found
