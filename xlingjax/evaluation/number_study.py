@@ -18,8 +18,8 @@ def trained_on(row: dict[str, Any]) -> str:
 
 
 def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mean over the rows of as many training languages: "languages", their number; "mean"; "own"; "rows", names. Rows
-    from other weights, or tested otherwise, have a line of their own. [] where no row is of a set of languages.
+    """The mean over the rows of as many training languages: "languages" (how many), "mean", "own", "rows" (names).
+    Rows from other weights, or tested otherwise, have a line of their own. [] where no row is of a set of languages.
 
     own: in each test language the mean of the models that were trained on it, and their mean, as the paper takes it
     (Unicoder, Table 4: one language is translate-train); None: no model was trained on a test language.
