@@ -5,7 +5,9 @@ import json
 import shutil
 
 import jax
+import official_files
 import orbax.checkpoint as ocp
+import pytest
 
 from xlingjax import cli
 from xlingjax.model.build import build_model
@@ -80,3 +82,22 @@ def require_gone_on(again, whole, left):
     assert [session["step"] for session in sessions] == [0, left]
     assert sessions[1]["weights"] == f"checkpoint {left} of {again}"
     assert parameters_hash(open_run(again).params) == parameters_hash(open_run(whole).params)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Official files of tiny sets, their test sets with answers."""
+    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, files):
+    return random_run(tmp_path_factory.mktemp("start"), files)
+
+
+@pytest.fixture(scope="module")
+def swept(start, files, tmp_path_factory):
+    """Two seeds of transfer."""
+    output = tmp_path_factory.mktemp("swept")
+    assert finetune("xtreme/xnli", start, files, output, "--seeds", "2") == 0
+    return output

@@ -2,9 +2,9 @@
 
 import dataclasses
 
-import official_files
 import pytest
-from sweeping import finetune, random_run, scores
+import sweeping
+from sweeping import finetune, scores
 
 from xlingjax import cli
 from xlingjax.data.benchmark import read
@@ -15,22 +15,26 @@ from xlingjax.tasks import task_named
 XNLI = task_named("xtreme/xnli")
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return official_files.write(
-        tmp_path_factory.mktemp("files"), ("de", "en", "ru"), train=24, dev=12, test=12, hidden=False
-    )
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory, files):
-    return random_run(tmp_path_factory.mktemp("start"), files)
+files, start = sweeping.files, sweeping.start
 
 
 def written(folder, *lines):
     (folder / "base.gin").write_text(lines[0] + "\n")
-    (folder / "mine.gin").write_text("\n".join([f'include "{folder / "base.gin"}"', *lines[1:]]) + "\n")
+    (folder / "mine.gin").write_text("\n".join(['include "base.gin"', *lines[1:]]) + "\n")
     return folder / "mine.gin"
+
+
+def test_a_file_that_is_not_there_is_named(start, files, tmp_path, capsys):
+    """Also one that a file beside it includes."""
+    words = ["finetune", "--task", "xtreme/xnli", "--from", start, "--data", files / "xtreme", "--to", tmp_path / "out"]
+    mine = written(tmp_path, "LENGTH = 24")
+    (tmp_path / "base.gin").unlink()
+    for file, message in (
+        ("nosuch.gin", "missing file: no recipe 'nosuch.gin'"),
+        (mine, "missing file: include 'base"),
+    ):
+        assert cli.main([*map(str, words), "--gin_file", str(file), "--allow-missing"]) == 2
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

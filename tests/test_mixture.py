@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import official_files
 import pytest
-from sweeping import LANGUAGES, dev_of, finetune, random_run, scores
+import sweeping
+from sweeping import dev_of, finetune, random_run, scores
 
 from xlingjax import cli
 from xlingjax.data.benchmark import TRAINED, languages_present, read
@@ -18,24 +19,7 @@ from xlingjax.model.config import preset
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.trained import open_run
 
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """Official files of tiny sets, their test sets with answers."""
-    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory, files):
-    return random_run(tmp_path_factory.mktemp("start"), files)
-
-
-@pytest.fixture(scope="module")
-def swept(start, files, tmp_path_factory):
-    """Two seeds of transfer."""
-    output = tmp_path_factory.mktemp("swept")
-    assert finetune("xtreme/xnli", start, files, output, "--seeds", "2") == 0
-    return output
+files, start, swept = sweeping.files, sweeping.start, sweeping.swept
 
 
 def evaluate(*words):

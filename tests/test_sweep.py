@@ -5,8 +5,8 @@ import json
 import shutil
 
 import numpy as np
-import official_files
 import pytest
+import sweeping
 from sweeping import LANGUAGES, dev_of, finetune, kill, random_run, require_gone_on, scores
 
 from xlingjax import cells, cli, verbs
@@ -19,24 +19,7 @@ from xlingjax.tasks import task_named
 from xlingjax.trained import open_run
 from xlingjax.variants import lacking
 
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """Official files of tiny sets, their test sets with answers."""
-    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
-
-
-@pytest.fixture(scope="module")
-def start(tmp_path_factory, files):
-    return random_run(tmp_path_factory.mktemp("start"), files)
-
-
-@pytest.fixture(scope="module")
-def swept(start, files, tmp_path_factory):
-    """Two seeds of transfer."""
-    output = tmp_path_factory.mktemp("swept")
-    assert finetune("xtreme/xnli", start, files, output, "--seeds", "2") == 0
-    return output
+files, start, swept = sweeping.files, sweeping.start, sweeping.swept
 
 
 def test_a_cell_is_trained_chosen_on_dev_and_tested_in_every_language(swept, files):

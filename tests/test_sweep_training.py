@@ -4,8 +4,8 @@ import re
 import shutil
 from types import SimpleNamespace
 
-import official_files
 import pytest
+import sweeping
 from sweeping import LANGUAGES, finetune, random_run
 
 from xlingjax import cells, sweep, verbs
@@ -15,10 +15,7 @@ from xlingjax.preprocessors.benchmark import Reading, Training, read_labelled, t
 from xlingjax.tasks import task_named
 from xlingjax.trained import open_run
 
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
+files = sweeping.files
 
 
 def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):

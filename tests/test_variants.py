@@ -3,8 +3,8 @@
 import json
 
 import numpy as np
-import official_files
 import pytest
+import sweeping
 from sweeping import finetune, random_run
 
 from xlingjax.data.benchmark import read
@@ -22,9 +22,7 @@ LANGUAGES = ("de", "en", "ru")
 XNLI, UDPOS = task_named("xtreme/xnli"), task_named("xtreme/udpos")
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
+files = sweeping.files
 
 
 def of(files, *asked, **given):

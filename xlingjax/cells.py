@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,12 +69,14 @@ class Asked:
 @dataclasses.dataclass(frozen=True)
 class Tools:
     """parse: gin files and overrides are read, or refused: {name: value} of all that they bind; recipe: they become one
-    with everything bound; train: the exit status; find: where a gin file lies, None: nowhere."""
+    with everything bound; train: the exit status; find: where a gin file lies, None: nowhere; sets: the
+    macros that gin files, and what they include, set."""
 
     parse: Callable[[Sequence[str], Sequence[str]], dict[str, str]]
     recipe: Callable[[Sequence[str], Sequence[str]], Any]
     train: Callable[[Path, Any], int]
     find: Callable[[str], Path | None]
+    sets: Callable[[Sequence[str]], set[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +128,11 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     if "TRAIN_STEPS" not in given:
         placed.append("TRAIN_STEPS=1")
     parsed = tools.parse(files, placed)
-    if both := (macros_set(asked.files, tools) & macros_set([str(strategy)], tools)) - {*values}:
-        before = tools.parse(files[:-1], placed)
-        if unlike := sorted(name for name in both if before[name] != parsed[name]):
+    for name in sorted((tools.sets(asked.files) & tools.sets([str(strategy)])) - {*values}):
+        if (before := tools.parse(files[:-1], placed)[name]) != parsed[name]:
             raise UserError(
-                f"{unlike[0]}: {' '.join(asked.files)} and strategy {strategy.stem} set it, to {before[unlike[0]]} and "
-                f"{parsed[unlike[0]]}: say which by --gin.{unlike[0]}"
+                f"{name}: {' '.join(asked.files)} and strategy {strategy.stem} set it, to {before} and {parsed[name]}: "
+                f"say which by --gin.{name}"
             )
     bound = values_of(parsed)
     for name in ("BATCH", "EPOCHS", "EVALUATIONS"):
@@ -191,17 +191,7 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
 
 def macros_given(asked: Asked, tools: Tools) -> set[str]:
     """The macros that the command line and its gin files set."""
-    return {override.partition("=")[0] for override in asked.overrides} | macros_set(asked.files, tools)
-
-
-def macros_set(files: Sequence[str], tools: Tools) -> set[str]:
-    """The macros that gin files, and what they include, set."""
-    found = set()
-    for name in files:
-        text = (Path(name) if Path(name).is_file() else tools.find(name)).read_text(encoding="utf-8")
-        found |= {*re.findall(r"^([A-Z][A-Z0-9_]*)\s*=", text, re.MULTILINE)}
-        found |= macros_set(re.findall(r"^include\s+[\"'](.+?)[\"']", text, re.MULTILINE), tools)
-    return found
+    return {override.partition("=")[0] for override in asked.overrides} | tools.sets(asked.files)
 
 
 def _choose_and_test(asked: Asked, bound: Mapping[str, Any]) -> bool:

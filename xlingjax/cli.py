@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,8 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     gin.clear_config()
     if not files:
         raise UserError("no recipe: pass --gin_file gin/recipes/NAME.gin (there are " + ", ".join(recipes()) + ")")
-    for file in files:
-        path = find_gin(file, [Path()])
-        if path is None:
-            raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}")
-        parse_file(path)
+    for text, where in parts_of(files):
+        parse_text(text, where)
     macros = macro_names()
     weights = {*re.findall(r"\.weight = %(\w+)$", gin.config_str() if overrides else "", re.MULTILINE)}
     for override in overrides:
@@ -215,9 +212,19 @@ def gin_value(text: str) -> str:
     return text
 
 
-def parse_file(path: Path) -> None:
-    """Read one gin file. Includes are followed here, because gin looks for them among Python's packages, and a folder
-    of the same name there, which it takes for one, stops it."""
+def parts_of(files: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(gin text, where it stands) of recipes and what they include, as they are to be read. Raises UserError for a
+    missing file."""
+    for file in files:
+        path = find_gin(file, [Path()])
+        if path is None:
+            raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}")
+        yield from _parts(path)
+
+
+def _parts(path: Path) -> Iterator[tuple[str, str]]:
+    """Includes are followed here, because gin looks for them among Python's packages, and a folder of the same name
+    there, which it takes for one, stops it."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -225,7 +232,7 @@ def parse_file(path: Path) -> None:
     done = 0
     for number, line in enumerate(lines):
         if included := re.match(r"""include\s+["'](.+)["']""", line):
-            parse_text("\n" * done + "\n".join(lines[done:number]), str(path))
+            yield "\n" * done + "\n".join(lines[done:number]), str(path)
             done = number + 1
             found = find_gin(included[1], [path.parent, Path()])
             if found is None:
@@ -233,8 +240,13 @@ def parse_file(path: Path) -> None:
                     f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of "
                     f"{path.name}, from here, or from xlingjax's gin/"
                 )
-            parse_file(found)
-    parse_text("\n" * done + "\n".join(lines[done:]), str(path))
+            yield from _parts(found)
+    yield "\n" * done + "\n".join(lines[done:]), str(path)
+
+
+def macros_set(files: Sequence[str]) -> set[str]:
+    """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
+    return {name for text, _ in parts_of(files) for name in re.findall(rf"^({_MACRO.pattern})\s*=", text, re.MULTILINE)}
 
 
 def parse_text(text: str, where: str) -> None:
@@ -287,7 +299,7 @@ def run(args: argparse.Namespace, overrides: list[str]) -> int:
     if args.name in ("finetune", "evaluate") and (tools := verbs_sweep.asked(args)):
         pairs = (override.partition("=") for override in overrides)
         overrides = [f"{key}={gin_value(value)}" for key, _, value in pairs]
-        return tools(args, overrides, bindings, read_recipe, lambda name: find_gin(name, [Path()]))
+        return tools(args, overrides, bindings, read_recipe, lambda name: find_gin(name, [Path()]), macros_set)
     if args.name == "evaluate" and not files:
         from xlingjax.identity import run_and_checkpoint
 

@@ -37,8 +37,9 @@ def _require(args: Namespace, *names: str) -> None:
         raise UserError(f"{args.name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed")
 
 
-def finetune(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
-    """`finetune --task`: a sweep for each strategy, then the score card of the folder."""
+def finetune(args: Namespace, overrides: Sequence[str], *readers: Callable) -> int:
+    """`finetune --task`: a sweep for each strategy, then the score card of the folder. readers: those of `Tools`, but
+    train."""
     from xlingjax.cells import MULTI_TASK
     from xlingjax.data.benchmark import TRAINED
     from xlingjax.runs.multi_task import merged
@@ -57,10 +58,10 @@ def finetune(args: Namespace, overrides: Sequence[str], parse, read_recipe, find
         merged([task.full_name for task in tasks])
     elif len(tasks) > 1:
         raise UserError(f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one")
-    return _sweeps(args, tasks[:1], overrides, parse, read_recipe, find, beside=tasks[1:])
+    return _sweeps(args, tasks[:1], overrides, readers, beside=tasks[1:])
 
 
-def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
+def suite(args: Namespace, overrides: Sequence[str], *readers: Callable) -> int:
     """`evaluate --suite`: every task whose files are there; what is missing is said."""
     from xlingjax.data.benchmark import languages_present
     from xlingjax.tasks import suite_tasks
@@ -92,7 +93,7 @@ def suite(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
         raise UserError(f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or --allow-missing")
-    return _sweeps(args, present, overrides, parse, read_recipe, find)
+    return _sweeps(args, present, overrides, readers)
 
 
 def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
@@ -128,7 +129,7 @@ def _tested(task: Any, data: str) -> set[str]:
     return {*languages_present(task, data, "test"), *languages_present(task, data, "dev")}
 
 
-def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=()) -> int:
+def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
     from xlingjax import verbs
     from xlingjax.cells import Asked, Tools
     from xlingjax.data.benchmark import TRAINED
@@ -149,7 +150,8 @@ def _sweeps(args: Namespace, tasks, overrides, parse, read_recipe, find, beside=
     for layer in getattr(args, "layer", None) or ():  # before anything is trained
         if layer != "all":
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
-    tools, failed = Tools(parse, read_recipe, train, find), []
+    parse, read_recipe, find, sets = readers
+    tools, failed = Tools(parse, read_recipe, train, find, sets), []
     for task in tasks:
         if task.kind not in TRAINED:
             try:
@@ -210,7 +212,7 @@ def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> 
     )  # fmt: skip
 
 
-def mixture(args: Namespace, overrides: Sequence[str], parse, read_recipe, find) -> int:
+def mixture(args: Namespace, overrides: Sequence[str], parse: Callable, *_: Callable) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
     from xlingjax import verbs
     from xlingjax.cells import values_of
