@@ -56,6 +56,11 @@ def test_a_mixture_is_measured_by_what_the_head_fits(swept, files, tmp_path, cap
     assert scores(tmp_path, "xtreme", "xnli", "as_it_is", step) == found  # which stays
     chosen = scores(tmp_path, "xtreme", "xnli", "as_it_is", f"{step}-dev")["select"]["note"]
     assert chosen == "whose checkpoint was chosen by dev/mean on dev, examples of this split: its figures flatter"
+    other = {3: 6, 6: 3}[cell["select"]["step"]]  # which dev did not choose
+    more[1] = f"{run.rpartition('@')[0]}@{other}"
+    assert evaluate("--mixture", "xtreme", *more[:-3], "xnli", "--split", "dev") == 0
+    (folder,) = (tmp_path / "cells/xtreme/xnli/as_it_is").glob(f"*-step-{other}-dev")
+    assert "note" not in scores(tmp_path, folder)["select"]
     tatoeba = scores(tmp_path, "xtreme", "tatoeba", "as_it_is", step)
     assert {*tatoeba["test"]["by_language"]} == {"de", "ru"} and "layer 1, pooled by mean" in tatoeba["select"]["note"]
     lines = (tmp_path / f"cells/xtreme/tatoeba/as_it_is/{step}/predictions/tatoeba/test-de.tsv").read_text().split()
