@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import small_fastbpe
 from evaluation import toy
 from preprocessors.test_span_qa import SCRIPTS, XLM, Characters, pieces, question, squad  # noqa: F401 - a fixture
 
@@ -97,6 +96,9 @@ def test_the_right_columns_give_the_gold_text_in_every_script(pieces):  # noqa: 
 
 def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
     """Lower-cased, without accents, cut by Moses's rules."""
+    pytest.importorskip("sacremoses")
+    import small_fastbpe
+
     asked = [question(context, answer, id=answer) for context, answer in SCRIPTS]
     asked.append(question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å"))
     small_fastbpe.write(tmp_path, [q.context for q in asked], merges=15)
