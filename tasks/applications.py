@@ -11,7 +11,7 @@ from xlingjax.data.labelled_text import Table, read_mtod_intents, read_xcopa, re
 from xlingjax.data.labelled_words import Columns, read_conllu, read_xsid_slots
 from xlingjax.tasks import prepared
 from xlingjax.tasks.xglue import CONLL_TAGS
-from xlingjax.tasks.xtreme import PANX_TAGS, SQUAD, UPOS, XQUAD, XQUAD_OVERLAP, places
+from xlingjax.tasks.xtreme import PANX_TAGS, SQUAD, TRANSLATED_TYDIQA, UPOS, XQUAD, XQUAD_OVERLAP, places
 from xlingjax.tasks.xtreme import TASKS as XTREME
 
 _SPLITS = ("train", "dev", "test")
@@ -200,6 +200,7 @@ TASKS = (
             "train": next(task for task in XTREME if task.name == "tydiqa").files["train"],
             "dev": SQUAD["dev"],
             "test": next(task for task in XTREME if task.name == "xquad").files["test"],
+            "translate_train": TRANSLATED_TYDIQA,
         },
         ("squad_f1", "squad_em"),
         overlap=XQUAD_OVERLAP,

@@ -13,6 +13,7 @@ from xlingjax.data.prepared import Prepared, bitext, pairs, parallel_pairs, ques
 
 _TRANSLATED_XNLI = ("ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _TRANSLATED_PAWSX = ("de", "es", "fr", "ja", "ko", "zh")
+_TRANSLATED_SQUAD = ("ar", "de", "el", "es", "hi", "ru", "th", "tr", "vi", "zh")
 _TYDIQA = {
     "ar": "arabic", "bn": "bengali", "en": "english", "fi": "finnish", "id": "indonesian", "ko": "korean",
     "ru": "russian", "sw": "swahili", "te": "telugu",
@@ -24,6 +25,7 @@ _paraphrases = functools.partial(
 _entities = functools.partial(tagged, tags="tags")
 _conll = functools.partial(tagged, tags="ner")
 _conll2003 = functools.partial(tagged, tags="ner", first_class=True)
+_translated_questions = functools.partial(questions, translated=True)
 _upos = functools.partial(tagged, tags="upos")
 
 # Beside translations English is read from their own set where MultiNLI is not prepared: row by row the same examples.
@@ -53,11 +55,16 @@ _squad = {
     split: (Prepared("squad/v1.1:3.0.0", name, questions, ("en",)),)
     for split, name in {"train": "train", "dev": "validation"}.items()
 }
-XQUAD = _squad | {"test": (Prepared("xquad/{language}:3.0.0", "test", questions),)}
+_translated_squad = (Prepared("xquad/{language}:3.0.0", "translate-train", _translated_questions, _TRANSLATED_SQUAD),)
+XQUAD = _squad | {
+    "translate_train": _translated_squad,
+    "test": (Prepared("xquad/{language}:3.0.0", "test", questions),),
+}
 MLQA = {
     "train": _squad["train"],
     "dev": (Prepared("mlqa/{language}:1.0.0", "validation", questions),),
     "test": (Prepared("mlqa/{language}:1.0.0", "test", questions),),
+    "translate_train": _translated_squad,
 }
 TYDIQA = {
     "train": (Prepared("tydi_qa/goldp:3.0.0", "train", functools.partial(questions, named=_TYDIQA), (*_TYDIQA,)),),

@@ -12,7 +12,19 @@ from xlingjax.data.labelled_questions import read_squad
 from xlingjax.data.labelled_text import Table
 from xlingjax.data.labelled_words import Columns
 from xlingjax.tasks import prepared
-from xlingjax.tasks.xtreme import NLI, PAWSX_OVERLAP, SQUAD, UPOS, XNLI, mlqa, multinli, places, raw_pawsx, raw_xnli
+from xlingjax.tasks.xtreme import (
+    NLI,
+    PAWSX_OVERLAP,
+    SQUAD,
+    TRANSLATED_MLQA,
+    UPOS,
+    XNLI,
+    mlqa,
+    multinli,
+    places,
+    raw_pawsx,
+    raw_xnli,
+)
 
 CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
 NEWS = ("foodanddrink", "sports", "news", "entertainment", "health", "video", "finance", "travel", "lifestyle", "autos")
@@ -105,6 +117,7 @@ TASKS = (
             "train": places("MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",)) + SQUAD["train"],
             "dev": _mlqa("dev"),
             "test": _mlqa("test"),
+            "translate_train": TRANSLATED_MLQA,
         },
         ("mlqa_f1", "mlqa_em"),
         tfds=prepared.MLQA,

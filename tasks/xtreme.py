@@ -32,6 +32,8 @@ PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 
 _csv = Table(quoted=None)
 _numbered = functools.partial(read_squad, numbered=True)  # XTREME's script cuts the ids of TyDiQA's training set
+_translated_squad = functools.partial(read_squad, translated=True)
+_translated_numbered = functools.partial(read_squad, numbered=True, translated=True)
 _raw_pawsx = Table(
     ("id", "sentence1", "sentence2", "label"), premise=("sentence1",), hypothesis=("sentence2",), header=True
 )
@@ -66,12 +68,24 @@ def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
     return places("XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=_multinli, languages=languages)
 
 
-def translations(task: str, path: str) -> tuple[Files, ...]:
-    """XTREME's own machine translations (the bucket `xtreme_translations`)."""
-    return places(f"xtreme_translations/{task}/{path}", f"{task.lower()}/{path}", read=read_translated)
+def translations(task: str, path: str, read=read_translated, folder: str | None = None) -> tuple[Files, ...]:
+    """XTREME's own machine translations (the bucket `xtreme_translations`), in their own folder or beside the
+    task's files. folder: the task's; default its name in small letters."""
+    return places(f"xtreme_translations/{task}/{path}", f"{folder or task.lower()}/{path}", read=read)
 
 
 SQUAD = {split: places(f"squad/{split}-v1.1.json", read=read_squad, languages=("en",)) for split in ("train", "dev")}
+
+
+TRANSLATED_SQUAD = translations("SQuAD", "translate-train/squad.translate.train.en-{language}.json", _translated_squad)
+TRANSLATED_TYDIQA = translations(
+    "TyDiQA-GoldP", "translate-train/tydiqa.translate.train.en-{language}.json", _translated_numbered, "tydiqa"
+)
+TRANSLATED_MLQA = TRANSLATED_SQUAD + places(  # MLQA's own machine translations, mlqa-translate-train.tar.gz
+    "mlqa/mlqa-translate-train/{language}_squad-translate-train-train-v1.1.json",
+    "mlqa-translate-train/{language}_squad-translate-train-train-v1.1.json",
+    read=_translated_squad,
+)
 
 
 def mlqa(split: str) -> tuple[Files, ...]:
@@ -191,7 +205,11 @@ TASKS = (
         "xquad",
         "span_qa",
         XQUAD,
-        SQUAD | {"test": places("xquad/xquad.{language}.json", read=read_squad)},
+        SQUAD
+        | {
+            "test": places("xquad/xquad.{language}.json", read=read_squad),
+            "translate_train": TRANSLATED_SQUAD,
+        },
         ("squad_f1", "squad_em"),
         end="json",
         overlap=XQUAD_OVERLAP,
@@ -201,7 +219,12 @@ TASKS = (
         "mlqa",
         "span_qa",
         MLQA,
-        {"train": SQUAD["train"], "dev": mlqa("dev"), "test": mlqa("test")},
+        {
+            "train": SQUAD["train"],
+            "dev": mlqa("dev"),
+            "test": mlqa("test"),
+            "translate_train": TRANSLATED_MLQA,
+        },
         ("mlqa_f1", "mlqa_em"),
         end="json",
         tfds=prepared.MLQA,
@@ -214,6 +237,7 @@ TASKS = (
         {
             "train": places("tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json", read=_numbered),
             "test": places("tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json", read=read_squad),
+            "translate_train": TRANSLATED_TYDIQA,
         },
         ("squad_f1", "squad_em"),
         end="json",

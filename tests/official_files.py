@@ -145,6 +145,10 @@ def _xtreme(told, root, labels, hidden):
 def _xtreme_questions(told, root, labels, hidden):
     for part in ("train", "dev"):
         _json(root / "squad" / f"{part}-v1.1.json", told.squad(part, "en"))
+    for code in told.of("xtreme", "xquad"):
+        if code != "en":
+            name = f"squad/translate-train/squad.translate.train.en-{code}.json"
+            _json(root / name, told.squad("train", code))
     train = root / "tydiqa" / "tydiqa-goldp-v1.1-train"
     _json(train / "tydiqa.goldp.en.train.json", _renamed(told.squad("train", "en"), lambda row: "0"))
     dev = "dev-context-{0}-question-{0}.json"

@@ -15,6 +15,8 @@ LABELS = ("entailment", "neutral", "contradiction")
 TYDIQA = {"ar": "arabic", "bn": "bengali", "en": "english", "fi": "finnish", "id": "indonesian", "ko": "korean",
           "ru": "russian", "sw": "swahili", "te": "telugu"}  # fmt: skip
 
+TRANSLATED_SQUAD = "squad/translate-train/squad.translate.train.en-{}.json"
+
 
 def _write(path, text):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,6 +78,9 @@ def official(root, rows=6):
     for part in ("train", "dev"):
         _write(root / f"squad/{part}-v1.1.json", squad(f"{part}1", f"{part}2", f"{part}3"))
     _write(root / "xquad/xquad.de.json", squad("x1", "x2", "x3"))
+    translated = json.loads(squad("train1", "train2", "train3", text="über"))
+    translated["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] += 1  # lost
+    _write(root / TRANSLATED_SQUAD.format("de"), json.dumps(translated))
     for part in ("dev", "test"):
         _write(root / f"MLQA_V1/{part}/{part}-context-de-question-de.json", squad(f"m{part}1", f"m{part}2"))
     goldp = {code: squad(*(f"{name}-{row}-1" for row in range(3)), text=f"{code} ü") for code, name in TYDIQA.items()}
@@ -184,7 +189,10 @@ SETS = {
     "xtreme_pawsx/de": lambda root: str(root / _translations.format("PAWSX", "de")),
     "wikiann/de": _wikiann,
     "squad/v1.1": lambda root: {part: str(root / f"squad/{part}-v1.1.json") for part in ("train", "dev")},
-    "xquad/de": lambda root: lambda asked: {part: str(root / "xquad/xquad.de.json") for part in asked},
+    "xquad/de": lambda root: lambda asked: {
+        part: str(root / (TRANSLATED_SQUAD.format("de") if part == "translate-train" else "xquad/xquad.de.json"))
+        for part in asked
+    },
     "mlqa/de": lambda root: {"test": str(root), "validation": str(root)},
     "tydi_qa/goldp": _tydiqa,
     "tatoeba/tatoeba_de": lambda root: {

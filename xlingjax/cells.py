@@ -15,10 +15,10 @@ from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.benchmark import chosen_languages, has_gold, require_tested
 from xlingjax.identity import read_run_record, run_and_checkpoint
-from xlingjax.preprocessors.benchmark import ALL, Reading, Training, count_rows
+from xlingjax.preprocessors.benchmark import ALL, Reading, Training, count_rows, with_answers
 from xlingjax.probes import words
 from xlingjax.tasks import task_named
-from xlingjax.variants import OVER, trained_languages
+from xlingjax.variants import OVER, PAIRED, trained_languages
 
 FILES = ("optim/adamw_linear.gin", "mesh/data.gin", "runs/task.gin")
 LABELLED, TEACHER = "LABELLED", "transfer"
@@ -135,6 +135,8 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
                 f"say which by --gin.{name}"
             )
     bound = values_of(parsed)
+    if bound["CLASSIFIER"] == "plug_in" and asked.task.kind not in PAIRED:
+        raise UserError(f"CLASSIFIER=plug_in is for {' and '.join(PAIRED)}; {asked.called} is of {asked.task.kind}")
     for name in ("BATCH", "EPOCHS", "EVALUATIONS"):
         if not bound[name] > 0:
             raise UserError(f"{name}={bound[name]}: must be above 0")
@@ -142,14 +144,16 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     splits |= _spoken(asked, bound | splits)
     values |= {name: repr(value) for name, value in splits.items()}
     bound |= splits
+    if bound["SELECT"] != "last" and part_of(bound["DEV_SPLIT"])[0] == "train":
+        _require_as_many(asked, bound)
     counts = {task.name: counted(asked, task, bound) for task in asked.tasks}
-    examples = sum(examples for examples, _ in counts.values())
-    epoch = sum(rows for _, rows in counts.values()) / bound["BATCH"]
+    examples, lost = (sum(count[i] for count in counts.values()) for i in (0, 2))
+    epoch = sum(rows for _, rows, _ in counts.values()) / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
     if asked.beside:  # each example once in an epoch, as if the sets were one
-        derived["TASK_WEIGHTS"] = {name: max(1, round(rows / bound["BATCH"])) for name, (_, rows) in counts.items()}
+        derived["TASK_WEIGHTS"] = {name: max(1, round(rows / bound["BATCH"])) for name, (_, rows, _) in counts.items()}
     values = {**{name: str(value) for name, value in derived.items() if name not in given}, **values}
     select, trained_on, devs = bound["SELECT"], asked.task.trained_on, []
     tested = words(bound["TEST_LANGUAGES"])
@@ -179,7 +183,8 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
         raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
     everything = json.dumps(sorted(tools.parse(files, [f"{k}={v}" for k, v in values.items()]).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {examples:,} training examples; settings {digest}."
+    trained = f"{examples:,} training examples" + (f" ({lost_answers(lost)})" if lost else "")
+    head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
     lines = [
         head,
         *(f'include "{name}"' for name in files),
@@ -206,8 +211,31 @@ def _choose_and_test(asked: Asked, bound: Mapping[str, Any]) -> bool:
     )
 
 
-def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int]:
-    """(examples, rows) that a task is trained on in an epoch."""
+def _require_as_many(asked: Asked, bound: Mapping[str, Any]) -> None:
+    """Rows that are held out of the training set are held out of its translations too, by their numbers. Raises
+    UserError where a translation has more or fewer rows."""
+    for task in asked.tasks:
+        translated = [name for origin, name in training_of(bound).parts(task, asked.data) if origin != "gold"]
+        if task.shared_ids or not translated:
+            continue
+        rows = len(read(task, asked.data, "train", task.trained_on))
+        for language in translated:
+            if (there := len(read(task, asked.data, "translate_train", language))) != rows:
+                raise UserError(
+                    f"{task.full_name}: {there} examples translated into {language!r}, of {rows} in "
+                    f"{task.trained_on!r}: which of them translate the rows of DEV_SPLIT={bound['DEV_SPLIT']} cannot "
+                    "be told, and these would choose the checkpoint; give --gin.SELECT=last and "
+                    f"--gin.DEV_SPLIT='\"{bound['DEV_SPLIT']}\"', which then trains on all rows"
+                )
+
+
+def lost_answers(lost: int) -> str:
+    """What is said of translated questions that are not trained on."""
+    return f"without {lost:,} translated questions whose answer does not stand where the file says"
+
+
+def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int, int]:
+    """(examples, rows) that a task is trained on in an epoch, and translated questions that are left out."""
     training = training_of(bound)
     parts = [part for part in files_read(task, asked.data, bound) if part[0] in ("train", "translate_train")]
     read_now = tuple(hashes(task, asked.data, parts).items())
@@ -218,17 +246,19 @@ def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, in
 @functools.cache  # the cells of a sweep train on the same
 def _counted(
     name: str, data: str, training: Training, reading: Reading, run: str, paired: bool, files: tuple
-) -> tuple[int, int]:
+) -> tuple[int, int, int]:
     """files: what tells an edited set from itself."""
     task, vocabulary = task_named(name), Vocabulary.load(run)
-    examples = rows = 0
+    examples = rows = lost = 0
     for origin, language in training.parts(task, data):
         if origin == "gold" and paired:  # these stand beside the translated
             continue
         records = training.records(task, data, origin, language)
-        examples += len(records)
-        rows += count_rows(task, records, vocabulary, reading, language)
-    return examples, rows
+        learnt = with_answers(records) if origin == "translated" else records
+        examples += len(learnt)
+        lost += len(records) - len(learnt)
+        rows += count_rows(task, learnt, vocabulary, reading, language)
+    return examples, rows, lost
 
 
 def splits_of(asked: Asked, given: Collection[str], bound: Mapping[str, Any]) -> dict[str, str]:

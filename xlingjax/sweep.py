@@ -30,6 +30,7 @@ from xlingjax.cells import (
     Tools,
     counted,
     files_read,
+    lost_answers,
     macros_given,
     reading_of,
     recipe_of,
@@ -59,7 +60,7 @@ from xlingjax.partition import mesh_of_all
 from xlingjax.preprocessors.benchmark import Reading, labelled_path, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
-from xlingjax.variants import variants
+from xlingjax.variants import TAUGHT, variants
 
 
 def require_folder(output: str) -> None:
@@ -83,6 +84,11 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
         raise UserError(f"--strategy {asked.strategy}: there are {', '.join([*known, *BASELINES])}, or name a gin file")
     text = strategy.read_text(encoding="utf-8")
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
+    if LABELLED in required and asked.task.kind not in TAUGHT:
+        raise UserError(
+            f"--strategy {asked.strategy}: a teacher labels classes, ranks and tags, and {asked.task.full_name} is of "
+            f"{asked.task.kind}; multi_language trains on the translations' own answers"
+        )
     given = macros_given(asked, tools)
     over = variants(asked.strategy, required, asked.tasks, asked.data, asked.languages, given)
     say(f"{asked.called}, {strategy.stem}: {len(over) * asked.seeds * len(_grid(asked))} cells")
@@ -144,6 +150,9 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     for task, split, language in ((task, *part) for task, own in parts.items() for part in own):
         if split in ("dev", "test", "translate_test") and find(task, asked.data, split, language):
             read(task, asked.data, split, language)  # whose faults are told before the training
+    for task in asked.tasks:
+        if lost := counted(asked, task, bound)[2]:
+            say(f"{task.full_name}: {lost_answers(lost)}")
     write_json(cell.folder / READ, files)
     built = tools.recipe([str(recipe)], ())
     if status := tools.train(cell.folder / "run", built):

@@ -8,6 +8,10 @@ from xlingjax.errors import UserError
 
 OVER = ("PIVOT", "TARGET")
 """Macros of a strategy that each language in turn is put in."""
+TAUGHT = ("classification", "ranking", "tagging")
+"""The kinds of tasks whose examples a teacher can label."""
+PAIRED = ("classification", "ranking")
+"""Those that plug-in fine-tuning is defined for (VECO §3.1)."""
 STUDIED = "multi_language"
 """The strategy that runs over sets of languages, where they are given."""
 
@@ -51,6 +55,10 @@ def variants(
 def lacking(text: str, task: Task, data: str) -> str:
     """What a strategy, by the text of its gin file, needs of a task that is not there; "": nothing."""
     gold = languages_present(task, data, "train")
+    if task.kind not in TAUGHT and re.search(r"^LABELLED =", text, re.MULTILINE):
+        return "no classes or tags to label"
+    if task.kind not in PAIRED and re.search(r'^CLASSIFIER = "plug_in"', text, re.MULTILINE):
+        return "no classes of pairs of translations"
     if not languages_present(task, data, "translate_train") and re.search(
         r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE
     ):

@@ -42,6 +42,19 @@ def test_numbered_ids(read):
         read(squad(("Köln", 0)), squad(("Köln", 0)))
 
 
+def test_what_a_machine_translated(read):
+    """An answer that it lost is none, the question stays in its row; XTREME writes a question for each answer."""
+    lost, twice = squad(("Main", 14), id="b"), squad(("am Rhein", 11), id="c")
+    found = read(squad(("Köln", 0)), lost, squad(("Rhein", 14), id="c"), twice, translated=True)
+    assert [(one.id, one.answers, one.starts) for one in found] == [
+        ("a", ("Köln",), (0,)), ("b", (), ()), ("c", ("Rhein", "am Rhein"), (14, 11)),
+    ]  # fmt: skip
+    with pytest.raises(UserError, match=r"question a: this id comes twice"):
+        read(squad(("Köln", 0)), squad(("Köln", 0), question="Was?"), translated=True)
+    with pytest.raises(UserError, match=r"question b: the answer 'Main' is not in its context"):
+        read(lost)
+
+
 @pytest.mark.parametrize(
     "article, message",
     [

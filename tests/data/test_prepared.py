@@ -39,6 +39,8 @@ CASES = [
     ("xtreme/xquad", "train", "en"),
     ("xtreme/xquad", "dev", "en"),
     ("xtreme/xquad", "test", "de"),
+    ("xtreme/xquad", "translate_train", "de"),
+    ("xtreme/mlqa", "translate_train", "de"),
     ("xtreme/mlqa", "dev", "de"),
     ("xtreme/mlqa", "test", "de"),
     ("xtreme/tydiqa", "test", "fi"),

@@ -12,9 +12,13 @@ from xlingjax.data.labelled import Question, existing
 from xlingjax.errors import UserError
 
 
-def read_squad(paths: Sequence[Path], task, language: str, *, numbered: bool = False) -> list[Question]:
+def read_squad(
+    paths: Sequence[Path], task, language: str, *, numbered: bool = False, translated: bool = False
+) -> list[Question]:
     """The questions of one file. An answer with empty text is none: XTREME so blanks those of its test sets. numbered:
-    the ids are the rows, from 0, whatever the file says (ids come twice).
+    the ids are the rows, from 0, whatever the file says (ids come twice). translated: by a machine; an answer that it
+    lost (it does not stand in its context where it is said to) is none either, and a question that comes once for each
+    of its answers, as XTREME writes them, is one.
 
     Raises UserError naming the file and the question's id: another layout, an id that comes twice, an answer that does
     not stand in its context where it is said to.
@@ -25,19 +29,23 @@ def read_squad(paths: Sequence[Path], task, language: str, *, numbered: bool = F
         for paragraph in _field(article, "paragraphs", path, "an article"):
             context = _text(paragraph, "context", path, "a paragraph")
             for qa in _field(paragraph, "qas", path, "a paragraph"):
-                question = checked_question(qa, context, path)
+                question = checked_question(qa, context, path, translated=translated)
                 if numbered:
                     question = replace(question, id=str(len(found)))
-                if question.id in found:
-                    raise UserError(f"{path}, question {question.id}: this id comes twice")
+                if before := found.get(question.id):
+                    if not translated or (before.question, before.context) != (question.question, context):
+                        raise UserError(f"{path}, question {question.id}: this id comes twice")
+                    answers, starts = before.answers + question.answers, before.starts + question.starts
+                    question = replace(question, answers=answers, starts=starts)
                 found[question.id] = question
     if not found:
         raise UserError(f"{path}: no questions in this file")
     return list(found.values())
 
 
-def checked_question(qa: Any, context: str, path: str | Path) -> Question:
-    """The question of SQuAD's `qa`. path: where it stands, for messages. Raises UserError as `read_squad`."""
+def checked_question(qa: Any, context: str, path: str | Path, *, translated: bool = False) -> Question:
+    """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see `read_squad`. Raises UserError
+    as it does."""
     id_ = str(qa.get("id", "")) if isinstance(qa, dict) else ""
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")
@@ -51,6 +59,8 @@ def checked_question(qa: Any, context: str, path: str | Path) -> Question:
         if not text:
             continue
         stands = context[start : start + len(text)] if start >= 0 else ""
+        if stands != text and translated:
+            continue
         if stands != text:
             other = context.find(text)
             remedy = f"it stands at {other}" if other >= 0 else "it stands nowhere in the context"

@@ -215,8 +215,11 @@ def tagged(rows: Rows, task, language: str, *, tags: str, first_class: bool = Fa
     return found
 
 
-def questions(rows: Rows, task, language: str, *, named: Mapping[str, str] | None = None) -> list[Question]:
-    """named: {language: its name}: only questions whose id begins with the name are read (TyDiQA)."""
+def questions(
+    rows: Rows, task, language: str, *, named: Mapping[str, str] | None = None, translated: bool = False
+) -> list[Question]:
+    """named: {language: its name}: only questions whose id begins with the name are read (TyDiQA). translated: see
+    `read_squad`."""
     found = []
     for _, _, row in rows:
         if named and row["id"].partition("-")[0] != named[language]:
@@ -227,7 +230,8 @@ def questions(rows: Rows, task, language: str, *, named: Mapping[str, str] | Non
             "question": row["question"],
             "answers": [{"text": text, "answer_start": start} for text, start in answers],
         }
-        found.append(checked_question(asked, row["context"], f"{rows.folder}, {rows.split}"))
+        where = f"{rows.folder}, {rows.split}"
+        found.append(checked_question(asked, row["context"], where, translated=translated))
     return found
 
 

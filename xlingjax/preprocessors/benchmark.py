@@ -90,12 +90,18 @@ class Training:
         return found
 
     def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
-        """The examples of one part. Raises UserError as `read` does."""
+        """The examples of one part; translated questions whose answer was lost have none. Raises UserError as `read`
+        does."""
         if origin == "labelled":  # of rows that were held out no translation is learnt either
             found = read_labelled(labelled_path(self.labelled, task, language), task)
             return found[part_of(self.split)[1](len(found))]
         split = self.split if origin == "gold" else "translate_train" + self.split.removeprefix("train")
         return read(task, data, split, language)
+
+
+def with_answers(records: Sequence[Any]) -> list[Any]:
+    """What can be learnt: without the questions that have no answer."""
+    return [record for record in records if not isinstance(record, Question) or record.answers]
 
 
 def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
@@ -222,8 +228,9 @@ def task_source(
             told.append(f"{origin} {language} {len(records)} beside {task.trained_on}")
             names.append(f"{origin} {language}")
             continue
-        rows.append(task_rows(task, records, vocabulary, reading, language, index))
-        told.append(f"{origin} {language} {len(records)}")
+        learnt = with_answers(records) if origin == "translated" else records
+        rows.append(task_rows(task, learnt, vocabulary, reading, language, index))
+        told.append(f"{origin} {language} {len(learnt)}")
         names.append(f"{origin} {language}")
     identity: Mapping[str, Any] = {
         "mixture": f"{task.full_name}: {', '.join(told)}",
