@@ -1,5 +1,7 @@
 """What a sweep trains on: how many steps an epoch has, what a teacher labels."""
 
+import copy
+import json
 import re
 import shutil
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ from xlingjax.preprocessors.benchmark import Reading, Training, read_labelled, t
 from xlingjax.tasks import task_named
 from xlingjax.trained import open_run
 
-files = sweeping.files
+files, start = sweeping.files, sweeping.start
 
 
 def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):
@@ -58,6 +60,75 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files
         assert [one.words for one in made] == [one.words for one in given]
         alone = [sweep._predicted(trained, task, [one], language, reading)[0] for one in given]
         assert [list(one.tags) for one in made] == alone and {tag for tags in alone for tag in tags} != {"X"}
+
+
+@pytest.fixture
+def questions(files, tmp_path):
+    """The files of questions: one German answer of SQuAD's translations was lost, and TyDi QA has translations with a
+    row more than the English set."""
+    for name in ("squad", "xquad", "tydiqa"):
+        shutil.copytree(files / "xtreme" / name, tmp_path / "files/xtreme" / name)
+    root = tmp_path / "files/xtreme"
+    lost = root / "squad/translate-train/squad.translate.train.en-de.json"
+    told = json.loads(lost.read_text("utf-8"))
+    more = copy.deepcopy(told)
+    told["data"][3]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] += 1
+    lost.write_text(json.dumps(told), "utf-8")
+    more["data"].append(more["data"][0])
+    (root / "tydiqa/translate-train").mkdir()
+    (root / "tydiqa/translate-train/tydiqa.translate.train.en-ru.json").write_text(json.dumps(more), "utf-8")
+    return tmp_path / "files"
+
+
+ASKED = ("--gin.TRAIN_STEPS=1", "--gin.LENGTH=64", "--gin.MAX_QUESTION=20", "--allow-missing", "--strategy")
+
+
+def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(questions, start, tmp_path, capsys):
+    assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, "multi_language") == 0
+    told = "without 1 translated questions whose answer does not stand where the file says"
+    assert f"xtreme/xquad: {told}" in capsys.readouterr().out
+    cell = tmp_path / "out/cells/xtreme/xquad/multi_language/seed-0"
+    assert f"71 training examples ({told});" in (cell / "cell.gin").read_text()
+    (data,) = json.loads((cell / "run/run.json").read_text())["identity"]["data"].values()
+    assert data["mixture"] == "xtreme/xquad: gold en 24, translated de 23, translated ru 24"
+    for strategy, why in (
+        ("teacher", "a teacher labels classes, ranks and tags, and xtreme/xquad is of span_qa; multi_language trains"),
+        ("plug_in", "CLASSIFIER=plug_in is for classification and ranking; xtreme/xquad is of span_qa"),
+    ):
+        assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, strategy) == 2
+        assert why in capsys.readouterr().err and not (cell.parents[1] / strategy).exists()
+
+
+def test_translations_of_held_out_questions_are_not_learnt(questions, start, tmp_path, capsys):
+    """TyDi QA has no dev set, so rows of its training set choose, and ids do not tell what translates them."""
+    output = tmp_path / "out"
+    assert finetune("xtreme/tydiqa", start, questions, output, *ASKED, "multi_language") == 2
+    told = capsys.readouterr().err
+    assert "25 examples translated into 'ru', of 24 in 'en': which of them translate the rows of DEV_SPLIT" in told
+    assert not (output / "cells").exists()
+    remedy = "--gin.SELECT=last", re.search(r"--gin.DEV_SPLIT='(\S+)'", told)[1].join(("--gin.DEV_SPLIT=", ""))
+    assert finetune("xtreme/tydiqa", start, questions, output, *remedy, *ASKED, "multi_language") == 0
+    (data,) = (json.loads(path.read_text())["identity"]["data"] for path in output.rglob("run.json"))
+    assert [one["mixture"] for one in data.values()] == ["xtreme/tydiqa: gold en 24, translated ru 25"]
+
+
+def test_settings_and_files_that_were_refused_bind_nothing(files, tmp_path, monkeypatch, capsys):
+    """What a cell is begun with counts from its training on."""
+    data, output = tmp_path / "files", tmp_path / "out"
+    shutil.copytree(files / "xtreme/xnli", data / "xtreme/xnli")
+    start, test = random_run(tmp_path, files), data / "xtreme/xnli/test-ru.tsv"
+    whole = test.read_text()
+    test.write_text("A\tB\tmaybe\n")
+    assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.5") == 2
+    assert "unknown label 'maybe'" in capsys.readouterr().err
+    test.write_text(whole)
+    monkeypatch.setattr(verbs, "train", lambda args, recipe: 7)  # killed before it began
+    assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.25") == 7
+    test.write_text(whole.replace("neutral", "entailment"))
+    monkeypatch.undo()
+    assert finetune("xtreme/xnli", start, data, output, "--gin.TRAIN_STEPS=1") == 0
+    assert finetune("xtreme/xnli", start, data, output, "--gin.TRAIN_STEPS=2") == 2
+    assert "was begun with other settings" in capsys.readouterr().err
 
 
 def test_faults_of_test_sets_are_told_before_the_training(files, tmp_path, monkeypatch, capsys):
