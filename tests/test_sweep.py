@@ -93,9 +93,14 @@ def test_a_sweep_that_was_stopped_gives_the_table_of_one_that_was_not(swept, sta
     assert old["tables"] == new["tables"]
 
 
-def test_other_settings_in_a_cells_folder_are_refused(swept, start, files, capsys):
+def test_other_settings_in_a_cells_folder_are_refused(swept, start, files, tmp_path, capsys):
     assert finetune("xtreme/xnli", start, files, swept, "--gin.LEARNING_RATE=0.5") == 2
     assert "was begun with other settings" in (told := capsys.readouterr().err) and "LEARNING_RATE = 0.5" in told
+    shutil.copytree(swept, tmp_path / "kept", ignore=shutil.ignore_patterns("run"))  # the scores remain
+    assert finetune("xtreme/xnli", start, files, tmp_path / "kept", "--gin.LEARNING_RATE=0.5") == 2
+    assert "was begun with other settings" in capsys.readouterr().err
+    assert finetune("xtreme/xnli", start, files, tmp_path / "kept", "--seeds", "2") == 0
+    assert capsys.readouterr().out.count("finished before") == 2
 
 
 @pytest.mark.long
@@ -335,6 +340,10 @@ def test_strategies_that_lack_files_are_passed_over_in_a_suite(files, tmp_path):
         assert lacking(text, task, tmp_path) == "no translated training sets"
     assert lacking(tested, task, tmp_path) == "no test sets translated into English"
     assert lacking('TRAIN_LANGUAGES = "en"', task, tmp_path) == ""
+    questions = task_named("xtreme/xquad")
+    assert lacking(translated, questions, data) == ""
+    assert lacking("LABELLED = %gin.REQUIRED", questions, data) == "no classes or tags to label"
+    assert lacking(f'{translated}\nCLASSIFIER = "plug_in"', questions, data) == "no classes of pairs of translations"
 
 
 def test_options_of_tasks_need_a_task(start, capsys):

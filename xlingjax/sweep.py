@@ -119,20 +119,21 @@ def _grid(asked: Asked) -> list[dict[str, str]]:
 
 def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools: Tools, say) -> int:
     text = recipe_of(asked, cell, strategy, more, tools)
-    recipe = cell.folder / RECIPE
+    recipe, trained = cell.folder / RECIPE, _trained(cell)
     folders = {task: cell.folder / task.name if asked.beside else cell.folder for task in asked.tasks}
-    if recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
+    if trained and recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
         raise UserError(
             f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
             "another --to, or delete that folder"
         )
-    if not recipe.is_file():
+    if not (trained and recipe.is_file()):  # settings and files that were refused bind nothing
         cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
     bound = values_of(tools.parse([str(recipe)], ()))
     parts = {task: files_read(task, asked.data, bound) for task in asked.tasks}
     files = {name: digest for task in parts for name, digest in hashes(task, asked.data, parts[task]).items()}
-    begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if (cell.folder / READ).is_file() else files
+    known = trained and (cell.folder / READ).is_file()
+    begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if known else files
     finished = all((folder / SCORES).is_file() for folder in folders.values())
     if finished:
         found = json.loads((folders[asked.task] / SCORES).read_text(encoding="utf-8"))
@@ -164,6 +165,12 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         told = best["test"]["means"] or best["dev"]["means"]
         say(f"{folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
     return 0
+
+
+def _trained(cell: Cell) -> bool:
+    """Whether its training has begun, or ended and its run was deleted."""
+    found = (cell.folder.glob(name) for name in ("run/run.json", SCORES, f"*/{SCORES}"))
+    return any(next(paths, None) for paths in found)
 
 
 def _tested(
@@ -237,7 +244,7 @@ def _evaluations(run_folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
     """The folder of the translated training sets as the teacher's model labels them (hard labels)."""
     folder, task = cell.folder / "labelled", asked.task
-    if folder.is_dir():
+    if folder.is_dir() and _trained(cell):
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
     trained = open_run(f"{teacher.folder / 'run'}@{record['select']['step']}", mesh=mesh_of_all())
@@ -256,6 +263,7 @@ def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
             for r, p in zip(records, predicted, strict=True)
         ]
         write_labelled(labelled_path(partial, task, language), made)
+    shutil.rmtree(folder, ignore_errors=True)  # of a cell that was not trained
     partial.rename(folder)
     return folder
 
