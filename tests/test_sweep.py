@@ -342,6 +342,16 @@ def test_strategies_that_lack_files_are_passed_over_in_a_suite(files, tmp_path):
     assert lacking('TRAIN_LANGUAGES = "en"', task, tmp_path) == ""
     questions = task_named("xtreme/xquad")
     assert lacking(translated, questions, data) == ""
+    assert lacking("TARGET = %gin.REQUIRED", questions, data) == ""
+    for name in ("squad", "xquad"):
+        shutil.copytree(data / name, tmp_path / name)
+    for path in (tmp_path / "xquad").iterdir():  # XTREME's are so
+        told = json.loads(path.read_text("utf-8"))
+        for article in told["data"]:
+            article["paragraphs"][0]["qas"][0]["answers"] = []
+        path.write_text(json.dumps(told), "utf-8")
+    none = "no answers to test with in the languages of its translations"
+    assert lacking("TARGET = %gin.REQUIRED", questions, tmp_path) == none
     assert lacking("LABELLED = %gin.REQUIRED", questions, data) == "no classes or tags to label"
     assert lacking(f'{translated}\nCLASSIFIER = "plug_in"', questions, data) == "no classes of pairs of translations"
 

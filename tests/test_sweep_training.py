@@ -91,6 +91,12 @@ def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(que
     assert f"71 training examples ({told});" in (cell / "cell.gin").read_text()
     (data,) = json.loads((cell / "run/run.json").read_text())["identity"]["data"].values()
     assert data["mixture"] == "xtreme/xquad: gold en 24, translated de 23, translated ru 24"
+    target = (*ASKED, "translate_train", "--languages", "ru")
+    assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *target) == 0
+    record = json.loads((cell.parents[1] / "translate_train/ru/seed-0/scores.json").read_text())
+    assert record["trained"]["examples"] == 24 and {*record["dev"]["by_language"]} == {"en"}  # SQuAD's dev set alone
+    assert {*record["test"]["by_language"]} == {"ru"}
+    capsys.readouterr()
     for strategy, why in (
         ("teacher", "a teacher labels classes, ranks and tags, and xtreme/xquad is of span_qa; multi_language trains"),
         ("plug_in", "CLASSIFIER=plug_in is for classification and ranking; xtreme/xquad is of span_qa"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.benchmark import Task, hashes, languages_present, part_of, read, share_rows
+from xlingjax.data.benchmark import Task, find, hashes, languages_present, part_of, read, share_rows
 from xlingjax.data.prepared import located
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
@@ -141,6 +141,9 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
         if not bound[name] > 0:
             raise UserError(f"{name}={bound[name]}: must be above 0")
     splits = splits_of(asked, given, bound)
+    target, dev = cell.variant.get("TARGET"), (bound | splits)["DEV_SPLIT"]
+    if target and "DEV_LANGUAGES" not in given and not find(asked.task, asked.data, dev, target):
+        splits["DEV_LANGUAGES"] = asked.task.trained_on  # XQuAD, which has SQuAD's dev set alone
     splits |= _spoken(asked, bound | splits)
     values |= {name: repr(value) for name, value in splits.items()}
     bound |= splits

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from xlingjax.data.benchmark import Task, languages_present
+from xlingjax.data.benchmark import Task, find, languages_present, read
 from xlingjax.errors import UserError
+from xlingjax.evaluation.benchmark import has_gold
 
 OVER = ("PIVOT", "TARGET")
 """Macros of a strategy that each language in turn is put in."""
@@ -59,15 +60,22 @@ def lacking(text: str, task: Task, data: str) -> str:
         return "no classes or tags to label"
     if task.kind not in PAIRED and re.search(r'^CLASSIFIER = "plug_in"', text, re.MULTILINE):
         return "no classes of pairs of translations"
-    if not languages_present(task, data, "translate_train") and re.search(
-        r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE
-    ):
+    translated = languages_present(task, data, "translate_train")
+    if not translated and re.search(r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE):
         return "no translated training sets"
+    if re.search(r"^TARGET =", text, re.MULTILINE) and not any(_tested(task, data, name) for name in translated):
+        return "no answers to test with in the languages of its translations"
     if "translate_test" in text and not languages_present(task, data, "translate_test"):
         return "no test sets translated into English"
     if len(gold) < 2 and re.search(r"^TRAIN_LANGUAGES = \"all\"", text, re.MULTILINE):
         return f"training sets of {', '.join(gold) or 'no language'} alone"
     return ""
+
+
+def _tested(task: Task, data: str, language: str) -> bool:
+    if find(task, data, "dev", language):
+        return True
+    return bool(find(task, data, "test", language)) and has_gold(task, read(task, data, "test", language))
 
 
 def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:
