@@ -62,6 +62,10 @@ def test_the_papers_rows():
         "veco_2", "xglue_4", "xglue_4_generation", "xglue_7"  # whose papers say so
     }  # fmt: skip
     assert read("veco_2").rows["xnli"]["grid"]["LEARNING_RATE"] == "5e-6,8e-6,1e-5,2e-5,3e-5"
+    translated = {name.partition(",")[0]: row for name, row in read("veco_2").rows.items() if name.endswith("-all")}
+    assert [*translated] == ["xnli", "pawsx", "xquad", "mlqa", "tydiqa"]
+    rates = {row["grid"]["LEARNING_RATE"] for row in translated.values()}
+    assert rates == {"5e-6,6e-6,7e-6,8e-6,9e-6"}
 
 
 def test_a_row_becomes_a_sweep():
