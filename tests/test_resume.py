@@ -91,3 +91,40 @@ def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
     log = (tmp_path / "log.txt").read_text()
     assert f"weights: checkpoint {stopped.steps} of {tmp_path}" in log
     assert [s["step"] for s in json.loads((tmp_path / "run.json").read_text())["sessions"]] == [0, stopped.steps]
+
+
+class Counted:
+    """An evaluator that fails at the steps it is told to."""
+
+    name = "dev"
+
+    def __init__(self, fails=()):
+        self.fails = fails
+
+    def __call__(self, model, params, step, mesh):
+        if step in self.fails:
+            raise RuntimeError("out of memory")
+        return {"mean": {3: 50.0, 6: 90.0, 9: 60.0}[step]}
+
+
+def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp_path):
+    """Asked to stop in the step before an evaluation, or with an evaluation that failed: what is best is known all the
+    same, and a finished run has a result."""
+    settings = dict(objectives=("mlm",), eval_every=3)
+    best = CheckpointConfig(every=3, keep_last=1, keep_best=1, best_metric="dev/mean", best_mode="max")
+    whole, stopped, failed = tmp_path / "whole", tmp_path / "stopped", tmp_path / "failed"
+    tiny_run.run(whole, **settings, checkpoint=best, evaluators=[Counted()])
+    first = tiny_run.run(stopped, **settings, checkpoint=best, evaluators=[Counted()], signal_at=("SIGTERM", 6))
+    assert first.steps == 6 and [line["step"] for line in tiny_run.lines(stopped, "evaluations.jsonl")] == [3]
+    tiny_run.run(stopped, **settings, checkpoint=best, evaluators=[Counted()])
+    for step in (6, 9):
+        with pytest.raises(RuntimeError, match="out of memory"):
+            tiny_run.run(failed, **settings, checkpoint=best, evaluators=[Counted(fails=[step])])
+    assert not (failed / "result.json").exists()
+    tiny_run.run(failed, **settings, checkpoint=best, evaluators=[Counted()])
+    for run in (whole, stopped, failed):
+        assert [line["values"]["mean"] for line in tiny_run.lines(run, "evaluations.jsonl")] == [50.0, 90.0, 60.0]
+        assert json.loads((run / "best.json").read_text()) == {"dev/mean": {"step": 6, "value": 90.0}}
+        assert json.loads((run / "result.json").read_text())["exit_reason"] == "finished"
+        assert checkpoint_steps(run / "checkpoints") == [6, 9]
+    tiny_run.run(failed, **settings, checkpoint=best, evaluators=[Counted(fails=[9])])  # nothing is left to measure

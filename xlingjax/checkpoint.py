@@ -109,8 +109,7 @@ class Checkpoints:
     ) -> None:
         """Start writing the checkpoint of `step`; returns when the state has been copied to the host. `values`:
         scalars of an evaluation at this very step. Raises UserError when the disk is full or not writable."""
-        finite = {name: value for name, value in values.items() if math.isfinite(value)}
-        metrics = {name: finite[name] for name in self._config.metrics if name in finite}
+        metrics = self._metrics(values)
         try:
             self._write_positions(step, positions)
             failed = None
@@ -133,6 +132,20 @@ class Checkpoints:
         except Exception as error:
             raise explained(error, self.folder) from error
         self.saved_step = step
+
+    def measured(self, step: int, values: dict[str, float]) -> None:
+        """`values` of an evaluation of the checkpoint of `step`, which was saved without."""
+        metrics = self._metrics(values)
+        if metrics:
+            handler = ocp.JsonCheckpointHandler(filename="metrics")  # as the manager writes and reads them
+            ocp.Checkpointer(handler).save(
+                self.folder / str(step) / "metrics", args=ocp.args.JsonSave(metrics), force=True
+            )
+            self._manager.reload()
+        self._note_best(step, metrics, values)
+
+    def _metrics(self, values: dict[str, float]) -> dict[str, float]:
+        return {name: values[name] for name in self._config.metrics if math.isfinite(values.get(name, math.nan))}
 
     def _note_best(self, step: int, metrics: dict[str, float], values: dict[str, float]) -> None:
         if values and (unknown := [name for name in self._config.metrics if name not in values]):

@@ -174,6 +174,14 @@ def keep_until(path: Path, step: int) -> None:
     os.replace(partial, path)
 
 
+def evaluated_at(workdir: Path, step: int) -> set[str]:
+    """The evaluators whose values of `step` a run has written down."""
+    path = workdir / "evaluations.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+    records = (json.loads(line) for line in lines if line.endswith("\n"))
+    return {record["name"] for record in records if record["step"] == step}
+
+
 def duration(seconds: float) -> str:
     """As "2:03:04" or "3:04"."""
     minutes, seconds = divmod(round(seconds), 60)

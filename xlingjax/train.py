@@ -24,13 +24,13 @@ from xlingjax.objectives.summed import Summed
 from xlingjax.optim import OptimizerConfig, make_optimizer
 from xlingjax.partition import MeshConfig, check_counts, make_mesh
 from xlingjax.perf import Stopwatch, peak_memory_bytes
-from xlingjax.runtime import RuntimeConfig, check_workdir, is_primary, out_of_memory_explained, start
+from xlingjax.runtime import RuntimeConfig, all_agree, check_workdir, is_primary, out_of_memory_explained, start
 from xlingjax.schedule import check as check_schedule
 from xlingjax.schedule import turns
 from xlingjax.signals import Preemption
 from xlingjax.stages import stage_of, starts
 from xlingjax.step import abstract_state, make_train_step, random_state, run_key
-from xlingjax.tracker import Tracker, finite, flatten
+from xlingjax.tracker import Tracker, evaluated_at, finite, flatten
 
 # What a pretrained model may lack.
 ADDED = (
@@ -135,6 +135,12 @@ def train(
         started = checkpoint_steps(workdir / "checkpoints")
         give = None if started else first_weights(init_from, model, abstract.params, init_new)
 
+        def due(step):
+            last = step == steps
+            if not (step and (last or (eval_every and step % eval_every == 0))):
+                return {}
+            return {one.name: one for one in evaluators if last or not getattr(one, "at_end", False)}
+
         # ---- the data ------------------------------------------------------------------------------------------------
         feed = Feed(objectives, encoder, device_mesh, microbatches)
         stack.callback(feed.close)
@@ -176,6 +182,7 @@ def train(
             )  # fmt: skip
             if on_start:
                 on_start()
+        known = not is_primary() or {*due(step)} <= evaluated_at(workdir, step)
         tracker.begin(step)
 
         # ---- what happens now and then -------------------------------------------------------------------------------
@@ -213,9 +220,7 @@ def train(
         def evaluate():
             guard.drain()
             with clock.paused():
-                for evaluator in evaluators:
-                    if getattr(evaluator, "at_end", False) and step < steps:
-                        continue
+                for evaluator in due(step).values():
                     last_values[evaluator.name] = evaluator(encoder, state.params, step, device_mesh)
                     tracker.evaluation(step, evaluator.name, last_values[evaluator.name])
 
@@ -225,6 +230,9 @@ def train(
             checkpoints.save(step, state, positions, {"tokens_seen": tokens_seen}, values if evaluated else {})
 
         # ---- the loop ------------------------------------------------------------------------------------------------
+        if restored and not all_agree(known):  # it was asked to stop, or failed, before the checkpoint was measured
+            evaluate()
+            checkpoints.measured(step, flatten(last_values))
         stopping = False
         while step < steps and not stopping:
             if step in feed.starts:
@@ -247,7 +255,7 @@ def train(
                 intervals[stage_of(name)[0]].add(own, batch_hash(rows[name]) if hash_batches else "")
             step += 1
             stopping, last = preemption.reached(step), step == steps
-            evaluate_now = evaluators and (last or (eval_every and step % eval_every == 0 and not stopping))
+            evaluate_now = due(step) and (last or not stopping)
             if last or (log_every and step % log_every == 0):
                 log()
             if evaluate_now:
@@ -263,7 +271,7 @@ def train(
         # ---- the end -------------------------------------------------------------------------------------------------
         exit_reason = "preempted" if stopping and step < steps else "finished"
         checkpoints.close()
-        if is_primary() and last_lines:  # a finished run that is started again keeps what it has
+        if is_primary() and (last_lines or not (workdir / "result.json").exists()):  # else it keeps what it has
             totals = {
                 "steps": step, "exit_reason": exit_reason, "tokens_seen": tokens_seen, "seconds": clock.seconds(),
                 "tokens_per_second": (tokens_seen - tokens_before) / clock.seconds(),
