@@ -26,8 +26,9 @@ NO_DEV = ("train[:90%]", "train[90%:]")
 """Training and dev where there is no dev set."""
 UNTOLD = ("dev[:50%]", "dev[50%:]")
 """What takes the place of the dev and test sets where the test set is not there or has no answers."""
-RECIPE, READ = "cell.gin", "files.json"
-"""Of a cell: what was decided, and the hashes of the benchmark's files when it was begun."""
+RECIPE, READ, START = "cell.gin", "files.json", "start"
+"""Of a cell: what was decided; the hashes of the benchmark's files when its training began, and among them, by the name
+`START`, that of the weights it began from."""
 MULTI_TASK = "multi_task"
 """The strategy that trains several tasks at once."""
 _OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
@@ -137,9 +138,9 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     bound = values_of(parsed)
     if bound["CLASSIFIER"] == "plug_in" and asked.task.kind not in PAIRED:
         raise UserError(f"CLASSIFIER=plug_in is for {' and '.join(PAIRED)}; {asked.called} is of {asked.task.kind}")
-    for name in ("BATCH", "EPOCHS", "EVALUATIONS"):
-        if not bound[name] > 0:
-            raise UserError(f"{name}={bound[name]}: must be above 0")
+    for name in ("BATCH", "LENGTH", "EPOCHS", "EVALUATIONS"):
+        if not (isinstance(bound[name], int | float) and bound[name] > 0):
+            raise UserError(f"{name}={bound[name]}: must be a number above 0")
     splits = splits_of(asked, given, bound)
     target, dev = cell.variant.get("TARGET"), (bound | splits)["DEV_SPLIT"]
     if target and "DEV_LANGUAGES" not in given and not find(asked.task, asked.data, dev, target):
@@ -147,7 +148,9 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     splits |= _spoken(asked, bound | splits)
     values |= {name: repr(value) for name, value in splits.items()}
     bound |= splits
-    if bound["SELECT"] != "last" and part_of(bound["DEV_SPLIT"])[0] == "train":
+    chooses = bound["SELECT"] != "last" or any(len(values) > 1 for values in asked.grid.values())
+    _require_apart(asked, bound, chooses)
+    if chooses and part_of(bound["DEV_SPLIT"])[0] == "train":
         _require_as_many(asked, bound)
     counts = {task.name: counted(asked, task, bound) for task in asked.tasks}
     examples, lost = (sum(count[i] for count in counts.values()) for i in (0, 2))
@@ -163,12 +166,6 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     for task in asked.tasks:  # before any training
         devs.append(chosen_languages(task, asked.data, bound["DEV_SPLIT"], words(bound["DEV_LANGUAGES"])))
         require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
-    if select != "last" and _choose_and_test(asked, bound):
-        raise UserError(
-            f"DEV_SPLIT={bound['DEV_SPLIT']} and TEST_SPLIT={bound['TEST_SPLIT']} share examples: what chooses "
-            "the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"' and --gin.TEST_SPLIT='\"dev[50%:]\"', "
-            "or --gin.SELECT=last"
-        )
     if select != "last" and (bound["KEEP_BEST"] < 1 or bound["BEST_MODE"] != "max"):
         name = "KEEP_BEST" if bound["KEEP_BEST"] < 1 else "BEST_MODE"
         raise UserError(
@@ -202,24 +199,43 @@ def macros_given(asked: Asked, tools: Tools) -> set[str]:
     return {override.partition("=")[0] for override in asked.overrides} | tools.sets(asked.files)
 
 
-def _choose_and_test(asked: Asked, bound: Mapping[str, Any]) -> bool:
-    """Whether an example is in both of what chooses and what tests."""
-    splits = bound["DEV_SPLIT"], bound["TEST_SPLIT"]
-    if len({part_of(split)[0] for split in splits}) > 1:
+def _require_apart(asked: Asked, bound: Mapping[str, Any], chooses: bool) -> None:
+    """Raises UserError where an example is in two of what is trained on, what chooses and what tests. chooses: dev
+    chooses the checkpoint, or settings of a grid."""
+    if chooses and _share(asked, bound["DEV_SPLIT"], bound["TEST_SPLIT"]):
+        raise UserError(
+            f"DEV_SPLIT={bound['DEV_SPLIT']} and TEST_SPLIT={bound['TEST_SPLIT']} share examples: what chooses "
+            "the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"' and --gin.TEST_SPLIT='\"dev[50%:]\"', "
+            "or --gin.SELECT=last without a --grid"
+        )
+    for name in ("TEST_SPLIT", *(["DEV_SPLIT"] if chooses else [])):
+        if _share(asked, bound["TRAIN_SPLIT"], bound[name]):
+            raise UserError(
+                f"TRAIN_SPLIT={bound['TRAIN_SPLIT']} and {name}={bound[name]} share examples: what is trained on can "
+                f"neither choose nor test; give both, as in --gin.TRAIN_SPLIT='\"{NO_DEV[0]}\"' and "
+                f"--gin.{name}='\"{NO_DEV[1]}\"'"
+            )
+
+
+def _share(asked: Asked, first: str, second: str) -> bool:
+    """Whether an example of a task is in both splits."""
+    if part_of(first)[0] != part_of(second)[0]:
         return False
+    by_id = ["%" in split for split in (first, second) if "[" in split]
     return any(
-        share_rows(*splits, len(read(task, asked.data, part_of(splits[0])[0], language)))
+        (task.shared_ids and len({*by_id}) > 1)  # one is cut by ids, the other by rows
+        or share_rows(first, second, len(read(task, asked.data, part_of(first)[0], language)))
         for task in asked.tasks
-        for language in languages_present(task, asked.data, splits[0])
+        for language in languages_present(task, asked.data, first)
     )
 
 
 def _require_as_many(asked: Asked, bound: Mapping[str, Any]) -> None:
-    """Rows that are held out of the training set are held out of its translations too, by their numbers. Raises
-    UserError where a translation has more or fewer rows."""
+    """Rows that are held out of the training set are held out of its translations too, by their numbers (of MLQA, in
+    percent, by their ids). Raises UserError where a translation has more or fewer rows."""
     for task in asked.tasks:
         translated = [name for origin, name in training_of(bound).parts(task, asked.data) if origin != "gold"]
-        if task.shared_ids or not translated:
+        if (task.shared_ids and "%" in bound["TRAIN_SPLIT"]) or not translated:
             continue
         rows = len(read(task, asked.data, "train", task.trained_on))
         for language in translated:
@@ -227,8 +243,8 @@ def _require_as_many(asked: Asked, bound: Mapping[str, Any]) -> None:
                 raise UserError(
                     f"{task.full_name}: {there} examples translated into {language!r}, of {rows} in "
                     f"{task.trained_on!r}: which of them translate the rows of DEV_SPLIT={bound['DEV_SPLIT']} cannot "
-                    "be told, and these would choose the checkpoint; give --gin.SELECT=last and "
-                    f"--gin.DEV_SPLIT='\"{bound['DEV_SPLIT']}\"', which then trains on all rows"
+                    "be told, and these would choose; give --gin.SELECT=last and "
+                    f"--gin.DEV_SPLIT='\"{bound['DEV_SPLIT']}\"' without a --grid, which then trains on all rows"
                 )
 
 

@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from xlingjax.cells import (
     MULTI_TASK,
     READ,
     RECIPE,
+    START,
     TEACHER,
     Asked,
     Cell,
@@ -46,6 +48,7 @@ from xlingjax.evaluation.benchmark import (
     chosen_languages,
     has_gold,
     means,
+    pivot_of,
     predict,
     require_tested,
     scored,
@@ -57,10 +60,10 @@ from xlingjax.identity import write_json
 from xlingjax.initialisation import require_labels
 from xlingjax.optim import flattened
 from xlingjax.partition import mesh_of_all
-from xlingjax.preprocessors.benchmark import Reading, labelled_path, write_labelled
+from xlingjax.preprocessors.benchmark import Reading, labelled_path, require_parallel, write_labelled
 from xlingjax.probes import words
 from xlingjax.trained import TrainedRun, open_run
-from xlingjax.variants import TAUGHT, variants
+from xlingjax.variants import TAUGHT, is_tested, variants
 
 
 def require_folder(output: str) -> None:
@@ -69,15 +72,46 @@ def require_folder(output: str) -> None:
         raise UserError(f"--to {output}: it is a file; give a folder")
 
 
-def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
-    """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
-    UserError."""
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    strategy: Path
+    over: list[dict[str, str]]
+    taught: bool
+    """A teacher labels the translations first."""
+    random: bool
+    """It starts from random weights."""
+
+
+def check(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> None:
+    """Raise UserError for all that can be known before any training of the sweep: settings, files, their faults."""
     require_folder(asked.output)
+    if asked.strategy in BASELINES:
+        return
+    plan = _planned(asked, tools, say)
+    if plan.taught:  # what it trains on is not there yet
+        return check(dataclasses.replace(asked, strategy=TEACHER), tools, say)
+    sound: set[tuple[Task, str, str]] = set()
+    for variant, settings in itertools.product(plan.over, _grid(asked)):
+        cell = Cell.of(asked.output, asked.task, plan.strategy.stem, variant, settings, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            recipe = Path(folder) / RECIPE
+            recipe.write_text(recipe_of(asked, cell, plan.strategy, {}, tools), encoding="utf-8")
+            bound = values_of(tools.parse([str(recipe)], ()))
+            tools.recipe([str(recipe)], ())
+        for task in asked.tasks:
+            parts = [(task, split, language) for split, language in files_read(task, asked.data, bound)]
+            for part in parts:
+                if part not in sound and part[1] in ("dev", "test", "translate_test"):
+                    if find(task, asked.data, *part[1:]):
+                        read(task, asked.data, *part[1:])
+                    sound.add(part)
+            if bound["CLASSIFIER"] == "plug_in":
+                _require_beside(asked, task, bound)
+
+
+def _planned(asked: Asked, tools: Tools, say: Callable[[str], None]) -> _Plan:
     if (asked.strategy == MULTI_TASK) != bool(asked.beside):
         raise UserError(f"--strategy {asked.strategy}: several tasks are for {MULTI_TASK}, which needs two or more")
-    if asked.strategy in BASELINES:
-        _baseline(asked, tools, say)
-        return 0
     strategy = tools.find(f"strategies/{asked.strategy}.gin") or tools.find(asked.strategy)
     if strategy is None:
         known = sorted(path.stem for path in tools.find("strategies/transfer.gin").parent.glob("*.gin"))
@@ -91,21 +125,47 @@ def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
         )
     given = macros_given(asked, tools)
     over = variants(asked.strategy, required, asked.tasks, asked.data, asked.languages, given)
-    say(f"{asked.called}, {strategy.stem}: {len(over) * asked.seeds * len(_grid(asked))} cells")
-    start = "random"
-    if "train.init_from = None" not in text:
-        for task in asked.tasks:
-            require_labels(asked.source, asked.source, task.labels, task.name if asked.beside else None)
-        start = parameters_hash(open_run(asked.source).params)
-    if LABELLED in required and (status := run(dataclasses.replace(asked, strategy=TEACHER), tools, say)):
+    if "TARGET" in required and asked.allow_missing and not asked.languages:
+        lost = [one["TARGET"] for one in over if not is_tested(asked.task, asked.data, one["TARGET"])]
+        if lost:
+            say(f"{asked.called}, {strategy.stem}: passed over, without a dev or test set: {', '.join(lost)}")
+        over = [one for one in over if one["TARGET"] not in lost]
+        if not over:
+            raise UserError(f"{asked.task.full_name}: {strategy.stem} has no language to be tested in")
+    random = "train.init_from = None" in text
+    for task in asked.tasks if not random else ():
+        require_labels(asked.source, asked.source, task.labels, task.name if asked.beside else None)
+    return _Plan(strategy, over, LABELLED in required, random)
+
+
+def _require_beside(asked: Asked, task: Task, bound: Mapping[str, Any]) -> None:
+    """Raise UserError where what a plugged-in model reads beside the examples does not correspond to them."""
+    for split, names in (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES")):
+        for language in chosen_languages(task, asked.data, bound[split], words(bound[names])):
+            pivot = pivot_of(task, asked.data, bound[split], language)
+            require_parallel(task, read(task, asked.data, bound[split], language), read(task, asked.data, *pivot),
+                             language, str(find(task, asked.data, *pivot).paths[0]))  # fmt: skip
+
+
+def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
+    """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
+    UserError; `check` raises most of them before any training."""
+    require_folder(asked.output)
+    if asked.strategy in BASELINES:
+        _baseline(asked, tools, say)
+        return 0
+    plan = _planned(asked, tools, say=lambda line: None)
+    say(f"{asked.called}, {plan.strategy.stem}: {len(plan.over) * asked.seeds * len(_grid(asked))} cells")
+    start = "random" if plan.random else parameters_hash(open_run(asked.source).params)
+    if plan.taught and (status := run(dataclasses.replace(asked, strategy=TEACHER), tools, say)):
         return status
-    for variant, settings, seed in itertools.product(over, _grid(asked), range(asked.seeds)):
-        cell = Cell.of(asked.output, asked.task, strategy.stem, variant, settings, seed)
+    for variant, settings, seed in itertools.product(plan.over, _grid(asked), range(asked.seeds)):
+        cell = Cell.of(asked.output, asked.task, plan.strategy.stem, variant, settings, seed)
         more = {}
-        if LABELLED in required:
+        if plan.taught:
             taught = Cell.of(asked.output, asked.task, TEACHER, {}, settings, seed)
             more[LABELLED] = repr(str(_label(asked, taught, cell, tools)))
-        if status := _run_cell(asked, cell, strategy, more, start, tools, say):
+        if status := _run_cell(asked, cell, plan.strategy, more, start, tools, say):
             return status
     return 0
 
@@ -134,12 +194,17 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     files = {name: digest for task in parts for name, digest in hashes(task, asked.data, parts[task]).items()}
     known = trained and (cell.folder / READ).is_file()
     begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if known else files
+    began_from = begun.get(START, start)
+    begun = {name: digest for name, digest in begun.items() if name != START}
     finished = all((folder / SCORES).is_file() for folder in folders.values())
     if finished:
         found = json.loads((folders[asked.task] / SCORES).read_text(encoding="utf-8"))
-        if found["start"]["sha256"] != start:
-            raise UserError(f"{cell.folder} started from other weights than {asked.source} has: choose another --to")
-        begun = found.get("files", begun)
+        began_from, begun = found["start"]["sha256"], found.get("files", begun)
+    if began_from != start:
+        raise UserError(
+            f"{cell.folder} started from other weights than {asked.source} has now: give {asked.source}@STEP of those, "
+            "choose another --to, or delete that folder"
+        )
     if how := edited(begun, files):
         raise UserError(
             f"{cell.folder} was begun with other files: {how} below {asked.data}: put it back, choose another --to, or "
@@ -154,7 +219,7 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     for task in asked.tasks:
         if lost := counted(asked, task, bound)[2]:
             say(f"{task.full_name}: {lost_answers(lost)}")
-    write_json(cell.folder / READ, files)
+    write_json(cell.folder / READ, {START: start, **files})
     built = tools.recipe([str(recipe)], ())
     if status := tools.train(cell.folder / "run", built):
         return status
@@ -206,7 +271,9 @@ def _tested(
             pivot = translations(trained.model, task, asked.data, "test", language)
             predicted = _predicted(trained, task, records, language, reading, pivot)
             write_predictions(task, to / "predictions", language, predicted)
-    dev = next(values for at, values in _evaluations(run_folder) if at == step)
+    dev = next((values for at, values in _evaluations(run_folder) if at == step), None)
+    if dev is None:
+        raise UserError(f"{run_folder}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again")
     chosen = {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]}
     if bound["DEV_LIMIT"]:
         chosen["limit"] = bound["DEV_LIMIT"]

@@ -63,7 +63,7 @@ def lacking(text: str, task: Task, data: str) -> str:
     translated = languages_present(task, data, "translate_train")
     if not translated and re.search(r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE):
         return "no translated training sets"
-    if re.search(r"^TARGET =", text, re.MULTILINE) and not any(_tested(task, data, name) for name in translated):
+    if re.search(r"^TARGET =", text, re.MULTILINE) and not any(is_tested(task, data, name) for name in translated):
         return "no answers to test with in the languages of its translations"
     if "translate_test" in text and not languages_present(task, data, "translate_test"):
         return "no test sets translated into English"
@@ -72,7 +72,8 @@ def lacking(text: str, task: Task, data: str) -> str:
     return ""
 
 
-def _tested(task: Task, data: str, language: str) -> bool:
+def is_tested(task: Task, data: str, language: str) -> bool:
+    """Whether a language has a dev set, or a test set with answers."""
     if find(task, data, "dev", language):
         return True
     return bool(find(task, data, "test", language)) and has_gold(task, read(task, data, "test", language))

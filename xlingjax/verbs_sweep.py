@@ -138,7 +138,7 @@ def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
     from xlingjax.identity import read_run_record
     from xlingjax.measuring import measure
     from xlingjax.runtime import start
-    from xlingjax.sweep import run
+    from xlingjax.sweep import check, run
     from xlingjax.variants import lacking
 
     start(verbs.runtime(args))
@@ -151,23 +151,23 @@ def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
         if layer != "all":
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
     parse, read_recipe, find, sets = readers
-    tools, failed = Tools(parse, read_recipe, train, find, sets), []
+    tools = Tools(parse, read_recipe, train, find, sets)
+    several, faults, sweeps = len(tasks) > 1, [], []
+
+    def fault(task, found: UserError) -> None:
+        """Of a suite the other tasks are measured all the same."""
+        if not several:
+            raise found
+        print(f"{task.full_name}: {found}")
+        faults.append(task.full_name)
+
     for task in tasks:
-        if task.kind not in TRAINED:
-            try:
-                measure(measured(args, source, task.suite, [task.name]))
-            except UserError as fault:
-                if len(tasks) == 1:
-                    raise
-                print(f"{task.full_name}: {fault}")
-                failed.append(task.full_name)
-            continue
-        for strategy in args.strategy or ["transfer"]:
-            if len(tasks) > 1 and not baseline_of(strategy, task):
+        for strategy in (args.strategy or ["transfer"]) if task.kind in TRAINED else ():
+            if several and not baseline_of(strategy, task):
                 print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
                 continue
             file = find(f"strategies/{strategy}.gin") or find(strategy)
-            if len(tasks) > 1 and file and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data)):
+            if several and file and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data)):
                 print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {args.data}")
                 continue
             asked = Asked(
@@ -175,11 +175,23 @@ def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
                 tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides), bool(args.allow_missing),
                 beside=tuple(beside),
             )  # fmt: skip
-            if status := run(asked, tools):
-                return status
+            try:
+                check(asked, tools)  # of all, before any training
+                sweeps.append(asked)
+            except UserError as found:
+                fault(task, found)
+    for task in tasks:
+        try:
+            if task.kind not in TRAINED:
+                measure(measured(args, source, task.suite, [task.name]))
+            for asked in (one for one in sweeps if one.task == task):
+                if status := run(asked, tools):
+                    return status
+        except UserError as found:
+            fault(task, found)
     print(show(args.output))
-    if failed:
-        raise UserError(f"{', '.join(failed)} could not be measured (above); the card is of the others")
+    if faults:
+        raise UserError(f"{', '.join(dict.fromkeys(faults))} could not be measured (above); the card is of the others")
     return 0
 
 

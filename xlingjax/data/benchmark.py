@@ -190,9 +190,9 @@ def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
 def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
     """The records of one language (see `KINDS`); retrieval and mining: a list of one `Bitext`.
 
-    Raises UserError: a split that the task does not have, missing files (the message names those looked for), a set
-    without labels that is not a test set, a part of a bitext or a part without rows, and every fault of a file, with
-    its line.
+    Raises UserError: a split that the task does not have, missing files (the message names those looked for), a train
+    or dev set without labels, a part of a bitext or a part without rows, and every fault of a file, with its line.
+    Translated training sets may lack labels, for a teacher to label: see `require_gold`.
     """
     name, rows = part_of(split)
     if name not in task.files:
@@ -201,7 +201,7 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     if found is None:
         raise UserError(_missing(task, folder, name, language))
     records = list(found.files.read(found.paths, task, language))
-    if not name.endswith("test") and not any(map(_has_gold, records)):
+    if not name.startswith("translate_") and name != "test" and not any(map(_has_gold, records)):
         raise UserError(
             f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets alone do not"
         )
@@ -225,6 +225,15 @@ _SHARES = 10_000
 def _share(id_: str) -> int:
     """0 to `_SHARES` - 1: the same for the same id in every language."""
     return int(hashlib.sha256(id_.encode()).hexdigest()[:12], 16) % _SHARES
+
+
+def require_gold(task: Task, folder: str | Path, language: str, records: Iterable[Any]) -> None:
+    """Raise UserError where a translated training set, or a part of it, has nothing to learn."""
+    if any(map(_has_gold, records)):
+        return
+    path = find(task, folder, "translate_train", language).paths[0]
+    remedy = "`--strategy teacher`, which labels them, alone can use this file" if task.labels else "leave it out"
+    raise UserError(f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}")
 
 
 def _has_gold(record: Any) -> bool:

@@ -73,11 +73,14 @@ def predict(
 def translations(model, task: Task, data: str | Path, split: str, language: str) -> Sequence[Any] | None:
     """What a model that is plugged in reads beside the examples of a language: those of a test set translated into
     `Task.trained_on`, else that language's own set, whose rows must be parallel. None: the model is not plugged in."""
-    if model.config.classifier != "plug_in":
-        return None
+    return read(task, data, *pivot_of(task, data, split, language)) if model.config.classifier == "plug_in" else None
+
+
+def pivot_of(task: Task, data: str | Path, split: str, language: str) -> tuple[str, str]:
+    """(split, language) of what `translations` reads."""
     if split == "test" and language in languages_present(task, data, "translate_test"):
-        return read(task, data, "translate_test", language)
-    return read(task, data, split, task.trained_on)
+        return "translate_test", language
+    return split, task.trained_on
 
 
 def in_order_of(task: Task, labels: Sequence[str]) -> Task:

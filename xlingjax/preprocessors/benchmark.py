@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.benchmark import Task, languages_present, part_of, read
+from xlingjax.data.benchmark import Task, find, languages_present, part_of, read, require_gold
 from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged
 from xlingjax.data.labelled_text import known_label
 from xlingjax.data.labelled_words import known_tag
@@ -18,7 +18,7 @@ from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_parts, tagged_rows
 from xlingjax.preprocessors.plug_in import paired_rows
-from xlingjax.preprocessors.span_qa import count_windows, span_rows
+from xlingjax.preprocessors.span_qa import checked_separators, count_windows, span_rows
 
 ALL = "all"
 _RECORDS = {
@@ -91,12 +91,22 @@ class Training:
 
     def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
         """The examples of one part; translated questions whose answer was lost have none. Raises UserError as `read`
-        does."""
+        and `require_gold` do."""
         if origin == "labelled":  # of rows that were held out no translation is learnt either
             found = read_labelled(labelled_path(self.labelled, task, language), task)
             return found[part_of(self.split)[1](len(found))]
         split = self.split if origin == "gold" else "translate_train" + self.split.removeprefix("train")
-        return read(task, data, split, language)
+        found = read(task, data, split, language)
+        if origin == "translated":
+            require_gold(task, data, language, found)
+        return found
+
+    def told(self, task: Task, data: str | Path, origin: str, language: str) -> str:
+        """What an error in the examples of one part names: their file and language."""
+        if origin == "labelled":
+            return f"{labelled_path(self.labelled, task, language)}, {language}"
+        found = find(task, data, "train" if origin == "gold" else "translate_train", language)
+        return f"{found.paths[0]}, {language}"
 
 
 def with_answers(records: Sequence[Any]) -> list[Any]:
@@ -170,6 +180,25 @@ def count_rows(task: Task, records: Sequence[Any], vocabulary, reading: Reading,
     return len(records)
 
 
+def require_parallel(
+    task: Task, records: Sequence[Any], pivot: Sequence[Any], language: str, path: str | Path = ""
+) -> None:
+    """Raise UserError where `records` of a language and their translations `pivot` do not correspond. path: the file
+    of `pivot`."""
+    there = f"{task.trained_on!r}" + (f" ({path})" if path else "")
+    if len(records) != len(pivot):
+        raise UserError(
+            f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in {there}: "
+            "plug-in fine-tuning reads every example in two languages, line by line"
+        )
+    for first, second in zip(records, pivot, strict=True):
+        if None not in (first.label, second.label) and first.label != second.label:
+            raise UserError(
+                f"{task.full_name}, line {first.line} in {language!r} is {first.label!r}, line {second.line} in "
+                f"{there} {second.label!r}: the two files must hold the same examples in the same order"
+            )
+
+
 def beside_rows(
     task: Task,
     records: Sequence[Any],
@@ -181,17 +210,7 @@ def beside_rows(
 ) -> dict[str, np.ndarray]:
     """Rows of plug-in fine-tuning: arrays [N, 2 * length], `records` of a language beside their translations `pivot`.
     Raises UserError where they do not correspond."""
-    if len(records) != len(pivot):
-        raise UserError(
-            f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in {task.trained_on!r}: "
-            "plug-in fine-tuning reads every example in two languages, line by line"
-        )
-    for first, second in zip(records, pivot, strict=True):
-        if None not in (first.label, second.label) and first.label != second.label:
-            raise UserError(
-                f"{task.full_name}, line {first.line} in {language!r} is {first.label!r}, line {second.line} in "
-                f"{task.trained_on!r} {second.label!r}: the two files must hold the same examples in the same order"
-            )
+    require_parallel(task, records, pivot, language)
     return paired_rows(records, pivot, vocabulary, reading.length, task.labels, language_ids, reading.reset_positions)
 
 
@@ -212,6 +231,8 @@ def task_source(
     be trained on others, which then count as the first. paired: rows of plug-in fine-tuning, each example of a
     translated set beside the one that it translates."""
     rows, told, names = [], [], []
+    if task.kind == "span_qa":  # before a file is blamed
+        checked_separators(vocabulary, reading.length, reading.stride, reading.max_question, reading.reset_positions)
     for origin, language in training.parts(task, data):
         if embeds_languages and language not in languages:
             raise UserError(
@@ -229,7 +250,12 @@ def task_source(
             names.append(f"{origin} {language}")
             continue
         learnt = with_answers(records) if origin == "translated" else records
-        rows.append(task_rows(task, learnt, vocabulary, reading, language, index))
+        try:
+            rows.append(task_rows(task, learnt, vocabulary, reading, language, index))
+        except UserError as error:  # ids of questions may be rows, and alike in every language
+            if task.kind != "span_qa":
+                raise
+            raise UserError(f"{training.told(task, data, origin, language)}: {error}") from None
         told.append(f"{origin} {language} {len(learnt)}")
         names.append(f"{origin} {language}")
     identity: Mapping[str, Any] = {
