@@ -6,6 +6,8 @@ XNLI, PAWS-X and MLQA, POS of bg, hi, ur and vi) it serves as well.
 
 from __future__ import annotations
 
+import dataclasses
+
 from xlingjax.data.benchmark import Files, Task
 from xlingjax.data.labelled_pairs import read_source_target
 from xlingjax.data.labelled_questions import read_squad
@@ -24,6 +26,7 @@ from xlingjax.tasks.xtreme import (
     places,
     raw_pawsx,
     raw_xnli,
+    translations,
 )
 
 CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
@@ -34,6 +37,7 @@ _pawsx = Table(
     ("id", "sentence1", "sentence2", "label"), premise=("sentence1",), hypothesis=("sentence2",), header=True
 )
 _SPLITS = ("train", "dev", "test")
+_TRANSLATED = "translate-train/en-{language}-translated.tsv"
 
 
 def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), tfds=None, **more) -> Task:
@@ -75,6 +79,11 @@ def _generation(name: str, languages: str) -> Task:
         for split in _SPLITS
     }
     return _task(name, "generation", languages, files, ("xglue_bleu", "sacrebleu", "rouge_l"))
+
+
+def _of_pawsx(places):
+    """XTREME has PAWS-X's translations into more languages than XGLUE."""
+    return tuple(dataclasses.replace(one, languages=("de", "es", "fr")) for one in places)
 
 
 def _mlqa(split: str) -> tuple[Files, ...]:
@@ -134,7 +143,7 @@ TASKS = (
             )
             + places("xnli/train-{language}.tsv", read=Table(quoted=None))
             + multinli(("en",)),
-            "translate_train": multinli(),
+            "translate_train": multinli() + translations("XNLI", _TRANSLATED),
             "dev": places("XNLI/{language}.dev", read=Table())
             + raw_xnli("dev")
             + places("xnli/dev-{language}.tsv", read=Table(quoted=None)),
@@ -144,7 +153,7 @@ TASKS = (
         },
         ("accuracy",),
         NLI,
-        {split: prepared.XNLI[split] for split in _SPLITS},
+        prepared.XNLI,
     ),
     _task(
         "pawsx",
@@ -160,10 +169,11 @@ TASKS = (
             "test": places("PAWSX/{language}/test_2k.tsv", read=_pawsx)
             + raw_pawsx("test_2k")
             + places("pawsx/test-{language}.tsv", read=Table(quoted=None)),
+            "translate_train": _of_pawsx(translations("PAWSX", _TRANSLATED) + raw_pawsx("translated_train")),
         },
         ("accuracy",),
         ("0", "1"),
-        {split: prepared.PAWSX[split] for split in _SPLITS},
+        prepared.PAWSX | {"translate_train": _of_pawsx(prepared.PAWSX["translate_train"])},
         overlap=PAWSX_OVERLAP,
     ),
     _table("qadsm", "de en fr", ("Bad", "Good"), "query", "ad title", "ad description"),

@@ -123,6 +123,31 @@ def test_the_mean_over_the_rows_of_as_many_languages():
     assert by_number(rows[:2]) == []  # pivots alone have their heat-map
 
 
+def test_rows_that_are_not_comparable_have_lines_of_their_own():
+    def means(*rows):
+        return [(one["languages"], one["mean"], len(one["rows"])) for one in by_number(rows)]
+
+    english, german = row({"LANGUAGES": "en"}, 40.0), row({"LANGUAGES": "de"}, 60.0)
+    last = {"select": {"by": "last", "split": "dev", "step": [1]}}
+    other = row({"LANGUAGES": "en"}, 90.0)
+    assert means(english, german) == [(1, 50.0, 2)]
+    for change in (last, {"folder": "b"}, {"strategy": "mine"}, {"tried": 2, "settings": {"LEARNING_RATE": "1e-5"}}):
+        assert sorted(means(english, german, other | change)) == [(1, 50.0, 2), (1, 90.0, 1)]
+    # each set has the settings of one grid that are best for it
+    tuned = [one | {"tried": 2, "settings": {"LEARNING_RATE": rate}} for one, rate in ((english, "1"), (german, "2"))]
+    assert means(*tuned) == [(1, 50.0, 2)]
+
+
+def test_a_pivot_counts_where_no_set_is_that_language_alone():
+    pivots = [row({"PIVOT": name}, x) | {"strategy": "pivot"} for name, x in (("en", 44.0), ("ru", 70.0))]
+    sets = [row({"LANGUAGES": name}, x) | {"strategy": "multi_language"} for name, x in (("en", 40.0), ("de", 60.0))]
+    (found,) = by_number([*pivots, *sets])
+    assert found["rows"] == ["multi language en", "multi language de", "pivot ru"]
+    assert found["mean"] == (40 + 60 + 70) / 3
+    last = {"select": {"by": "last", "split": "dev", "step": [1]}}
+    assert sorted(one["mean"] for one in by_number([pivots[0] | last, *sets])) == [44.0, 50.0]
+
+
 def test_of_a_number_each_language_is_its_own_models(tmp_path):
     """Unicoder's Table 4: of one language translate-train; of two English is the mean of all models."""
 

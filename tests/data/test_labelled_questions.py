@@ -55,6 +55,31 @@ def test_what_a_machine_translated(read):
         read(lost)
 
 
+def test_what_a_machine_left_blank_is_lost(read):
+    """Blank and null answers, null starts, blank and null questions: the question stays in its row, untrained on."""
+    starts = squad(("Rhein", 14), id="e")
+    del starts["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"]
+    rows = [
+        squad((" ", 4), ("Köln", 0)), squad((None, 4), id="b"), squad(("Köln", None), id="c"),
+        squad(("Köln", 0), id="d", question=" "), starts, squad(("Köln", None), id="f", question=None),
+        squad(("Köln", 0), id="g", context=" "), squad(("Köln", 0), id="h"),
+    ]  # fmt: skip
+    found = read(*rows, translated=True)
+    assert [(one.id, one.question, one.answers) for one in found] == [
+        ("a", "Wo?", ("Köln",)), ("b", "Wo?", ()), ("c", "Wo?", ()), ("d", "", ()), ("e", "Wo?", ()), ("f", "", ()),
+        ("g", "Wo?", ()), ("h", "Wo?", ("Köln",)),
+    ]  # fmt: skip
+    assert [one.id for one in read(*rows, numbered=True, translated=True)] == [*map(str, range(8))]
+    for row, message in zip(rows[1:7], ["an answer is not an object"] * 2 + ["no text 'question'"], strict=False):
+        with pytest.raises(UserError, match=message):
+            read(row)
+    assert read(rows[0])[0].answers == (" ", "Köln")  # as the file says
+    strange = {"paragraphs": [{"context": CONTEXT, "qas": [{"id": "a", "asked": "Wo?", "answers": []}]}]}
+    for row, message in ((strange, "question a: no text 'question'"), (squad(("Rhein", "14")), "is not an object")):
+        with pytest.raises(UserError, match=message):  # another layout is no loss
+            read(row, translated=True)
+
+
 @pytest.mark.parametrize(
     "article, message",
     [

@@ -111,5 +111,17 @@ def test_sentences_in_lines(tmp_path):
     assert lw.read_tagged_lines([path], NER, "fr") == [Tagged(("in", "Paris"), ("O", "B-LOC"))]
     with pytest.raises(UserError, match=r"x.mt.tsv, line 2: 3 words, but 2 tags"):
         lw.read_tagged_lines([write(path, "in Paris\tO B-LOC\nin New York\tO B-LOC\n")], NER, "fr")
-    with pytest.raises(UserError, match=r"x.mt.tsv, line 1: 1 columns, expected 2"):
-        lw.read_tagged_lines([write(path, "in Paris\n")], NER, "fr")
+    with pytest.raises(UserError, match=r"x.mt.tsv, line 1: 3 columns, expected 2: words TAB tags"):
+        lw.read_tagged_lines([write(path, "in Paris\tO B-LOC\tx\n")], NER, "fr")
+
+
+def test_sentences_in_lines_have_tags_all_or_none(tmp_path):
+    path = write(tmp_path / "x.mt.tsv", "in Paris\n\nNew York\t\n")
+    found = lw.read_tagged_lines([path], NER, "fr")
+    assert found == [Tagged(("in", "Paris"), ()), Tagged(("New", "York"), ())] and [one.line for one in found] == [1, 3]
+    for text, message in (
+        ("in Paris\nNew York\tB-LOC I-LOC\n", r"x.mt.tsv, line 2: 2 columns, but the lines before it are words alone"),
+        ("in Paris\tO B-LOC\nNew York\n", r"x.mt.tsv, line 2: 1 columns, but the lines before it are words TAB tags"),
+    ):
+        with pytest.raises(UserError, match=message):
+            lw.read_tagged_lines([write(path, text)], NER, "fr")

@@ -47,6 +47,8 @@ CASES = [
     ("xnli/xnli", "train", "en"),
     ("xglue/xnli", "dev", "ur"),
     ("xglue/pawsx", "dev", "de"),
+    ("xglue/xnli", "translate_train", "zh"),
+    ("xglue/pawsx", "translate_train", "de"),
     ("xglue/mlqa", "test", "de"),
     *(("applications/conll", split, code) for split in ("train", "dev", "test") for code in ("en", "nl")),
     *(("applications/ud", split, "de") for split in ("train", "dev", "test")),

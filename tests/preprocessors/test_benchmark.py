@@ -19,8 +19,10 @@ from xlingjax.preprocessors.benchmark import (
     read_labelled,
     task_rows,
     task_source,
+    with_answers,
     write_labelled,
 )
+from xlingjax.runs import benchmark
 from xlingjax.tasks import task_named
 
 LANGUAGES = ("de", "en", "fr")
@@ -99,6 +101,100 @@ def test_rows_are_counted_without_making_them(folder, name, length, resets):
     made = task_rows(task, records, Hashed(), reading, "en", 1)
     counted = count_rows(task, records, Hashed(), reading, "en")
     assert counted == len(made["input_ids"]) and (counted > 1.2 * len(records)) == (name != "xnli")
+
+
+# --- translations -----------------------------------------------------------------------------------------------------
+
+
+def told(task, folder, training):
+    with pytest.raises(UserError) as error:
+        task_source(task, folder, training, Hashed(), LANGUAGES, Reading(24, max_question=4), batch_size=4)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def questions(path, *asked):
+    """asked: (question, answer, start) of each paragraph "In Rom und Bonn."."""
+    paragraphs = [
+        {"context": "In Rom und Bonn.", "qas": [
+            {"id": "x", "question": text, "answers": [{"text": answer, "answer_start": start}]}
+        ]}
+        for text, answer, start in asked
+    ]  # fmt: skip
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    return path
+
+
+def test_lost_questions_keep_their_rows_and_are_not_learnt(tmp_path):
+    translated = tmp_path / "tydiqa/translate-train/tydiqa.translate.train.en-ko.json"
+    asked = [("Wo?", "Rom", 3), ("Wo?", " ", 2), (" ", "Rom", 3), (None, None, None), ("Und?", "Bonn.", 11)]
+    questions(translated, *asked, ("Held out?", "Rom", 3))
+    task, training = task_named("xtreme/tydiqa"), Training((), ("ko",), "train[:5]")
+    records = training.records(task, tmp_path, "translated", "ko")
+    assert [one.id for one in records] == [*"01234"] and [one.id for one in with_answers(records)] == ["0", "4"]
+    made = task_source(task, tmp_path, training, Hashed(), ("ko",), Reading(24, max_question=4), batch_size=2)
+    assert made.identity["mixture"] == "xtreme/tydiqa: translated ko 2"
+    starts = {tuple(batch[name].tolist()) for batch in [made.next()] for name in ("start_positions", "end_positions")}
+    assert starts in ({(4, 6)}, {(6, 4)})  # </s> Wo? </s> In Rom und Bonn.
+    questions(translated, *asked[1:3])
+    with pytest.raises(UserError, match="en-ko.json: no labels to train xtreme/tydiqa on in 'ko'; leave it out"):
+        training.records(task, tmp_path, "translated", "ko")
+
+
+def test_a_question_that_cannot_be_learnt_is_named_with_its_file_and_language(tmp_path):
+    """TyDi QA's ids are rows, alike in every language."""
+    task = task_named("xtreme/tydiqa")
+    gold = tmp_path / "tydiqa/tydiqa-goldp-v1.1-train"
+    questions(gold / "tydiqa.goldp.en.train.json", ("Wo?", "Rom", 3), ("Wo?", "Bonn.", 11))
+    korean = questions(gold / "tydiqa.goldp.ko.train.json", ("Wo?", "Rom", 3), ("Wo?", " ", 6))
+    training = Training(("en", "ko"))
+    assert told(task, tmp_path, training).startswith("xtreme/tydiqa: training language 'ko' is not one of the run's")
+    with pytest.raises(UserError, match="^.*tydiqa.goldp.ko.train.json, ko: question 1: its answer ' ' does not") as e:
+        task_source(task, tmp_path, training, Hashed(), ("en", "ko"), Reading(24, max_question=4), batch_size=2)
+    assert str(e.value).startswith(str(korean))
+    with pytest.raises(UserError, match="^rows of 24 tokens"):  # of no file's making
+        task_source(task, tmp_path, training, Hashed(), ("en", "ko"), Reading(24), batch_size=2)
+
+
+def test_translations_without_labels_are_for_a_teacher(tmp_path):
+    path = tmp_path / "udpos/translate-train/train-de.mt.tsv"
+    path.parent.mkdir(parents=True)
+    path.write_text("no dogs sleep\nrun\n")
+    assert read(UDPOS, tmp_path, "translate_train", "de") == [
+        Tagged(("no", "dogs", "sleep"), ()), Tagged(("run",), ()),
+    ]  # fmt: skip
+    assert told(UDPOS, tmp_path, Training((), ("de",))) == (
+        f"{path}: no labels to train xtreme/udpos on in 'de'; `--strategy teacher`, which labels them, alone can use "
+        "this file"
+    )
+    pairs = tmp_path / "XNLI-MT-1.0/multinli/multinli.train.de.tsv"
+    pairs.parent.mkdir(parents=True)
+    pairs.write_text("premise\thypo\nA\tB\n")
+    assert read(XNLI, tmp_path, "translate_train", "de") == [Example("A", "B", None)]
+    assert told(XNLI, tmp_path, Training((), ("de",))).startswith(f"{pairs}: no labels to train xtreme/xnli on in 'de'")
+    path.write_text("no dogs sleep\tDET NOUN VERB\nrun\tVERB\n")
+    assert [one.tags for one in Training((), ("de",)).records(UDPOS, tmp_path, "translated", "de")] == [
+        ("DET", "NOUN", "VERB"), ("VERB",),
+    ]  # fmt: skip
+
+
+def test_what_to_write_is_learnt_from_whole_files(tmp_path):
+    """A sweep without a dev set holds out a part of train: what is refused is that part, not TRANSLATED."""
+    data = official_files.write(tmp_path, LANGUAGES, train=24, dev=4, test=4) / "xglue"
+    with pytest.raises(UserError, match="leave TRANSLATED, LABELLED out"):
+        benchmark.task(None, "xglue/qg", str(data), translated="de")
+    whole = "xglue/qg: TRAIN_SPLIT=train[:90%]: what to write is learnt from whole files"
+    lacks = f"{whole}, and it has no dev set below {data} to choose by: make the last lines of the training files dev "
+    for start in (f"{whole}: make the last lines", lacks):
+        with pytest.raises(UserError) as error:
+            benchmark.task(None, "xglue/qg", str(data), split="train[:90%]")
+        assert str(error.value).startswith(start) and "TRANSLATED" not in str(error.value)
+        assert str(error.value).endswith(
+            "--gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then trains on all rows"
+        )
+        for path in (data / "QG").glob("*.dev"):
+            path.unlink()
 
 
 # --- a teacher's labels ----------------------------------------------------------------------------------------------

@@ -334,6 +334,21 @@ OTHER_PLACES = [
     ),
     ("applications/xcopa", "dev", "it", {"xcopa/val.it.jsonl": XCOPA}, Example("A cause", "B / C", "0")),
     ("xglue/pos", "dev", "hi", {"udpos/dev-hi.tsv": "A\tNOUN\n"}, Tagged(("A",), ("NOUN",))),
+    (
+        "xglue/xnli",
+        "translate_train",
+        "ur",
+        {"xtreme_translations/XNLI/translate-train/en-ur-translated.tsv": "A\tB\tC\tD\tneutral\n"},
+        Example("C", "D", "neutral"),
+    ),
+    (
+        "xglue/pawsx",
+        "translate_train",
+        "fr",
+        {"pawsx/translate-train/en-fr-translated.tsv": "A\tB\tC\tD\t1\n"},
+        Example("C", "D", "1"),
+    ),
+    ("xglue/pawsx", "translate_train", "es", {"x-final/es/translated_train.tsv": PAWSX}, Example("A", "B", "0")),
     ("xglue/pawsx", "test", "de", {"pawsx/test-de.tsv": '"A ""B"""\tC\n'}, Example('A "B"', "C", None)),
     ("xglue/qg", "test", "de", {"QG/xglue.qg.de.src.test": "A\n"}, SourceTarget("A", None)),
 ]
@@ -345,6 +360,16 @@ def test_other_layouts(tmp_path, name, split, language, files, first):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text, "utf-8")
     assert read(task_named(name), tmp_path, split, language) == [first]
+
+
+def test_xglue_reads_xtremes_translations_in_its_own_languages(tmp_path):
+    (tmp_path / "pawsx/translate-train").mkdir(parents=True)
+    for code in ("de", "es", "ja"):
+        (tmp_path / f"pawsx/translate-train/en-{code}-translated.tsv").write_text("A\tB\t1\n")
+    task = task_named("xglue/pawsx")
+    assert languages_present(task, tmp_path, "translate_train") == ["de", "es"]
+    assert find(task, tmp_path, "translate_train", "ja") is None
+    assert {code for one in task.prepared["translate_train"] for code in one.languages} == {"de", "es", "fr"}
 
 
 def test_xglue_takes_of_xtremes_tags_only_those_that_are_its_own(tmp_path):

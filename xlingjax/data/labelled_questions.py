@@ -17,8 +17,9 @@ def read_squad(
 ) -> list[Question]:
     """The questions of one file. An answer with empty text is none: XTREME so blanks those of its test sets. numbered:
     the ids are the rows, from 0, whatever the file says (ids come twice). translated: by a machine; an answer that it
-    lost (it does not stand in its context where it is said to) is none either, and a question that comes once for each
-    of its answers, as XTREME writes them, is one.
+    lost (blank, null, or not in its context where it is said to stand) is none either; a question or context that it
+    lost (blank or null) is "" and has no answers; and a question that comes once for each of its answers, as XTREME
+    writes them, is one.
 
     Raises UserError naming the file and the question's id: another layout, an id that comes twice, an answer that does
     not stand in its context where it is said to.
@@ -27,7 +28,7 @@ def read_squad(
     found: dict[str, Question] = {}
     for article in _field(_loaded(path), "data", path, "the file"):
         for paragraph in _field(article, "paragraphs", path, "an article"):
-            context = _text(paragraph, "context", path, "a paragraph")
+            context = _text(paragraph, "context", path, "a paragraph", translated)
             for qa in _field(paragraph, "qas", path, "a paragraph"):
                 question = checked_question(qa, context, path, translated=translated)
                 if numbered:
@@ -50,13 +51,16 @@ def checked_question(qa: Any, context: str, path: str | Path, *, translated: boo
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")
     where = f"question {id_}"
+    asked = _text(qa, "question", path, where, translated)
     answers, starts = [], []
     for answer in qa.get("answers") or ():
         text = answer.get("text") if isinstance(answer, dict) else None
         start = answer.get("answer_start") if isinstance(answer, dict) else None
+        if translated and isinstance(answer, dict) and (not asked or text is None or start is None):
+            continue
         if not isinstance(text, str) or not isinstance(start, int):
             raise UserError(f"{path}, {where}: an answer is not an object with a text and an answer_start")
-        if not text:
+        if not text or translated and not text.strip():
             continue
         stands = context[start : start + len(text)] if start >= 0 else ""
         if stands != text and translated:
@@ -70,7 +74,7 @@ def checked_question(qa: Any, context: str, path: str | Path, *, translated: boo
             )
         answers.append(text)
         starts.append(start)
-    return Question(id_, _text(qa, "question", path, where), context, tuple(answers), tuple(starts))
+    return Question(id_, asked, context, tuple(answers), tuple(starts))
 
 
 def _loaded(path: Path) -> Any:
@@ -90,8 +94,10 @@ def _field(record: Any, name: str, path: Path, what: str) -> list:
     return value
 
 
-def _text(record: Any, name: str, path: str | Path, what: str) -> str:
+def _text(record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False) -> str:
     value = record.get(name) if isinstance(record, dict) else None
+    if may_be_lost and isinstance(record, dict) and name in record and (value is None or not str(value).strip()):
+        return ""
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{path}, {what}: no text {name!r}")
     return value

@@ -115,17 +115,22 @@ def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
 
 
 def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged]:
-    """A sentence per line: its words, a tab, their tags, with single spaces between (XTREME's `.mt.tsv`)."""
+    """A sentence per line: its words, a tab, their tags, with single spaces between (XTREME's `.mt.tsv`); or in every
+    line its words alone, for a teacher to tag. Raises UserError naming the line."""
     path = existing(paths[0])
-    found = []
+    found, width = [], 0
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        cells, where = line.split("\t"), f"{path}, line {number}"
-        if len(cells) != 2:
+        cells, where = line.rstrip("\t").split("\t"), f"{path}, line {number}"
+        if len(cells) > 2:
             raise UserError(f"{where}: {len(cells)} columns, expected 2: words TAB tags")
-        words, tags = (tuple(cell.split()) for cell in cells)
-        if len(words) != len(tags):
+        width = width or len(cells)
+        if len(cells) != width:
+            lines = "words TAB tags" if width == 2 else "words alone"
+            raise UserError(f"{where}: {len(cells)} columns, but the lines before it are {lines}: tag all or none")
+        words, tags = (tuple(cell.split()) for cell in [*cells, ""][:2])
+        if width == 2 and len(words) != len(tags):
             raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags")
         found.append(Tagged(words, tuple(known_tag(tag, task.labels or None, where) for tag in tags), number))
     if not found:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.evaluation.scorecard import said
+from xlingjax.evaluation.scorecard import policy, said
 from xlingjax.evaluation.scores_average import task_metrics
 from xlingjax.tasks import task_named
 
@@ -19,17 +19,19 @@ def trained_on(row: dict[str, Any]) -> str:
 
 def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The mean over the rows of as many training languages: "languages" (how many), "mean", "own", "rows" (names).
-    Rows from other weights, or tested otherwise, have a line of their own. [] where no row is of a set of languages.
+    Rows of another folder or strategy, from other weights, chosen or tested otherwise, have a line of their own, and so
+    have those that another grid was tried for: a row's settings are its own best of the grid. A pivot counts as a set
+    of one, where there is no row of that set. [] where no row is of a set of languages.
 
     own: in each test language the mean of the models that were trained on it, and their mean, as the paper takes it
     (Unicoder, Table 4: one language is translate-train); None: no model was trained on a test language.
     """
     groups: dict[tuple, list[dict[str, Any]]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
         if trained_on(row) and "mean" in row["means"]:
-            start = (row["start"]["sha256"], row["start"]["run"])
-            key = (len(trained_on(row).split("+")), *start, row["split"], *sorted(row["examples"]))
-            groups.setdefault(key, []).append(row)
+            of = groups.setdefault(_key(row), [])
+            if "LANGUAGES" in row["variant"] or trained_on(row) not in map(trained_on, of):
+                of.append(row)
     if not any("LANGUAGES" in row["variant"] for row in rows):
         return []
     found = [(key[0], [row["means"]["mean"]["mean"] for row in of], of) for key, of in sorted(groups.items())]
@@ -37,6 +39,16 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         {"languages": n, "mean": float(np.mean(x)), "own": _own(of), "rows": [said(row) for row in of]}
         for n, x, of in found
     ]
+
+
+def _key(row: dict[str, Any]) -> tuple:
+    start, strategy = row["start"], row["strategy"]
+    weights = start["sha256"] if start["sha256"] not in ("", "random") else f"{start['sha256']} {start['run']}"
+    grid = ", ".join(sorted(row["settings"]))
+    return (
+        len(trained_on(row).split("+")), row.get("folder", ""), "multi_language" if strategy == "pivot" else strategy,
+        weights, row["split"], policy(row), grid, *sorted(row["examples"]),
+    )  # fmt: skip
 
 
 def _own(rows: Sequence[dict[str, Any]]) -> float | None:

@@ -6,6 +6,7 @@ F feed-forward, V vocabulary, N layers, G languages, C classes. `x_BLD` is an ar
 
 import dataclasses
 import difflib
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -113,6 +114,7 @@ class ModelConfig:
     """Width of a deep averaging network on the word embeddings (`dan/*`); 0 = none."""
 
     def __post_init__(self):
+        self._check_numbers()
         for field, allowed in CHOICES.items():
             if getattr(self, field) not in allowed:
                 raise UserError(
@@ -150,6 +152,15 @@ class ModelConfig:
                 f"model {self.name}: attention_backend={self.attention_backend} has no attention dropout; "
                 f"set attention_dropout=0 or attention_backend=xla"
             )
+
+    def _check_numbers(self) -> None:
+        for field in dataclasses.fields(self):
+            value, whole = getattr(self, field.name), field.type is int
+            if field.type not in (int, float, float | None) or value is None and field.type == float | None:
+                continue
+            if not isinstance(value, numbers.Integral if whole else numbers.Real):
+                what = "a whole number" if whole else "a number"
+                raise UserError(f"model {self.name}: {field.name}={value!r} is not {what}")
 
     def _check_tasks(self) -> None:
         if self.task_labels is None:

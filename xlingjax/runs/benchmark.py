@@ -3,7 +3,7 @@
 import functools
 from pathlib import Path
 
-from xlingjax.data.benchmark import TRAINED, Task, find, read
+from xlingjax.data.benchmark import TRAINED, Task, find, languages_present, read
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
@@ -118,8 +118,15 @@ def _generation(
     streams: int,
 ) -> ObjectiveRun:
     """Texts to write, from the gold files of the languages trained on; an example a row."""
-    if training.translated or training.labelled or training.split != "train":
+    if training.translated or training.labelled:
         raise UserError(f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out")
+    if training.split != "train":
+        lacks = "" if languages_present(task, data, "dev") else f", and it has no dev set below {data} to choose by"
+        raise UserError(
+            f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole files{lacks}: make "
+            "the last lines of the training files dev files, or give --gin.SELECT=last and "
+            "--gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then trains on all rows"
+        )
     tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
     codes = [language for _, language in training.parts(task, data)] if ALL in training.gold else training.gold
     places = {found.files.patterns[0] for code in codes if (found := find(task, data, "train", code))}
