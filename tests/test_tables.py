@@ -13,13 +13,17 @@ import pytest
 
 from xlingjax import cli, tables
 from xlingjax.arguments import parser
+from xlingjax.data.benchmark import part_of
 from xlingjax.errors import Stopped, UserError
 from xlingjax.probes import words
 from xlingjax.tables import Table
+from xlingjax.tasks import task_named
 
 TABLES = sorted((cli.gin_folder() / "recipes" / "tables").glob("*.gin"))
-ENCODERS = {name: f"runs/{name}" for name in ("base", "large", "xdae", "xfnp")}
+ENCODERS = {name: f"runs/{name}" for name in ("base", "large", "xdae", "xfnp", "veco")}
 ROW = {"task": "xnli/xnli", "settings": ["finetuning/veco.gin", "LENGTH=64"]}
+MERGED = {"task": ["xglue/xnli", "xglue/pawsx"], "strategy": "multi_task"}
+TATOEBA = {"task": "xtreme/tatoeba"}
 
 
 def read(name, encoders=ENCODERS):
@@ -36,8 +40,10 @@ def test_every_row_names_files_and_macros_that_are_there(path):
     } | {"TRANSLATED", "TEST_LANGUAGES"}  # of sweeps
     assert not table.left_out()
     for row in table.rows.values():
-        assert re.fullmatch(r"(xnli|xtreme|xglue|applications)/\w+", row["task"])
-        for word in row["settings"]:
+        for task in words(row["task"]):
+            assert task_named(task).full_name == task
+        assert (cli.gin_folder() / f"strategies/{row.get('strategy', 'transfer')}.gin").is_file()
+        for word in row.get("settings", ()):
             assert word.split("=")[0] in known if "=" in word else (cli.gin_folder() / word).is_file(), word
         assert {*row.get("grid", ())} <= known
 
@@ -59,13 +65,36 @@ def test_the_papers_rows():
     assert Counter(name.count("+") + 1 for name in sets[4]) == {1: 6, 2: 5, 6: 1, 15: 1}
     assert Counter(name.count("+") + 1 for name in sets[6]) == {1: 1, 2: 14} and len({*sets[6]}) == 15
     assert {name for path in TABLES if read(name := path.stem).select == "mean"} == {
-        "veco_2", "xglue_4", "xglue_4_generation", "xglue_7"  # whose papers say so
+        "veco_2", *(f"xglue_{name}" for name in ("4", "4_generation", "6", "7", "8", "9"))  # whose papers say so
     }  # fmt: skip
-    assert read("veco_2").rows["xnli"]["grid"]["LEARNING_RATE"] == "5e-6,8e-6,1e-5,2e-5,3e-5"
-    translated = {name.partition(",")[0]: row for name, row in read("veco_2").rows.items() if name.endswith("-all")}
+    together = read("xglue_9").rows["mt"]["task"]
+    assert sorted(together) == [f"xglue/{name}" for name in ("nc", "pawsx", "qadsm", "qam", "xnli")]
+    assert [row["task"] for name, row in read("xglue_9").rows.items() if name != "mt"] == together
+
+
+def test_vecos_rows():
+    rows = read("veco_2").rows
+    assert rows["xnli"]["grid"]["LEARNING_RATE"] == "5e-6,8e-6,1e-5,2e-5,3e-5"
+    translated = {name.partition(",")[0]: row for name, row in rows.items() if name.endswith("-all")}
     assert [*translated] == ["xnli", "pawsx", "xquad", "mlqa", "tydiqa"]
-    rates = {row["grid"]["LEARNING_RATE"] for row in translated.values()}
-    assert rates == {"5e-6,6e-6,7e-6,8e-6,9e-6"}
+    plugged = {name.partition(",")[0]: row for name, row in rows.items() if row.get("strategy") == "plug_in"}
+    assert [*plugged] == ["xnli", "pawsx"] and {row["encoders"] for row in plugged.values()} == {"veco"}
+    grids = [row["grid"] for row in (*translated.values(), *plugged.values()) if "grid" in row]
+    assert len(grids) == 6 and {grid["LEARNING_RATE"] for grid in grids} == {"5e-6,6e-6,7e-6,8e-6,9e-6"}
+    line = read("veco_2").command("veco", "tatoeba", "data", "out")
+    assert line[-2:] == ["--layer", "19"]  # index 18 of the layers' outputs
+
+
+def test_where_translations_lack_rows_nothing_is_chosen_and_dev_is_not_trained_on():
+    """TyDiQA's are fewer than its English rows, in their order: which were lost cannot be told."""
+    line = read("veco_2").command("veco", "tydiqa, translate-train-all", "data", "out")
+    given = dict(word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin."))
+    assert "--grid" not in line and line.index("--gin.SELECT='mean'") < line.index('--gin.SELECT="last"')
+    assert given["SELECT"] == '"last"' and given["DEV_LANGUAGES"] == '"en"'
+    trained, dev = (part_of(given[f"{name}_SPLIT"].strip('"'))[1] for name in ("TRAIN", "DEV"))
+    for lost in ((), range(100), range(3400, 3696), range(0, 3696, 12)):  # first, last and scattered rows
+        rows = [row for row in range(3696) if row not in {*lost}]
+        assert not {*rows[trained(len(rows))]} & {*range(3696)[dev(3696)]}
 
 
 def test_a_row_becomes_a_sweep():
@@ -84,6 +113,23 @@ def test_a_row_becomes_a_sweep():
     assert plain[-4:] == ["--strategy", "transfer", "--seeds", "1"]
 
 
+def test_several_tasks_and_a_layer_stand_in_the_command():
+    table = Table({"mt": MERGED, "layer": TATOEBA | {"layer": 19}, "plain": TATOEBA}, {"e": "runs/x"})
+    line = table.command("e", "mt", "data", "out")
+    assert line[3:] == [
+        "finetune", "--task", "xglue/xnli", "xglue/pawsx", "--from", "runs/x", "--data", "data", "--to", "out/e/mt",
+        "--strategy", "multi_task", "--seeds", "1",
+    ]  # fmt: skip
+    asked = parser().parse_args(line[3:])
+    assert (asked.task, asked.strategy) == (MERGED["task"], ["multi_task"])
+    line = table.command("e", "layer", "data", "out")
+    assert line[3:8] == ["evaluate", "--mixture", "xtreme", "--tasks", "tatoeba"]
+    assert line[-3:] == ["--allow-missing", "--layer", "19"] and parser().parse_args(line[3:]).layer == [19]
+    assert table.command("e", "plain", "data", "out")[-1] == "--allow-missing"
+    rows = {"mt": MERGED | {"task": ("xglue/nc", "xglue/qam")}}
+    assert Table(rows, {"e": "r"}).command("e", "mt", "d", "o")[5:7] == ["xglue/nc", "xglue/qam"]
+
+
 def test_rows_are_for_their_encoders():
     rows = {"a": ROW, "b": ROW | {"encoders": "large"}, "c": ROW | {"encoders": "base small"}}
     table = Table(rows, {"base": "runs/b", "other": "runs/o"})
@@ -95,6 +141,16 @@ def test_rows_are_for_their_encoders():
     [
         ({"x": ROW | {"stratgy": "pivot"}}, {"e": "r"}, "row 'x': 'stratgy' is not one of encoders, grid"),
         ({"x": {"strategy": "pivot"}}, {"e": "r"}, "row 'x': say which task"),
+        ({"x": {"task": 3}}, {"e": "r"}, "row 'x': say which task"),
+        ({"x": {"task": "xnli/xnil"}}, {"e": "r"}, "row 'x': no task 'xnli/xnil', perhaps 'xnli/xnli'"),
+        ({"x": MERGED | {"strategy": "transfer"}}, {"e": "r"}, "row 'x': several tasks .* the strategy multi_task"),
+        ({"x": {"task": MERGED["task"]}}, {"e": "r"}, "row 'x': several tasks .* the strategy multi_task; name one"),
+        ({"x": MERGED | {"task": "xglue/nc"}}, {"e": "r"}, "row 'x': multi_task of xglue/nc: name two tasks or more"),
+        ({"x": MERGED | {"task": ["xglue/nc", "xglue/pos"]}}, {"e": "r"}, "row 'x': multi_task: xglue/pos is one of t"),
+        ({"x": ROW | {"layer": 19}}, {"e": "r"}, "row 'x': \"layer\" is of retrieval and mining, and xnli/xnli"),
+        ({"x": TATOEBA | {"layer": "19"}}, {"e": "r"}, "row 'x': \"layer\": '19' must be the number of a layer"),
+        ({"x": TATOEBA | {"layer": -1}}, {"e": "r"}, "row 'x': \"layer\": -1 must be"),
+        ({"x": TATOEBA | {"grid": {"BATCH": "1,2"}}}, {"e": "r"}, "xtreme/tatoeba is measured without .* 'grid' out"),
         ({"x": ROW}, {}, "give {name: pretrained run}"),
         ({"x": ROW}, "runs/x", "give {name: pretrained run}"),
         ({"x y": ROW, "x-y": ROW}, {"e": "r"}, "would share a folder"),
@@ -126,6 +182,18 @@ def test_sweeps_run_one_after_another_and_a_failure_ends_the_table(commands):
         tables.run(Table(rows, {"e": "r"}), "data", "out", ["--platform", "cpu"], said.append)
     assert commands() == ["one --platform cpu", "bad --platform cpu"]
     assert said[0] == "left out, since ENCODERS does not name large: two"
+
+
+def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path):
+    for name, layers in (("base", 12), ("large", 24)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps({"model": {"layers": layers}, "languages": ["en"]}))
+    rows, large = {"one": ROW, "tatoeba": TATOEBA | {"layer": 19}}, {"large": str(tmp_path / "large"), "hub": "hf:x"}
+    with pytest.raises(UserError, match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12"):
+        tables.run(Table(rows, large | {"base": str(tmp_path / "base")}), "data", "out", say=lambda _: None)
+    assert not (tmp_path / "ran").exists()
+    tables.run(Table(rows, large), "data", "out", say=lambda _: None)
+    assert commands() == ["one ", "tatoeba "] * 2
 
 
 def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):

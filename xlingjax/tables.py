@@ -14,21 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.bakeoff import slug
+from xlingjax.cells import MULTI_TASK
 from xlingjax.data.benchmark import TRAINED
 from xlingjax.errors import Stopped, UserError
+from xlingjax.evaluation.tatoeba import chosen_layer
+from xlingjax.identity import read_run_record, run_and_checkpoint
 from xlingjax.probes import words
+from xlingjax.runs.multi_task import merged
 from xlingjax.signals import asked_to_stop
 from xlingjax.tasks import task_named
 
-FIELDS = {"task", "strategy", "settings", "grid", "languages", "encoders"}
+TRAINING = {"strategy", "settings", "grid", "languages"}
+"""What a row says of its training; retrieval and mining have none."""
+FIELDS = {"task", "layer", "encoders"} | TRAINING
 
 
 @dataclass(frozen=True)
 class Table:
     rows: Mapping[str, Mapping[str, Any]]
-    """Name -> "task" (SUITE/NAME) and, where they differ from those of `finetune --task`, "strategy", "settings" (gin
-    files and NAME=VALUE, in the order they are read), "grid" ({macro: "A,B"}), "languages" (pivots or targets);
-    "encoders": those that the row is for, default: all."""
+    """Name -> "task" (SUITE/NAME; of the strategy multi_task a list) and, where they differ from those of `finetune
+    --task`, "strategy", "settings" (gin files and NAME=VALUE, in the order they are read), "grid" ({macro: "A,B"}),
+    "languages" (pivots or targets); of retrieval and mining "layer" alone, see `evaluate --layer`; "encoders": those
+    that the row is for, default: all."""
     encoders: Mapping[str, str]
     """Name -> the pretrained run."""
     seeds: int = 1
@@ -37,10 +44,10 @@ class Table:
 
     def __post_init__(self):
         for name, row in self.rows.items():
-            if strange := sorted({*row} - FIELDS):
-                raise UserError(f"table, row {name!r}: {strange[0]!r} is not one of {', '.join(sorted(FIELDS))}")
-            if "task" not in row:
-                raise UserError(f'table, row {name!r}: say which task it is: "task": "SUITE/NAME"')
+            try:
+                _require_sound(row)
+            except UserError as fault:
+                raise UserError(f"table, row {name!r}: {fault}") from None
         if not self.encoders or not isinstance(self.encoders, Mapping):
             raise UserError(f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base": "runs/x"}}\'')
         if self.seeds < 1:
@@ -75,14 +82,14 @@ class Table:
 
     def command(self, encoder: str, name: str, data: str | Path, output: str | Path) -> list[str]:
         """The command line of one sweep."""
-        row = self.rows[name]
-        suite, _, task = row["task"].partition("/")
-        trained = task_named(row["task"]).kind in TRAINED
-        what = ["finetune", "--task", row["task"]] if trained else ["evaluate", "--mixture", suite, "--tasks", task]
+        row, tasks = self.rows[name], words(self.rows[name]["task"])
+        suite, _, task = tasks[0].partition("/")
+        trained = _is_trained(row)
+        what = ["finetune", "--task", *tasks] if trained else ["evaluate", "--mixture", suite, "--tasks", task]
         line = [sys.executable, "-m", "xlingjax.cli", *what, "--from", self.encoders[encoder]]
         line += ["--data", str(data), "--to", str(Path(output) / slug(encoder) / slug(name))]
         if not trained:
-            return [*line, "--allow-missing"]
+            return [*line, "--allow-missing", *(["--layer", str(row["layer"])] if "layer" in row else ())]
         line += ["--strategy", row.get("strategy", "transfer"), "--seeds", str(self.seeds)]
         if row.get("languages"):
             line += ["--languages", *words(row["languages"])]
@@ -94,6 +101,45 @@ class Table:
         return line
 
 
+def _is_trained(row: Mapping[str, Any]) -> bool:
+    return task_named(words(row["task"])[0]).kind in TRAINED
+
+
+def _require_sound(row: Mapping[str, Any]) -> None:
+    """Raise UserError unless the fields of a row are known, fit its task and one another."""
+    if strange := sorted({*row} - FIELDS):
+        raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}")
+    names = row.get("task")
+    tasks = [names] if isinstance(names, str) else [*names] if isinstance(names, list | tuple) else []
+    if not tasks or not all(isinstance(task, str) for task in tasks):
+        raise UserError('say which task it is: "task": "SUITE/NAME", or of multi_task a list of them')
+    if row.get("strategy") == MULTI_TASK:
+        merged(tasks)
+    elif not isinstance(names, str):
+        raise UserError(f"several tasks ({', '.join(tasks)}) are for the strategy {MULTI_TASK}; name one")
+    told = task_named(tasks[0])
+    if _is_trained(row):
+        if "layer" in row:
+            raise UserError(f'"layer" is of retrieval and mining, and {told.full_name} is fine-tuned; leave it out')
+        return
+    if given := sorted(field for field in TRAINING if row.get(field)):
+        raise UserError(f"{told.full_name} is measured without training: leave {given[0]!r} out")
+    if "layer" in row and (type(row["layer"]) is not int or row["layer"] < 0):
+        raise UserError(f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings')
+
+
+def _require_layers(table: Table) -> None:
+    """Raise UserError where a row reads a layer that its encoder does not have; a model of Hugging Face is not looked
+    at before its row."""
+    for encoder, name in table.cells():
+        source, layer = table.encoders[encoder], table.rows[name].get("layer")
+        if layer is not None and not source.startswith("hf:"):
+            try:
+                chosen_layer(layer, read_run_record(run_and_checkpoint(source)[0])["model"]["layers"])
+            except UserError as fault:
+                raise UserError(f"table: {encoder}, {name}: {fault}") from None
+
+
 def run(
     table: Table,
     data: str | Path,
@@ -102,8 +148,9 @@ def run(
     say: Callable[[str], None] = print,
 ) -> None:
     """Run the sweeps one after another. data: folder of the benchmarks' files. output: of the folders of the sweeps.
-    arguments: given to every command (`--platform cpu`). Raises UserError naming the row that failed; Stopped after
-    SIGTERM, SIGINT or SIGHUP."""
+    arguments: given to every command (`--platform cpu`). Raises UserError naming the row that failed, before any of
+    them where an encoder lacks the layer that a row reads; Stopped after SIGTERM, SIGINT or SIGHUP."""
+    _require_layers(table)
     for name in table.left_out():
         say(f"left out, since ENCODERS does not name {' or '.join(words(table.rows[name]['encoders']))}: {name}")
     stop = threading.Event()
