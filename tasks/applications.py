@@ -126,6 +126,7 @@ TASKS = (
         },
         ("accuracy",),
         TOPICS,
+        parallel=True,
     ),
     _task(
         "xsid_intents",

@@ -111,7 +111,7 @@ TASKS = (
         {
             "train": _tags("POS", "train"),
             "dev": _tags("POS", "dev")
-            + places("udpos/dev-{language}.tsv", read=Columns(), languages=("bg", "hi", "ur", "vi")),
+            + places("udpos/dev-{language}.tsv", read=Columns(width=2), languages=("bg", "hi", "ur", "vi")),
             "test": _tags("POS", "test"),
         },
         ("seqeval_precision", "token_accuracy", "seqeval_f1"),
@@ -154,6 +154,7 @@ TASKS = (
         ("accuracy",),
         NLI,
         prepared.XNLI,
+        parallel=True,
     ),
     _task(
         "pawsx",
@@ -175,6 +176,7 @@ TASKS = (
         ("0", "1"),
         prepared.PAWSX | {"translate_train": _of_pawsx(prepared.PAWSX["translate_train"])},
         overlap=PAWSX_OVERLAP,
+        parallel=True,
     ),
     _table("qadsm", "de en fr", ("Bad", "Good"), "query", "ad title", "ad description"),
     _table(

@@ -161,6 +161,7 @@ TASKS = (
         ("accuracy",),
         NLI,
         tfds=prepared.XNLI,
+        parallel=True,
     ),
     _task(
         "pawsx",
@@ -178,12 +179,13 @@ TASKS = (
         ("0", "1"),
         tfds=prepared.PAWSX,
         overlap=PAWSX_OVERLAP,
+        parallel=True,
     ),
     _task(
         "udpos",
         "tagging",
         UDPOS,
-        {split: places(f"udpos/{split}-{{language}}.tsv", read=Columns()) for split in ("train", "dev", "test")}
+        {split: places(f"udpos/{split}-{{language}}.tsv", read=Columns(width=2)) for split in ("train", "dev", "test")}
         | {"translate_train": places("udpos/translate-train/train-{language}.mt.tsv", read=read_tagged_lines)},
         ("seqeval_f1", "token_accuracy"),
         UPOS,
@@ -214,6 +216,7 @@ TASKS = (
         end="json",
         overlap=XQUAD_OVERLAP,
         tfds=prepared.XQUAD,
+        parallel=True,
     ),
     _task(
         "mlqa",

@@ -51,7 +51,7 @@ def finetune(task, start, files, output, *more):
     ]
     settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
     settings += ["--gin.SELECT=mean", "--gin.LEARNING_RATE=1e-2", "--gin.KEEP_CHECKPOINTS=2"]
-    settings = [one for one in settings if one.split("=")[0] + "=" not in str(more)]
+    settings = [one for one in settings if one.removeprefix("--gin.").split("=")[0] + "=" not in str(more)]
     return cli.main([str(word) for word in words] + settings)
 
 

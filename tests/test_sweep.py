@@ -175,7 +175,7 @@ def test_all_languages_must_be_there(start, files, tmp_path, capsys):
 def test_a_language_without_files_is_passed_over_only_where_asked(start, files, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(verbs, "train", lambda args, recipe: 7)
     words = ["finetune", "--task", "xtreme/xnli", "--from", start, "--data", files / "xtreme", "--to", tmp_path / "out"]
-    words = [*map(str, words), "--gin.BATCH=8", "--gin.SELECT=mean"]
+    words = [*map(str, words), "--gin.BATCH=8", "--gin.LENGTH=64", "--gin.SELECT=mean"]
     for strategy, split in (("transfer", "test"), ("translate_test", "translate_test"), ("majority", "test")):
         assert cli.main([*words, "--strategy", strategy]) == 2
         told = capsys.readouterr().err

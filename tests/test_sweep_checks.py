@@ -29,9 +29,19 @@ def refused(capsys, output, message, *command):
     "more, message",
     [
         (["--strategy", "transfer", "multi_langage"], "--strategy multi_langage: there are"),
-        (["--grid", "BATCH=8,0"], "BATCH=0: must be a number above 0"),
+        (["--grid", "BATCH=8,0"], "BATCH=0: must be a whole number, 1 or more"),
         (["--grid", "BATCH=8,many"], "--gin.BATCH='many': a number is needed"),
-        (["--grid", "LENGTH=24,-1"], "LENGTH=-1: must be a number above 0"),
+        (["--grid", "LENGTH=24,-1"], "LENGTH=-1: must be a whole number, 1 or more"),
+        (["--grid", "LENGTH=24,90"], "LENGTH=90: such rows do not fit the 64 positions of"),
+        (["--gin.LONGEST_ANSWER=-3"], "LONGEST_ANSWER=-3: must be a whole number, 1 or more"),
+        (["--gin.DEV_LIMIT=-5"], "DEV_LIMIT=-5: must be a whole number, 0 or more"),
+        (["--strategy", "transfer", "plug_in"], "CLASSIFIER=plug_in goes through cross-attention, which"),
+        (
+            ["--grid", "EPOCHS=1,2", "EPOCHS=3"],
+            "--grid EPOCHS=3: EPOCHS stands there twice; give all its values in one",
+        ),
+        (["--grid", "EPOCHS=1,1.0"], "--grid EPOCHS=1,1.0: a value stands there twice"),
+        (["--gin.EPOCHS=2", "--grid", "EPOCHS=1,3"], "EPOCHS: --gin.EPOCHS and --grid both set it: give one of them"),
         (["--grid", "CLASSIFIER_DROPOUT=0,much"], "classifier_dropout='much' is not a number"),
         (["--strategy", "transfer", "pivot", "--languages", "xx"], "--languages: transfer does not run over languages"),
     ],
@@ -150,3 +160,47 @@ def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(files, tmp_pat
     assert f"seed-0 started from other weights than {start} has now: give {start}@STEP of those" in told
     shutil.rmtree(start / "checkpoints/9")
     assert finetune(*more) == 0 and scores(output, "xtreme/xnli/transfer/seed-0")["start"]["sha256"] == began
+
+
+def test_whole_numbers_are_written_as_such(start, files, tmp_path):
+    """1.6e1 is 16, in the recipe too."""
+    more = "--gin.BATCH=1.6e1", "--gin.LENGTH=24.0", "--gin.TRAIN_STEPS=1"
+    assert finetune("xtreme/xnli", start, files, tmp_path / "out", *more) == 0
+    recipe = (tmp_path / "out/cells/xtreme/xnli/transfer/seed-0/cell.gin").read_text()
+    assert "\nBATCH = 16\n" in recipe and "\nLENGTH = 24\n" in recipe
+
+
+def test_parts_of_parallel_sets_need_as_many_rows_in_each_language(untrained, start, files, tmp_path, capsys):
+    """Else a sentence that chooses in one language would test in another."""
+    data = tmp_path / "files"
+    shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
+    path = data / "xtreme" / "xnli" / "dev-ru.tsv"
+    path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:8]), "utf-8")
+    halves = "--gin.DEV_SPLIT=dev[:50%]", "--gin.TEST_SPLIT=dev[50%:]"
+    what = "xtreme/xnli: the dev set has 8 rows in 'ru' and 12 in 'de': rows correspond over the languages"
+    refused(capsys, tmp_path / "out", what, "xtreme/xnli", start, data, *halves)
+    with pytest.raises(pytest.fail.Exception, match="it was trained"):
+        finetune(
+            "xtreme/xnli", start, data, tmp_path / "out", *halves, "--gin.TEST_LANGUAGES=de", "--gin.DEV_LANGUAGES=en"
+        )
+
+
+def test_macros_of_a_file_that_nothing_reads_are_refused(untrained, start, files, tmp_path, capsys):
+    mine = tmp_path / "mine.gin"
+    mine.write_text("EPOCHS = 2.0\nLEARNIG_RATE = 1.0\n")
+    what = "mine.gin, line 2: this recipe has no macro LEARNIG_RATE; did you mean 'LEARNING_RATE'?"
+    refused(capsys, tmp_path / "out", what, "xtreme/xnli", start, files, "--gin_file", mine)
+    mine.write_text("MINE = 2.0\nEPOCHS = %MINE\n")  # one that it reads itself
+    with pytest.raises(pytest.fail.Exception, match="it was trained"):
+        finetune("xtreme/xnli", start, files, tmp_path / "out", "--gin_file", mine)
+
+
+def test_an_edited_training_file_is_named_where_it_has_other_rows(start, files, tmp_path, capsys):
+    """Which changes the number of steps, too."""
+    data, output = tmp_path / "files", tmp_path / "out"
+    shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
+    assert finetune("xtreme/xnli", start, data, output, "--gin.EPOCHS=1") == 0
+    path = data / "xtreme" / "xnli" / "train-en.tsv"
+    path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:-8]), "utf-8")
+    assert finetune("xtreme/xnli", start, data, output, "--gin.EPOCHS=1") == 2
+    assert "was begun with other files: xnli/train-en.tsv was edited below" in capsys.readouterr().err

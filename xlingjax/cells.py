@@ -31,6 +31,11 @@ RECIPE, READ, START = "cell.gin", "files.json", "start"
 `START`, that of the weights it began from."""
 MULTI_TASK = "multi_task"
 """The strategy that trains several tasks at once."""
+_LEAST = {
+    "BATCH": 1, "LENGTH": 1, "STRIDE": 1, "MAX_QUESTION": 1, "LONGEST_ANSWER": 1, "DEV_BEAMS": 1, "TEST_BEAMS": 1,
+    "NO_REPEAT_NGRAM": 0, "DEV_LIMIT": 0,
+}  # fmt: skip
+"""Macros that are whole numbers, and the least that each can be."""
 _OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
 """Macros that an option of the command line says."""
 
@@ -111,6 +116,8 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
     overrides = dict(override.split("=", 1) for override in asked.overrides)
     given = {*macros_given(asked, tools), *cell.settings}
+    if twice := sorted({*overrides} & {*cell.settings}):
+        raise UserError(f"{twice[0]}: --gin.{twice[0]} and --grid both set it: give one of them")
     for name, option in _OPTIONS.items():
         if name in given:
             raise UserError(f"{name}: a sweep has it from {option}: say it there, and leave {name} out")
@@ -136,11 +143,10 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
                 f"say which by --gin.{name}"
             )
     bound = values_of(parsed)
-    if bound["CLASSIFIER"] == "plug_in" and asked.task.kind not in PAIRED:
-        raise UserError(f"CLASSIFIER=plug_in is for {' and '.join(PAIRED)}; {asked.called} is of {asked.task.kind}")
-    for name in ("BATCH", "LENGTH", "EPOCHS", "EVALUATIONS"):
-        if not (isinstance(bound[name], int | float) and bound[name] > 0):
-            raise UserError(f"{name}={bound[name]}: must be a number above 0")
+    _require_sound(asked, bound)
+    for name in {*overrides, *cell.settings} & {*bound}:
+        if isinstance(bound[name], int) and name in _LEAST:
+            values[name] = str(bound[name])  # 1e2 is 100
     splits = splits_of(asked, given, bound)
     target, dev = cell.variant.get("TARGET"), (bound | splits)["DEV_SPLIT"]
     if target and "DEV_LANGUAGES" not in given and not find(asked.task, asked.data, dev, target):
@@ -194,6 +200,29 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     return "\n".join(lines) + "\n"
 
 
+def _require_sound(asked: Asked, bound: Mapping[str, Any]) -> None:
+    """Raise UserError for values that no training can be of, and those that the pretrained run has no room or part
+    for."""
+    for name in ("EPOCHS", "EVALUATIONS"):
+        if not (isinstance(bound[name], int | float) and bound[name] > 0):
+            raise UserError(f"{name}={bound[name]}: must be a number above 0")
+    for name, least in _LEAST.items():
+        if not (isinstance(bound[name], int) and bound[name] >= least):
+            raise UserError(f"{name}={bound[name]}: must be a whole number, {least} or more")
+    model = read_run_record(run_and_checkpoint(asked.source)[0])["model"]
+    room = model["max_positions"] - model.get("position_offset", 0)
+    if bound["LENGTH"] > room:
+        raise UserError(f"LENGTH={bound['LENGTH']}: such rows do not fit the {room} positions of {asked.source}")
+    if bound["CLASSIFIER"] == "plug_in":
+        if asked.task.kind not in PAIRED:
+            raise UserError(f"CLASSIFIER=plug_in is for {' and '.join(PAIRED)}; {asked.called} is of {asked.task.kind}")
+        if not model.get("cross_attention"):
+            raise UserError(
+                f"CLASSIFIER=plug_in goes through cross-attention, which {asked.source} has none of: give a VECO run, "
+                "or what `xlingjax plug in RUN --source VECO_RUN` writes"
+            )
+
+
 def macros_given(asked: Asked, tools: Tools) -> set[str]:
     """The macros that the command line and its gin files set."""
     return {override.partition("=")[0] for override in asked.overrides} | tools.sets(asked.files)
@@ -208,6 +237,9 @@ def _require_apart(asked: Asked, bound: Mapping[str, Any], chooses: bool) -> Non
             "the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"' and --gin.TEST_SPLIT='\"dev[50%:]\"', "
             "or --gin.SELECT=last without a --grid"
         )
+    if chooses and part_of(bound["DEV_SPLIT"])[0] == part_of(bound["TEST_SPLIT"])[0]:
+        for task in (task for task in asked.tasks if task.parallel):
+            _require_equal(task, asked.data, bound)
     for name in ("TEST_SPLIT", *(["DEV_SPLIT"] if chooses else [])):
         if _share(asked, bound["TRAIN_SPLIT"], bound[name]):
             raise UserError(
@@ -215,6 +247,22 @@ def _require_apart(asked: Asked, bound: Mapping[str, Any], chooses: bool) -> Non
                 f"neither choose nor test; give both, as in --gin.TRAIN_SPLIT='\"{NO_DEV[0]}\"' and "
                 f"--gin.{name}='\"{NO_DEV[1]}\"'"
             )
+
+
+def _require_equal(task: Task, data: str, bound: Mapping[str, Any]) -> None:
+    """Raise UserError where the sets of a task whose rows correspond, one part of which is to choose and another to
+    test, have not as many in each language."""
+    split = part_of(bound["DEV_SPLIT"])[0]
+    names = (words(bound[f"{one}_LANGUAGES"]) for one in ("DEV", "TEST"))
+    languages = dict.fromkeys(one for asked in names for one in chosen_languages(task, data, split, asked))
+    rows = {language: len(read(task, data, split, language)) for language in languages}
+    first = next(iter(rows))
+    if others := [language for language in rows if rows[language] != rows[first]]:
+        raise UserError(
+            f"{task.full_name}: the {split} set has {rows[others[0]]:,} rows in {others[0]!r} and {rows[first]:,} in "
+            f"{first!r}: rows correspond over the languages, so a part of one would choose for what stands in the "
+            "other part of another; get the whole files"
+        )
 
 
 def _share(asked: Asked, first: str, second: str) -> bool:

@@ -62,9 +62,11 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     gin.clear_config()
     if not files:
         raise UserError("no recipe: pass --gin_file gin/recipes/NAME.gin (there are " + ", ".join(recipes()) + ")")
-    for text, where in parts_of(files):
+    texts = [*parts_of(files)]
+    for text, where in texts:
         parse_text(text, where)
     macros = macro_names()
+    require_read_macros(texts)
     weights = {*re.findall(r"\.weight = %(\w+)$", gin.config_str() if overrides else "", re.MULTILINE)}
     for override in overrides:
         key, _, value = override.partition("=")
@@ -85,6 +87,23 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     for line in gin.config_str().splitlines():
         for unknown in set(re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)) - set(macros):
             raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
+
+
+def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
+    """texts: as of `parts_of`. Raises UserError for a macro of a user's file that nothing of this recipe reads, which
+    would be ignored in silence."""
+    ours = [text for text, where in texts if gin_folder() in Path(where).absolute().parents]
+    known = {name for text in ours for name in _set_in(text)}
+    known |= {name for text, _ in texts for name in re.findall(rf"%({_MACRO.pattern})\b", text)}
+    for text, where in texts:
+        if strange := [name for name in _set_in(text) if name not in known]:
+            line = next(n for n, row in enumerate(text.splitlines(), 1) if re.match(rf"{strange[0]}\s*=", row))
+            near = _nearest(strange[0], sorted(known))
+            raise UserError(f"{where}, line {line}: this recipe has no macro {strange[0]}{near}")
+
+
+def _set_in(text: str) -> list[str]:
+    return re.findall(rf"^({_MACRO.pattern})\s*=", text, re.MULTILINE)
 
 
 def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
@@ -246,7 +265,7 @@ def _parts(path: Path) -> Iterator[tuple[str, str]]:
 
 def macros_set(files: Sequence[str]) -> set[str]:
     """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
-    return {name for text, _ in parts_of(files) for name in re.findall(rf"^({_MACRO.pattern})\s*=", text, re.MULTILINE)}
+    return {name for text, _ in parts_of(files) for name in _set_in(text)}
 
 
 def parse_text(text: str, where: str) -> None:

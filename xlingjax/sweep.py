@@ -182,6 +182,8 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     recipe, trained = cell.folder / RECIPE, _trained(cell)
     folders = {task: cell.folder / task.name if asked.beside else cell.folder for task in asked.tasks}
     if trained and recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
+        before = values_of(tools.parse([str(recipe)], ()))
+        _require_unedited(asked, cell, {task: files_read(task, asked.data, before) for task in asked.tasks})
         raise UserError(
             f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
             "another --to, or delete that folder"
@@ -205,11 +207,7 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
             f"{cell.folder} started from other weights than {asked.source} has now: give {asked.source}@STEP of those, "
             "choose another --to, or delete that folder"
         )
-    if how := edited(begun, files):
-        raise UserError(
-            f"{cell.folder} was begun with other files: {how} below {asked.data}: put it back, choose another --to, or "
-            "delete that folder"
-        )
+    _refuse_edited(asked, cell, begun, files)
     if finished:
         say(f"{cell.folder}: finished before")
         return 0
@@ -230,6 +228,22 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         told = best["test"]["means"] or best["dev"]["means"]
         say(f"{folder}: " + ", ".join(f"{name} {value:.2f}" for name, value in told.items()))
     return 0
+
+
+def _require_unedited(asked: Asked, cell: Cell, parts: Mapping[Task, list[tuple[str, str]]]) -> None:
+    """Raise UserError where a file that a cell was begun with is another now."""
+    if (cell.folder / READ).is_file():
+        begun = json.loads((cell.folder / READ).read_text(encoding="utf-8"))
+        files = {name: digest for task, own in parts.items() for name, digest in hashes(task, asked.data, own).items()}
+        _refuse_edited(asked, cell, {name: digest for name, digest in begun.items() if name != START}, files)
+
+
+def _refuse_edited(asked: Asked, cell: Cell, begun: Mapping[str, str], files: Mapping[str, str]) -> None:
+    if how := edited(begun, files):
+        raise UserError(
+            f"{cell.folder} was begun with other files: {how} below {asked.data}: put it back, choose another --to, or "
+            "delete that folder"
+        )
 
 
 def _trained(cell: Cell) -> bool:

@@ -8,7 +8,8 @@ from xlingjax.errors import UserError
 
 def require_unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
     """Raises UserError where one of these options is given."""
-    if given := [name if name == "run" else f"--{name}" for name in names if getattr(args, name) is not None]:
+    flags = {"run": "run", "source": "--from", "output": "--to"} if hasattr(args, "data") else {"run": "run"}
+    if given := [flags.get(name, f"--{name}") for name in names if getattr(args, name) is not None]:
         raise UserError(f"{', '.join(given)}: {why}; leave it out")
 
 

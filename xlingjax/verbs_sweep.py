@@ -211,8 +211,19 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
         name, equals, values = word.partition("=")
         if not equals or not all(values.split(",")) or not name.isupper():
             raise UserError(f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5")
+        if name in found:
+            raise UserError(f"--grid {word}: {name} stands there twice; give all its values in one")
         found[name] = tuple(values.split(","))
+        if len({*map(_number, found[name])}) < len(found[name]):
+            raise UserError(f"--grid {word}: a value stands there twice")
     return found
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:

@@ -109,6 +109,8 @@ class Task:
     """The language of the official training set."""
     averaged: tuple[str, ...] | None = field(default=None)
     """Languages of the official average; None: all."""
+    parallel: bool = False
+    """Rows correspond over the languages."""
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
     overlap: str = ""

@@ -33,7 +33,7 @@ class Columns:
     tag: int = 1
     """Column; -1: the last."""
     width: int | None = None
-    """Number of columns of every line; None: any number from two."""
+    """Number of columns of every line that has a tag; None: any number from two."""
     comments: bool = False
     """Lines that begin with `#` and stand before the first word of a sentence are passed over."""
     prefix: bool = False
@@ -90,7 +90,7 @@ class Columns:
 
     def _check(self, path: Path, number: int, cells: list[str], line: str, labelled: bool) -> None:
         count = len(cells)
-        if self.width is not None and count != self.width:
+        if self.width is not None and count != self.width and not (self.unlabelled and count < 2):
             raise UserError(f"{path}, line {number}: {count} columns, expected {self.width}: {line!r}")
         if labelled:
             enough = count > max(self.word, self.tag, 1) and cells[self.word].strip() and cells[self.tag].strip()
@@ -111,7 +111,7 @@ def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """PAN-X: `token TAB tag` (XTREME) or `en:token TAB tag` (its authors); the first line tells."""
     first = next((line for _, line in read_lines(existing(paths[0])) if line.strip()), "")
     bears_language = first.startswith(f"{language}:") and not first.startswith(f"{language}:\t")
-    return Columns(prefix=bears_language)(paths, task, language)
+    return Columns(width=2, prefix=bears_language)(paths, task, language)
 
 
 def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged]:
