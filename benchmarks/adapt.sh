@@ -8,6 +8,7 @@
 set -euo pipefail
 data=$1 out=$2 steps=${3:-4000} hours=${4:-0.15}
 . "$(dirname "$0")/runs.sh"
+"$python" -c 'import torch, transformers' 2> /dev/null || { echo "make .venv/.ready-interop: the export is compared with transformers"; exit 2; }
 text=$(for code in de en fr zh; do echo "$data/mono/$code/*.txt"; done)
 [ -f "$out/vocab/vocab.model" ] ||
   "$xlingjax" vocab --mono $(ls $text "$data"/mono/sw/*.txt) --size 8000 --output "$out/vocab" # the folder names the language
