@@ -157,7 +157,7 @@ def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(files, tmp_pat
     capsys.readouterr()
     assert finetune(*more, "--seeds", "2") == 2
     told = capsys.readouterr().err
-    assert f"seed-0 started from other weights than {start} has now: give {start}@STEP of those" in told
+    assert f"seed-0 started from other weights than {start} has now: choose another --to" in told
     shutil.rmtree(start / "checkpoints/9")
     assert finetune(*more) == 0 and scores(output, "xtreme/xnli/transfer/seed-0")["start"]["sha256"] == began
 

@@ -204,8 +204,8 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         began_from, begun = found["start"]["sha256"], found.get("files", begun)
     if began_from != start:
         raise UserError(
-            f"{cell.folder} started from other weights than {asked.source} has now: give {asked.source}@STEP of those, "
-            "choose another --to, or delete that folder"
+            f"{cell.folder} started from other weights than {asked.source} has now: choose another --to, or delete "
+            "that folder"
         )
     _refuse_edited(asked, cell, begun, files)
     if finished:
