@@ -10,7 +10,7 @@ import numpy as np
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
-from xlingjax.partition import ROW_AXES, param_shardings
+from xlingjax.partition import param_shardings, row_devices
 
 SHARE = 0.85
 """Of a device's memory that a plan may fill: the compiler and the data need some too."""
@@ -47,11 +47,6 @@ def _parameters_of_a_device(config: ModelConfig, mesh: jax.sharding.Mesh) -> int
     shardings = param_shardings(mesh, encoder.logical_axes(), shapes)
     counts = jax.tree.map(lambda leaf, sharding: int(np.prod(sharding.shard_shape(leaf.shape))), shapes, shardings)
     return sum(jax.tree.leaves(counts))
-
-
-def row_devices(mesh: jax.sharding.Mesh) -> int:
-    """How many devices the rows of a batch are spread over."""
-    return int(np.prod([mesh.shape[axis] for axis in ROW_AXES]))
 
 
 def device_bytes() -> int:

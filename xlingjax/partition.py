@@ -62,6 +62,23 @@ def mesh_of_all() -> Mesh | None:
     return make_mesh() if jax.device_count() > 1 else None
 
 
+def partition_spec(
+    mesh: Mesh, names: Sequence[str | None], shape: Sequence[int], rules: Mapping[str, tuple[str, ...]] = RULES
+) -> PartitionSpec:
+    """What carries each axis of an array, by the axes' logical names; one that its mesh axes do not divide evenly is
+    replicated."""
+    taken: set[str] = set()
+    spec = []
+    for name, size in zip(names, shape, strict=True):
+        axes = tuple(axis for axis in rules.get(name, ()) if axis not in taken)
+        if not axes or size % int(np.prod([mesh.shape[axis] for axis in axes])):
+            spec.append(None)
+            continue
+        taken.update(axes)
+        spec.append(axes if len(axes) > 1 else axes[0])
+    return PartitionSpec(*spec)
+
+
 def param_shardings(mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES) -> Any:
     """Shardings for a tree of parameters.
 
@@ -72,16 +89,7 @@ def param_shardings(mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[s
     def one(leaf, names):
         if len(names) != len(leaf.shape):
             raise ValueError(f"logical axes {names} do not match shape {leaf.shape}")
-        taken: set[str] = set()
-        spec = []
-        for name, size in zip(names, leaf.shape, strict=True):
-            axes = tuple(axis for axis in rules.get(name, ()) if axis not in taken)
-            if not axes or size % int(np.prod([mesh.shape[axis] for axis in axes])):
-                spec.append(None)
-                continue
-            taken.update(axes)
-            spec.append(axes if len(axes) > 1 else axes[0])
-        return NamedSharding(mesh, PartitionSpec(*spec))
+        return NamedSharding(mesh, partition_spec(mesh, names, leaf.shape, rules))
 
     return jax.tree.map(one, shapes, logical_axes)
 
@@ -106,6 +114,11 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
+def row_devices(mesh: Mesh) -> int:
+    """How many devices the rows of a batch are spread over."""
+    return int(np.prod([mesh.shape[axis] for axis in ROW_AXES]))
+
+
 def batch_sharding(mesh: Mesh) -> NamedSharding:
     """Rows (axis 0) over ("data", "fsdp"); all other axes whole on each device."""
     return NamedSharding(mesh, PartitionSpec(ROW_AXES))
@@ -122,7 +135,7 @@ def check_counts(microbatches: int, **every: int) -> None:
 
 def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
     """Raise UserError unless every device gets the same number of rows in each of the microbatches."""
-    devices = mesh.shape["data"] * mesh.shape["fsdp"]
+    devices = row_devices(mesh)
     if rows % (devices * microbatches):
         raise UserError(
             f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x {devices} devices "

@@ -12,11 +12,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
 
 from xlingjax.errors import UserError
 from xlingjax.model.layers import dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
+from xlingjax.partition import ROW_AXES, partition_spec, row_devices
 
 Array = jax.Array
 
@@ -47,6 +49,7 @@ class Attention:
     spec: AttentionSpec = dataclasses.field(metadata={"static": True})
     backend: str = dataclasses.field(metadata={"static": True})
     dropout: float = dataclasses.field(metadata={"static": True})
+    mesh: Mesh | None = dataclasses.field(default=None, metadata={"static": True})
 
     def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
         """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R is B, or B times
@@ -64,11 +67,20 @@ class Attention:
         return _COMPUTE[self.backend](self, q_BLHK, k_BSHK, v_BSHK, rate, key)
 
 
-def bind(spec: AttentionSpec, queries: Fields, keys: Fields, backend: str = "xla", dropout: float = 0.0) -> Attention:
-    """Prepares a backend for one batch. Raises `Refused` naming spec and backend when it cannot honour the spec."""
+def bind(
+    spec: AttentionSpec,
+    queries: Fields,
+    keys: Fields,
+    backend: str = "xla",
+    dropout: float = 0.0,
+    mesh: Mesh | None = None,
+) -> Attention:
+    """Prepares a backend for one batch. mesh: the devices that compute it, None: the one that JAX takes by itself. They
+    need not be there, so that a program can be compiled for others. Raises `Refused` naming spec and backend when it
+    cannot honour the spec on them."""
     if backend not in _PREPARE:
         raise Refused(f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})")
-    return Attention(_PREPARE[backend](spec, queries, keys), spec, backend, dropout)
+    return Attention(_PREPARE[backend](spec, queries, keys, mesh), spec, backend, dropout, mesh)
 
 
 def attend(
@@ -95,10 +107,15 @@ def _require_plain(spec: AttentionSpec, backend: str) -> None:
         )
 
 
+def _platform(mesh: Mesh | None) -> str:
+    """"cpu", "gpu", "tpu" ..."""
+    return jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+
+
 # --- xla ---
 
 
-def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
+def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None) -> dict[str, Array]:
     allowed_BLS = spec.mask(queries, keys)
     return {"bias_B1LS": jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)[:, None]}
 
@@ -113,15 +130,15 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
 # --- cudnn ---
 
 
-def _prepare_cudnn(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
+def _prepare_cudnn(spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None) -> dict[str, Array]:
     _require_plain(spec, "cudnn")
     if spec.packed:
         raise Refused(
             f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would let packed "
             f"examples see each other; do not pack, or use xla"
         )
-    if jax.default_backend() != "gpu":
-        raise Refused(f"attention backend cudnn needs an NVIDIA GPU, and this is {jax.default_backend()}; use xla")
+    if _platform(mesh) not in ("gpu", "cuda"):
+        raise Refused(f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla")
     return {"q_lengths_B": _length(queries), "k_lengths_B": _length(keys), "poison": _poison(queries) + _poison(keys)}
 
 
@@ -154,11 +171,26 @@ def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
 
 # --- splash ---
 
+_SPLASH_BLOCK = 128
+"""Tokens that the kernel takes at a time, of queries and of keys."""
 
-def _prepare_splash(spec: AttentionSpec, queries: Fields, keys: Fields) -> dict[str, Array]:
+
+def _prepare_splash(spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None) -> dict[str, Array]:
     _require_plain(spec, "splash")
-    if jax.default_backend() != "tpu":
-        raise Refused(f"attention backend splash needs a TPU, and this is {jax.default_backend()}; use xla")
+    if _platform(mesh) != "tpu":
+        raise Refused(f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla")
+    rows, length = queries.pack.shape
+    for tokens in (length, keys.pack.shape[1]):
+        if tokens % _SPLASH_BLOCK:
+            raise Refused(
+                f"attention backend splash takes rows of a multiple of {_SPLASH_BLOCK} tokens, not of {tokens}; "
+                f"make them {-(-tokens // _SPLASH_BLOCK) * _SPLASH_BLOCK} long (LENGTH), or use xla"
+            )
+    if mesh is not None and rows % row_devices(mesh):
+        raise Refused(
+            f"attention backend splash cannot spread {rows} rows over mesh data={mesh.shape['data']} x "
+            f"fsdp={mesh.shape['fsdp']}; give it a multiple of {row_devices(mesh)} rows, or use xla"
+        )
     return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
 
 
@@ -168,15 +200,27 @@ def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool 
         from jax.experimental.pallas.ops.tpu import splash_attention as splash
     except ImportError as error:
         raise Refused(f"attention backend splash is not in jax {jax.__version__}; use xla") from error
-    length, heads, keys = q_BLHK.shape[1], q_BLHK.shape[2], k_BSHK.shape[1]
-    head_mask = splash.CausalMask((length, keys)) if self.spec.causal else splash.FullMask((length, keys))
-    kernel = splash.make_splash_mha(
-        splash.MultiHeadMask([head_mask] * heads), head_shards=1, q_seq_shards=1, interpret=interpret
-    )
-    segments = splash.SegmentIds(self.arrays["q_pack_BL"], self.arrays["k_pack_BS"])
-    scale = q_BLHK.shape[-1] ** -0.5
-    q_BHLK, k_BHSK, v_BHSK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * scale, k_BSHK, v_BSHK))
-    return jnp.swapaxes(jax.vmap(kernel)(q_BHLK, k_BHSK, v_BHSK, segments), 1, 2)
+    if q_BLHK.dtype == jnp.float16:
+        raise Refused("attention backend splash does not compute in float16; set dtype=bfloat16 or use xla")
+
+    def attend(q_BLHK, k_BSHK, v_BSHK, q_pack_BL, k_pack_BS):
+        (_, length, heads, size), keys = q_BLHK.shape, k_BSHK.shape[1]
+        head_mask = splash.CausalMask((length, keys)) if self.spec.causal else splash.FullMask((length, keys))
+        kernel = splash.make_splash_mha(
+            splash.MultiHeadMask([head_mask] * heads), head_shards=1, q_seq_shards=1, interpret=interpret
+        )
+        q_BHLK, k_BHSK, v_BHSK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * size**-0.5, k_BSHK, v_BSHK))
+        o_BHLK = jax.vmap(kernel)(q_BHLK, k_BHSK, v_BHSK, splash.SegmentIds(q_pack_BL, k_pack_BS))
+        return jnp.swapaxes(o_BHLK, 1, 2)
+
+    if self.mesh is not None:
+        # XLA cannot partition a kernel of Pallas: each device is told what it computes, its own rows and heads.
+        packs = PartitionSpec(ROW_AXES, None)
+        states = PartitionSpec(ROW_AXES, *partition_spec(self.mesh, (None, "heads", None), q_BLHK.shape[1:]))
+        attend = jax.shard_map(
+            attend, mesh=self.mesh, in_specs=(states, states, states, packs, packs), out_specs=states, check_vma=False
+        )
+    return attend(q_BLHK, k_BSHK, v_BSHK, self.arrays["q_pack_BL"], self.arrays["k_pack_BS"])
 
 
 _PREPARE: dict[str, Any] = {"xla": _prepare_xla, "cudnn": _prepare_cudnn, "splash": _prepare_splash}

@@ -93,7 +93,7 @@ class _Modules(nn.Module):
         fields = Fields.from_batch(batch)
 
         def bound(spec):
-            return bind(spec, fields, fields, c.attention_backend, c.attention_dropout)
+            return bind(spec, fields, fields, c.attention_backend, c.attention_dropout, self.mesh)
 
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)

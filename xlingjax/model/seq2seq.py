@@ -25,7 +25,7 @@ from xlingjax.model.stack import Stack
 
 Array = jax.Array
 
-SELF = AttentionSpec((causal & bidirectional).named("causal"), causal=True)
+SELF = AttentionSpec(causal & bidirectional, causal=True)
 """Who sees whom in the decoder: itself and what stands before it in its example."""
 CROSS = AttentionSpec(bidirectional)
 """The source of the same example."""
@@ -81,8 +81,10 @@ class Decoder(nn.Module):
         c = self.config
         keys = (None, None) if key is None else jax.random.split(key)
         fields = Fields.from_batch(batch)
-        attention = bind(SELF, fields, fields, c.attention_backend, c.attention_dropout)
-        memory = memory_BSD, bind(CROSS, fields, source, c.attention_backend, c.attention_dropout)
+        # Parameters are made on rows of one token, which a kernel may refuse.
+        backend = "xla" if self.is_initializing() else c.attention_backend
+        attention = bind(SELF, fields, fields, backend, c.attention_dropout, self.mesh)
+        memory = memory_BSD, bind(CROSS, fields, source, backend, c.attention_dropout, self.mesh)
         return self.decoder(self.embeddings(batch, keys[0], None, shift_BTD), keys[1], attention, memory)
 
     def begin_step(self, batch: Batch, cache: Cache):

@@ -9,7 +9,7 @@ from xlingjax.model.attention import Attention
 from xlingjax.model.block import Block, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.layers import LayerNorm
-from xlingjax.partition import batch_sharding
+from xlingjax.partition import batch_sharding, row_devices
 
 Array = jax.Array
 
@@ -43,7 +43,7 @@ class Stack(nn.Module):
 
         def rows(x_BLD):
             """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device every row."""
-            if self.mesh is None or x_BLD.shape[0] % (self.mesh.shape["data"] * self.mesh.shape["fsdp"]):
+            if self.mesh is None or x_BLD.shape[0] % row_devices(self.mesh):
                 return x_BLD
             return jax.lax.with_sharding_constraint(x_BLD, batch_sharding(self.mesh))
 

@@ -1,0 +1,169 @@
+"""The TPU's kernel on meshes of 8 devices, interpreted on CPU: what the backend xla computes, values and gradients, on
+packed rows. That a TPU's compiler takes it is held by `test_tpu.py`."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tiny
+from objectives.reference import pack
+
+from xlingjax.model import attention
+from xlingjax.model.attention import AttentionSpec, Refused, attend, bind
+from xlingjax.model.build import build_model
+from xlingjax.model.config import preset
+from xlingjax.model.masks import Fields, bidirectional, causal
+from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
+
+SPECS = {"bidirectional": AttentionSpec(bidirectional), "causal": AttentionSpec(causal & bidirectional, causal=True)}
+MESHES = {
+    "data": MeshConfig(8, 1, 1),
+    "fsdp": MeshConfig(1, 8, 1),
+    "tensor": MeshConfig(2, 1, 4),
+    "all": MeshConfig(2, 2, 2),
+}
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    monkeypatch.setattr(attention, "_platform", lambda mesh: "tpu")
+    monkeypatch.setitem(attention._COMPUTE, "splash", partial(attention._splash, interpret=True))
+
+
+def fields_of(packs):
+    return Fields.from_batch({"input_ids": jnp.zeros_like(packs), "pack_ids": jnp.asarray(packs)})
+
+
+def packs_of(length, rows=8):
+    """Rows of one to three examples and padding of unequal width."""
+    rng = np.random.default_rng(length)
+    packs = np.zeros((rows, length), np.int32)
+    for row in range(rows):
+        begin = 0
+        for number in range(1, 2 + row % 3):
+            end = min(begin + int(rng.integers(length // 5, length // 3)), length)
+            packs[row, begin:end], begin = number, end
+    return packs
+
+
+def gradients(spec, backend, mesh, qkv, packs, weights):
+    """(values, gradients of q, k and v) of the real queries' outputs."""
+    q_fields, k_fields = map(fields_of, packs)
+    real = (packs[0] > 0)[..., None, None]
+
+    def weighed(q, k, v):
+        out = bind(spec, q_fields, k_fields, backend, 0.0, mesh)(q, k, v) * real
+        return (out * weights).sum(), out
+
+    (_, out), grads = jax.jit(jax.value_and_grad(weighed, (0, 1, 2), has_aux=True))(*qkv)
+    return [np.asarray(x) for x in (out, *grads)]
+
+
+@pytest.mark.parametrize(
+    "spec, lengths, mesh, heads",
+    [
+        ("bidirectional", (128, 128), "data", 4),
+        ("causal", (128, 128), "fsdp", 4),
+        ("bidirectional", (128, 256), "tensor", 4),
+        ("causal", (128, 128), "tensor", 3),  # heads that do not divide by the devices of "tensor": each has them all
+        ("bidirectional", (128, 256), "all", 4),
+    ],
+)
+def test_values_and_gradients_are_those_of_xla(spec, lengths, mesh, heads):
+    mesh = make_mesh(MESHES[mesh])
+    keys = jax.random.split(jax.random.key(0), 4)
+    shapes = [(8, length, heads, 8) for length in (lengths[0], lengths[1], lengths[1], lengths[0])]
+    *qkv, weights = (jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True))
+    packs = [packs_of(length) for length in lengths]
+    placed = jax.device_put(qkv, batch_sharding(mesh))
+    found = gradients(SPECS[spec], "splash", mesh, placed, packs, weights)
+    wanted = gradients(SPECS[spec], "xla", None, qkv, packs, weights)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=3e-5)
+        assert np.abs(other).max() > 0.5
+
+
+@pytest.mark.parametrize(
+    "name, mesh", [("mlm", "fsdp"), ("clm", "tensor"), pytest.param("translation", "all", marks=pytest.mark.long)]
+)
+def test_a_model_trains_as_on_xla(name, mesh):
+    """Loss and gradients of an objective, through layers that are looped over and recomputed; of `translation` the
+    encoder, the decoder and its attention to longer sources."""
+    mesh = make_mesh(MESHES[mesh])
+    config = preset(
+        "tiny", layers=2, dim=32, heads=4, ffn=64, vocab_size=tiny.VOCAB, max_positions=256, unroll=1, remat="dots",
+        num_languages=len(tiny.LANGUAGES), dropout=0.0, decoder_layers=2 * (name == "translation"),
+    )  # fmt: skip
+    if name == "translation":
+        batch = longer_sources(tiny.batch(name, rows=8, length=64))
+    else:
+        batch = pack(tiny.batch(name, rows=9, length=64), side_by_side=False)
+    objective = tiny.objective(name)
+    batch = {field: batch[field] for field in objective.reads}
+    plain = build_model(config)
+    params = tiny.params(plain)
+
+    def loss(params, batch, model):
+        return sum(objective.loss(model, params, batch, None, len(tiny.LANGUAGES)).terms.values())
+
+    def measured(model, params, batch):
+        return jax.jit(jax.value_and_grad(partial(loss, model=model)))(params, batch)
+
+    wanted, wanted_grads = measured(plain, params, batch)
+    model = build_model(config.replace(attention_backend="splash"), mesh)
+    shardings = param_shardings(mesh, model.logical_axes(), model.abstract())
+    found, grads = measured(model, jax.device_put(params, shardings), jax.device_put(batch, batch_sharding(mesh)))
+    assert found == pytest.approx(float(wanted), rel=1e-5)
+    for one, other in zip(jax.tree.leaves(grads), jax.tree.leaves(wanted_grads), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, float(np.abs(other).max())))
+
+
+def longer_sources(batch):
+    """Rows for a target of 128 columns and a source of 256."""
+    widths = {field: 64 if field.startswith("decoder") else 192 for field in batch}
+    return {field: np.pad(array, ((0, 0), (0, widths[field]))) for field, array in batch.items()}
+
+
+def test_a_model_with_a_decoder_has_the_parameters_that_it_has_on_xla():
+    """They are made on rows of one token, which the kernel does not take."""
+    config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=40, decoder_layers=1)
+    fast = config.replace(attention_backend="splash")
+    made = [jax.eval_shape(build_model(c, make_mesh()).init, jax.random.key(0)) for c in (config, fast)]
+    assert made[0] == made[1] == build_model(fast).abstract()
+
+
+# --- what it refuses --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "rows, lengths, mesh, message",
+    [
+        (8, (96, 96), "data", "rows of a multiple of 128 tokens, not of 96; make them 128 long .LENGTH., or use xla"),
+        (8, (128, 200), None, "rows of a multiple of 128 tokens, not of 200; make them 256 long"),
+        (12, (128, 128), "data", "cannot spread 12 rows over mesh data=8 x fsdp=1; .* a multiple of 8 rows"),
+        (6, (128, 128), "all", "cannot spread 6 rows over mesh data=2 x fsdp=2; .* a multiple of 4 rows"),
+    ],
+)
+def test_rows_that_the_kernel_cannot_take_are_refused(rows, lengths, mesh, message):
+    fields = [fields_of(np.ones((rows, length), np.int32)) for length in lengths]
+    with pytest.raises(Refused, match=f"attention backend splash .*{message}"):
+        bind(SPECS["bidirectional"], *fields, "splash", 0.0, None if mesh is None else make_mesh(MESHES[mesh]))
+
+
+def test_float16_is_refused():
+    qkv = [jnp.zeros((1, 128, 2, 8), jnp.float16)] * 3
+    with pytest.raises(Refused, match="splash does not compute in float16; set dtype=bfloat16 or use xla"):
+        attend(SPECS["causal"], *qkv, fields_of(np.ones((1, 128), np.int32)), "splash")
+
+
+@pytest.mark.parametrize("backend", ["cudnn", "splash"])
+def test_the_devices_of_the_mesh_count_not_those_of_the_process(backend, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.setattr(jax, "default_backend", lambda: {"cudnn": "gpu", "splash": "tpu"}[backend])
+    spec = AttentionSpec(bidirectional, packed=False)
+    fields = fields_of(np.ones((8, 128), np.int32))
+    assert bind(spec, fields, fields, backend).mesh is None
+    with pytest.raises(Refused, match=f"{backend} needs .* this is cpu; use xla"):
+        bind(spec, fields, fields, backend, 0.0, make_mesh())
