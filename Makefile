@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test test-long lint inspect bench clean
+.PHONY: help setup pretrain negatives test test-long test-tpu lint inspect bench clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -42,6 +42,12 @@ $(VENV)/.ready-%: $(VENV)/.ready
 	$(PIP) install -q -c constraints.txt -e '.[$*]'
 	touch $@
 
+# The compiler of TPUs stands beside the environment: inside, every command on a machine without a TPU would print its complaints.
+$(VENV)/tpu/.ready: $(VENV)/.ready-dev
+	@echo "== the compiler of TPUs (700 MB)"
+	$(PIP) install -q -c constraints.txt --no-deps --upgrade --target $(VENV)/tpu libtpu
+	touch $@
+
 # --- The demonstration: every line is a command to type ------------------------------------------------------------------------------------
 
 runs/demo/data/manifest.json: | $(VENV)/.ready
@@ -68,6 +74,9 @@ test: $(VENV)/.ready-dev ## the tests, some ten minutes on two cores, more the f
 
 test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two processes, adapt, the notebook
 	$(BIN)/python -m pytest -m long -n $(TEST_WORKERS) --dist worksteal --durations 15
+
+test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the other tests skip them
+	PYTHONPATH=$(VENV)/tpu $(BIN)/python -m pytest tests/test_tpu.py -n $(TEST_WORKERS) --durations 15
 
 lint: $(VENV)/.ready-dev ## ruff
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@
 |---|---|---|---|---|
 | xla | any | yes | yes | everything |
 | cudnn | bidirectional, or causal & bidirectional | no | no | NVIDIA GPU, bfloat16 |
-| splash | bidirectional, or causal & bidirectional | yes | no | TPU |
+| splash | bidirectional, or causal & bidirectional | yes | no | TPU, rows of a multiple of 128 tokens, not float16 |
 """
 
 import dataclasses
