@@ -252,7 +252,9 @@ def _write(
     before = list(trained.languages)
     after = _languages(before, added)
     languages = [before.index(code) if code in before else -1 for code in after]
-    sizes = {"vocab_size": new.size}
+    sizes: dict[str, Any] = {"vocab_size": new.size, "table_rows": None}
+    if config.table_rows:
+        told.append(f"{config.table_rows - config.vocab_size} rows without a piece left behind")
     if config.language_tokens:
         sizes |= {"vocab_size": new.size + len(after), "language_tokens": len(after)}
     if config.has_languages:
