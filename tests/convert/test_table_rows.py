@@ -99,7 +99,7 @@ def test_in_and_out_again(folder, tmp_path, capsys):
     ("rows", "message"),
     [
         (-3, "pieces without a row; give the tokenizer that the model was trained with"),
-        (1025, r"these are not of one model; .*resize_token_embeddings\(\d+\)"),
+        (65, r"these are not of one model; .*resize_token_embeddings\(\d+\)"),
     ],
 )
 def test_a_table_of_another_tokenizer_is_refused(rows, message, folder, tmp_path):
@@ -110,3 +110,16 @@ def test_a_table_of_another_tokenizer_is_refused(rows, message, folder, tmp_path
     foreign.changed(vocab_size=pieces + rows)(tmp_path / "hf")
     with pytest.raises(UserError, match=message):
         read(tmp_path / "hf")
+
+
+def test_trimmed_to_the_pieces_of_a_text(folder, tmp_path, capsys):
+    """Rows without a piece are left behind; the vocabulary becomes a SentencePiece model of the same ids."""
+    run, out = str(tmp_path / "run"), str(tmp_path / "out")
+    (tmp_path / "de.txt").write_text(SENTENCES[1] + "\n", encoding="utf-8")
+    assert main(["import", "--from", str(folder), "--to", run, "--unverified"]) == 0
+    assert main(["vocab", "trim", "--from", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 0
+    assert "35 rows without a piece left behind" in capsys.readouterr().out
+    trimmed, whole = open_run(out), open_run(run)
+    assert trimmed.model.config.table_rows is None and trimmed.vocabulary.size < whole.vocabulary.size
+    found, wanted = (one.embed([SENTENCES[1]], "de") for one in (trimmed, whole))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)

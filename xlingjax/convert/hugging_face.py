@@ -27,9 +27,9 @@ FAMILIES: dict[str, ModuleType] = {
     ernie_m.MODEL_TYPE: ernie_m,
 }
 TOKENIZER, OURS = "sentencepiece.bpe.model", "vocab.model"
-MOST_ROWS = 1024
-"""More rows than pieces are padding or spare (released models have up to some hundred); many more are of a table that
-belongs to another tokenizer."""
+_SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
+"""More rows than pieces are spare ones, or padding to a multiple; many more are of a table that belongs to another
+tokenizer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,8 @@ def read(folder: Path) -> Foreign:
     config = family.config_of(fields, folder.resolve().name)
     vocabulary = vocabulary_of(folder, fields.values["model_type"])
     rows = language_rows(folder, config.vocab_size, vocabulary) if fields.values["model_type"] == "mbart" else None
-    config, notes = _fitted(config, vocabulary, len(rows.codes) if rows else 0, folder)
+    of_languages = fields.values["model_type"] == "mbart"
+    config, notes = _fitted(config, vocabulary, len(rows.codes) if rows else 0, of_languages, folder)
     notes += _other_roles(family, fields, vocabulary)
     found = converted(family, config, open_tensors(folder))
     found = dataclasses.replace(found, notes=(*notes, *found.notes))
@@ -66,9 +67,11 @@ def read(folder: Path) -> Foreign:
     return Foreign.of(found, vocabulary, languages=languages, labels=labels)
 
 
-def _fitted(config: ModelConfig, vocabulary: Vocabulary, codes: int, folder: Path) -> tuple[ModelConfig, list[str]]:
+def _fitted(
+    config: ModelConfig, vocabulary: Vocabulary, codes: int, of_languages: bool, folder: Path
+) -> tuple[ModelConfig, list[str]]:
     """The configuration with a row for each piece (and language code), its other rows kept beside; what is said of
-    them. Raises UserError for a table that is not of this vocabulary."""
+    them. of_languages: other rows would be languages. Raises UserError for a table that is not of this vocabulary."""
     more = config.vocab_size - codes - vocabulary.size
     if more == 0:
         return config, []
@@ -76,7 +79,9 @@ def _fitted(config: ModelConfig, vocabulary: Vocabulary, codes: int, folder: Pat
     where += f" and {codes} languages" if codes else ""
     if more < 0:
         raise UserError(f"{where}: pieces without a row; give the tokenizer that the model was trained with")
-    if more > MOST_ROWS or codes:
+    spare = more <= _SPARE
+    padding = config.vocab_size % _MULTIPLE == 0 and more < _PADDING
+    if of_languages or not (spare or padding):
         raise UserError(
             f"{where}: these are not of one model; give the tokenizer that it was trained with, or cut the table with "
             f"transformers' resize_token_embeddings({vocabulary.size + codes})"
