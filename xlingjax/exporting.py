@@ -169,7 +169,7 @@ def _require_same(found: Any, wanted: Any, config: ModelConfig) -> None:
     before the first, do not count."""
     found, wanted = flattened(found), flattened(wanted)
     for name in wanted:
-        last = config.vocab_size if name.endswith(OF_WORDS) else None
+        last = config.true_rows if name.endswith(OF_WORDS) else None
         rows = slice(config.position_offset if name == POSITIONS else 0, last)
         if not np.array_equal(found[name][rows], wanted[name][rows]):
             raise UserError(f"{name} is not the same when it is read back: the disk is faulty; nothing was exported")

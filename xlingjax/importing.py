@@ -14,7 +14,7 @@ from xlingjax.convert.exported import restored
 from xlingjax.convert.names import Differing
 from xlingjax.convert.sources import reader_of
 from xlingjax.data.corpus import cache_folder as tokens_folder
-from xlingjax.data.tokenizer_vocabulary import PROPHETNET
+from xlingjax.data.tokenizer_files import PROPHETNET
 from xlingjax.errors import UserError
 from xlingjax.model.config import count_parameters
 from xlingjax.workdir import require_empty, write_trained

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
+from xlingjax.convert.sentencepiece_model import with_sentencepiece
 from xlingjax.data import vocabulary_surgery as surgery
 from xlingjax.data.cooccurrence import LINES, most_alike, piece_vectors
 from xlingjax.data.sources import Text
@@ -69,7 +70,7 @@ def extend(
     require_empty(output)
     texts = texts_by_language(mono, parallel)
     old_texts = texts_by_language(old_mono) if old_mono else {}
-    trained = open_run(run)
+    trained = _of_pieces(open_run(run))
     kept_back = {code: [*sentences_of(of)] for code, of in old_texts.items()}
     made = surgery.extend(
         trained.vocabulary,
@@ -102,7 +103,7 @@ def trim(
     `output`. Logits of the pieces that stay are the same. Returns what was done. Raises UserError."""
     require_empty(output)
     texts = texts_by_language(mono, parallel)
-    trained = open_run(run)
+    trained = _of_pieces(open_run(run))
     of_all = [text for of in texts.values() for text in of]
     pieces = None if size is None else size - trained.model.config.language_tokens
     made = surgery.trim(trained.vocabulary, of_all, min_count=min_count, size=pieces, characters=characters)
@@ -137,6 +138,11 @@ def transplant(
     if not texts:
         told.append("no --mono: fertility and unknown pieces before and after are not measured")
     return _write(run, output, trained, new, rows, seed, "transplant", told, texts)
+
+
+def _of_pieces(trained: TrainedRun) -> TrainedRun:
+    """On a SentencePiece model, whose pieces can be changed. Raises UserError."""
+    return dataclasses.replace(trained, vocabulary=with_sentencepiece(trained.vocabulary))
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -252,7 +258,9 @@ def _write(
     before = list(trained.languages)
     after = _languages(before, added)
     languages = [before.index(code) if code in before else -1 for code in after]
-    sizes = {"vocab_size": new.size}
+    sizes: dict[str, Any] = {"vocab_size": new.size, "table_rows": None}
+    if config.table_rows:
+        told.append(f"{config.table_rows - config.vocab_size} rows without a piece left behind")
     if config.language_tokens:
         sizes |= {"vocab_size": new.size + len(after), "language_tokens": len(after)}
     if config.has_languages:

@@ -123,8 +123,7 @@ def without_model(path):
     ("spoil", "message"),
     [
         (class_named(OF_50), "25 rows behind the pieces, and the languages of its MBart50Tokenizer are 52"),
-        (foreign.changed(vocab_size=295), "its tokenizer has 271 pieces, pad_id 1, eos_id 2, its config.json 295"),
-        (foreign.changed(eos_token_id=3), "eos_id 2, its config.json 271 pieces, pad_id 1, eos_id 3"),
+        (foreign.changed(vocab_size=295), "has 295 rows, its tokenizer 271 pieces: these are not of one model"),
         (without_model, "mBART's is read from sentencepiece.bpe.model: put it there"),
     ],
 )

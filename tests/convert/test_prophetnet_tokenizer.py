@@ -12,7 +12,7 @@ from xlingjax.convert.hugging_face import params_of, vocabulary_of
 from xlingjax.convert.prophetnet import CROSS_LINGUAL
 from xlingjax.convert.sentences import SENTENCES
 from xlingjax.convert.tokenizer_json import tokenizer_json
-from xlingjax.data.tokenizer_vocabulary import PROPHETNET
+from xlingjax.data.tokenizer_files import PROPHETNET
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 

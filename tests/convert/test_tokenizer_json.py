@@ -410,7 +410,7 @@ def test_white_space_that_only_one_of_them_splits_at_is_refused(tmp_path):
         sentencepiece_model(path)
 
 
-def test_import_reads_a_folder_with_tokenizer_json_alone(tmp_path):
+def test_import_reads_what_we_wrote_without_the_sentencepiece_model(tmp_path):
     pytest.importorskip("torch")
     import small_xlmr
 
@@ -419,7 +419,7 @@ def test_import_reads_a_folder_with_tokenizer_json_alone(tmp_path):
     small_xlmr.save(tmp_path)
     model = tmp_path / "sentencepiece.bpe.model"
     vocabulary = Vocabulary.load(model, "xlmr")
-    written(vocabulary, tmp_path, "tokenizer.json")
+    written(vocabulary, tmp_path)
     model.unlink()
     again = read(tmp_path).vocabulary
     assert [text for text in TEXTS if again.encode(text) != vocabulary.encode(text)] == []

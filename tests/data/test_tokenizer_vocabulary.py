@@ -107,7 +107,7 @@ def test_the_same_ids_inside_tensorflow(folder):
     "change, words",
     [
         (lambda told: told["model"].update(type="WordLevel"), "holds a WordLevel model"),
-        (lambda told: told["model"].update(continuing_subword_prefix="@@"), "WordPiece with '##'"),
+        (lambda told: told["model"].update(continuing_subword_prefix="@@"), "do not go on with '##'"),
         (lambda told: told["model"].pop("vocab"), "cannot be read"),
         (lambda told: told["model"]["vocab"].pop("the"), "no piece for id"),
     ],

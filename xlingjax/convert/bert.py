@@ -43,7 +43,6 @@ _HEADS = {
     "BertForSequenceClassification": "xlmr",
     "BertForTokenClassification": "tagging",
 }
-_OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}  # of converted TensorFlow weights
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -59,8 +58,6 @@ def usual(tensors: Tensors) -> Tensors:
     """With the names of `BertForMaskedLM`, segment 0 in the positions. Raises UserError for a head that is not tied."""
 
     def rename(name: str) -> str:
-        for old, new in _OLD.items():
-            name = name.replace(old, new)
         return name if name.startswith((BODY, "cls.", "classifier.")) else BODY + name
 
     return folded(renamed(tensors, rename, TIED), POSITIONS, SEGMENTS)

@@ -152,5 +152,5 @@ def _resized(
     if value.shape == leaf.shape:
         return value
     made = np.zeros(leaf.shape, np.float32)
-    made[: ours.vocab_size] = value[: ours.vocab_size]
+    made[: ours.true_rows] = value[: ours.true_rows]
     return made

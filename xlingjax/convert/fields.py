@@ -52,9 +52,11 @@ class Fields:
         return known[name]
 
     def labels(self) -> tuple[str, ...]:
-        """Names of its classifier's classes, in order; two where it does not tell. Raises UserError where their numbers
-        are not 0, 1, 2, ..."""
-        named = self.values.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+        """Names of its classifier's classes, in order; LABEL_0, ... of `num_labels`, two where it does not tell either
+        (as transformers has it). Raises UserError where their numbers are not 0, 1, 2, ..."""
+        named = self.values.get("id2label")
+        if not named:
+            named = {str(i): f"LABEL_{i}" for i in range(self.count("num_labels", 2))}
         numbers = [str(i) for i in range(len(named))]
         if not isinstance(named, dict) or {*named} != {*numbers}:
             raise UserError(f"{self.path}: id2label={named!r} does not name the classes 0, 1, 2, ...; repair it")

@@ -82,7 +82,7 @@ def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place
         stacked, transposed, rows = "/layers/" in name, False, None
         shape = tuple(leaf.shape[1:] if stacked else leaf.shape)
         if name.endswith(OF_WORDS):
-            rows = config.vocab_size
+            rows = config.true_rows
             shape = (rows, *shape[1:])
         elif name.endswith("/kernel"):
             transposed = names.transposed

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from xlingjax.convert.fields import Fields
@@ -25,7 +26,7 @@ TOLERANCE = 1e-4
 """Of the largest number, at least of 1: float32 sums in another order."""
 _KINDS = {
     "words": ("AutoModelForMaskedLM", "logits of the pieces"),
-    "states": ("AutoModel", "last states"),
+    "states": ("AutoModel", "states of every layer"),
     "xlm": ("AutoModelForSequenceClassification", "logits of the classes"),
     "xlmr": ("AutoModelForSequenceClassification", "logits of the classes"),
     "tagging": ("AutoModelForTokenClassification", "logits of the tags"),
@@ -84,10 +85,10 @@ def compare(
     order: LanguageRows | None = None,
 ) -> Parity:  # fmt: skip
     """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of its classifier, else
-    of its vocabulary head (of a decoder's, which reads another sentence), else the last states. A language embedding
-    gets them in turn, and language tokens begin what a decoder reads in turn. order: that of the rows there. Raises
-    UserError where transformers is not installed, where it cannot open the folder, and for ids that differ, with the
-    sentence."""
+    of its vocabulary head (of a decoder's, which reads another sentence), else the states of every layer. A language
+    embedding gets them in turn, and language tokens begin what a decoder reads in turn. order: that of the rows there.
+    Raises UserError where transformers is not installed, where it cannot open the folder, and for ids that differ, with
+    the sentence."""
     transformers = interop()
     import torch
 
@@ -120,16 +121,17 @@ def compare(
     model = build_model(config.replace(dtype="float32", attention_backend="xla"))  # as theirs
 
     def compute(params, batch):
-        h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
+        spec = AttentionSpec(bidirectional)
         if kind == "states":
-            return h_BLD
+            return jnp.moveaxis(model.encode(params, batch, spec, all_layers=True), 0, 2)
+        h_BLD = model.encode(params, batch, spec)
         if kind == "decoder":
             g, table_VD, bias_V = model.decoder_head(params, model.decode(params, batch, h_BLD))
         elif kind == "words":
             g, table_VD, bias_V = model.vocab_head(params, h_BLD)
         else:
             return model.classify(params, h_BLD, batch)
-        return (g @ table_VD.T + bias_V)[..., : config.vocab_size]
+        return (g @ table_VD.T + bias_V)[..., : config.true_rows]
 
     run, params, difference, largest = jax.jit(compute), jax.device_put(params), 0.0, 0.0
     length = max(map(len, rows))
@@ -154,10 +156,16 @@ def compare(
         with torch.no_grad():
             ids = {name: order.theirs[batch[name]] for name in ("input_ids", "decoder_ids")} if order else {}
             given = {argument: torch.tensor((batch | ids)[name]).long() for argument, name in given.items()}
-            wanted = (_by_steps(theirs, given) if config.streams else _logits(theirs(**given))).numpy()
+            if config.streams:
+                wanted = _by_steps(theirs, given).numpy()
+            elif kind == "states":
+                found = theirs(**given, output_hidden_states=True).hidden_states
+                wanted = torch.stack(found, dim=2).numpy()
+            else:
+                wanted = _logits(theirs(**given)).numpy()
         if order:
             wanted = wanted[..., order.theirs]
-        if ours.ndim == 3:
+        if ours.ndim > 2:
             ours, wanted = ours[valid_BL], wanted[valid_BL]
         difference = float(np.maximum(difference, np.abs(ours - wanted).max()))  # of NaN stays NaN
         largest = float(np.maximum(largest, np.abs(wanted).max()))

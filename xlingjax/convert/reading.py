@@ -63,7 +63,7 @@ def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, s
     UserError for names that are tied and tensors that are not."""
     own: dict[str, str] = {}
     for name in tensors.shapes:
-        if (usual := rename(name)) in own:
+        if (usual := rename(_today(name))) in own:
             raise UserError(f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one")
         own[usual] = name
     for alias, name in tied.items():
@@ -75,6 +75,16 @@ def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, s
             own[name] = own.pop(alias)
     shapes = {name: tensors.shapes[there] for name, there in own.items()}
     return dataclasses.replace(tensors, shapes=shapes, fetch=lambda name: tensors.fetch(own[name]))
+
+
+_OLD_PARTS = {"gamma": "weight", "beta": "bias"}  # of weights that were converted from TensorFlow
+_NORMS = ("LayerNorm", "layer_norm", "layernorm_embedding")
+
+
+def _today(name: str) -> str:
+    """The name of a tensor as transformers writes it today and renames older ones."""
+    start, _, part = name.rpartition(".")
+    return f"{start}.{_OLD_PARTS[part]}" if part in _OLD_PARTS and start.endswith(_NORMS) else name
 
 
 def unfused(tensors: Tensors) -> Tensors:

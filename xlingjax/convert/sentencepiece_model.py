@@ -13,6 +13,8 @@ from typing import Any
 
 from xlingjax.convert.charsmap import SPACE, normalizer, rules
 from xlingjax.convert.tokenizer_json import BPE, BYTE, CONTROL, NORMAL, UNIGRAM, UNKNOWN, merges
+from xlingjax.data.tokenizer_vocabulary import TokenizerVocabulary
+from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
@@ -25,10 +27,30 @@ WORDS = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, META
 def sentencepiece_model(path: Path) -> bytes:
     """The SentencePiece model of a `tokenizer.json`, for `Vocabulary(model, "xlmr")`. Raises UserError where the file
     is damaged, or holds what SentencePiece cannot do."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    return sentencepiece_model_of(content, path)
+
+
+def with_sentencepiece(vocabulary: Vocabulary) -> Vocabulary:
+    """The vocabulary as a SentencePiece model of the same pieces and ids, for what changes pieces: itself where it is
+    one. Raises UserError where its tokenizer.json holds what SentencePiece cannot do."""
+    if not isinstance(vocabulary, TokenizerVocabulary):
+        return vocabulary
+    made = Vocabulary(sentencepiece_model_of(vocabulary.content, "the run's tokenizer.json"), "xlmr")
+    if made.pieces(range(made.size)) != vocabulary.pieces(range(vocabulary.size)):
+        raise UserError("the run's tokenizer.json gives other ids than a SentencePiece model of its pieces would")
+    return made
+
+
+def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
+    """As `sentencepiece_model`; path: of messages."""
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json.loads(content)
         model, vocab = told["model"], told["model"]["vocab"]
         # Old files name no type.
         kind = model.get("type") or ("Unigram" if isinstance(vocab, list) else "BPE" if "merges" in model else None)
@@ -64,7 +86,7 @@ def sentencepiece_model(path: Path) -> bytes:
     return proto.SerializeToString()
 
 
-def _without_mask(told: Any, names: list[str], scores: list[float], path: Path) -> tuple[list[str], list[float]]:
+def _without_mask(told: Any, names: list[str], scores: list[float], path: Path | str) -> tuple[list[str], list[float]]:
     """The pieces before `<mask>`, which has the last id, as a piece or an added token."""
     last = len(names)
     if names[-1] == MASK:
@@ -81,7 +103,7 @@ def _without_mask(told: Any, names: list[str], scores: list[float], path: Path) 
     return names, scores
 
 
-def _normalization(told: Any, spec, path: Path) -> None:
+def _normalization(told: Any, spec, path: Path | str) -> None:
     """Fills SentencePiece's NormalizerSpec."""
     steps = told["normalizer"] or {"type": "Sequence", "normalizers": []}
     steps = steps["normalizers"] if steps["type"] == "Sequence" else [steps]
@@ -150,7 +172,7 @@ def _grouped(pairs: list[list[str]]) -> list[tuple[str, frozenset]]:
     return [(piece, frozenset(made)) for piece, made in groups]
 
 
-def _bpe(model: Any, path: Path) -> tuple[list[str], list[float]]:
+def _bpe(model: Any, path: Path | str) -> tuple[list[str], list[float]]:
     """The pieces by id, and as scores minus the place at which the merges make them, characters last."""
     if model.get("continuing_subword_prefix") or model.get("end_of_word_suffix") or model.get("dropout"):
         raise UserError(f"{path}: a BPE model with prefixes, suffixes or dropout; SentencePiece has none of them")

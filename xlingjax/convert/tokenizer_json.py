@@ -46,7 +46,7 @@ def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]
         "clean_up_tokenization_spaces": False,
         "bos_token": bos, "cls_token": bos, "eos_token": eos, "sep_token": eos,
         "unk_token": names[vocabulary.unk_id], "pad_token": names[vocabulary.pad_id],
-        "mask_token": {"__type": "AddedToken", **_added(mask, lstrip=vocabulary.layout != "tokenizer")},
+        "mask_token": {"__type": "AddedToken", **_mask(vocabulary, mask)},
     }  # fmt: skip
     files = {
         "tokenizer.json": _bytes(tokenizer_json(vocabulary)),
@@ -116,7 +116,7 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
 def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
     """What stands around one text and a pair. XLM and BERT have one separator between the two, XLM-R two."""
     bos, eos = names[vocabulary.bos_id], names[vocabulary.eos_id]
-    between = [_special(eos)] * (2 if vocabulary.layout == "xlmr" else 1)
+    between = [_special(eos)] * (vocabulary.pair_separators - 2)
     return {
         "type": "TemplateProcessing",
         "single": [_special(bos), _sequence("A"), _special(eos)],
@@ -150,6 +150,16 @@ def _added(content: str, lstrip: bool = False, special: bool = True) -> dict[str
         "content": content, "single_word": False, "lstrip": lstrip, "rstrip": False, "normalized": False,
         "special": special,
     }  # fmt: skip
+
+
+def _mask(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
+    """The mask as an added token: of a tokenizer.json as it stands there."""
+    if vocabulary.layout != "tokenizer":
+        return _added(name, lstrip=True)
+    there = [token for token in json.loads(vocabulary.content)["added_tokens"] if token["content"] == name]
+    if not there:
+        return _added(name)
+    return {key: value for key, value in there[0].items() if key != "id"}
 
 
 def _special(name: str) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def described(
     told = {
         "architectures": [_ARCHITECTURES[kind]],
         "model_type": MODEL_TYPE,
-        "vocab_size": config.vocab_size,
+        "vocab_size": config.true_rows,
         "emb_dim": config.dim,
         "n_layers": config.layers,
         "n_heads": config.heads,

@@ -1,4 +1,5 @@
-"""Hugging Face XLM-R (`XLMRoberta*`), and what has its layout: InfoXLM, XLM-V, AfroXLMR and other continued ones."""
+"""Hugging Face XLM-R (`XLMRoberta*`), and what has its layout: RoBERTa, InfoXLM, XLM-V, AfroXLMR and other continued
+ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,8 @@ from xlingjax.convert.writing import classes, differing, kind_of, names_of_class
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.model.config import ModelConfig
 
-MODEL_TYPE = "xlm-roberta"
+MODEL_TYPE = "xlm-roberta"  # what is written
+MODEL_TYPES = (MODEL_TYPE, "roberta")
 ROLES = {"pad_id": ("pad_token_id", 1)}
 BODY, HEAD = "roberta.", "lm_head."
 WORDS, SEGMENTS = f"{BODY}embeddings.word_embeddings.weight", f"{BODY}embeddings.token_type_embeddings.weight"
@@ -53,12 +55,13 @@ _HEADS = {
     "XLMRobertaForTokenClassification": "tagging",
     "XLMRobertaForQuestionAnswering": "spans",
 }
+_ROBERTA = {name.removeprefix("XLM"): kind for name, kind in _HEADS.items()}
 _ARCHITECTURES = {kind or "words": architecture for architecture, kind in _HEADS.items()}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
-    kind = fields.architecture(_HEADS, "XLMRobertaModel")
+    kind = fields.architecture(_HEADS | _ROBERTA, "XLMRobertaModel")
     return encoder_of(fields, name, kind, position_offset=fields.index("pad_token_id") + 1)
 
 
@@ -139,7 +142,7 @@ def described(
     told = {
         "architectures": [_ARCHITECTURES[kind]],
         "model_type": MODEL_TYPE,
-        "vocab_size": config.vocab_size,
+        "vocab_size": config.true_rows,
         "hidden_size": config.dim,
         "num_hidden_layers": config.layers,
         "num_attention_heads": config.heads,

@@ -58,11 +58,13 @@ class Vocabulary:
     Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both `</s>`), `unk_id`,
     `mask_id`, `special_ids` (never drawn as a random replacement), `layout`, `sha256` (of the model and layout: equal
     hashes mean equal ids for every text), `model_bytes` (None: no SentencePiece model), `notes` (what an import tells
-    of it), `marks_ends` (of `begins_word`).
+    of it), `marks_ends` (of `begins_word`), `pair_separators` (special tokens around and between the texts of a pair:
+    `</s>A</s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]` have 3, XLM-R's `<s>A</s></s>B</s>` has 4).
     """
 
     notes: tuple[str, ...] = ()
     marks_ends = False
+    pair_separators = 3
 
     def __init__(self, model: bytes, layout: str):
         import sentencepiece
@@ -95,6 +97,7 @@ class Vocabulary:
             self.to_model[:3] = 3, 0, 2
             self.bos_id, self.pad_id, self.eos_id, self.unk_id, self.mask_id = 0, 1, 2, 3, count + 1
             self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
+            self.pair_separators = 4
         elif layout == "xprophetnet":
             self.size, self.to_model = count + 12, np.arange(12, count + 12, dtype=np.int32)
             self.to_model[:3] = 3, 1, 2

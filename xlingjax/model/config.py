@@ -94,6 +94,9 @@ class ModelConfig:
     language_init: str = "random"
     """"zero": the language embedding begins at 0, for one that is only used in training (ERNIE-M §3.1)."""
     dtype: str = "float32"
+    table_rows: int | None = None
+    """Rows of a released model's embedding table, where they are more than the pieces of its vocabulary: kept and
+    exported as they are, never read or predicted. None = `vocab_size`."""
     vocab_multiple: int = 128
     """Embedding rows are padded to a multiple of this, for sharding; padding rows get probability 0."""
     unroll: int = 1
@@ -127,6 +130,8 @@ class ModelConfig:
         for field in (*counts, "position_offset", "unroll"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
+        if self.true_rows < self.vocab_size:
+            raise UserError(f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}: raise it")
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
             if not 0.0 <= (getattr(self, field) or 0.0) < 1.0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)")
@@ -203,7 +208,12 @@ class ModelConfig:
     @property
     def padded_vocab_size(self) -> int:
         """V, the rows of the token table."""
-        return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
+        return -(-self.true_rows // self.vocab_multiple) * self.vocab_multiple
+
+    @property
+    def true_rows(self) -> int:
+        """Rows of the token table without those of padding."""
+        return self.table_rows or self.vocab_size
 
     @property
     def has_languages(self) -> bool:
@@ -295,21 +305,21 @@ def preset(name: str, **overrides: Any) -> ModelConfig:
 
 
 def count_parameters(config: ModelConfig) -> int:
-    """Number of parameters, LM head included, with the vocabulary's true rows (not the padded ones)."""
+    """Number of parameters, LM head included, with the table's true rows (not the padded ones)."""
     c, norm = config, 2 * config.dim
     attention = 4 * (c.dim * c.dim + c.dim)
     plain = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
     crossing = plain + attention + norm
-    embeddings = c.dim * (c.vocab_size + c.max_positions + (c.num_languages if c.has_languages else 0))
+    embeddings = c.dim * (c.true_rows + c.max_positions + (c.num_languages if c.has_languages else 0))
     embeddings += norm * c.embedding_norm
-    head = c.vocab_size * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (c.head == "transform")
+    head = c.true_rows * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (c.head == "transform")
     final_norm = norm * (c.norm_order == "pre")
     total = c.layers * (crossing if c.cross_attention else plain) + final_norm + embeddings + head
     if c.decoder_layers:
         total += c.decoder_layers * (crossing - attention * c.tied_self_attention) + final_norm
         total += {
             "shared": 0,
-            "shared_tokens": embeddings - c.dim * c.vocab_size,
+            "shared_tokens": embeddings - c.dim * c.true_rows,
             "separate": embeddings + head,
         }[c.decoder_embeddings]
     if c.streams:

@@ -17,8 +17,6 @@ from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 
-# Special tokens around a pair: `</s>A</s>B</s>`, `<s>A</s></s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]`.
-SEPARATORS = {"xlm": 3, "xlmr": 4, "tokenizer": 3, "xprophetnet": 3}
 _ENDLESS = 2**62  # batches
 PIECES = ("first", "all")
 """Which pieces of a word have its tag."""
@@ -43,7 +41,7 @@ def pair_row(
     None) is `<bos>A<eos>`. Too long a pair loses tokens from the longer side. Raises UserError when `length` leaves no
     room for a token of each text.
     """
-    separators = 2 if second is None else 4 if reset_positions else SEPARATORS[vocabulary.layout]
+    separators = 2 if second is None else 4 if reset_positions else vocabulary.pair_separators
     if length < separators + 2:
         raise UserError(
             f"length {length} leaves no room for a pair between {separators} separators: use at least {separators + 2}"

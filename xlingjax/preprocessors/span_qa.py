@@ -17,7 +17,7 @@ from xlingjax.data.labelled import Question
 from xlingjax.data.labelled_questions import read_squad
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import SEPARATORS, pair_row, shuffled_rows
+from xlingjax.preprocessors.finetuning import pair_row, shuffled_rows
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
 
 def checked_separators(vocabulary, length: int, stride: int, max_question: int, reset_positions: bool) -> int:
     """Special tokens of a row. Raises UserError for sizes that leave no room for a context."""
-    separators = 4 if reset_positions else SEPARATORS[vocabulary.layout]
+    separators = 4 if reset_positions else vocabulary.pair_separators
     if min(stride, max_question) < 1 or length <= max_question + separators:
         raise UserError(
             f"rows of {length} tokens with questions of up to {max_question}, windows {stride} apart: LENGTH must be "
