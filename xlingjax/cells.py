@@ -401,7 +401,7 @@ def reading_of(bound: Mapping[str, Any]) -> Reading:
     """As runs/task.gin binds it; of a run of another recipe what that has of it."""
     names = (
         "LENGTH", "RESET_POSITIONS", "STRIDE", "MAX_QUESTION", "LONGEST_ANSWER", "TAGGED_PIECES", "TEST_BEAMS",
-        "NO_REPEAT_NGRAM", "WORDS_APART",
+        "NO_REPEAT_NGRAM", "WORDS_APART", "WORD_MARKS",
     )  # fmt: skip
     fields = (field.name for field in dataclasses.fields(Reading))
     return Reading(**{field: bound[name] for field, name in zip(fields, names, strict=True) if name in bound})

@@ -113,6 +113,8 @@ class Task:
     """Rows correspond over the languages."""
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
+    marks: str = "kept"
+    """Of tags: what becomes of SentencePiece's mark in the task's own script (see `pieces_of_words`)."""
     overlap: str = ""
     """What the sets are known to share, said below their scores."""
     prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)

@@ -49,8 +49,10 @@ class Reading:
     """Of texts that are written."""
     no_repeat_ngram: int = 0
     """Of texts that are written: no so many tokens in a row twice."""
-    apart: bool = False
-    """Of tags, in languages without spaces: words are tokenised one by one (XTREME, XGLUE)."""
+    apart: bool = True
+    """Of tags: words are tokenised one by one (XTREME, XGLUE)."""
+    marks: str | None = None
+    """Of tags: see `pieces_of_words`; None: the task's."""
 
 
 @dataclass(frozen=True)
@@ -158,8 +160,9 @@ def task_rows(
         return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
     if task.kind == "tagging":
         return tagged_rows(
-            records, vocabulary, length, task.labels, language, language_id, reading.pieces, reading.apart
-        )
+            records, vocabulary, length, task.labels, language, language_id, reading.pieces, reading.apart,
+            reading.marks or task.marks,
+        )  # fmt: skip
     if task.kind == "span_qa":
         return span_rows(
             records, vocabulary, length, language_id, stride=reading.stride, max_question=reading.max_question,
@@ -176,7 +179,8 @@ def count_rows(task: Task, records: Sequence[Any], vocabulary, reading: Reading,
             reset_positions=reading.reset_positions,
         )  # fmt: skip
     if task.kind == "tagging":
-        return len(tagged_parts(records, vocabulary, reading.length, language, reading.apart))
+        marks = reading.marks or task.marks
+        return len(tagged_parts(records, vocabulary, reading.length, language, reading.apart, marks))
     return len(records)
 
 
