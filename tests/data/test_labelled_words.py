@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from xlingjax.data import labelled_words as lw
-from xlingjax.data.labelled import Tagged
+from xlingjax.data.labelled import Tagged, learnable
 from xlingjax.errors import UserError
 
 NER = SimpleNamespace(labels=("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
@@ -116,9 +116,11 @@ def test_sentences_in_lines(tmp_path):
 
 
 def test_sentences_in_lines_have_tags_all_or_none(tmp_path):
-    path = write(tmp_path / "x.mt.tsv", "in Paris\n\nNew York\t\n")
+    path = write(tmp_path / "x.mt.tsv", "in Paris\n\nNew York\t\n\n")
     found = lw.read_tagged_lines([path], NER, "fr")
-    assert found == [Tagged(("in", "Paris"), ()), Tagged(("New", "York"), ())] and [one.line for one in found] == [1, 3]
+    lost = Tagged((), ())  # a translation without words keeps its row; lines at the end are none
+    assert found == [Tagged(("in", "Paris"), ()), lost, Tagged(("New", "York"), ())]
+    assert [one.line for one in found] == [1, 2, 3] and learnable(found) == [found[0], found[2]]
     for text, message in (
         ("in Paris\nNew York\tB-LOC I-LOC\n", r"x.mt.tsv, line 2: 2 columns, but the lines before it are words alone"),
         ("in Paris\tO B-LOC\nNew York\n", r"x.mt.tsv, line 2: 1 columns, but the lines before it are words TAB tags"),

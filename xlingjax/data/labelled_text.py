@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlingjax.data.labelled import Example, existing
+from xlingjax.data.labelled import Example, existing, is_lost
 from xlingjax.data.sources import read_lines
 from xlingjax.errors import UserError
 
+_REMEDY = "fetch the file again, or in one to train on remove the line (of a test set every line is predicted)"
 _RENAMED = {"contradictory": "contradiction"}  # as MultiNLI's translations write it
 
 
@@ -52,6 +53,8 @@ class Table:
     """The column of labels may be missing, from every line alike (a test set); it must then be the last."""
     may_be_empty: tuple[str, ...] = ()
     """Columns whose text may be missing, when another column of the same text has some."""
+    translated: bool = False
+    """By a machine, which lost texts here and there: they are "" (see `is_lost`), but not in every row."""
 
     def __call__(self, paths: Sequence[Path], task, language: str) -> list[Example]:
         return self.examples(existing(paths[0]), task.labels or None, language)
@@ -85,6 +88,8 @@ class Table:
             )
         if not found:
             raise UserError(f"{path}: no examples in this file; a line is {_shown(self.columns)}")
+        if all(map(is_lost, found)):
+            raise UserError(f"{path}: every line lacks a text; fetch the file again")
         return found
 
     def _header(self, path: Path, rows: Iterator[tuple[int, list[str]]]) -> list[str]:
@@ -110,13 +115,16 @@ class Table:
         return f"{path}, line {number}: {count} columns, expected {expected}{names}{tail}"
 
     def _text(self, path: Path, number: int, row: dict[str, str], names: Sequence[str]) -> str:
-        for name in names:
-            if not row[name] and name not in self.may_be_empty:
-                raise UserError(f"{path}, line {number}: the {name} is empty: remove the line")
-        text = " ".join(row[name] for name in names if row[name])
-        if not text:
-            raise UserError(f"{path}, line {number}: the {' and the '.join(names)} are empty: remove the line")
-        return text
+        empty = [name for name in names if not row[name]]
+        fault = next((name for name in empty if name not in self.may_be_empty), "")
+        if len(empty) == len(names):
+            fault = " and the ".join(names)
+        if not fault:
+            return " ".join(row[name] for name in names if row[name])
+        if self.translated:
+            return ""
+        verb = "is" if fault in names else "are"
+        raise UserError(f"{path}, line {number}: the {fault} {verb} empty: {_REMEDY}")
 
 
 def _shown(columns: Sequence[str]) -> str:
@@ -125,12 +133,13 @@ def _shown(columns: Sequence[str]) -> str:
 
 def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]:
     """XTREME's translations: `premise TAB hypothesis TAB label`, before them perhaps the text they were translated
-    from; the first line tells."""
+    from; the first line tells. Texts may be lost (see `Table.translated`)."""
     path = existing(paths[0])
     quoted = is_quoted(path)
     _, first = next(_rows(path, quoted), (1, []))
     original = ("original premise", "original hypothesis") if len(first) == 5 else ()
-    return Table((*original, *Table.columns), quoted=quoted, unlabelled=False).examples(path, task.labels or None)
+    table = Table((*original, *Table.columns), quoted=quoted, unlabelled=False, translated=True)
+    return table.examples(path, task.labels or None)
 
 
 def is_quoted(path: str | Path) -> bool:
@@ -236,7 +245,7 @@ def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Exampl
         if len(cells) not in (4, 5):
             raise UserError(f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale")
         if not cells[2].strip():
-            raise UserError(f"{where}: the text is empty: remove the line")
+            raise UserError(f"{where}: the text is empty: {_REMEDY}")
         for slot in filter(None, cells[1].split(",")):
             match = re.fullmatch(r"(\d+):(\d+):\S+", slot)
             if not match or not int(match[1]) < int(match[2]) <= len(cells[2]):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.benchmark import Task, find, languages_present, part_of, read, require_gold
-from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged
+from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged, is_lost, learnable
 from xlingjax.data.labelled_text import known_label
 from xlingjax.data.labelled_words import known_tag
 from xlingjax.data.loader import BatchSource
@@ -92,8 +92,8 @@ class Training:
         return found
 
     def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
-        """The examples of one part; translated questions whose answer was lost have none. Raises UserError as `read`
-        and `require_gold` do."""
+        """The examples of one part; what a translation lost is "" and has no answers (see `learnable`). Raises
+        UserError as `read` and `require_gold` do."""
         if origin == "labelled":  # of rows that were held out no translation is learnt either
             found = read_labelled(labelled_path(self.labelled, task, language), task)
             return found[part_of(self.split)[1](len(found))]
@@ -109,11 +109,6 @@ class Training:
             return f"{labelled_path(self.labelled, task, language)}, {language}"
         found = find(task, data, "train" if origin == "gold" else "translate_train", language)
         return f"{found.paths[0]}, {language}"
-
-
-def with_answers(records: Sequence[Any]) -> list[Any]:
-    """What can be learnt: without the questions that have no answer."""
-    return [record for record in records if not isinstance(record, Question) or record.answers]
 
 
 def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
@@ -249,11 +244,14 @@ def task_source(
                 continue
             pivot = training.records(task, data, "gold", task.trained_on)
             ids = (index, list(languages).index(task.trained_on) if task.trained_on in languages else 0)
-            rows.append(beside_rows(task, records, pivot, vocabulary, reading, language, ids))
-            told.append(f"{origin} {language} {len(records)} beside {task.trained_on}")
+            require_parallel(task, records, pivot, language)  # with what was lost, so that rows correspond
+            pairs = [pair for pair in zip(records, pivot, strict=True) if not is_lost(pair[0])]
+            learnt, beside = ([pair[side] for pair in pairs] for side in (0, 1))
+            rows.append(beside_rows(task, learnt, beside, vocabulary, reading, language, ids))
+            told.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
             names.append(f"{origin} {language}")
             continue
-        learnt = with_answers(records) if origin == "translated" else records
+        learnt = records if origin == "gold" else learnable(records)
         try:
             rows.append(task_rows(task, learnt, vocabulary, reading, language, index))
         except UserError as error:  # ids of questions may be rows, and alike in every language
