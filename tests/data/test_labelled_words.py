@@ -47,8 +47,9 @@ def test_gold_files_need_tags(tmp_path):
         lw.read_tagged(write(tmp_path / "de.tsv", "cab\nd\n"))
 
 
-def test_xglue_passes_over_documents(tmp_path):
-    path = write(tmp_path / "de.dev", "-DOCSTART- O\n\nin O\nNew B-LOC\nYork I-LOC\n\n-DOCSTART- -X- O O\n\nsie O\n")
+def test_a_document_ends_a_sentence(tmp_path):
+    """XGLUE's script (utils_ner.py): with and without blank lines around."""
+    path = write(tmp_path / "de.dev", "-DOCSTART- O\n\nin O\nNew B-LOC\nYork I-LOC\n-DOCSTART- -X- O O\nsie O\n")
     found = lw.Columns(separator=" ", tag=-1)([path], NER, "de")
     assert [sentence.words for sentence in found] == [("in", "New", "York"), ("sie",)]
     assert found[0].tags == ("O", "B-LOC", "I-LOC") and found[0].line == 3

@@ -24,7 +24,7 @@ def read_tagged(path: str | Path) -> list[Tagged]:
 class Columns:
     """A reader of one file with a word per line, a blank line between sentences.
 
-    `-DOCSTART-` lines, where a document begins, are passed over.
+    `-DOCSTART-` lines, where a document begins, end a sentence as blank lines do.
     """
 
     separator: str | None = "\t"
@@ -56,8 +56,6 @@ class Columns:
         for block in _blocks(path, self.comments):
             words, marks, numbers = [], [], []
             for number, line in block:
-                if line.startswith("-DOCSTART-"):
-                    continue
                 cells = self._cells(line)
                 if labelled is None:
                     labelled = not (self.unlabelled and len(cells) == 1)
@@ -197,7 +195,7 @@ def _blocks(path: Path, comments: bool) -> Iterator[list[tuple[int, str]]]:
     """The lines of each sentence with their numbers."""
     block: list[tuple[int, str]] = []
     for number, line in read_lines(path):
-        if not line.strip():
+        if not line.strip() or line.startswith("-DOCSTART-"):
             if block:
                 yield block
             block = []
