@@ -22,6 +22,8 @@ _TYDIQA = {
 _paraphrases = functools.partial(
     pairs, texts=("sentence1", "sentence2"), renamed={"different_meaning": "0", "paraphrase": "1"}
 )
+_translated_paraphrases = functools.partial(_paraphrases, translated=True)
+_translated_parallel = functools.partial(parallel_pairs, translated=True)
 _entities = functools.partial(tagged, tags="tags")
 _conll = functools.partial(tagged, tags="ner")
 _conll2003 = functools.partial(tagged, tags="ner", first_class=True)
@@ -36,15 +38,15 @@ XNLI = {
     ),
     "dev": (Prepared("xnli:1.1.0", "validation", parallel_pairs),),
     "test": (Prepared("xnli:1.1.0", "test", parallel_pairs),),
-    "translate_train": (Prepared("xtreme_xnli:1.1.0", "train", parallel_pairs, _TRANSLATED_XNLI),),
+    "translate_train": (Prepared("xtreme_xnli:1.1.0", "train", _translated_parallel, _TRANSLATED_XNLI),),
 }
 PAWSX = {
     "train": (Prepared("paws_x_wiki/{language}:1.0.0", "train", _paraphrases, ("en",)),),
     "dev": (Prepared("paws_x_wiki/{language}:1.0.0", "validation", _paraphrases),),
     "test": (Prepared("paws_x_wiki/{language}:1.0.0", "test", _paraphrases),),
     "translate_train": (
-        Prepared("xtreme_pawsx/{language}:1.0.0", "train", _paraphrases, _TRANSLATED_PAWSX),
-        Prepared("paws_x_wiki/{language}:1.0.0", "train", _paraphrases, _TRANSLATED_PAWSX),
+        Prepared("xtreme_pawsx/{language}:1.0.0", "train", _translated_paraphrases, _TRANSLATED_PAWSX),
+        Prepared("paws_x_wiki/{language}:1.0.0", "train", _translated_paraphrases, _TRANSLATED_PAWSX),
     ),
 }
 PANX = {

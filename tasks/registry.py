@@ -14,7 +14,7 @@ import seqio
 import tensorflow as tf
 
 from xlingjax.data.benchmark import KINDS, Task, find, read
-from xlingjax.data.labelled import Bitext, Example, Question, SourceTarget, Tagged
+from xlingjax.data.labelled import Bitext, Example, Question, SourceTarget, Tagged, is_lost
 from xlingjax.data.prepared import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
@@ -109,7 +109,12 @@ class BenchmarkFiles(seqio.DataSource):
         return [str(path) for path in find(self.task, self.folder, split, self.language).paths]
 
     def num_input_examples(self, split: str) -> int:
-        return len(read(self.task, self.folder, split, self.language))
+        return len(self._records(split))
+
+    def _records(self, split: str) -> Sequence[Any]:
+        """Without what a translated training set lost."""
+        records = read(self.task, self.folder, split, self.language)
+        return [one for one in records if not is_lost(one)] if split.startswith("translate_train") else records
 
     def get_dataset(
         self,
@@ -121,7 +126,7 @@ class BenchmarkFiles(seqio.DataSource):
     ) -> tf.data.Dataset:
         """In the order of the file, whatever `shuffle` is: SeqIO shuffles examples after this. Raises UserError for the
         faults of a file."""
-        records = read(self.task, self.folder, split, self.language)
+        records = self._records(split)
         signature = {"language": _TEXT, **FEATURES[KINDS[self.task.kind]]}
 
         def examples() -> Iterator[dict[str, Any]]:

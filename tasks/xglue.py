@@ -103,6 +103,7 @@ TASKS = (
         {split: _tags("NER", split) for split in _SPLITS},
         ("seqeval_f1", "conll_f1"),
         CONLL_TAGS,
+        marks="xglue",
     ),
     _task(
         "pos",
@@ -116,6 +117,7 @@ TASKS = (
         },
         ("seqeval_precision", "token_accuracy", "seqeval_f1"),
         UPOS,
+        marks="xglue",
     ),
     _table("nc", "de en es fr ru", NEWS, "title", "body"),
     _task(

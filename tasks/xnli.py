@@ -17,7 +17,7 @@ _own = {
     "dev": raw_xnli("dev"),
     "test": raw_xnli("test"),
     "translate_train": multinli(),
-    "translate_test": places("XNLI-MT-1.0/xnli/xnli.test.en.tsv", read=RAW_XNLI),
+    "translate_test": places("XNLI-MT-1.0/xnli/xnli.test.en.tsv", read=dataclasses.replace(RAW_XNLI, translated=True)),
 }
 
 TASKS = (

@@ -6,6 +6,7 @@ scores on "dev" (or parts of it) meanwhile. SQuAD 1.1 is the training set of XQu
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from xlingjax.data.benchmark import Files, Task
@@ -60,12 +61,15 @@ def raw_xnli(split: str) -> tuple[Files, ...]:
 
 def raw_pawsx(split: str) -> tuple[Files, ...]:
     """PAWS-X as its authors distribute it (x-final.tar.gz)."""
-    return places(f"x-final/{{language}}/{split}.tsv", read=_raw_pawsx)
+    read = dataclasses.replace(_raw_pawsx, translated=split == "translated_train")
+    return places(f"x-final/{{language}}/{split}.tsv", read=read)
 
 
 def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
-    """MultiNLI, in English alone gold, and its translations into the languages of XNLI (XNLI-MT-1.0.zip)."""
-    return places("XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=_multinli, languages=languages)
+    """MultiNLI, in English alone gold, and (without `languages`) its translations into the languages of XNLI
+    (XNLI-MT-1.0.zip)."""
+    read = dataclasses.replace(_multinli, translated=languages is None)
+    return places("XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=read, languages=languages)
 
 
 def translations(task: str, path: str, read=read_translated, folder: str | None = None) -> tuple[Files, ...]:

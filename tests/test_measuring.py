@@ -146,7 +146,7 @@ def test_no_such_run(run, tmp_path):
 def test_which_states_are_read():
     asked = Asked("xtreme", "", "data", "out")
     assert states(asked, "retrieval", 12) == measuring.States(8, "mean", (8,), ("mean",))
-    assert states(asked, "mining", 24).pooling == "first" and states(asked, "mining", 24).layer == 14
+    assert states(asked, "mining", 24).pooling == "first" and states(asked, "mining", 24).layer == 8
 
     def read(layers=(), poolings=()):
         found = states(Asked("xtreme", "", "data", "out", layers=layers, poolings=poolings), "retrieval", 12)

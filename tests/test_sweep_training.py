@@ -85,10 +85,11 @@ ASKED = ("--gin.TRAIN_STEPS=1", "--gin.LENGTH=64", "--gin.MAX_QUESTION=20", "--a
 
 def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(questions, start, tmp_path, capsys):
     assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, "multi_language") == 0
-    told = "without 1 translated questions whose answer does not stand where the file says"
-    assert f"xtreme/xquad: {told}" in capsys.readouterr().out
+    told = "translated questions, whose answer does not stand where the file says"
+    file = questions / "xtreme/squad/translate-train/squad.translate.train.en-de.json"
+    assert f"{file}, de: passed over 1 of 24 {told}\n" in capsys.readouterr().out
     cell = tmp_path / "out/cells/xtreme/xquad/multi_language/seed-0"
-    assert f"71 training examples ({told});" in (cell / "cell.gin").read_text()
+    assert f"71 training examples (without 1 {told});" in (cell / "cell.gin").read_text()
     (data,) = json.loads((cell / "run/run.json").read_text())["identity"]["data"].values()
     assert data["mixture"] == "xtreme/xquad: gold en 24, translated de 23, translated ru 24"
     target = (*ASKED, "translate_train", "--languages", "ru")

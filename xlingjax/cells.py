@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.benchmark import Task, find, hashes, languages_present, part_of, read, share_rows
+from xlingjax.data.labelled import learnable
 from xlingjax.data.prepared import located
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation.benchmark import chosen_languages, has_gold, require_tested
 from xlingjax.identity import read_run_record, run_and_checkpoint
-from xlingjax.preprocessors.benchmark import ALL, Reading, Training, count_rows, with_answers
+from xlingjax.preprocessors.benchmark import ALL, Reading, Training, count_rows
 from xlingjax.probes import words
 from xlingjax.tasks import task_named
 from xlingjax.variants import OVER, PAIRED, trained_languages
@@ -36,6 +37,12 @@ _LEAST = {
     "NO_REPEAT_NGRAM": 0, "DEV_LIMIT": 0,
 }  # fmt: skip
 """Macros that are whole numbers, and the least that each can be."""
+_EMPTY = "translated rows, in which a text is missing"
+LOST = {
+    "span_qa": "translated questions, whose answer does not stand where the file says",
+    "classification": _EMPTY, "ranking": _EMPTY, "tagging": _EMPTY,
+}  # fmt: skip
+"""Kind of task -> what of a translated training set is not learnt."""
 _OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
 """Macros that an option of the command line says."""
 
@@ -159,7 +166,8 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     if chooses and part_of(bound["DEV_SPLIT"])[0] == "train":
         _require_as_many(asked, bound)
     counts = {task.name: counted(asked, task, bound) for task in asked.tasks}
-    examples, lost = (sum(count[i] for count in counts.values()) for i in (0, 2))
+    examples = sum(count[0] for count in counts.values())
+    lost = sum(part.lost for count in counts.values() for part in count[2])
     epoch = sum(rows for _, rows, _ in counts.values()) / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
@@ -189,7 +197,7 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
         raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
     everything = json.dumps(sorted(tools.parse(files, [f"{k}={v}" for k, v in values.items()]).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    trained = f"{examples:,} training examples" + (f" ({lost_answers(lost)})" if lost else "")
+    trained = f"{examples:,} training examples" + (f" (without {lost:,} {LOST[asked.task.kind]})" if lost else "")
     head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
     lines = [
         head,
@@ -296,13 +304,22 @@ def _require_as_many(asked: Asked, bound: Mapping[str, Any]) -> None:
                 )
 
 
-def lost_answers(lost: int) -> str:
-    """What is said of translated questions that are not trained on."""
-    return f"without {lost:,} translated questions whose answer does not stand where the file says"
+@dataclasses.dataclass(frozen=True)
+class Lost:
+    """Of a part of what is trained on: where it stands, how many of its translated rows are not learnt, of how many."""
+
+    place: str
+    lost: int
+    rows: int
 
 
-def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int, int]:
-    """(examples, rows) that a task is trained on in an epoch, and translated questions that are left out."""
+def lost_rows(task: Task, parts: Sequence[Lost]) -> list[str]:
+    """What is said of translated rows that are not trained on, a line for each file."""
+    return [f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}" for part in parts]
+
+
+def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int, tuple[Lost, ...]]:
+    """(examples, rows) that a task is trained on in an epoch, and the translated rows that are left out."""
     training = training_of(bound)
     parts = [part for part in files_read(task, asked.data, bound) if part[0] in ("train", "translate_train")]
     read_now = tuple(hashes(task, asked.data, parts).items())
@@ -313,19 +330,20 @@ def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, in
 @functools.cache  # the cells of a sweep train on the same
 def _counted(
     name: str, data: str, training: Training, reading: Reading, run: str, paired: bool, files: tuple
-) -> tuple[int, int, int]:
+) -> tuple[int, int, tuple[Lost, ...]]:
     """files: what tells an edited set from itself."""
     task, vocabulary = task_named(name), Vocabulary.load(run)
-    examples = rows = lost = 0
+    examples, rows, lost = 0, 0, []
     for origin, language in training.parts(task, data):
         if origin == "gold" and paired:  # these stand beside the translated
             continue
         records = training.records(task, data, origin, language)
-        learnt = with_answers(records) if origin == "translated" else records
+        learnt = records if origin == "gold" else learnable(records)
         examples += len(learnt)
-        lost += len(records) - len(learnt)
+        if missing := len(records) - len(learnt):
+            lost.append(Lost(training.told(task, data, origin, language), missing, len(records)))
         rows += count_rows(task, learnt, vocabulary, reading, language)
-    return examples, rows, lost
+    return examples, rows, tuple(lost)
 
 
 def splits_of(asked: Asked, given: Collection[str], bound: Mapping[str, Any]) -> dict[str, str]:
@@ -401,7 +419,7 @@ def reading_of(bound: Mapping[str, Any]) -> Reading:
     """As runs/task.gin binds it; of a run of another recipe what that has of it."""
     names = (
         "LENGTH", "RESET_POSITIONS", "STRIDE", "MAX_QUESTION", "LONGEST_ANSWER", "TAGGED_PIECES", "TEST_BEAMS",
-        "NO_REPEAT_NGRAM", "WORDS_APART",
+        "NO_REPEAT_NGRAM", "WORDS_APART", "WORD_MARKS",
     )  # fmt: skip
     fields = (field.name for field in dataclasses.fields(Reading))
     return Reading(**{field: bound[name] for field, name in zip(fields, names, strict=True) if name in bound})

@@ -16,14 +16,14 @@ from xlingjax.checkpoint import checkpoint_steps, find_checkpoint, read_best
 from xlingjax.data.benchmark import TRAINED, Task, languages_present, part_of, read, share_rows
 from xlingjax.data.prepared import located
 from xlingjax.errors import Stopped, UserError
+from xlingjax.evaluation import bucc, tatoeba
 from xlingjax.evaluation.benchmark import has_gold, head_fault, head_of, in_order_of, means, predict, translations
-from xlingjax.evaluation.bucc import predict_mining
 from xlingjax.evaluation.encoding import POOLINGS as ALL_POOLINGS
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import AS_IT_IS, SCORES
 from xlingjax.evaluation.scores import METRICS
 from xlingjax.evaluation.scores_average import task_metrics
-from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, paper_layer, predict_layers
+from xlingjax.evaluation.tatoeba import accuracy, chosen_layer, predict_layers
 from xlingjax.identity import labels_of, read_run_record, run_and_checkpoint, write_json
 from xlingjax.partition import mesh_of_all
 from xlingjax.preprocessors.benchmark import Reading, Training
@@ -38,6 +38,7 @@ Recipe = Callable[[], Macros]
 ALL = "all"
 POOLINGS = {"retrieval": "mean", "mining": "first"}
 """XTREME's scripts pool Tatoeba's sentences by the mean and BUCC's by the first token."""
+PAPER_LAYERS = {"retrieval": tatoeba.paper_layer, "mining": bucc.paper_layer}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,7 @@ def states(asked: Asked, kind: str, layers: int) -> States:
     """layers: of the model. Raises UserError where it has no such layer."""
     every = range(layers + 1) if ALL in asked.layers else [chosen_layer(n, layers) for n in asked.layers]
     poolings = ALL_POOLINGS if ALL in asked.poolings else asked.poolings
-    layer = every[0] if len(every) == 1 else paper_layer(layers)
+    layer = every[0] if len(every) == 1 else PAPER_LAYERS[kind](layers)
     pooling = poolings[0] if len(poolings) == 1 else POOLINGS[kind]
     measured = tuple(name for name in ALL_POOLINGS if name in (*poolings, pooling))
     return States(layer, pooling, tuple(sorted({*every, layer})), measured)
@@ -344,7 +345,7 @@ def _predicted(
     model = trained.model, trained.params
     if task.kind == "mining":
         dev = records[0] if split == "dev" else read(task, asked.data, "dev", language)[0]
-        return predict_mining(
+        return bucc.predict_mining(
             *model, records[0], dev, trained.vocabulary, language, trained.languages, layer=reads.layer,
             pooling=reads.pooling, mesh=trained.mesh,
         ).pairs  # fmt: skip

@@ -288,9 +288,10 @@ def tagging_score(
     length: int = 128,
     trained_on: Files = "en",
     name: str = "tagging_test",
+    apart: bool = True,
 ) -> Evaluators:
     """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric: `accuracy` per word, or
-    `f1` of entities."""
+    `f1` of entities. apart: see `pieces_of_words`."""
 
     def make():
         from xlingjax.evaluation.tagging import ZeroShotTagging
@@ -305,6 +306,7 @@ def tagging_score(
             length=length,
             trained_on=words(trained_on),
             name=name,
+            apart=apart,
         )
 
     return _unless_missing(files, make)

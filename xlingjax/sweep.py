@@ -32,7 +32,7 @@ from xlingjax.cells import (
     Tools,
     counted,
     files_read,
-    lost_answers,
+    lost_rows,
     macros_given,
     reading_of,
     recipe_of,
@@ -42,6 +42,7 @@ from xlingjax.cells import (
 )
 from xlingjax.checkpoint import find_checkpoint
 from xlingjax.data.benchmark import Task, edited, find, hashes, languages_present, read
+from xlingjax.data.labelled import is_lost
 from xlingjax.errors import UserError
 from xlingjax.evaluation.baselines import BASELINES
 from xlingjax.evaluation.benchmark import (
@@ -213,10 +214,15 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         return 0
     for task, split, language in ((task, *part) for task, own in parts.items() for part in own):
         if split in ("dev", "test", "translate_test") and find(task, asked.data, split, language):
-            read(task, asked.data, split, language)  # whose faults are told before the training
+            records = read(task, asked.data, split, language)  # whose faults are told before the training
+            if lost := sum(map(is_lost, records)):
+                place = find(task, asked.data, split, language).paths[0]
+                say(
+                    f"{place}, {language}: {lost:,} of {len(records):,} rows lack a text; they are predicted without it"
+                )
     for task in asked.tasks:
-        if lost := counted(asked, task, bound)[2]:
-            say(f"{task.full_name}: {lost_answers(lost)}")
+        for line in lost_rows(task, counted(asked, task, bound)[2]):
+            say(line)
     write_json(cell.folder / READ, {START: start, **files})
     built = tools.recipe([str(recipe)], ())
     if status := tools.train(cell.folder / "run", built):

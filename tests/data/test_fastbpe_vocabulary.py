@@ -210,6 +210,20 @@ def test_pieces_belong_to_the_words_they_are_of(vocabulary):
     assert vocabulary.decode(i for i, owner in zip(ids, owners, strict=True) if owner == 3).lower() == "sees"
 
 
+def test_words_alone_are_those_of_is_split_into_words(vocabulary, tmp_path):
+    """Moses's rules of a text cut "x .", but a full stop alone is one word; transformers reads word by word."""
+    for name, content in vocabulary.files().items():
+        (tmp_path / name).write_bytes(content)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    words = [word for word in " ".join(TEXTS).split() if "<" not in word] + ["isn't", "``", "''", '"', "Herr.", "."]
+    ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
+    for n, word in enumerate(words):  # a word that they make nothing of, an accent alone, is <unk> here
+        own = [i for i, owner in zip(ids, owners, strict=True) if owner == n]
+        wanted = theirs([word], is_split_into_words=True, add_special_tokens=False).input_ids
+        assert own == (wanted or [vocabulary.unk_id]), word
+    assert ids != vocabulary.encode(" ".join(words))
+
+
 def test_what_is_rewritten_is_aligned_by_what_is_not():
     alone = {"…": "...", " ": ""}
     assert aligned("a… b", "a...b", lambda c: alone.get(c, c)) == [(0, 1), (1, 2), (1, 2), (1, 2), (3, 4)]

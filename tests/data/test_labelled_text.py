@@ -123,6 +123,13 @@ def test_xcopa(tmp_path):
     assert lt.read_xcopa([path], BINARY, "en") == [Example("It rained. cause", "A. / B.", "1")]
     write(path, json.dumps({key: value for key, value in row.items() if key != "label"}))
     assert lt.read_xcopa([path], BINARY, "en")[0].label is None
+    hidden = "".join(
+        json.dumps(row | {"label": 0, "idx": n}) + "\n" for n in range(500)
+    )  # as XTREME's script hides them
+    assert {one.label for one in lt.read_xcopa([write(path, hidden)], BINARY, "en")} == {None}
+    told = hidden.replace('"label": 0', '"label": 1', 1)
+    assert [one.label for one in lt.read_xcopa([write(path, told)], BINARY, "en")] == ["1", *["0"] * 499]
+    assert lt.read_xcopa([write(path, json.dumps(row | {"label": 0}))], BINARY, "en")[0].label == "0"
     for text, message in (
         ("{}\n", r"x.jsonl, line 1: no 'premise'"),
         ("[1]\n", r"x.jsonl, line 1: not a JSON object"),

@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from xlingjax.data import labelled_words as lw
-from xlingjax.data.labelled import Tagged
+from xlingjax.data.labelled import Tagged, learnable
 from xlingjax.errors import UserError
 
 NER = SimpleNamespace(labels=("B-LOC", "B-PER", "I-LOC", "I-PER", "O"))
@@ -47,8 +47,9 @@ def test_gold_files_need_tags(tmp_path):
         lw.read_tagged(write(tmp_path / "de.tsv", "cab\nd\n"))
 
 
-def test_xglue_passes_over_documents(tmp_path):
-    path = write(tmp_path / "de.dev", "-DOCSTART- O\n\nin O\nNew B-LOC\nYork I-LOC\n\n-DOCSTART- -X- O O\n\nsie O\n")
+def test_a_document_ends_a_sentence(tmp_path):
+    """XGLUE's script (utils_ner.py): with and without blank lines around."""
+    path = write(tmp_path / "de.dev", "-DOCSTART- O\n\nin O\nNew B-LOC\nYork I-LOC\n-DOCSTART- -X- O O\nsie O\n")
     found = lw.Columns(separator=" ", tag=-1)([path], NER, "de")
     assert [sentence.words for sentence in found] == [("in", "New", "York"), ("sie",)]
     assert found[0].tags == ("O", "B-LOC", "I-LOC") and found[0].line == 3
@@ -116,9 +117,11 @@ def test_sentences_in_lines(tmp_path):
 
 
 def test_sentences_in_lines_have_tags_all_or_none(tmp_path):
-    path = write(tmp_path / "x.mt.tsv", "in Paris\n\nNew York\t\n")
+    path = write(tmp_path / "x.mt.tsv", "in Paris\n\nNew York\t\n\n")
     found = lw.read_tagged_lines([path], NER, "fr")
-    assert found == [Tagged(("in", "Paris"), ()), Tagged(("New", "York"), ())] and [one.line for one in found] == [1, 3]
+    lost = Tagged((), ())  # a translation without words keeps its row; lines at the end are none
+    assert found == [Tagged(("in", "Paris"), ()), lost, Tagged(("New", "York"), ())]
+    assert [one.line for one in found] == [1, 2, 3] and learnable(found) == [found[0], found[2]]
     for text, message in (
         ("in Paris\nNew York\tB-LOC I-LOC\n", r"x.mt.tsv, line 2: 2 columns, but the lines before it are words alone"),
         ("in Paris\tO B-LOC\nNew York\n", r"x.mt.tsv, line 2: 1 columns, but the lines before it are words TAB tags"),

@@ -50,6 +50,18 @@ def test_the_ids_are_those_of_bert(folder, tmp_path):
         assert ids.tolist() == [i for text in TEXTS for i in vocabulary.encode(text)]
 
 
+def test_words_alone_are_those_of_is_split_into_words(folder):
+    words = [word for text in SENTENCES for word in text.split()] + ["\u200b", "[MASK]", "Wassers"]
+    theirs = transformers.BertTokenizer.from_pretrained(folder)
+    vocabulary = Vocabulary.load(folder)
+    given = theirs(words, is_split_into_words=True, add_special_tokens=False, split_special_tokens=True)
+    ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
+    nothing = len(words) - 3  # no piece of theirs, <unk> here
+    assert nothing not in given.word_ids() and ids[owners.index(nothing)] == vocabulary.unk_id
+    kept = [n for n, word in enumerate(owners) if word != nothing]
+    assert [ids[n] for n in kept] == given.input_ids and [owners[n] for n in kept] == given.word_ids()
+
+
 def test_words_spans_and_text_again(folder):
     vocabulary = Vocabulary.load(folder)
     ids, spans = vocabulary.encode_with_spans("das Wassers 水?")

@@ -18,16 +18,23 @@ class Characters(toy.ToyVocabulary):
             i += step
         return [14 + ord(text[begin]) % 26 for begin, _ in spans], spans
 
+    def encode(self, text):
+        return self.encode_with_spans(text)[0]
+
 
 def test_pieces_belong_to_the_word_they_begin_in():
     ids, owners = pieces_of_words(["cab", "ab", "d"], "de", Characters())
-    assert owners == [0, 0, 1, 2] and len(ids) == 4  # c ab | ab | d, spaces left out
+    assert owners == [0, 0, 1, 1, 2, 2] and ids == Characters().encode("cab ab d")  # c ab | space ab | space d
     ids, owners = pieces_of_words(["ca", "b", "d"], "zh", Characters())  # read as "cabd"
     assert owners == [0, 0, 2]  # "ab" covers words 0 and 1
     apart, owners = pieces_of_words(["ca", "b", "d"], "zh", Characters(), apart=True)  # c a | b | d
     assert owners == [0, 0, 1, 2] and len(apart) == 4 and [apart[0], apart[3]] == [ids[0], ids[2]]
-    words = ["cab", "ab", "d"]
-    assert pieces_of_words(words, "de", Characters(), apart=True) == pieces_of_words(words, "de", Characters())
+    alone = pieces_of_words(["cab", "ab", "d"], "de", Characters(), apart=True)  # c ab | ab | d
+    assert alone[1] == [0, 0, 1, 2] and alone[0] == [n for n in ids_of("cab ab d") if n != ids_of(" ")[0]]
+
+
+def ids_of(text):
+    return Characters().encode(text)
 
 
 def simalign(similarity):

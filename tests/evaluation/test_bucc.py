@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from evaluation import toy
 
+from xlingjax import measuring
 from xlingjax.data.labelled import Bitext
 from xlingjax.errors import UserError
-from xlingjax.evaluation import bucc
+from xlingjax.evaluation import bucc, tatoeba
 
 ARGUMENTS = (toy.ToyVocabulary(), "de", toy.LANGUAGES)
 ALIKE = toy.model(num_languages=0)
@@ -35,6 +36,26 @@ def test_thresholds_at_the_ends():
 def test_scores_are_of_sets():
     assert bucc.scores([("a", "A"), ("a", "A"), ("x", "X")], GOLD)["f1"] == pytest.approx(2 / 6)
     assert bucc.scores([], GOLD) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+
+
+def test_the_layer_is_that_of_xtremes_script():
+    """run_bucc2018.sh: --specific_layer 7 whatever the model; run_tatoeba.sh: 7, and 13 of 24."""
+    assert [bucc.paper_layer(n) for n in (12, 16, 24, 36)] == [8] * 4
+    assert [bucc.paper_layer(n) for n in (1, 3, 6)] == [tatoeba.paper_layer(n) for n in (1, 3, 6)] == [1, 2, 4]
+    asked = measuring.Asked("xtreme", "run", "data", "to")
+    told = {kind: measuring.states(asked, kind, 24) for kind in ("retrieval", "mining")}
+    assert {kind: (one.layer, one.pooling) for kind, one in told.items()} == {
+        "retrieval": (14, "mean"), "mining": (8, "first"),
+    }  # fmt: skip
+    assert measuring.states(measuring.Asked("xtreme", "run", "data", "to", layers=(20,)), "mining", 24).layer == 20
+
+
+def test_a_deep_model_is_mined_from_its_8th_layer():
+    model, params = toy.model(layers=24, num_languages=0)
+    bitext = sides(6, 2, seed=4)
+    found = bucc.mine_pairs(model, params, bitext, *ARGUMENTS)
+    assert found == bucc.mine_pairs(model, params, bitext, *ARGUMENTS, layer=8)
+    assert found != bucc.mine_pairs(model, params, bitext, *ARGUMENTS, layer=14)
 
 
 def sides(count, noise, seed):

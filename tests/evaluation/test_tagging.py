@@ -19,7 +19,7 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 def test_a_tag_stands_at_the_first_piece_of_its_word():
     sentence = Tagged(("cab", "d", "abab"), ("B-PER", "O", "B-LOC"))
     rows = tagged_rows([sentence], Characters(), 9, TAGS, "de", 1)
-    _, owners = pieces_of_words(sentence.words, "de", Characters())
+    _, owners = pieces_of_words(sentence.words, "de", Characters(), apart=True)
     assert owners == [0, 0, 1, 2, 2]
     assert rows["tag_weights"][0].tolist() == [0, 1, 0, 1, 1, 0, 0, 0, 0]
     assert rows["tag_labels"][0].tolist() == [0, 1, 0, 0, 3, 0, 0, 0, 0]
@@ -34,7 +34,7 @@ def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch)
     sentence = Tagged(("ca", "b", "d"), ("NOUN", "VERB", "ADJ"))
     joined, apart = (
         task_rows(task, [sentence], Characters(), one, "zh", 0)["tag_weights"][0].tolist()
-        for one in (Reading(length=9), reading)
+        for one in (Reading(length=9, apart=False), reading)
     )
     assert joined == [0, 1, 0, 1, 0, 0, 0, 0, 0]  # c ab d
     assert apart == [0, 1, 0, 1, 1, 0, 0, 0, 0]  # c a b d
@@ -43,7 +43,7 @@ def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch)
     monkeypatch.setattr(tagging, "predict", columns)
     made = tagging.predict_tags(None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=True)
     assert made == [["b", "d", "e"]]
-    made = tagging.predict_tags(None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9)
+    made = tagging.predict_tags(None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=False)
     assert made == [["b", "b", "d"]]  # the second word shares its piece with the first
 
 
@@ -51,7 +51,7 @@ def test_all_pieces_of_a_word_have_its_tag():
     """ERNIE-M's: a piece that goes on is inside the entity, and tags without B- are the same at every piece."""
     sentence = Tagged(("cab", "d", "abab", "cab"), ("B-PER", "O", "I-PER", "O"))
     rows = tagged_rows([sentence], Characters(), 12, TAGS, "de", 1, pieces="all")
-    _, owners = pieces_of_words(sentence.words, "de", Characters())
+    _, owners = pieces_of_words(sentence.words, "de", Characters(), apart=True)
     assert owners == [0, 0, 1, 2, 2, 3, 3]
     assert rows["tag_weights"][0].tolist() == [0, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0]
     assert rows["tag_labels"][0].tolist() == [0, 1, 2, 0, 2, 2, 0, 0, 0, 0, 0, 0]
@@ -64,7 +64,7 @@ def test_all_pieces_of_a_word_have_its_tag():
 def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two():
     words = ("cab", "d", "cab", "d", "abcdabcd")
     sentences = [Tagged(words, ("B-PER", "O", "B-LOC", "I-PER", "O")), Tagged(("d",), ("B-PER",))]
-    whole, owners = pieces_of_words(words, "de", Characters())
+    whole, owners = pieces_of_words(words, "de", Characters(), apart=True)
     assert [owners.count(word) for word in range(5)] == [2, 1, 2, 1, 6]
     parts = tagged_parts(sentences, Characters(), 5, "de")
     assert [(number, of) for number, _, of in parts] == [
@@ -97,7 +97,7 @@ def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
 
 @pytest.mark.parametrize("tags, expected", [(("NOUN", "VERB"), ["VERB", "VERB", "NOUN"]), (TAGS, ["B-PER", "O", "O"])])
 def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monkeypatch):
-    """Chinese words are read joined. "O" is none of the tags of parts of speech: it could not be submitted."""
+    """Where Chinese words are read joined. "O" is none of the tags of parts of speech: it could not be submitted."""
 
     class InTwos(Characters):
         def encode_with_spans(self, text):
@@ -106,7 +106,8 @@ def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monk
 
     monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.array([[0, 1, 0, 0, 0]]))
     sentence = Tagged(("a", "b", "c"), ())
-    assert tagging.predict_tags(None, None, [sentence], InTwos(), tags, "zh", 0, length=5) == [expected]
+    made = tagging.predict_tags(None, None, [sentence], InTwos(), tags, "zh", 0, length=5, apart=False)
+    assert made == [expected]
 
 
 def test_words_are_scored_in_their_order(tmp_path, monkeypatch):

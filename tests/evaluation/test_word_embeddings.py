@@ -17,15 +17,16 @@ class Words:
 
     unk_id = 0
 
-    def encode_with_spans(self, text):
-        ids, spans, at = [], [], 0
+    def encode(self, text):
+        ids, at = [], 0
         while at < len(text):
             word = next((word for word in WORDS if text.startswith(word, at)), None)
-            end = at + len(word or text[at])
             ids.append(WORDS.index(word) + 1 if word else 7 if text[at] == " " else self.unk_id)
-            spans.append((at, end))
-            at = end
-        return ids, spans
+            at += len(word or text[at])
+        return ids
+
+    def decode(self, ids):
+        return "".join(["?", *WORDS, " "][i] for i in ids)
 
 
 TABLE = np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32)

@@ -25,6 +25,9 @@ class ToyVocabulary:
     def encode(self, text):
         return [self._ids.get(piece, self.unk_id) for piece in text.split()]
 
+    def encode_words(self, words):
+        return [self.encode(word) for word in words]
+
     def decode(self, ids):
         return " ".join(self.pieces(ids))
 

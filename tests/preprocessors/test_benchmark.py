@@ -8,7 +8,7 @@ import pytest
 from evaluation import toy
 
 from xlingjax.data.benchmark import read
-from xlingjax.data.labelled import Example, Tagged
+from xlingjax.data.labelled import Example, Tagged, learnable
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.benchmark import (
     Reading,
@@ -19,7 +19,6 @@ from xlingjax.preprocessors.benchmark import (
     read_labelled,
     task_rows,
     task_source,
-    with_answers,
     write_labelled,
 )
 from xlingjax.runs import benchmark
@@ -132,7 +131,7 @@ def test_lost_questions_keep_their_rows_and_are_not_learnt(tmp_path):
     questions(translated, *asked, ("Held out?", "Rom", 3))
     task, training = task_named("xtreme/tydiqa"), Training((), ("ko",), "train[:5]")
     records = training.records(task, tmp_path, "translated", "ko")
-    assert [one.id for one in records] == [*"01234"] and [one.id for one in with_answers(records)] == ["0", "4"]
+    assert [one.id for one in records] == [*"01234"] and [one.id for one in learnable(records)] == ["0", "4"]
     made = task_source(task, tmp_path, training, Hashed(), ("ko",), Reading(24, max_question=4), batch_size=2)
     assert made.identity["mixture"] == "xtreme/tydiqa: translated ko 2"
     starts = {tuple(batch[name].tolist()) for batch in [made.next()] for name in ("start_positions", "end_positions")}

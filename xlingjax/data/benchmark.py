@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.labelled import GOLD
+from xlingjax.data.labelled import GOLD, learnable
 from xlingjax.data.prepared import Prepared, data_dir, is_tfds
 from xlingjax.errors import UserError
 
@@ -113,6 +113,8 @@ class Task:
     """Rows correspond over the languages."""
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
+    marks: str = "kept"
+    """Of tags: what becomes of SentencePiece's mark in the task's own script (see `pieces_of_words`)."""
     overlap: str = ""
     """What the sets are known to share, said below their scores."""
     prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
@@ -229,9 +231,9 @@ def _share(id_: str) -> int:
     return int(hashlib.sha256(id_.encode()).hexdigest()[:12], 16) % _SHARES
 
 
-def require_gold(task: Task, folder: str | Path, language: str, records: Iterable[Any]) -> None:
+def require_gold(task: Task, folder: str | Path, language: str, records: Sequence[Any]) -> None:
     """Raise UserError where a translated training set, or a part of it, has nothing to learn."""
-    if any(map(_has_gold, records)):
+    if any(map(_has_gold, learnable(records))):
         return
     path = find(task, folder, "translate_train", language).paths[0]
     remedy = "`--strategy teacher`, which labels them, alone can use this file" if task.labels else "leave it out"

@@ -70,6 +70,7 @@ class FastBpeVocabulary(PieceTable):
         self._punctuation = sacremoses.MosesPunctNormalizer(lang=LANGUAGE, pre_replace_unicode_punct=True)
         self._moses = sacremoses.MosesTokenizer(lang=LANGUAGE)
         self._cut = functools.lru_cache(_CACHED)(self._merged)
+        self._encoded = functools.lru_cache(_CACHED)(lambda word: tuple(self.encode(word)))
         self._alone = functools.lru_cache(_CACHED)(lambda c: "".join(self._folded(self._plain(c).split())))
 
     @classmethod
@@ -131,6 +132,9 @@ class FastBpeVocabulary(PieceTable):
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
         return [[i for word in self._words(line) for i in self._cut(word)[1]] for line in lines]
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        return [[*self._encoded(word)] for word in words]  # Moses's rules take long, and words come again
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As of `Vocabulary`. Characters that Moses's rules rewrite in their context (`''`, `",`) are aligned by the

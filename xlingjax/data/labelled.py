@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from xlingjax.errors import UserError
 
@@ -14,7 +16,7 @@ class Example:
 
     premise: str
     hypothesis: str | None
-    """None: a single text."""
+    """None: a single text. Either is "" in a translated set where the machine lost it: see `is_lost`."""
     label: str | None
     """None: the official file has none (a test set)."""
     line: int = field(default=0, compare=False)
@@ -69,6 +71,21 @@ class Bitext:
 
 GOLD = {Example: "label", Tagged: "tags", Question: "answers", SourceTarget: "target", Bitext: "gold"}
 """Record -> its field that test sets may lack."""
+
+
+def is_lost(record: Any) -> bool:
+    """Whether a machine's translation has nothing where a text was (PAWS-X's `32035 TAB TAB TAB 0`). Such a record
+    keeps its row, since rows correspond over the languages, and is not learnt."""
+    if isinstance(record, Example):
+        return "" in (record.premise, record.hypothesis)
+    if isinstance(record, Question):
+        return "" in (record.question, record.context)
+    return isinstance(record, Tagged) and not record.words
+
+
+def learnable(records: Sequence[Any]) -> list[Any]:
+    """Of a translated set what can be learnt: without lost texts and without questions that have no answer."""
+    return [record for record in records if not is_lost(record) and (type(record) is not Question or record.answers)]
 
 
 def existing(path: str | Path, hint: str = "fetch it, or name the folder it lies in") -> Path:

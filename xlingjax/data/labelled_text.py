@@ -7,13 +7,15 @@ import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from xlingjax.data.labelled import Example, existing
+from xlingjax.data.labelled import Example, existing, is_lost
 from xlingjax.data.sources import read_lines
 from xlingjax.errors import UserError
 
+_REMEDY = "fetch the file again, or in one to train on remove the line (of a test set every line is predicted)"
+_HIDDEN = 20
 _RENAMED = {"contradictory": "contradiction"}  # as MultiNLI's translations write it
 
 
@@ -52,6 +54,8 @@ class Table:
     """The column of labels may be missing, from every line alike (a test set); it must then be the last."""
     may_be_empty: tuple[str, ...] = ()
     """Columns whose text may be missing, when another column of the same text has some."""
+    translated: bool = False
+    """By a machine, which lost texts here and there: they are "" (see `is_lost`), but not in every row."""
 
     def __call__(self, paths: Sequence[Path], task, language: str) -> list[Example]:
         return self.examples(existing(paths[0]), task.labels or None, language)
@@ -85,6 +89,8 @@ class Table:
             )
         if not found:
             raise UserError(f"{path}: no examples in this file; a line is {_shown(self.columns)}")
+        if all(map(is_lost, found)):
+            raise UserError(f"{path}: every line lacks a text; fetch the file again")
         return found
 
     def _header(self, path: Path, rows: Iterator[tuple[int, list[str]]]) -> list[str]:
@@ -110,13 +116,16 @@ class Table:
         return f"{path}, line {number}: {count} columns, expected {expected}{names}{tail}"
 
     def _text(self, path: Path, number: int, row: dict[str, str], names: Sequence[str]) -> str:
-        for name in names:
-            if not row[name] and name not in self.may_be_empty:
-                raise UserError(f"{path}, line {number}: the {name} is empty: remove the line")
-        text = " ".join(row[name] for name in names if row[name])
-        if not text:
-            raise UserError(f"{path}, line {number}: the {' and the '.join(names)} are empty: remove the line")
-        return text
+        empty = [name for name in names if not row[name]]
+        fault = next((name for name in empty if name not in self.may_be_empty), "")
+        if len(empty) == len(names):
+            fault = " and the ".join(names)
+        if not fault:
+            return " ".join(row[name] for name in names if row[name])
+        if self.translated:
+            return ""
+        verb = "is" if fault in names else "are"
+        raise UserError(f"{path}, line {number}: the {fault} {verb} empty: {_REMEDY}")
 
 
 def _shown(columns: Sequence[str]) -> str:
@@ -125,12 +134,13 @@ def _shown(columns: Sequence[str]) -> str:
 
 def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]:
     """XTREME's translations: `premise TAB hypothesis TAB label`, before them perhaps the text they were translated
-    from; the first line tells."""
+    from; the first line tells. Texts may be lost (see `Table.translated`)."""
     path = existing(paths[0])
     quoted = is_quoted(path)
     _, first = next(_rows(path, quoted), (1, []))
     original = ("original premise", "original hypothesis") if len(first) == 5 else ()
-    return Table((*original, *Table.columns), quoted=quoted, unlabelled=False).examples(path, task.labels or None)
+    table = Table((*original, *Table.columns), quoted=quoted, unlabelled=False, translated=True)
+    return table.examples(path, task.labels or None)
 
 
 def is_quoted(path: str | Path) -> bool:
@@ -183,6 +193,8 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
     """XCOPA and COPA, a JSON object per line: premise, question ("cause" or "effect"), choice1, choice2, label 0 or 1.
 
     An example reads the premise with the question and both choices; its label is the right choice's: "0" is the first.
+    XTREME's script (utils_preprocess.py: xcopa_preprocess) writes 0 in every line of a test set to hide the answers: a
+    file of at least `_HIDDEN` lines whose labels are all 0 has none.
     """
     path = existing(paths[0])
     found = []
@@ -203,6 +215,8 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
         found.append(Example(premise, f"{row['choice1'].strip()} / {row['choice2'].strip()}", label, number))
     if not found:
         raise UserError(f"{path}: no examples in this file; a line is a JSON object with premise, choice1, choice2")
+    if len(found) >= _HIDDEN and {example.label for example in found} == {"0"}:
+        return [replace(example, label=None) for example in found]
     return found
 
 
@@ -236,7 +250,7 @@ def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Exampl
         if len(cells) not in (4, 5):
             raise UserError(f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale")
         if not cells[2].strip():
-            raise UserError(f"{where}: the text is empty: remove the line")
+            raise UserError(f"{where}: the text is empty: {_REMEDY}")
         for slot in filter(None, cells[1].split(",")):
             match = re.fullmatch(r"(\d+):(\d+):\S+", slot)
             if not match or not int(match[1]) < int(match[2]) <= len(cells[2]):

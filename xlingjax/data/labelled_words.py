@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xlingjax.data.labelled import Tagged, existing
+from xlingjax.data.labelled import Tagged, existing, is_lost
 from xlingjax.data.sources import read_lines
 from xlingjax.errors import UserError
 
@@ -24,7 +24,7 @@ def read_tagged(path: str | Path) -> list[Tagged]:
 class Columns:
     """A reader of one file with a word per line, a blank line between sentences.
 
-    `-DOCSTART-` lines, where a document begins, are passed over.
+    `-DOCSTART-` lines, where a document begins, end a sentence as blank lines do.
     """
 
     separator: str | None = "\t"
@@ -56,8 +56,6 @@ class Columns:
         for block in _blocks(path, self.comments):
             words, marks, numbers = [], [], []
             for number, line in block:
-                if line.startswith("-DOCSTART-"):
-                    continue
                 cells = self._cells(line)
                 if labelled is None:
                     labelled = not (self.unlabelled and len(cells) == 1)
@@ -116,11 +114,13 @@ def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
 
 def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """A sentence per line: its words, a tab, their tags, with single spaces between (XTREME's `.mt.tsv`); or in every
-    line its words alone, for a teacher to tag. Raises UserError naming the line."""
+    line its words alone, for a teacher to tag. A line without words between others keeps its row (see `is_lost`).
+    Raises UserError naming the line."""
     path = existing(paths[0])
     found, width = [], 0
     for number, line in read_lines(path):
-        if not line.strip():
+        if not line.partition("\t")[0].strip():
+            found.append(Tagged((), (), number))
             continue
         cells, where = line.rstrip("\t").split("\t"), f"{path}, line {number}"
         if len(cells) > 2:
@@ -133,6 +133,8 @@ def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged
         if width == 2 and len(words) != len(tags):
             raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags")
         found.append(Tagged(words, tuple(known_tag(tag, task.labels or None, where) for tag in tags), number))
+    while found and is_lost(found[-1]):  # blank lines at the end
+        found.pop()
     if not found:
         raise UserError(f"{path}: no sentences in this file; a line is words TAB tags")
     return found
@@ -193,7 +195,7 @@ def _blocks(path: Path, comments: bool) -> Iterator[list[tuple[int, str]]]:
     """The lines of each sentence with their numbers."""
     block: list[tuple[int, str]] = []
     for number, line in read_lines(path):
-        if not line.strip():
+        if not line.strip() or line.startswith("-DOCSTART-"):
             if block:
                 yield block
             block = []

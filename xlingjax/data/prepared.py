@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.labelled import Bitext, Example, Question, Tagged
+from xlingjax.data.labelled import Bitext, Example, Question, Tagged, is_lost
 from xlingjax.data.labelled_questions import checked_question
 from xlingjax.data.labelled_text import known_label
 from xlingjax.data.labelled_words import bio
@@ -71,6 +71,8 @@ class Prepared:
         found = [record for path in paths for record in self.records(Rows(path.parent, split), task, language)]
         if not found:
             raise UserError(f"{paths[0].parent}: its split {split} has no rows of {language!r}")
+        if all(map(is_lost, found)):
+            raise UserError(f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}")
         return found
 
     def told(self, language: str) -> str:
@@ -174,26 +176,33 @@ def pairs(
     *,
     texts: tuple[str, str] = ("premise", "hypothesis"),
     renamed: Mapping[str, str] | None = None,
+    translated: bool = False,
 ) -> list[Example]:
-    """renamed: TFDS's names of classes that are not the task's labels."""
+    """renamed: TFDS's names of classes that are not the task's labels. translated: as of `Table`."""
+    renamed = renamed or {}
     return [
-        _example(where, number, row[texts[0]], row[texts[1]], (renamed or {}).get(row["label"], row["label"]), task)
+        _example(
+            where, number, row[texts[0]], row[texts[1]], renamed.get(row["label"], row["label"]), task, translated
+        )
         for where, number, row in rows
-    ]
+    ]  # fmt: skip
 
 
-def parallel_pairs(rows: Rows, task, language: str) -> list[Example]:
-    """XNLI: an example holds all languages."""
+def parallel_pairs(rows: Rows, task, language: str, *, translated: bool = False) -> list[Example]:
+    """XNLI: an example holds all languages. translated: as of `Table`."""
     found = []
     for where, number, row in rows:
         second = dict(zip(row["hypothesis"]["language"], row["hypothesis"]["translation"], strict=True))
-        found.append(_example(where, number, row["premise"][language], second.get(language, ""), row["label"], task))
+        first, other, label = row["premise"][language], second.get(language, ""), row["label"]
+        found.append(_example(where, number, first, other, label, task, translated))
     return found
 
 
-def _example(where: str, number: int, first: str, second: str, label: str | None, task) -> Example:
+def _example(
+    where: str, number: int, first: str, second: str, label: str | None, task, translated: bool
+) -> Example:  # fmt: skip
     first, second = first.strip(), second.strip()
-    if not first or not second:
+    if not translated and not (first and second):
         raise UserError(f"{where}: a text is empty; read the official files, where the line can be removed")
     return Example(first, second, label and known_label(label, task.labels or None, where), number)
 

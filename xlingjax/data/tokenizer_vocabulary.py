@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,10 @@ class TokenizerVocabulary(PieceTable):
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         found = self._tokenizer.encode(text, add_special_tokens=False)
         return found.ids, found.offsets
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        # The space is what tells a tokenizer of bytes that a word begins; to the others it is nothing.
+        return self._encode_all([f" {word}" for word in words])
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
         # How many threads is told by RAYON_NUM_THREADS.

@@ -164,6 +164,10 @@ class Vocabulary:
         flat = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
         return self.to_model[flat], lengths
 
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word, tokenised alone as it is read within a text; of transformers, `is_split_into_words`."""
+        return [self.encode(word) for word in words]
+
     def normalized(self, text: str) -> str:
         """The text that its pieces stand for: characters by the SentencePiece model's table, spaces collapsed."""
         return self._processor.normalize(text).replace("▁", " ")
@@ -229,6 +233,9 @@ class PieceTable(Vocabulary, abc.ABC):
 
     def encode(self, text: str) -> list[int]:
         return self._encode_all([text])[0]
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        return self._encode_all(list(words))
 
     def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""

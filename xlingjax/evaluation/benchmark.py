@@ -58,7 +58,7 @@ def predict(
     if task.kind == "tagging":
         return predict_tags(
             model, params, records, vocabulary, task.labels, language, index, length=reading.length,
-            apart=reading.apart, **how
+            apart=reading.apart, marks=reading.marks or task.marks, **how
         )  # fmt: skip
     if pivot is not None:
         ids = index, language_index(task.trained_on, languages, model)

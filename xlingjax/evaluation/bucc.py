@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 
 from xlingjax.data.labelled import Bitext
 from xlingjax.errors import UserError
-from xlingjax.evaluation import mining
+from xlingjax.evaluation import mining, tatoeba
 from xlingjax.evaluation.tatoeba import chosen_layer, side_vectors
 
 NEIGHBOURS = 4
@@ -24,6 +24,12 @@ class Mining:
     """(foreign id, English id), best first: the lines of XTREME's prediction file."""
     threshold: float
     """The lowest score that was kept."""
+
+
+def paper_layer(layers: int) -> int:
+    """The layer whose states are read, of a model of so many: the 8th (index 7 in XTREME's run_bucc2018.sh, of every
+    model), of models that are too small for it Tatoeba's."""
+    return min(8, tatoeba.paper_layer(layers))
 
 
 def mine_pairs(
@@ -42,9 +48,10 @@ def mine_pairs(
 
     Ratio margin over 4 neighbours each way, each sentence once. Equal sentences of a side are searched as one. A
     sentence that a side has twice takes part in the search, but has no id of its own and is left out of the result, as
-    are scores that are not above 0. layer, pooling: as in `predict_retrieval`; XTREME's pooling here is "first".
+    are scores that are not above 0. layer: None: `paper_layer`. pooling: as in `predict_retrieval`; XTREME's is "first"
+    here.
     """
-    layer = chosen_layer(layer, model.config.layers)
+    layer = paper_layer(model.config.layers) if layer is None else chosen_layer(layer, model.config.layers)
     source_ids, source = _unified(bitext.source)
     target_ids, target = _unified(bitext.target)
     unified = Bitext(source, target, None)

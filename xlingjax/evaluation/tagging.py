@@ -53,15 +53,16 @@ def predict_tags(
     length: int = 128,
     batch_size: int = 64,
     mesh=None,
-    apart: bool = False,
+    apart: bool = True,
+    marks: str = "kept",
 ) -> list[list[str]]:
     """A tag for every word of every sentence, that of its first piece, from all rows that the sentence takes (see
     `tagged_parts`). A word without a piece of its own gets "O", or of tags without it that of the word before, whose
-    piece it shares. apart: see `pieces_of_words`."""
-    rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id, apart=apart)
+    piece it shares. apart, marks: see `pieces_of_words`."""
+    rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id, apart=apart, marks=marks)
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
-    for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language, apart)):
+    for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language, apart, marks)):
         for column, word in reversed([*enumerate(owners, 1)]):  # the first piece has the word
             made[number][word] = tags[found[row, column]]
     for own in made:
@@ -77,7 +78,8 @@ class ZeroShotTagging:
 
     Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word,
     or "f1" of entities. Both are of words: a word has the tag of its first piece, also where all its pieces have learnt
-    it (ERNIE-M's own script scores entities of pieces), and one that shares its piece with the word before has none.
+    it (ERNIE-M's own script scores entities of pieces), and one that shares its piece with the word before has none
+    (not `apart`).
     """
 
     files: Mapping[str, str | Path]
@@ -89,6 +91,7 @@ class ZeroShotTagging:
     batch_size: int = 64
     trained_on: Sequence[str] = ("en",)
     name: str = "tagging_test"
+    apart: bool = True
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         from xlingjax.evaluation.classification import summarise
@@ -102,7 +105,7 @@ class ZeroShotTagging:
         """A tag for every word of every sentence."""
         return predict_tags(
             model, params, sentences, self.vocabulary, self.tags, language, language_id, length=self.length,
-            batch_size=self.batch_size, mesh=mesh,
+            batch_size=self.batch_size, mesh=mesh, apart=self.apart,
         )  # fmt: skip
 
     def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from xlingjax.data.sources import read_lines
-from xlingjax.data.words import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import unit_rows
 from xlingjax.evaluation.search import neighbours
@@ -92,7 +91,8 @@ def word_vectors(
         raise UserError(f"pieces {pieces!r} is not one of {', '.join(PIECES)}")
     found = {}
     for word in dict.fromkeys(words):
-        ids = pieces_of_words([word], language, vocabulary)[0]
+        # The vectors of pieces that write nothing, as the space before a word, are no part of the word's.
+        ids = [piece for piece in vocabulary.encode(word) if vocabulary.decode([piece]).strip()]
         if ids and vocabulary.unk_id not in ids and (len(ids) == 1 or pieces == "mean"):
             found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
     return found

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.benchmark import Task, find, languages_present, part_of, read, require_gold
-from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged
+from xlingjax.data.labelled import Example, Question, SourceTarget, Tagged, is_lost, learnable
 from xlingjax.data.labelled_text import known_label
 from xlingjax.data.labelled_words import known_tag
 from xlingjax.data.loader import BatchSource
@@ -49,8 +49,10 @@ class Reading:
     """Of texts that are written."""
     no_repeat_ngram: int = 0
     """Of texts that are written: no so many tokens in a row twice."""
-    apart: bool = False
-    """Of tags, in languages without spaces: words are tokenised one by one (XTREME, XGLUE)."""
+    apart: bool = True
+    """Of tags: words are tokenised one by one (XTREME, XGLUE)."""
+    marks: str | None = None
+    """Of tags: see `pieces_of_words`; None: the task's."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class Training:
         return found
 
     def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
-        """The examples of one part; translated questions whose answer was lost have none. Raises UserError as `read`
-        and `require_gold` do."""
+        """The examples of one part; what a translation lost is "" and has no answers (see `learnable`). Raises
+        UserError as `read` and `require_gold` do."""
         if origin == "labelled":  # of rows that were held out no translation is learnt either
             found = read_labelled(labelled_path(self.labelled, task, language), task)
             return found[part_of(self.split)[1](len(found))]
@@ -107,11 +109,6 @@ class Training:
             return f"{labelled_path(self.labelled, task, language)}, {language}"
         found = find(task, data, "train" if origin == "gold" else "translate_train", language)
         return f"{found.paths[0]}, {language}"
-
-
-def with_answers(records: Sequence[Any]) -> list[Any]:
-    """What can be learnt: without the questions that have no answer."""
-    return [record for record in records if not isinstance(record, Question) or record.answers]
 
 
 def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
@@ -158,8 +155,9 @@ def task_rows(
         return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
     if task.kind == "tagging":
         return tagged_rows(
-            records, vocabulary, length, task.labels, language, language_id, reading.pieces, reading.apart
-        )
+            records, vocabulary, length, task.labels, language, language_id, reading.pieces, reading.apart,
+            reading.marks or task.marks,
+        )  # fmt: skip
     if task.kind == "span_qa":
         return span_rows(
             records, vocabulary, length, language_id, stride=reading.stride, max_question=reading.max_question,
@@ -176,7 +174,8 @@ def count_rows(task: Task, records: Sequence[Any], vocabulary, reading: Reading,
             reset_positions=reading.reset_positions,
         )  # fmt: skip
     if task.kind == "tagging":
-        return len(tagged_parts(records, vocabulary, reading.length, language, reading.apart))
+        marks = reading.marks or task.marks
+        return len(tagged_parts(records, vocabulary, reading.length, language, reading.apart, marks))
     return len(records)
 
 
@@ -245,11 +244,14 @@ def task_source(
                 continue
             pivot = training.records(task, data, "gold", task.trained_on)
             ids = (index, list(languages).index(task.trained_on) if task.trained_on in languages else 0)
-            rows.append(beside_rows(task, records, pivot, vocabulary, reading, language, ids))
-            told.append(f"{origin} {language} {len(records)} beside {task.trained_on}")
+            require_parallel(task, records, pivot, language)  # with what was lost, so that rows correspond
+            pairs = [pair for pair in zip(records, pivot, strict=True) if not is_lost(pair[0])]
+            learnt, beside = ([pair[side] for pair in pairs] for side in (0, 1))
+            rows.append(beside_rows(task, learnt, beside, vocabulary, reading, language, ids))
+            told.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
             names.append(f"{origin} {language}")
             continue
-        learnt = with_answers(records) if origin == "translated" else records
+        learnt = records if origin == "gold" else learnable(records)
         try:
             rows.append(task_rows(task, learnt, vocabulary, reading, language, index))
         except UserError as error:  # ids of questions may be rows, and alike in every language

@@ -173,16 +173,16 @@ def classification_source(
 
 
 def tagged_parts(
-    sentences: Sequence[Tagged], vocabulary, length: int, language: str, apart: bool = False
+    sentences: Sequence[Tagged], vocabulary, length: int, language: str, apart: bool = True, marks: str = "kept"
 ) -> list[tuple[int, list[int], list[int]]]:
     """(sentence, its pieces, the word of each piece) for every row. A sentence whose pieces do not fit a row goes on in
     the next, and no word stands in two (XTREME's preprocessing); of a word that is longer than a row the first pieces
-    stay. apart: see `pieces_of_words`. Raises UserError for a `length` without room for a piece."""
+    stay. apart, marks: see `pieces_of_words`. Raises UserError for a `length` without room for a piece."""
     if length < 3:
         raise UserError(f"length {length} leaves no room for a piece between 2 separators: use at least 3")
     parts, room = [], length - 2
     for number, sentence in enumerate(sentences):
-        ids, owners = pieces_of_words(sentence.words, language, vocabulary, apart)
+        ids, owners = pieces_of_words(sentence.words, language, vocabulary, apart, marks)
         begins = [i for i in range(len(ids)) if not i or owners[i] != owners[i - 1]]
         first = len(parts)
         for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
@@ -204,18 +204,19 @@ def tagged_rows(
     language: str,
     language_id: int,
     pieces: str = "first",
-    apart: bool = False,
+    apart: bool = True,
+    marks: str = "kept",
 ) -> dict[str, np.ndarray]:
     """All sentences of one language as arrays [N, length], the features that `Tagging` reads, in the rows of
     `tagged_parts`.
 
     pieces: "first": the tag of a word stands at its first piece alone (XTREME, XGLUE); "all": at every piece, B-X going
-    on as I-X (ERNIE-M). apart: see `pieces_of_words`. Sentences without tags have weight 0. Raises UserError for a
-    tag that is not one of `tags`.
+    on as I-X (ERNIE-M). apart, marks: see `pieces_of_words`. Sentences without tags have weight 0. Raises UserError for
+    a tag that is not one of `tags`.
     """
     if pieces not in PIECES:
         raise UserError(f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES")
-    parts = tagged_parts(sentences, vocabulary, length, language, apart)
+    parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     shape = (len(parts), length)
     rows = {name: np.zeros(shape, np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")}
     rows |= {"input_ids": np.full(shape, vocabulary.pad_id, np.int32), "tag_labels": np.zeros(shape, np.int32)}
@@ -249,16 +250,20 @@ def tagging_source(
     batch_size: int = 32,
     seed: int = 0,
     pieces: str = "first",
+    apart: bool = True,
 ) -> BatchSource:
-    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged` and, for `pieces`, `tagged_rows`)."""
+    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged` and, for `pieces` and `apart`,
+    `tagged_rows`)."""
     parts = []
     for language, path in sorted(files.items()):
         if language not in languages:
             raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
         index = list(languages).index(language)
-        parts.append(tagged_rows(read_tagged(path), vocabulary, length, tags, language, index, pieces))
+        parts.append(tagged_rows(read_tagged(path), vocabulary, length, tags, language, index, pieces, apart))
     mixture = f"tagged sentences in {', '.join(sorted(files))}"
     identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(tags), "length": length}
     if pieces != "first":
         identity["pieces"] = pieces
+    if not apart:
+        identity["words"] = "joined"
     return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files))

@@ -54,9 +54,10 @@ def reading(
     beams: int = 1,
     no_repeat_ngram: int = 0,
     apart: bool = True,
+    marks: str | None = None,
 ) -> Reading:
     """See `Reading`."""
-    return Reading(length, reset_positions, stride, max_question, longest, pieces, beams, no_repeat_ngram, apart)
+    return Reading(length, reset_positions, stride, max_question, longest, pieces, beams, no_repeat_ngram, apart, marks)
 
 
 def task(

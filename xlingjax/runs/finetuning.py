@@ -93,9 +93,10 @@ def tagging(
     length: int = 128,
     seed: int = 0,
     pieces: str = "first",
+    apart: bool = True,
 ) -> ObjectiveRun:
     """Tagging of words. files: a path with {language}. languages: those trained on. labels: the tags. pieces: which
-    of a word have its tag, "first" or "all" (see `tagged_rows`)."""
+    of a word have its tag, "first" or "all" (see `tagged_rows`). apart: see `pieces_of_words`."""
     tags, objective = words(labels), Tagging(len(words(labels)))
 
     def opened() -> BatchSource:
@@ -110,6 +111,7 @@ def tagging(
             batch_size=batch,
             seed=seed,
             pieces=pieces,
+            apart=apart,
         )
 
     return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
