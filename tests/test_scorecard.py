@@ -11,6 +11,7 @@ from xlingjax.evaluation import scorecard
 from xlingjax.evaluation.benchmark import means
 from xlingjax.evaluation.scorecard import card, rows_of, said
 from xlingjax.report import scorecard as report
+from xlingjax.report import scorecard_plots
 from xlingjax.tasks import suite_tasks, task_named
 
 
@@ -222,11 +223,28 @@ def test_the_course_of_dev_is_drawn(tmp_path):
     found = card(write(tmp_path, cells, [{6: 50.0, 3: 40.0}, {3: 44.0, 6: 60.0, 8: 61.0}]))
     (row,) = found["tables"][0]["rows"]
     assert row["curves"] == [[[3, 40.0], [6, 50.0]], [[3, 44.0], [6, 60.0], [8, 61.0]]]
-    assert report.mean_curve(row["curves"]) == [(3, 42.0), (6, 55.0)]
-    (axis,) = report.curves([row]).axes
+    assert scorecard_plots.mean_curve(row["curves"]) == [(3, 42.0), (6, 55.0)]
+    (axis,) = scorecard_plots.curves([row]).axes
     lines = [(line.get_linewidth(), line.get_ydata()) for line in axis.lines]
     assert [values.tolist() for width, values in lines if width == 2] == [[42.0, 55.0]] and len(lines) == 3
-    assert "<svg" in report.page(found) and report.curves([row | {"curves": []}]) is None
+    assert "<svg" in report.page(found) and scorecard_plots.curves([row | {"curves": []}]) is None
+
+
+def test_each_language_has_a_bar_for_each_row_with_its_deviation(tmp_path):
+    cells = [cell("xtreme/xnli", {"en": 60.0 + 2 * seed, "de": 50.0}, seed=seed) for seed in (0, 1)]
+    cells.append(cell("xtreme/xnli", {"en": 33.0}, strategy="majority"))
+    found = card(write(tmp_path, cells))
+    (axis,) = scorecard_plots.by_language(found["tables"][0]).axes
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["de", "en"]
+    bars = {one.get_label(): one for one in axis.containers if type(one).__name__ == "BarContainer"}
+    heights = {label: [bar.get_height() for bar in of] for label, of in bars.items()}
+    assert heights["transfer"] == [50.0, 61.0] and heights["majority"] == [33.0]
+    assert round(bars["majority"][0].get_center()[0]) == 1  # stands by English
+    report.write(found, tmp_path)
+    assert (tmp_path / "images" / "xtreme-xnli.png").read_bytes().startswith(b"\x89PNG")
+    assert report.page(found).count("score by language") == 1
+    hidden = found["tables"][0] | {"rows": [row | {"by_language": {}} for row in found["tables"][0]["rows"]]}
+    assert scorecard_plots.by_language(hidden) is None
 
 
 def test_layers_are_tables_with_the_rows_own_marked(tmp_path):

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 from xlingjax.evaluation import number_study
 from xlingjax.evaluation.number_study import trained_on
 from xlingjax.evaluation.scorecard import policy, said
-from xlingjax.report import html, plots
+from xlingjax.report import html, plots, scorecard_plots
 from xlingjax.tasks import task_named
 
 MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
@@ -33,7 +32,7 @@ class Grid:
 
 
 def write(card: dict[str, Any], folder: Path) -> list[Path]:
-    """card.json, card.md, card.tex and card.html in `folder`."""
+    """card.json, card.md, card.tex and card.html in `folder`, and a picture of each task in its folder images."""
     made = {
         "card.json": json.dumps(card, indent=1, ensure_ascii=False) + "\n",
         "card.md": markdown(card),
@@ -42,7 +41,13 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
     }
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")
-    return [folder / name for name in made]
+    written = [folder / name for name in made]
+    for table in card["tables"]:
+        if drawing := scorecard_plots.by_language(table):
+            written.append(folder / "images" / f"{table['task'].replace('/', '-')}.png")
+            written[-1].parent.mkdir(exist_ok=True)
+            plots.save(drawing, written[-1])
+    return written
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -257,12 +262,14 @@ def page(card: dict[str, Any]) -> str:
     sections = [html.note(_ABOUT)]
     for title, grids, lines, table in _sections(card):
         parts = []
+        if drawn := plots.drawn(scorecard_plots.by_language(table) if table else None, f"{title}: score by language"):
+            parts.append(drawn)
         for each in [*grids, *(_pivots(table) if table else ())]:
             shown = _heat(each) if each.values else html.table(each.head, each.rows)
             parts.append(f"<h3>{html.esc(each.caption)}</h3>{shown}")
         if table:
             label = "mean of the dev sets over steps; thin: a training, thick: their mean"
-            if drawn := plots.drawn(curves(table["rows"]), f"{title}: {label}"):
+            if drawn := plots.drawn(scorecard_plots.curves(table["rows"]), f"{title}: {label}"):
                 parts.append(f"<h3>{label}</h3>{drawn}")
         parts.append(html.details("what the figures are", "\n".join(lines)))
         sections.append(html.section(title.replace("/", "-"), title, *parts))
@@ -285,28 +292,3 @@ def _heat(each: Grid) -> str:
         for (name, *_), row in zip(each.rows, each.values, strict=True)
     ]
     return f'<div class="scroll"><table>{head}{"".join(body)}</table></div>'
-
-
-def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float]]:
-    """[(step, mean)] at the steps that all curves [[step, value], ...] have."""
-    found = [dict(map(tuple, curve)) for curve in curves]
-    shared = sorted(set.intersection(*map(set, found)))
-    return [(step, float(np.mean([curve[step] for curve in found]))) for step in shared]
-
-
-@plots.styled
-def curves(rows: Sequence[dict[str, Any]]) -> Any:
-    """The dev scores of a task's trainings by step, a colour for each row. None where nothing was trained."""
-    rows = [row for row in rows if row["curves"]]
-    if not rows:
-        return None
-    drawing, (axis,) = plots.panels(1, size=(plots.PANEL[0] * 1.5, plots.PANEL[1]))
-    for row, colour in zip(rows, cycle(plots.LANGUAGE_COLOURS), strict=False):
-        if len(row["curves"]) > 1:
-            for curve in row["curves"]:
-                axis.plot(*zip(*curve, strict=True), color=colour, linewidth=0.7, alpha=0.6)
-        points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
-        axis.plot(*zip(*points, strict=True), color=colour, linewidth=2, marker="o", markersize=3, label=said(row))
-    axis.set(xlabel="steps", ylabel="dev")
-    axis.legend()
-    return drawing
