@@ -209,6 +209,11 @@ class ModelConfig:
     def has_languages(self) -> bool:
         return self.num_languages > 1
 
+    def tells_languages(self, embedding: bool | None = None) -> bool:
+        """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of languages. embedding:
+        False: the embedding is left behind."""
+        return bool(self.language_tokens) or (self.has_languages and embedding is not False)
+
     def replace(self, **overrides: Any) -> "ModelConfig":
         """A copy with some fields changed. Raises `UserError` for an unknown field."""
         known = [field.name for field in dataclasses.fields(self)]
