@@ -54,7 +54,6 @@ class Bakeoff:
         if self.jobs < 1:
             raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
 
-
     @property
     def last_words(self) -> list[str]:
         """Behind those of every run."""
@@ -249,7 +248,13 @@ def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments)
         return None
     workdir = folder / "calibration" / slug(mix)
     words = [*config.base, *config.mixes[mix], f"TRAIN_STEPS={CALIBRATION_STEPS}", "WARMUP_STEPS=1", "EVAL_EVERY=0"]
-    words += ["HELDOUT_TEXT=None", "HELDOUT_PAIRS=None", "HELDOUT_ALIGNMENTS=None", "CHECKPOINT_EVERY=0", *config.last_words]
+    words += [
+        "HELDOUT_TEXT=None",
+        "HELDOUT_PAIRS=None",
+        "HELDOUT_ALIGNMENTS=None",
+        "CHECKPOINT_EVERY=0",
+        *config.last_words,
+    ]
     runner.run(command("pretrain", words, workdir, CALIBRATION_STEPS, arguments), workdir)
     seen = json.loads((workdir / "result.json").read_text(encoding="utf-8"))["tokens_seen"]
     return max(1, round(config.tokens * CALIBRATION_STEPS / seen))

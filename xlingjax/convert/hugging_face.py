@@ -60,7 +60,7 @@ def read(folder: Path) -> Foreign:
             "model was trained with"
         )
     found = converted(family, config, open_tensors(folder))
-    labels = fields.labels() if config.num_labels else ()
+    labels = fields.labels() if config.num_labels and config.classifier != "spans" else ()
     if rows:
         return Foreign.of(rows.reordered(found), vocabulary, languages=rows.languages, labels=labels, rows=rows)
     languages = family.languages_of(fields) if config.has_languages else ()

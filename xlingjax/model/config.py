@@ -46,6 +46,8 @@ class ModelConfig:
     """Row of the first token's position (XLM 0; XLM-R 2, where padding has row 1)."""
     num_languages: int = 0
     """Rows of the language embedding; it exists only for more than one language (XLM §3.1)."""
+    segments: int | None = None
+    """Rows of the segment embedding: each side of a pair has its own (BERT); None = there is none."""
     norm_order: str = "post"
     """"post": LayerNorm after each residual sum (the papers); "pre": before each sublayer, and once at the end."""
     norm_eps: float = 1e-12
@@ -127,6 +129,8 @@ class ModelConfig:
         for field in (*counts, "position_offset", "unroll"):
             if getattr(self, field) < 0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
+        if self.segments is not None and not (isinstance(self.segments, int) and self.segments > 1):
+            raise UserError(f"model {self.name}: segments={self.segments!r} must be None, or at least 2")
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
             if not 0.0 <= (getattr(self, field) or 0.0) < 1.0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)")
@@ -210,8 +214,8 @@ class ModelConfig:
         return self.num_languages > 1
 
     def tells_languages(self, embedding: bool | None = None) -> bool:
-        """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of languages. embedding:
-        False: the embedding is left behind."""
+        """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of languages.
+        embedding: False: the embedding is left behind."""
         return bool(self.language_tokens) or (self.has_languages and embedding is not False)
 
     def replace(self, **overrides: Any) -> "ModelConfig":
@@ -306,6 +310,7 @@ def count_parameters(config: ModelConfig) -> int:
     plain = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
     crossing = plain + attention + norm
     embeddings = c.dim * (c.vocab_size + c.max_positions + (c.num_languages if c.has_languages else 0))
+    embeddings += c.dim * (c.segments or 0)
     embeddings += norm * c.embedding_norm
     head = c.vocab_size * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (c.head == "transform")
     final_norm = norm * (c.norm_order == "pre")

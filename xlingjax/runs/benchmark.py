@@ -62,7 +62,9 @@ def task_languages(
         codes: set[str] = set()
         for name in words(task):
             one = trained_task(name)
-            codes |= {language for _, language in Training(words(gold), words(translated), labelled=labelled).parts(one, data)}
+            codes |= {
+                language for _, language in Training(words(gold), words(translated), labelled=labelled).parts(one, data)
+            }
             codes |= {one.trained_on, *languages_present(one, data, "test")}
             for split, asked in ((dev_split, words(dev_languages)), (test_split, words(test_languages))):
                 codes |= {*(languages_present(one, data, part_of(split)[0]) if ALL in asked else asked)}
