@@ -119,7 +119,7 @@ def test_a_suite_and_a_table_begin_from_a_folder(folder, files, tmp_path, monkey
     rows = {"xnli": {"task": "xtreme/xnli", "settings": [one.removeprefix("--gin.") for one in settings]}}
     recipe = tmp_path / "table.gin"
     recipe.write_text(
-        f'# One row.\ninclude "runs/table.gin"\nROWS = {rows!r}\nENCODERS = {{"e": "hf:{source}"}}\nDTYPE = "bfloat16"\n'
+        f'include "runs/table.gin"\nROWS = {rows!r}\nENCODERS = {{"e": "hf:{source}"}}\nDTYPE = "bfloat16"\n'
     )
     where = ["--data", files / "xtreme", "--to", tmp_path / "table", "--platform", "cpu"]
     table = ["table", "--gin_file", recipe, *where]
