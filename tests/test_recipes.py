@@ -180,6 +180,50 @@ def test_recipe_builds_and_fits_its_shapes(recipe):
     assert float(rate(bound["optimizer"].warmup_steps)) == pytest.approx(peak, rel=1e-3)
 
 
+def test_every_recipe_has_a_dtype(recipe, monkeypatch):
+    name, _ = recipe
+    for dtype in ("bfloat16", "float32"):
+        given = [*(f"{k}={v}" for k, v in RECIPES[name][0].items()), f"DTYPE={dtype}"]
+        assert cli.read_recipe([f"gin/recipes/{name}.gin"], given).bound["model"].dtype == dtype
+    if "INIT_FROM" in RECIPES[name][0] and name.endswith("_tiny"):  # fine-tuning goes on in that of the run
+        write_record(Path("half"), dtype="bfloat16")
+        found = cli.read_recipe([f"gin/recipes/{name}.gin"], [f"INIT_FROM={Path('half').absolute()}"])
+        assert built(name).bound["model"].dtype == "float32" and found.bound["model"].dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("path", sorted((GIN / "recipes" / "tables").glob("*.gin")), ids=lambda path: path.stem)
+def test_tables_of_papers_train_in_bfloat16(path):
+    named = re.findall(r'"encoders": "(\w+)"', path.read_text(encoding="utf-8"))
+    encoders = f"ENCODERS={dict.fromkeys(['any', *named], 'r')!r}"
+    for given, wanted in (([], "bfloat16"), (["DTYPE=float32"], "float32"), (["DTYPE=None"], None)):
+        table = cli.read_table([str(path)], [encoders, *given])
+        for encoder, row in table.cells():
+            line = table.command(encoder, row, "d", "o")
+            told = [word.removeprefix("--gin.DTYPE=") for word in line if word.startswith("--gin.DTYPE=")]
+            assert told == ([wanted] if wanted and "finetune" in line else [])
+
+
+def test_a_bakeoff_has_a_dtype():
+    config = cli.read_bakeoff(["gin/recipes/bakeoff.gin"], ["DTYPE=bfloat16"])
+    assert config.last_words == ["DTYPE=bfloat16"]
+    assert cli.read_bakeoff(["gin/recipes/bakeoff.gin"], []).last_words == []
+
+
+@pytest.mark.parametrize("strategy", sorted(path.stem for path in (GIN / "strategies").glob("*.gin")))
+def test_every_strategy_has_a_dtype(strategy, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_record(tmp_path / "run")
+    files = ["gin/optim/adamw_linear.gin", "gin/mesh/data.gin", "gin/runs/task.gin", f"gin/strategies/{strategy}.gin"]
+    task = "xglue/xnli xglue/pawsx" if strategy == "multi_task" else "xglue/xnli"
+    given = {"INIT_FROM": "run", "TASK": task, "DATA": "d", "TRAIN_STEPS": 1, "LEARNING_RATE": 1e-3}
+    required = re.findall(r"^([A-Z_]+) = %gin.REQUIRED", (GIN / "strategies" / f"{strategy}.gin").read_text(), re.M)
+    given |= dict.fromkeys(required, "de")
+    for dtype in (None, "bfloat16"):
+        more = [f"DTYPE={dtype}"] if dtype else []
+        bound = cli.read_recipe(files, [*(f"{name}={value}" for name, value in given.items()), *more]).bound
+        assert bound["model"].dtype == (dtype or "float32")
+
+
 def test_operative_configuration_is_the_golden_one(recipe):
     name, built = recipe
     golden = GOLDEN / f"{name}.gin"

@@ -136,6 +136,8 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--layer", type=_layer, nargs="+", metavar="N", help=text)
     text = "of them (default: mean, of BUCC first)"
     group.add_argument("--pooling", choices=(*_POOLINGS, "all"), nargs="+", metavar="POOLING", help=text)
+    text = "of --mixture: the task's labels in the order of the head's outputs, where the model names them LABEL_0, ..."
+    group.add_argument("--labels", nargs="+", metavar="LABEL", help=text)
     _sweep(sub, task=False)
 
     sub = verb("score", "score a benchmark's prediction files, in its submission format, against its gold files")

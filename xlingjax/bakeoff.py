@@ -43,6 +43,8 @@ class Bakeoff:
     jobs: int = 1
     """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside one another they
     slow each other, so speeds compare only under equal jobs."""
+    dtype: str | None = None
+    """DTYPE of every run; None: as its own words say."""
 
     def __post_init__(self):
         if not self.mixes or not self.seeds:
@@ -51,6 +53,11 @@ class Bakeoff:
             raise UserError(f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one")
         if self.jobs < 1:
             raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
+
+    @property
+    def last_words(self) -> list[str]:
+        """Behind those of every run."""
+        return [f"DTYPE={self.dtype}"] if self.dtype else []
 
 
 @dataclass(frozen=True)
@@ -122,12 +129,12 @@ def run(
 
 def _train(config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]) -> None:
     """The runs of a cell."""
-    more = [f"SEED={cell.seed}", *([f"TRAIN_STEPS={steps}"] if steps else [])]
+    more = [f"SEED={cell.seed}", *([f"TRAIN_STEPS={steps}"] if steps else []), *config.last_words]
     words = [*config.base, *config.mixes[cell.mix], *more]
     pretrain = cell.folder / "pretrain"
     encoder = runner.run(command("pretrain", words, pretrain, steps, arguments), pretrain)
     for task, recipe in config.tasks.items():
-        words = [*recipe, f"INIT_FROM={pretrain}", f"SEED={cell.seed}"]
+        words = [*recipe, f"INIT_FROM={pretrain}", f"SEED={cell.seed}", *config.last_words]
         runner.run(command("finetune", words, cell.folder / task, None, arguments), cell.folder / task, encoder)
 
 
@@ -241,7 +248,13 @@ def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments)
         return None
     workdir = folder / "calibration" / slug(mix)
     words = [*config.base, *config.mixes[mix], f"TRAIN_STEPS={CALIBRATION_STEPS}", "WARMUP_STEPS=1", "EVAL_EVERY=0"]
-    words += ["HELDOUT_TEXT=None", "HELDOUT_PAIRS=None", "HELDOUT_ALIGNMENTS=None", "CHECKPOINT_EVERY=0"]
+    words += [
+        "HELDOUT_TEXT=None",
+        "HELDOUT_PAIRS=None",
+        "HELDOUT_ALIGNMENTS=None",
+        "CHECKPOINT_EVERY=0",
+        *config.last_words,
+    ]
     runner.run(command("pretrain", words, workdir, CALIBRATION_STEPS, arguments), workdir)
     seen = json.loads((workdir / "result.json").read_text(encoding="utf-8"))["tokens_seen"]
     return max(1, round(config.tokens * CALIBRATION_STEPS / seen))

@@ -30,6 +30,11 @@ UNTOLD = ("dev[:50%]", "dev[50%:]")
 RECIPE, READ, START = "cell.gin", "files.json", "start"
 """Of a cell: what was decided; the hashes of the benchmark's files when its training began, and among them, by the name
 `START`, that of the weights it began from."""
+READING = (
+    "LENGTH", "RESET_POSITIONS", "STRIDE", "MAX_QUESTION", "LONGEST_ANSWER", "TAGGED_PIECES", "TEST_BEAMS",
+    "NO_REPEAT_NGRAM", "WORDS_APART", "WORD_MARKS",
+)  # fmt: skip
+"""Macros of how examples are read, in the order of the fields of `Reading`."""
 MULTI_TASK = "multi_task"
 """The strategy that trains several tasks at once."""
 _LEAST = {
@@ -370,7 +375,7 @@ def _spoken(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros of the languages that are measured, without those that a model which embeds languages does not know.
     Raises UserError for these unless missing ones are allowed and all are asked for."""
     record = read_run_record(run_and_checkpoint(asked.source)[0])
-    if not record["model"]["num_languages"] or bound["LANGUAGE_EMBEDDING"] is False:
+    if record["model"]["num_languages"] < 2 or bound["LANGUAGE_EMBEDDING"] is False:
         return {}
     found = {}
     for split, name in (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES")):
@@ -417,12 +422,8 @@ def _has_answers(task: Task, data: str, split: str) -> bool:
 
 def reading_of(bound: Mapping[str, Any]) -> Reading:
     """As runs/task.gin binds it; of a run of another recipe what that has of it."""
-    names = (
-        "LENGTH", "RESET_POSITIONS", "STRIDE", "MAX_QUESTION", "LONGEST_ANSWER", "TAGGED_PIECES", "TEST_BEAMS",
-        "NO_REPEAT_NGRAM", "WORDS_APART", "WORD_MARKS",
-    )  # fmt: skip
     fields = (field.name for field in dataclasses.fields(Reading))
-    return Reading(**{field: bound[name] for field, name in zip(fields, names, strict=True) if name in bound})
+    return Reading(**{field: bound[name] for field, name in zip(fields, READING, strict=True) if name in bound})
 
 
 def values_of(bound: Mapping[str, str]) -> dict[str, Any]:

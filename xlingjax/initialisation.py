@@ -233,7 +233,7 @@ def first_weights(
         return None
 
     def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
-        if config.language_tokens:
+        if config.tells_languages():
             _require_languages(init_from, languages)
         for objective, data in identity["data"].items():
             if "labels" in data:
@@ -245,11 +245,12 @@ def first_weights(
 
 
 def _require_languages(run: str, languages: Sequence[str]) -> None:
-    """Raise UserError where a whole run's language tokens would become those of other languages."""
+    """Raise UserError where a whole run's language tokens, or rows of its language embedding, would become those of
+    other languages."""
     there = read_run_record(run)["languages"]
     if list(languages) != there[: len(languages)]:
         raise UserError(
-            f"INIT_FROM={run} has tokens of the languages {' '.join(there)}, and the data {' '.join(languages)}, "
+            f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data {' '.join(languages)}, "
             f'numbered otherwise; set LANGUAGES="{" ".join(there)}"'
         )
 

@@ -17,7 +17,16 @@ from xlingjax.data.benchmark import TRAINED, Task, languages_present, part_of, r
 from xlingjax.data.prepared import located
 from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation import bucc, tatoeba
-from xlingjax.evaluation.benchmark import has_gold, head_fault, head_of, in_order_of, means, predict, translations
+from xlingjax.evaluation.benchmark import (
+    has_gold,
+    head_fault,
+    head_of,
+    in_order_of,
+    means,
+    named_alike,
+    predict,
+    translations,
+)
 from xlingjax.evaluation.encoding import POOLINGS as ALL_POOLINGS
 from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.scorecard import AS_IT_IS, SCORES
@@ -36,6 +45,8 @@ Macros = Mapping[str, Any]
 """{macro: value} of a run's recipe; {}: it has none."""
 Recipe = Callable[[], Macros]
 ALL = "all"
+LABELLED = ("classification", "ranking", "tagging")
+"""Kinds whose heads have names of classes."""
 POOLINGS = {"retrieval": "mean", "mining": "first"}
 """XTREME's scripts pool Tatoeba's sentences by the mean and BUCC's by the first token."""
 PAPER_LAYERS = {"retrieval": tatoeba.paper_layer, "mining": bucc.paper_layer}
@@ -57,6 +68,8 @@ class Asked:
     layers: Sequence[int | str] = ()
     """Of retrieval and mining; none: the paper's. Several, or "all", are of retrieval alone: a table of each layer."""
     poolings: Sequence[str] = ()
+    labels: Sequence[str] = ()
+    """Of the head, whose own names do not tell: the task's, in the order of the outputs."""
 
     @property
     def several(self) -> bool:
@@ -92,6 +105,17 @@ def measure(asked: Asked, recipe: Recipe = dict, say: Callable[[str], None] = pr
     return _measure(asked, trained, int(find_checkpoint(asked.source).name), recipe(), say)
 
 
+def told_labels(task: Task, told: Sequence[str], labels: Sequence[str]) -> Sequence[str]:
+    """`told`, what --labels says of a head of the task, whose own names are `labels`. Raises UserError where these are
+    not the task's, and where the head's names say another order."""
+    if not named_alike(task, told):
+        raise UserError(f"--labels {' '.join(told)}: {task.full_name} has {' '.join(task.labels)}: give each once")
+    known = named_alike(task, labels)
+    if known and known != named_alike(task, told):
+        raise UserError(f"--labels {' '.join(told)}: the head's are {' '.join(labels)}, in this order: leave it out")
+    return told
+
+
 def _measure(asked: Asked, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]) -> int:
     with quiet_stderr():  # TensorFlow announces itself
         from xlingjax.tasks.registry import register, tasks_of
@@ -99,6 +123,7 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, macros: Macros, say: 
     for layer in asked.layers:
         if layer != ALL:
             chosen_layer(layer, trained.model.config.layers)
+    trained = trained.in_dtype(macros.get("DTYPE"))
     folder = located(asked.data)
     name = "_".join([asked.mixture, *asked.tasks, str(abs(hash(folder)))])
     register(asked.mixture, folder, METRICS, tasks=asked.tasks, allow_missing=asked.allow_missing, name=name)
@@ -106,6 +131,8 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, macros: Macros, say: 
     done = 0
     for task, of_languages in tasks_of(name):
         labels = labels_of(record, head_of(trained.model, task))
+        if asked.labels and task.kind in LABELLED and not head_fault(trained.model, task):
+            labels = told_labels(task, asked.labels, labels)
         if task.kind in TRAINED and (fault := head_fault(trained.model, task, labels)):
             say(f"{task.full_name}: passed over, {fault}")
             continue
@@ -211,7 +238,7 @@ def _opened(folder: Path, step: int, pause: float, wait: Callable[[float], None]
 def _known(asked: Asked, trained: TrainedRun, task: Task, of_languages: Mapping[str, Any], say) -> Mapping[str, Any]:
     """With --allow-missing a model that embeds languages passes over those that it does not know."""
     known = {name: one for name, one in of_languages.items() if name in trained.languages}
-    if not asked.allow_missing or not trained.model.config.num_languages or len(known) == len(of_languages):
+    if not asked.allow_missing or not trained.model.config.has_languages or len(known) == len(of_languages):
         return of_languages
     others = ", ".join(name for name in of_languages if name not in known)
     say(f"{task.full_name}: passed over {others}, which the model does not know")

@@ -3,11 +3,13 @@
 Until then no file is read, so that a recipe is built where none of its files exist. `corpus` is a `runs.Corpus`.
 """
 
+import glob
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.sources import Text, expand, find_pairs, find_text, stem_pairs
+from xlingjax.data.sources import Text, expand, find_pairs, find_text, is_language_code, stem_pairs
 from xlingjax.errors import UserError
 
 Files = str | Sequence[str] | None
@@ -438,6 +440,20 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
     }
     if not found:
         raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
+    return found
+
+
+def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
+    """The codes that stand for {language} in the names of files that are there, of several such paths (None: no path).
+    What may be a word instead of a code, three letters alone, is left out."""
+    found = set()
+    for pattern in filter(None, patterns):
+        before, *behind = pattern.split("{language}")
+        expression = re.escape(before) + "(?P<code>[^/]+)" + "(?P=code)".join(map(re.escape, behind))
+        for path in glob.glob("*".join(map(glob.escape, (before, *behind)))):
+            named = re.fullmatch(expression, path)
+            if named and is_language_code(named["code"]) and Path(path).is_file():
+                found.add(named["code"])
     return found
 
 

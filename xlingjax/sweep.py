@@ -285,7 +285,7 @@ def _tested(
             by_language[language] = scored(task, records, predicted, language)
     if split not in ("test", "translate_test"):  # what is to be submitted
         for language in languages_present(task, asked.data, "test"):
-            if trained.model.config.num_languages and language not in trained.languages:
+            if trained.model.config.has_languages and language not in trained.languages:
                 continue
             records = read(task, asked.data, "test", language)
             pivot = translations(trained.model, task, asked.data, "test", language)

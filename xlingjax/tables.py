@@ -41,6 +41,8 @@ class Table:
     seeds: int = 1
     select: str | None = None
     """SELECT of every row; None: that of its strategy."""
+    dtype: str | None = None
+    """DTYPE of every row that trains and does not set its own; None: that of its encoder."""
 
     def __post_init__(self):
         for name, row in self.rows.items():
@@ -96,9 +98,15 @@ class Table:
         if row.get("grid"):
             line += ["--grid", *(f"{macro}={values}" for macro, values in row["grid"].items())]
         line += [f"--gin.SELECT={self.select!r}"] if self.select else []
+        line += [f"--gin.DTYPE={self.dtype}"] if self.dtype and not _says(row, "DTYPE") else []
         for word in row.get("settings", ()):
             line += [f"--gin.{word}"] if "=" in word else ["--gin_file", word]
         return line
+
+
+def _says(row: Mapping[str, Any], macro: str) -> bool:
+    """Whether the settings or the grid of a row set a macro."""
+    return macro in row.get("grid", {}) or any(word.startswith(f"{macro}=") for word in row.get("settings", ()))
 
 
 def _is_trained(row: Mapping[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """`open_run`: a trained model from its workdir, for Python programs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,13 @@ class TrainedRun:
         """
         of = self.model, self.params, sentences, language, self.languages, self.vocabulary
         return embed_texts(*of, (pooling,), mesh=self.mesh)[0]
+
+    def in_dtype(self, dtype: str | None) -> "TrainedRun":
+        """The run whose matrix products run in `dtype`; None: in its own. Raises UserError for an unknown one."""
+        config = self.model.config
+        if dtype in (None, config.dtype):
+            return self
+        return replace(self, model=build_model(config.replace(dtype=dtype), self.mesh))
 
 
 def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None) -> TrainedRun:

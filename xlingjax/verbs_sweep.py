@@ -10,7 +10,7 @@ from xlingjax.verbs_benchmarks import show
 from xlingjax.verbs_models import require_unread
 
 OF_TASKS = ("source", "data", "output", "strategy", "languages", "seeds", "grid")
-OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "follow", "patience")
+OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "follow", "patience", "labels")
 
 
 def asked(args: Namespace) -> Callable[..., int] | None:
@@ -68,7 +68,9 @@ def suite(args: Namespace, overrides: Sequence[str], *readers: Callable) -> int:
 
     _require(args, "source", "data", "output")
     require_unread(
-        args, ("split", "follow", "patience"), "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT"
+        args,
+        ("split", "follow", "patience", "labels"),
+        "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT",
     )
     if "multi_task" in (args.strategy or ()):
         raise UserError("--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy multi_task`")
@@ -231,14 +233,14 @@ def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> 
 
     return Asked(
         suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing),
-        tuple(args.layer or ()), tuple(args.pooling or ()),
+        tuple(args.layer or ()), tuple(args.pooling or ()), tuple(args.labels or ()),
     )  # fmt: skip
 
 
 def mixture(args: Namespace, overrides: Sequence[str], parse: Callable, *_: Callable) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
     from xlingjax import verbs
-    from xlingjax.cells import values_of
+    from xlingjax.cells import FILES, READING, values_of
     from xlingjax.evaluation.scorecard import SCORES
     from xlingjax.identity import run_and_checkpoint
     from xlingjax.measuring import follow, measure
@@ -257,13 +259,18 @@ def mixture(args: Namespace, overrides: Sequence[str], parse: Callable, *_: Call
     require_read(args, [task for name, task in tasks.items() if not args.tasks or name in args.tasks])
     start(verbs.runtime(args))
     source = args.follow or _started(args.source)
-    config = run_and_checkpoint(source)[0] / "config.gin"
+    config, read = run_and_checkpoint(source)[0] / "config.gin", (*READING, "DTYPE")
 
     def recipe() -> dict[str, Any]:
         files = [*([str(config)] if config.is_file() else ()), *args.gin_file]
-        if overrides and not files:
-            raise UserError(f"--gin.{overrides[0]}: {source} has no config.gin that says how it reads; add --gin_file")
-        return values_of(parse(files, overrides)) if files else {}
+        if files:
+            return values_of(parse(files, overrides))
+        given = [override.partition("=")[0] for override in overrides]
+        if strange := [name for name in given if name not in read]:
+            raise UserError(f"--gin.{strange[0]}: --mixture trains nothing, and reads {', '.join(read)} alone")
+        stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
+        bound = values_of(parse(FILES, [*stand_ins, *overrides]))
+        return {name: bound[name] for name in read}
 
     asked = measured(args, source, args.mixture, args.tasks or ())
     if not args.follow:

@@ -1,5 +1,5 @@
-"""Hugging Face BERT (`Bert*`), multilingual BERT above all. Segments, the pooler and the head of next-sentence
-prediction have no counterpart here."""
+"""Hugging Face BERT (`Bert*`), multilingual BERT above all. The pooler and the head of next-sentence prediction have no
+counterpart here, segments only where a head reads pairs."""
 
 from xlingjax.convert import xlm_roberta
 from xlingjax.convert.fields import Fields
@@ -16,7 +16,8 @@ TIED = {
     "cls.predictions.decoder.weight": f"{BODY}embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-WITHOUT_MEANING = (f"{BODY}embeddings.position_ids", f"{BODY}embeddings.token_type_ids")
+# A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and segments are folded.
+WITHOUT_MEANING = (f"{BODY}embeddings.position_ids", f"{BODY}embeddings.token_type_ids", SEGMENTS)
 LEFT = (f"{BODY}pooler.", "cls.seq_relationship.")
 
 MODULES = {
@@ -35,6 +36,7 @@ CLASSIFIERS = {
         "classifier/out": "classifier",
     },  # the same layers, the pooler one
     "tagging": {"classifier/out": "classifier"},
+    "spans": {"classifier/out": "qa_outputs"},
 }
 _HEADS = {
     "BertModel": None,
@@ -42,22 +44,31 @@ _HEADS = {
     "BertForPreTraining": None,
     "BertForSequenceClassification": "xlmr",
     "BertForTokenClassification": "tagging",
+    "BertForQuestionAnswering": "spans",
 }
+PAIRS = ("xlmr", "spans")
+"""Heads that read pairs of texts, of two segments."""
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
-    return xlm_roberta.encoder_of(fields, name, fields.architecture(_HEADS, "BertModel"), position_offset=0)
+    kind = fields.architecture(_HEADS, "BertModel")
+    config = xlm_roberta.encoder_of(fields, name, kind, position_offset=0)
+    segments = fields.count("type_vocab_size", 2)
+    return config.replace(segments=segments) if kind in PAIRS and segments > 1 else config
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names({**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
+    segments = {"embeddings/segments": SEGMENTS.removesuffix(".weight")} if config.segments else {}
+    return Names({**MODULES, **segments, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `BertForMaskedLM`, segment 0 in the positions. Raises UserError for a head that is not tied."""
 
     def rename(name: str) -> str:
-        return name if name.startswith((BODY, "cls.", "classifier.")) else BODY + name
+        return name if name.startswith((BODY, "cls.", "classifier.", "qa_outputs.")) else BODY + name
 
-    return folded(renamed(tensors, rename, TIED), POSITIONS, SEGMENTS)
+    found = renamed(tensors, rename, TIED)
+    pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {*found.shapes}
+    return folded(found, POSITIONS, SEGMENTS, pairs=pooled or "qa_outputs.weight" in found.shapes)

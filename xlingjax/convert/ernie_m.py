@@ -40,11 +40,13 @@ MODULES = {
 CLASSIFIERS = {
     "xlmr": {"classifier/dense": f"{BODY}pooler.dense", "classifier/out": "classifier"},
     "tagging": {"classifier/out": "classifier"},
+    "spans": {"classifier/out": "qa_outputs"},
 }
 _HEADS = {
     "ErnieMModel": None,
     "ErnieMForSequenceClassification": "xlmr",
     "ErnieMForTokenClassification": "tagging",
+    "ErnieMForQuestionAnswering": "spans",
 }
 
 
@@ -60,6 +62,6 @@ def names_of(config: ModelConfig) -> Names:
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `ErnieMModel` in a model with a head."""
-    own = (BODY, "classifier.")
+    own = (BODY, "classifier.", "qa_outputs.")
     tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, {})
     return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))

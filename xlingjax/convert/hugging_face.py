@@ -60,7 +60,7 @@ def read(folder: Path) -> Foreign:
     notes += _other_roles(family, fields, vocabulary)
     found = converted(family, config, open_tensors(folder))
     found = dataclasses.replace(found, notes=(*notes, *found.notes))
-    labels = fields.labels() if config.num_labels else ()
+    labels = fields.labels() if config.num_labels and config.classifier != "spans" else ()
     if rows:
         return Foreign.of(rows.reordered(found), vocabulary, languages=rows.languages, labels=labels, rows=rows)
     languages = family.languages_of(fields) if config.has_languages else ()

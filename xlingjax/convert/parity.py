@@ -141,6 +141,11 @@ def compare(
         )
         given = {"input_ids": "input_ids", "attention_mask": "pack_ids"}
         given |= {"langs": "language_ids"} if config.has_languages else {}
+        if config.segments:  # half of each row is a second text
+            batch["sides"] = np.broadcast_to(np.arange(length) >= length // 2, batch["input_ids"].shape).astype(
+                np.int32
+            )
+            given |= {"token_type_ids": "sides"}
         valid_BL = batch["pack_ids"] > 0
         if kind == "decoder":
             other = (rows[start + 1 :] + rows)[:_ROWS]

@@ -108,9 +108,10 @@ def unfused(tensors: Tensors) -> Tensors:
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
-def folded(tensors: Tensors, positions: str, segments: str) -> Tensors:
-    """Every token is of segment 0: the first row of the table `segments` becomes part of what the table `positions`
-    gives. Raises `Differing`."""
+def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False) -> Tensors:
+    """The first row of the table `segments`, that of a text alone, becomes part of what the table `positions` gives.
+    pairs: the table stays, as what each segment has beside the first; else every token is of that one. Raises
+    `Differing`."""
     there, beside = tensors.shapes.get(segments), tensors.shapes.get(positions)
     if there is None or beside is None or len(beside) != 2:
         return tensors
@@ -118,10 +119,14 @@ def folded(tensors: Tensors, positions: str, segments: str) -> Tensors:
         raise Differing(tensors.origin, [(segments, (1, beside[1]), there)])
 
     def fetch(name: str) -> np.ndarray:
+        if name == segments:
+            return tensors.read(segments) - tensors.read(segments)[0]
         if name != positions:
             return tensors.fetch(name)
         return tensors.read(positions) + tensors.read(segments)[0]
 
+    if pairs and there[0] > 1:
+        return dataclasses.replace(tensors, fetch=fetch)
     shapes = {name: shape for name, shape in tensors.shapes.items() if name != segments}
     notes = [f"left behind: rows of {segments} after the first, every token is of segment 0"][: there[0] - 1]
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=(*tensors.notes, *notes))

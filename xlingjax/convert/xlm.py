@@ -43,12 +43,14 @@ MODULES = {
 CLASSIFIERS = {
     "xlm": {"classifier/out": "sequence_summary.summary"},
     "tagging": {"classifier/out": "classifier"},
+    "spans": {"classifier/out": "qa_outputs"},
 }
 _HEADS = {
     "XLMModel": None,
     "XLMWithLMHeadModel": None,
     "XLMForSequenceClassification": "xlm",
     "XLMForTokenClassification": "tagging",
+    "XLMForQuestionAnsweringSimple": "spans",
 }
 _ARCHITECTURES = {kind or "words": architecture for architecture, kind in _HEADS.items()}
 
@@ -79,7 +81,7 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         attention_dropout=fields.rate("attention_dropout", 0.1),
     )
     if kind:
-        config = config.replace(classifier=kind, num_labels=len(fields.labels()))
+        config = config.replace(classifier=kind, num_labels=2 if kind == "spans" else len(fields.labels()))
     if kind == "xlm":
         fields.one_of("summary_type", {"first": "first"}, "first")
         fields.one_of("summary_use_proj", {True: True}, True)
@@ -113,7 +115,7 @@ def names_of(config: ModelConfig) -> Names:
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `XLMWithLMHeadModel`. Raises UserError for a head that is not tied."""
-    own = (BODY, HEAD, "sequence_summary.", "classifier.")
+    own = (BODY, HEAD, "sequence_summary.", "classifier.", "qa_outputs.")
     return renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
 
 
@@ -124,7 +126,7 @@ def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
     return differing(
         config, head="tied", norm_order="post", gelu="exact", ffn=4 * config.dim, position_offset=0,
-        embedding_norm=True, embedding_scale=False, decoder_layers=0,
+        embedding_norm=True, embedding_scale=False, decoder_layers=0, segments=None,
     )  # fmt: skip
 
 
@@ -171,7 +173,7 @@ def described(
         codes = [*languages, *(f"language {i}" for i in range(len(languages), config.num_languages))]
         told["lang2id"] = {code: i for i, code in enumerate(codes)}
         told["id2lang"] = {str(i): code for i, code in enumerate(codes)}
-    if kind != "words":
+    if kind in ("xlm", "tagging"):
         told |= classes(config, labels)
     if kind == "xlm":
         rate = config.dropout if config.classifier_dropout is None else config.classifier_dropout

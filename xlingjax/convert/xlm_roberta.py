@@ -113,7 +113,7 @@ def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
     return differing(
         config, norm_order="post", embedding_norm=True, gelu="exact", head="transform", embedding_scale=False,
-        decoder_layers=0,
+        decoder_layers=0, segments=None,
     )  # fmt: skip
 
 

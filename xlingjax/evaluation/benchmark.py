@@ -83,9 +83,19 @@ def pivot_of(task: Task, data: str | Path, split: str, language: str) -> tuple[s
     return split, task.trained_on
 
 
+def named_alike(task: Task, labels: Sequence[str]) -> tuple[str, ...]:
+    """The task's labels in the order of a head's outputs. labels: the head's, which may be written in other capitals;
+    (): they are not the task's."""
+    ours = {label.casefold(): label for label in task.labels}
+    theirs = [label.casefold() for label in labels]
+    if len(ours) != len(task.labels) or sorted(theirs) != sorted(ours):
+        return ()
+    return tuple(ours[label] for label in theirs)
+
+
 def in_order_of(task: Task, labels: Sequence[str]) -> Task:
     """The task with its labels in the order of a head's outputs. labels: the head's."""
-    return dataclasses.replace(task, labels=tuple(labels)) if {*labels} == {*task.labels} else task
+    return dataclasses.replace(task, labels=named_alike(task, labels) or task.labels)
 
 
 def head_of(model, task: Task) -> str | None:
@@ -107,9 +117,10 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
         return "the model has no head: fine-tune it (`xlingjax finetune --task`)"
     if kind != ("classification" if task.kind == "ranking" else task.kind):
         return f"the model's head is one of {kind}"
-    if kind != "span_qa" and labels is not None and {*labels} != {*task.labels}:
+    if kind != "span_qa" and labels is not None and not named_alike(task, labels):
         ours, heads = (", ".join(names[:4]) or "not told" for names in (task.labels, labels))
-        return f"its labels are {ours} ... and the head's {heads} ..."
+        remedy = "; where they mean the same, give the task's in the order of the head's by --labels"
+        return f"its labels are {ours} ... and the head's {heads} ..." + remedy * (count == len(task.labels))
     if kind != "span_qa" and count != len(task.labels):
         names = ", ".join(task.labels[:4])
         return f"it has {len(task.labels)} labels ({names} ...) and the model's head {count}"

@@ -112,7 +112,10 @@ class Generator:
         return Ids(v.eos_id, v.pad_id, tuple(sorted(banned)))
 
     def language(self, code: str) -> int:
-        """The id of one of the run's languages. Raises UserError for another."""
+        """The id of one of the run's languages; 0 where the run names none (an import without language tokens). Raises
+        UserError for another."""
+        if not self.languages and not self.model.config.tells_languages():
+            return 0
         if code not in self.languages:
             raise UserError(f"language {code!r} is not one of the run's: {', '.join(self.languages)}")
         return list(self.languages).index(code)

@@ -46,6 +46,8 @@ class ModelConfig:
     """Row of the first token's position (XLM 0; XLM-R 2, where padding has row 1)."""
     num_languages: int = 0
     """Rows of the language embedding; it exists only for more than one language (XLM §3.1)."""
+    segments: int | None = None
+    """Rows of the segment embedding: each side of a pair has its own (BERT); None = there is none."""
     norm_order: str = "post"
     """"post": LayerNorm after each residual sum (the papers); "pre": before each sublayer, and once at the end."""
     norm_eps: float = 1e-12
@@ -132,6 +134,8 @@ class ModelConfig:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
         if self.true_rows < self.vocab_size:
             raise UserError(f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}: raise it")
+        if self.segments is not None and not (isinstance(self.segments, int) and self.segments > 1):
+            raise UserError(f"model {self.name}: segments={self.segments!r} must be None, or at least 2")
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
             if not 0.0 <= (getattr(self, field) or 0.0) < 1.0:
                 raise UserError(f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)")
@@ -218,6 +222,11 @@ class ModelConfig:
     @property
     def has_languages(self) -> bool:
         return self.num_languages > 1
+
+    def tells_languages(self, embedding: bool | None = None) -> bool:
+        """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of languages.
+        embedding: False: the embedding is left behind."""
+        return bool(self.language_tokens) or (self.has_languages and embedding is not False)
 
     def replace(self, **overrides: Any) -> "ModelConfig":
         """A copy with some fields changed. Raises `UserError` for an unknown field."""
@@ -311,6 +320,7 @@ def count_parameters(config: ModelConfig) -> int:
     plain = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
     crossing = plain + attention + norm
     embeddings = c.dim * (c.true_rows + c.max_positions + (c.num_languages if c.has_languages else 0))
+    embeddings += c.dim * (c.segments or 0)
     embeddings += norm * c.embedding_norm
     head = c.true_rows * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (c.head == "transform")
     final_norm = norm * (c.norm_order == "pre")

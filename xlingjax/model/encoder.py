@@ -1,6 +1,6 @@
 """The encoder: embeddings, stack and heads behind one plain object of pure functions.
 
-Parameter paths (also the names on disk): `embeddings/{tokens,positions,languages}/embedding`,
+Parameter paths (also the names on disk): `embeddings/{tokens,positions,languages,segments}/embedding`,
 `embeddings/norm/{scale,bias}`, `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
 `head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, of several tasks
 `classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
@@ -51,6 +51,9 @@ class Embeddings(nn.Module):
         if c.has_languages:
             init = nn.initializers.zeros if c.language_init == "zero" else None
             x_BLD += Embed(c, c.num_languages, (None, None), init, name="languages")(batch["language_ids"])
+        if c.segments:
+            sides_BL = batch.get("sides", jnp.zeros_like(batch["input_ids"]))  # a text alone is the first
+            x_BLD += Embed(c, c.segments, (None, None), name="segments")(sides_BL)
         if c.embedding_norm:
             x_BLD = LayerNorm(c, name="norm")(x_BLD)
         return dropout(x_BLD.astype(c.dtype), c.dropout, key)
@@ -187,7 +190,8 @@ class Encoder:
     ) -> Array:
         """h_BLD in the compute type; with `all_layers` h_[N+1]BLD, the embedding output first.
 
-        Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids; what `spec` looks at
+        Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids, with a segment embedding
+        sides (without them: of a single text); what `spec` looks at
         besides (sides, is_mask) too. `rng` None = no dropout. memory: h_BLD of the same rows for the cross-attention
         slot, and who sees whom there. words_BLD: the word embeddings, instead of the rows' own; shift_BLD: what to add
         to them; states_BLD: instead of all that the embeddings give. Raises `UserError` when the rows are longer than

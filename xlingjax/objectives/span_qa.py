@@ -24,7 +24,7 @@ class SpanQA:
     """
 
     name: str = "span_qa"
-    reads: tuple[str, ...] = (*INPUTS, "answer_columns", "start_positions", "end_positions", "example_weights")
+    reads: tuple[str, ...] = (*INPUTS, "sides", "answer_columns", "start_positions", "end_positions", "example_weights")
     coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"span_qa": 1.0}, hash=False)
 
     def attention(self) -> AttentionSpec:

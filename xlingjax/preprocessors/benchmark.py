@@ -223,37 +223,38 @@ def task_source(
     *,
     batch_size: int,
     seed: int = 0,
-    embeds_languages: bool = True,
     paired: bool = False,
 ) -> BatchSource:
-    """Shuffled batches of all parts of `training`. languages: the run's, sorted; a model that embeds no languages may
-    be trained on others, which then count as the first. paired: rows of plug-in fine-tuning, each example of a
-    translated set beside the one that it translates."""
+    """Shuffled batches of all parts of `training`. languages: the run's, sorted. paired: rows of plug-in
+    fine-tuning, each example of a translated set beside the one that it translates. Raises UserError for a language
+    that is not the run's."""
     rows, told, names = [], [], []
     if task.kind == "span_qa":  # before a file is blamed
         checked_separators(vocabulary, reading.length, reading.stride, reading.max_question, reading.reset_positions)
-    for origin, language in training.parts(task, data):
-        if embeds_languages and language not in languages:
+    parts = training.parts(task, data)
+    ids = {language: i for i, language in enumerate(languages)}
+    for language in [*(language for _, language in parts), *([task.trained_on] if paired else [])]:
+        if language not in ids:
             raise UserError(
                 f"{task.full_name}: training language {language!r} is not one of the run's ({', '.join(languages)})"
             )
-        index = list(languages).index(language) if language in languages else 0
+    for origin, language in parts:
         records = training.records(task, data, origin, language)
         if paired:
             if origin == "gold":
                 continue
             pivot = training.records(task, data, "gold", task.trained_on)
-            ids = (index, list(languages).index(task.trained_on) if task.trained_on in languages else 0)
+            both = ids[language], ids[task.trained_on]
             require_parallel(task, records, pivot, language)  # with what was lost, so that rows correspond
             pairs = [pair for pair in zip(records, pivot, strict=True) if not is_lost(pair[0])]
             learnt, beside = ([pair[side] for pair in pairs] for side in (0, 1))
-            rows.append(beside_rows(task, learnt, beside, vocabulary, reading, language, ids))
+            rows.append(beside_rows(task, learnt, beside, vocabulary, reading, language, both))
             told.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
             names.append(f"{origin} {language}")
             continue
         learnt = records if origin == "gold" else learnable(records)
         try:
-            rows.append(task_rows(task, learnt, vocabulary, reading, language, index))
+            rows.append(task_rows(task, learnt, vocabulary, reading, language, ids[language]))
         except UserError as error:  # ids of questions may be rows, and alike in every language
             if task.kind != "span_qa":
                 raise

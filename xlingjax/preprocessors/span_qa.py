@@ -125,7 +125,6 @@ def span_rows(
         best = maximal_context(bounds, len(ids))
         for number, (begin, end) in enumerate(bounds):
             row = pair_row(asked, ids[begin:end], vocabulary, length, reset_positions)
-            del row["sides"]
             row["answer_columns"] = np.zeros(length, np.int32)
             row["answer_columns"][[0, *range(column, column + end - begin)]] = 1
             rows.append(row)

@@ -14,6 +14,7 @@ _TASKS = {
     "WithLMHeadModel": ("AutoModelForMaskedLM", "fill-mask"),
     "ForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
     "ForTokenClassification": ("AutoModelForTokenClassification", "token-classification"),
+    "ForQuestionAnsweringSimple": ("AutoModelForQuestionAnswering", "question-answering"),
     "ForQuestionAnswering": ("AutoModelForQuestionAnswering", "question-answering"),
 }
 # Figures of `summarise` that a reader of a card asks for.

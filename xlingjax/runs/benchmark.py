@@ -3,7 +3,7 @@
 import functools
 from pathlib import Path
 
-from xlingjax.data.benchmark import TRAINED, Task, find, languages_present, read
+from xlingjax.data.benchmark import TRAINED, Task, find, languages_present, part_of, read
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
@@ -13,7 +13,7 @@ from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.benchmark import ALL, Reading, Training, task_source
 from xlingjax.probes import Evaluators, Files, words
-from xlingjax.runs.corpus import Corpus, read_run_record
+from xlingjax.runs.corpus import Corpus, Languages, read_run_record
 from xlingjax.runs.text import Batches
 from xlingjax.runs.translation import generation
 
@@ -42,6 +42,35 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
     if classifier and of_kind and classifier != of_kind:
         raise UserError(f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out")
     return of_kind or classifier
+
+
+def task_languages(
+    task: Files,
+    data: str,
+    gold: Files = "en",
+    translated: Files = None,
+    labelled: str | None = None,
+    dev_split: str = "dev",
+    dev_languages: Files = "all",
+    test_split: str = "test",
+    test_languages: Files = "all",
+) -> Languages:
+    """Those that tasks "SUITE/NAME" are trained on, chosen by, tested on and predicted in, by their files. The
+    arguments are those of `task` and `task_score`."""
+
+    def found() -> set[str]:
+        codes: set[str] = set()
+        for name in words(task):
+            one = trained_task(name)
+            codes |= {
+                language for _, language in Training(words(gold), words(translated), labelled=labelled).parts(one, data)
+            }
+            codes |= {one.trained_on, *languages_present(one, data, "test")}
+            for split, asked in ((dev_split, words(dev_languages)), (test_split, words(test_languages))):
+                codes |= {*(languages_present(one, data, part_of(split)[0]) if ALL in asked else asked)}
+        return codes
+
+    return found
 
 
 def reading(
@@ -99,7 +128,7 @@ def task(
     def opened() -> BatchSource:
         return task_source(
             found, data, training, corpus.vocabulary, corpus.languages, reading, batch_size=batch, seed=seed,
-            paired=paired, embeds_languages=not run or bool(read_run_record(run)["model"]["num_languages"]),
+            paired=paired,
         )  # fmt: skip
 
     shapes = batch_shapes(objective.reads, batch=batch, length=reading.length * (2 if paired else 1))
@@ -172,6 +201,7 @@ BINDABLE = {
     "task": task,
     "task_labels": task_labels,
     "task_classifier": task_classifier,
+    "task_languages": task_languages,
     "task_score": task_score,
     "reading": reading,
 }

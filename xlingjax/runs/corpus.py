@@ -2,13 +2,18 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from xlingjax.data.frozen import read_header
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.identity import read_run_record, run_and_checkpoint
+from xlingjax.model.config import ModelConfig
 from xlingjax.probes import Files, words
+
+Languages = Callable[[], Collection[str]]
+"""Finds languages among files, which are not looked at before it is called."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +26,8 @@ class Corpus:
     asked: tuple[str, ...]
     frozen: str | None = None
     negatives: tuple[str, ...] = ()
+    labelled: Languages | None = None
+    """Of labelled examples, which the run has beside `asked`; None: `asked` stays as it is."""
 
     @functools.cached_property
     def vocabulary(self) -> Vocabulary:
@@ -28,14 +35,21 @@ class Corpus:
 
     @functools.cached_property
     def languages(self) -> tuple[str, ...]:
-        """Sorted, the index is the language id: those asked for, else those of the files."""
-        if self.asked:
+        """Sorted, the index is the language id: those asked for, with those of labelled examples; else those of the
+        files."""
+        if self.asked and not self.labelled:
             return tuple(sorted(self.asked))
         if self.frozen:
             return tuple(read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))["languages"])
+        if not self.labelled:
+            return tuple(self._of_text())
+        of_text = self._of_text() if self.mono or self.parallel else ()
+        return tuple(sorted({*self.asked, *self.labelled(), *of_text}))
+
+    def _of_text(self) -> Collection[str]:
         from xlingjax.data.vocabulary_training import texts_by_language
 
-        return tuple(texts_by_language(self.mono, self.parallel))
+        return texts_by_language(self.mono, self.parallel)
 
 
 def corpus(
@@ -46,23 +60,32 @@ def corpus(
     run: str | None = None,
     frozen: str | None = None,
     negatives: Files = None,
+    labelled: Languages | None = None,
+    language_embedding: bool | None = None,
 ) -> Corpus:
     """The text and the vocabulary of a run.
 
     mono, parallel: patterns, in one string with spaces between them or in a list. languages: codes, "en,de" or a list;
     default: those of the files. run: a workdir whose vocabulary and languages are taken over, since fine-tuning must
-    number languages as pretraining did. negatives: tables of `xlingjax mine --negatives`. frozen: a folder that
-    `xlingjax freeze` wrote, instead of text.
+    number languages as pretraining did. labelled: the languages of what is fine-tuned on and measured; they come
+    beside those of `run` where nothing of its model belongs to one language (an imported encoder's has no list of
+    them). language_embedding: that of `model`; False: it is left behind. negatives: tables of `xlingjax mine
+    --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of text.
     """
+    if languages:
+        labelled = None
     if run:
         vocabulary = vocabulary or str(run_and_checkpoint(run)[0])
-        languages = languages or read_run_record(run)["languages"]
+        record = read_run_record(run)
+        languages = languages or record["languages"]
+        if ModelConfig(**record["model"]).tells_languages(language_embedding):
+            labelled = None
     vocabulary = vocabulary or frozen
     if not vocabulary:
         raise UserError(
             "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a SentencePiece .model file"
         )
-    return Corpus(words(mono), words(parallel), str(vocabulary), words(languages), frozen, words(negatives))
+    return Corpus(words(mono), words(parallel), str(vocabulary), words(languages), frozen, words(negatives), labelled)
 
 
 BINDABLE = {"corpus": corpus}

@@ -1,13 +1,33 @@
 """Fine-tuning on labelled texts, on labelled texts in two languages, and on tagged words."""
 
+from collections.abc import Iterable
+
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
 from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
-from xlingjax.probes import Files, labelled_files, paired_files, words
-from xlingjax.runs.corpus import Corpus
+from xlingjax.probes import Files, labelled_files, languages_of_files, paired_files, words
+from xlingjax.runs.corpus import Corpus, Languages
 from xlingjax.runs.text import Batches
 from xlingjax.schedule import Weight
+
+
+def labelled_languages(
+    trained_on: Files = None,
+    pivot: str | None = None,
+    dev: str | None = None,
+    test: str | None = None,
+    tasks: Iterable[str] | None = None,
+) -> Languages:
+    """Those trained on, the pivot of plug-in fine-tuning, and those that have a file to measure: `dev` and `test` are
+    paths with {language}, with {task} for each of `tasks` where there are several."""
+
+    def found() -> set[str]:
+        names = [*tasks] if tasks else [""]
+        measured = [path.replace("{task}", name) for path in (dev, test) if path for name in names]
+        return {*words(trained_on), *words(pivot)} | languages_of_files(measured)
+
+    return found
 
 
 def classification(
@@ -117,4 +137,9 @@ def tagging(
     return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
 
 
-BINDABLE = {"classification": classification, "plug_in": plug_in, "tagging": tagging}
+BINDABLE = {
+    "classification": classification,
+    "plug_in": plug_in,
+    "tagging": tagging,
+    "labelled_languages": labelled_languages,
+}

@@ -21,6 +21,7 @@ def model(
     classifier: str | None = None,
     layers: int | None = None,
     language_tokens: bool = False,
+    dtype: str | None = None,
     **overrides: Any,
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
@@ -28,7 +29,8 @@ def model(
     labels: gives the model a classification head; task_labels: {task: labels}, one for each task; either leaves the
     heads of `run` behind. vocab_size: rows of the embedding; default: the size of the corpus's vocabulary.
     language_embedding: whether there is one, with a row for each language of the corpus; default: as in the preset or
-    the run, whose own is left behind by False. classifier, layers: default: the preset's or the run's.
+    the run, whose own is left behind by False. classifier, layers: default: the preset's or the run's; dtype
+    too, in which matrix products run.
     language_tokens: whether a decoder begins with a token of the language, of which there is one for each language of
     the corpus behind the vocabulary's pieces.
     """
@@ -36,7 +38,9 @@ def model(
     if labels or task_labels:
         of_tasks = {task: len(words(of)) for task, of in (task_labels or {}).items()}
         base = base.replace(num_labels=len(words(labels)), task_labels=of_tasks or None)
-    base = base.replace(classifier=classifier or base.classifier, layers=layers or base.layers)
+    base = base.replace(
+        classifier=classifier or base.classifier, layers=layers or base.layers, dtype=dtype or base.dtype
+    )
     sizes: dict[str, int] = {}
     if language_tokens and not run and corpus is not None:
         sizes["language_tokens"] = len(corpus.languages)
