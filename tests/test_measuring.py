@@ -164,8 +164,8 @@ def test_which_states_are_read():
 def test_trained_tasks_read_no_layer(capsys):
     tasks = {task.name: task for task in suite_tasks("xtreme")}
 
-    def check(*names, layer=None, pooling=None):
-        require_read(Namespace(layer=layer, pooling=pooling), [tasks[name] for name in names])
+    def check(*names, layer=None, pooling=None, prefix=None):
+        require_read(Namespace(layer=layer, pooling=pooling, prefix=prefix), [tasks[name] for name in names])
         return capsys.readouterr().out
 
     assert check("xnli") == "" == check("tatoeba", layer=["all"], pooling=["all"]) == check("bucc2018", layer=[3])
