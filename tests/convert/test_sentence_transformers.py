@@ -10,8 +10,10 @@ import pytest
 from xlingjax import importing
 from xlingjax.cli import main
 from xlingjax.convert.sentences import SENTENCES
+from xlingjax.evaluation.retrieval import RetrievalProbe
 from xlingjax.sentences import Sentences
 from xlingjax.trained import TrainedRun, open_run
+from xlingjax.verbs_models import sentences_kept
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 import foreign_models as foreign  # noqa: E402 - needs torch
@@ -165,7 +167,7 @@ def test_bert_layout_too(tmp_path, capsys):
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", "query", *"abcdefghijklmnopqrstuvwxyz", "##a", "##b"]
     pieces += [f"word{n}" for n in range(40 - len(pieces))]
     (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
-    (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"}))
+    (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
     files = VERSION_2 | {"sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False}}
     folder = beside(tmp_path / "hf", tmp_path / "st", files)
     assert run_from(folder, tmp_path / "run") == 0
@@ -296,6 +298,24 @@ def test_mining_reads_the_same_vectors(released, tmp_path, capsys, monkeypatch):
     np.testing.assert_allclose(made[0][0], wanted, atol=1e-5)
     assert main([*line, "--output", str(tmp_path / "none"), "--prefix", "", "--layer", "0"]) == 0
     assert "layer 0, mean of the tokens, of length 1" in capsys.readouterr().out
+
+
+def test_pretraining_keeps_them_and_fine_tuning_does_not(released, tmp_path, capsys):
+    """Whether the run begins or goes on; retrieval that is measured without the prefix is said."""
+    run_from(beside(released, tmp_path / "st", VERSION_2), tmp_path / "start")
+    start, workdir = str(tmp_path / "start"), tmp_path / "run"
+    kept = sentences_kept(str(workdir), start, [])
+    assert Sentences(**kept["sentences"]) == open_run(start).sentences
+    capsys.readouterr()
+    with_prefix = RetrievalProbe({}, None, (), prefix="query: ")
+    assert sentences_kept(str(workdir), start, [with_prefix]) == kept and not capsys.readouterr().out
+    assert sentences_kept(str(workdir), start, [with_prefix, RetrievalProbe({}, None, ())]) == kept
+    assert """--gin.retrieval.prefix="'query: '" sets it""" in capsys.readouterr().out
+    workdir.mkdir()
+    (workdir / "run.json").write_text(json.dumps({"config": kept}))
+    assert sentences_kept(str(workdir), None, []) == kept == sentences_kept(str(workdir), "gone", [])
+    (workdir / "run.json").write_text(json.dumps({"config": {}}))
+    assert sentences_kept(str(workdir), start, []) == {}  # it began before, by itself
 
 
 def test_the_way_back(released, tmp_path, capsys):
