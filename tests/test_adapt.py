@@ -35,6 +35,11 @@ def place(tmp_path_factory):
     """A folder with the model `hf`, and pairs, of which one in ten is held out."""
     folder = tmp_path_factory.mktemp("adapt")
     small_xlmr.save(folder / "hf")
+    (folder / "hf" / "1_Pooling").mkdir()
+    told = {"1_Pooling/config.json": {"pooling_mode": "cls"}}
+    told["config_sentence_transformers.json"] = {"prompts": {"text": "Tag: "}, "default_prompt_name": "text"}
+    for name, value in told.items():
+        (folder / "hf" / name).write_text(json.dumps(value))
     words = {"de": ("Wasser", "See", "kalt", "Tag"), "en": ("water", "lake", "cold", "day")}
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 4, (640, 3))
@@ -69,6 +74,22 @@ def test_the_folder_opens_and_is_what_was_trained(adapted):
         0, *trained.vocabulary.encode("water"), 2,
     ]  # fmt: skip
     assert 'license: "mit"' in (adapted / "model" / "README.md").read_text()
+
+
+@pytest.mark.long
+def test_sentence_vectors_stay_those_of_the_first_model(adapted):
+    """Measured by its pooling and with its prefix, before and after, and told to whom opens the result."""
+    from xlingjax.trained import open_run
+
+    own = open_run(adapted / "start").sentences
+    assert (own.pooling, own.prefix) == ("first", "Tag: ") and open_run(adapted / "run").sentences == own
+    for folder in ("start", "run"):
+        lines = map(json.loads, (adapted / folder / "evaluations.jsonl").read_text().splitlines())
+        for values in [line["values"] for line in lines if line["name"] == "retrieval"]:
+            assert values["prefix"] == "Tag: " and [*values["by_layer"]] == ["first"]
+    described = json.loads((adapted / "model" / "config_sentence_transformers.json").read_text())
+    assert described["prompts"] == {"text": "Tag: "} and described["default_prompt_name"] == "text"
+    assert json.loads((adapted / "model" / "1_Pooling" / "config.json").read_text())["pooling_mode_cls_token"]
 
 
 @pytest.mark.long

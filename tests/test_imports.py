@@ -28,7 +28,7 @@ LEVELS = [
     {"model"},
     {"data", "preprocessors", "tasks"},
     {"partition", "runtime", "quiet", "stages", "workdir"},
-    {"errors", ""},
+    {"errors", "sentences", ""},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 FORBIDDEN = [("data", "model"), ("preprocessors", "model"), ("model", "objectives"), ("data", "tasks")]

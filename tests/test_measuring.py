@@ -12,6 +12,7 @@ from xlingjax import measuring
 from xlingjax.errors import Stopped, UserError
 from xlingjax.measuring import Asked, follow, states
 from xlingjax.runs import benchmark
+from xlingjax.sentences import Sentences
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.verbs_sweep import require_read
 
@@ -161,11 +162,25 @@ def test_which_states_are_read():
         read((2, 13))
 
 
+def test_a_run_reads_its_own_states():
+    own = Sentences(None, "mean", "query: ", True, 512)
+
+    def read(own, kind="retrieval", **given):
+        return states(Asked("xtreme", "", "data", "out", **given), kind, 12, own)
+
+    assert read(own) == measuring.States(12, "mean", (12,), ("mean",), "query: ", 512) == read(own, "mining")
+    assert read(own).said() == "layer 12, pooled by mean, prefix 'query: ', at most 512 tokens"
+    given = {"layers": (3,), "poolings": ("first",), "prefix": ""}
+    assert read(own, **given).said() == "layer 3, pooled by first, at most 512 tokens"
+    assert read(None, prefix="passage: ").said() == "layer 8, pooled by mean, prefix 'passage: '"
+    assert read(Sentences(5, "first"), layers=("all",)).said() == "layer 5, pooled by first"
+
+
 def test_trained_tasks_read_no_layer(capsys):
     tasks = {task.name: task for task in suite_tasks("xtreme")}
 
-    def check(*names, layer=None, pooling=None):
-        require_read(Namespace(layer=layer, pooling=pooling), [tasks[name] for name in names])
+    def check(*names, layer=None, pooling=None, prefix=None):
+        require_read(Namespace(layer=layer, pooling=pooling, prefix=prefix), [tasks[name] for name in names])
         return capsys.readouterr().out
 
     assert check("xnli") == "" == check("tatoeba", layer=["all"], pooling=["all"]) == check("bucc2018", layer=[3])
@@ -175,6 +190,9 @@ def test_trained_tasks_read_no_layer(capsys):
     for given in ({"layer": ["all"]}, {"layer": [1, 2]}, {"pooling": ["all"]}):
         with pytest.raises(UserError, match="bucc2018 is mined from one layer and pooling"):
             check("tatoeba", "bucc2018", **given)
+    assert check("tatoeba", "bucc2018", prefix="all") == ""
+    with pytest.raises(UserError, match="--prefix: retrieval and mining alone read this, not xnli"):
+        check("xnli", prefix="")
 
 
 # ---- what a run was trained on and chosen by ------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from xlingjax import cli
 from xlingjax.data.benchmark import TRAINED, languages_present, read
 from xlingjax.evaluation.benchmark import head_fault, in_order_of
 from xlingjax.evaluation.predictions import prediction_path, read_predictions
+from xlingjax.evaluation.scorecard import card
 from xlingjax.evaluation.tatoeba import accuracy, predict_retrieval
 from xlingjax.model.config import preset
 from xlingjax.tasks import suite_tasks, task_named
@@ -103,6 +104,47 @@ def test_tatoeba_at_every_layer_and_pooling(start, files, tmp_path, capsys):
         told = capsys.readouterr()
         assert "layer 2: this model has layers 0 (the embeddings) to 1" in told.err
     assert "--layer: read by tatoeba alone" in told.out and not (tmp_path / "cells/xtreme/xnli").exists()
+
+def test_a_run_with_sentence_vectors_of_its_own(start, files, tmp_path, capsys):
+    """Its layer, pooling and prefix are the default; figures with another prefix have a cell and a row of their own."""
+    run = tmp_path / "run"
+    shutil.copytree(start, run)
+    record = json.loads((run / "run.json").read_text())
+    own = {"layer": 0, "pooling": "mean_no_special", "prefix": "aber: ", "normalize": True, "max_length": 40}
+    (run / "run.json").write_text(json.dumps(record | {"sentences": own}))
+    more = ["--mixture", "xtreme", "--tasks", "tatoeba", "--data", files / "xtreme", "--allow-missing", "--from", run]
+    assert evaluate(*more, "--to", tmp_path / "out") == 0
+    said = "layer 0, pooled by mean_no_special, prefix 'aber: ', at most 40 tokens"
+    told = capsys.readouterr().out
+    assert f"xtreme/tatoeba, test ({said}): mean" in told and f"as it is: the run's own training, {said}" in told
+    (first,) = (tmp_path / "out/cells/xtreme/tatoeba/as_it_is").iterdir()
+    opened = open_run(run)
+    text = {"prefix": "aber: ", "max_length": 40}
+
+    def lines(folder, code, **options):
+        (bitext,) = read(task_named("xtreme/tatoeba"), files / "xtreme", "test", code)
+        of = opened.model, opened.params, bitext, opened.vocabulary, code, opened.languages
+        made = (folder / f"predictions/tatoeba/test-{code}.tsv").read_text().split()
+        assert made == [str(line) for line in predict_retrieval(*of, **options)]
+        return made
+
+    with_prefix = lines(first, "de", layer=0, pooling="mean_no_special", **text)
+    # Another prefix is another cell, whose table of layers is not mixed with the first one's.
+    assert evaluate(*more, "--to", tmp_path / "out", "--layer", "all") == 0
+    assert evaluate(*more, "--to", tmp_path / "out", "--prefix", "", "--layer", "1", "--pooling", "first") == 0
+    told = capsys.readouterr().out
+    (second,) = {*(tmp_path / "out/cells/xtreme/tatoeba/as_it_is").iterdir()} - {first}
+    assert scores(tmp_path / "out", second)["select"]["note"] == "layer 1, pooled by first, at most 40 tokens"
+    assert "layers" not in scores(tmp_path / "out", second) and "layers" in scores(tmp_path / "out", first)
+    assert with_prefix != lines(second, "de", layer=1, pooling="first", max_length=40)
+    rows = card(tmp_path / "out")["tables"][0]["rows"]
+    assert sorted(row["select"].get("prefix", "") for row in rows) == ["", "aber: "]
+    assert len({row["of"] for row in rows}) == 2 and all(row["seeds"] == [0] for row in rows)
+    # A way that is not computed here is no mean.
+    (run / "run.json").write_text(json.dumps(record | {"sentences": own | {"pooling": None, "unread": "max"}}))
+    assert evaluate(*more, "--to", tmp_path / "none") == 2
+    assert "tatoeba: passed over, its sentence vectors are not computed here (max)" in capsys.readouterr().out
+    assert evaluate(*more, "--to", tmp_path / "none", "--pooling", "mean") == 0
 
 
 def test_a_suite_goes_on_after_a_task_that_cannot_be_measured(start, files, tmp_path, capsys):

@@ -34,6 +34,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.partition import make_mesh
 from xlingjax.plug import write_workdir
 from xlingjax.report.run import Run, read_run
+from xlingjax.sentences import sentences_of
 from xlingjax.trained import open_run
 from xlingjax.workdir import require_empty, whole
 
@@ -404,6 +405,8 @@ def _recipe(asked: Asked, values: Mapping[str, Any], share: Mapping[str, float])
     lines += [f"{macro} = {value!r}" for macro, value in values.items()]
     of = {name: share["text" if name in OF_TEXT else "pairs"] for name in names}
     lines += [f"{name}.holdout = {of[name]!r}  # the lines of heldout/" for name in names]
+    if (own := sentences_of(read_run_record(values["INIT_FROM"]))) and own.pooling:
+        lines += [f"retrieval.poolings = ({own.pooling!r},)", f"retrieval.prefix = {own.prefix!r}"]
     lines += [f'include "{Path(file).absolute()}"' for file in asked.files]
     lines += [override.replace("=", " = ", 1) for override in asked.overrides]
     return "\n".join(lines) + "\n"

@@ -1,5 +1,6 @@
 """What a trained encoder does with a user's files: sentence vectors, word alignments, mined pairs."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,17 +11,28 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment, mining
 from xlingjax.evaluation.pairs import aligned_lines, lines_of
 from xlingjax.identity import run_and_checkpoint
+from xlingjax.sentences import Sentences
 from xlingjax.trained import TrainedRun, open_run
 
 
-def encode(run: str, source: str, language: str, output: str, *, layer: int | None, pooling: str) -> str:
-    """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. Returns what was done."""
+def encode(
+    run: str,
+    source: str,
+    language: str,
+    output: str,
+    *,
+    layer: int | None,
+    pooling: str | None = None,
+    prefix: str | None = None,
+) -> str:
+    """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer, pooling, prefix:
+    see `chosen`, None: not asked for. Returns what was done."""
     trained = open_run(run)
-    layer, chosen = chosen_layer(trained, run, layer)
-    vectors = sentence_vectors(trained, lines_of(source), language, layer, pooling)
+    way, told = chosen(trained, run, layer, pooling, prefix)
+    vectors = sentence_vectors(trained, lines_of(source), language, way)
     path = Path(output if output.endswith(".npy") else f"{output}.npy")  # vectors.de and vectors.en are two files
     write(path, lambda: np.save(path, vectors))
-    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {chosen}, {pooling} of the tokens"
+    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {told}"
 
 
 def align(
@@ -66,20 +78,20 @@ def mine(
     output: str,
     *,
     layer: int | None,
-    pooling: str,
+    pooling: str | None = None,
+    prefix: str | None = None,
     k: int,
     margin: str,
     threshold: float | None,
 ) -> str:
     """Writes the pairs found as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a file that PARALLEL
-    reads. Returns what was done."""
+    reads. layer, pooling, prefix: see `chosen`, None: not asked for. Returns what was done."""
     table = pair_table(output, languages)
     trained = open_run(run)
-    layer, chosen = chosen_layer(trained, run, layer)
+    way, told = chosen(trained, run, layer, pooling, prefix)
     lines = [[line for _, line in mining.unique(lines_of(path))] for path in files]
     vectors = [
-        sentence_vectors(trained, side, language, layer, pooling)
-        for side, language in zip(lines, languages, strict=True)
+        sentence_vectors(trained, side, language, way) for side, language in zip(lines, languages, strict=True)
     ]
     found = mining.mine(*vectors, k=k, margin=margin, threshold=threshold)
     rows = ["\t".join((*languages, "score"))]
@@ -88,18 +100,19 @@ def mine(
         for i, j, score in zip(found.source, found.target, found.scores, strict=True)
     ]
     write(table, lambda: table.write_text("\n".join(rows) + "\n", encoding="utf-8"))
-    return f"{table}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different lines, {chosen}"
+    return f"{table}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different lines, {told}"
 
 
 def cell(text: str) -> str:
     return " ".join(text.split())
 
 
-def sentence_vectors(trained: TrainedRun, lines: list[str], language: str, layer: int, pooling: str) -> np.ndarray:
+def sentence_vectors(trained: TrainedRun, lines: list[str], language: str, way: Sentences) -> np.ndarray:
+    """float32 [S, D], of an empty line zeros. way: one of a layer."""
     full = [i for i, line in enumerate(lines) if line]
     if not full:
         raise UserError("no sentences: the file is empty")
-    vectors = trained.embed([lines[i] for i in full], language, pooling)[layer]
+    vectors = trained.embed([lines[i] for i in full], language, way.pooling, way.prefix, (way.layer,))[0]
     result = np.zeros((len(lines), vectors.shape[1]), np.float32)
     result[full] = vectors
     return result
@@ -117,10 +130,28 @@ def middle_layer(trained: TrainedRun) -> int:
     return max(1, round(trained.model.config.layers * 2 / 3))
 
 
+def chosen(
+    trained: TrainedRun, run: str, layer: int | None, pooling: str | None, prefix: str | None
+) -> tuple[Sentences, str]:
+    """How sentence vectors are made, and words for it: what was asked for, else the run's own way; of a run that has
+    none the mean at `chosen_layer`."""
+    own = trained.sentences
+    layer = None if layer is None else known_layer(trained, layer)
+    try:
+        way = (own or Sentences()).of(layer, pooling, prefix)
+    except UserError as error:
+        raise UserError(f"{run}: {error}") from None
+    if own is None:
+        layer, told = chosen_layer(trained, run, layer)
+    else:
+        layer = trained.model.config.layers if way.layer is None else way.layer
+        told = f"layer {layer}" + (" (the run's own)" if way == own else "")
+    return dataclasses.replace(way, layer=layer), f"{told}, {way.said()}"
+
+
 def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> tuple[int, str]:
     """The layer asked for, else the one at which the run's own retrieval was best, else the last; and words for it."""
     if layer is not None:
-        layer = known_layer(trained, layer)
         return layer, f"layer {layer}"
     workdir, _ = run_and_checkpoint(run)
     try:

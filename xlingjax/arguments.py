@@ -132,12 +132,13 @@ def parser() -> argparse.ArgumentParser:
     group.add_argument("--split", metavar="SPLIT", help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)")
     text = "minutes in which a followed run may write nothing (default 60; 0: for ever)"
     group.add_argument("--patience", type=_minutes, metavar="MINUTES", help=text)
-    text = "of retrieval and mining (default: the papers', or two thirds up); of retrieval several, or all: a table"
+    text = "of retrieval and mining (default: the run's own, else the papers'); of retrieval several, or all: a table"
     group.add_argument("--layer", type=_layer, nargs="+", metavar="N", help=text)
-    text = "of them (default: mean, of BUCC first)"
+    text = "of them (default: the run's own, else mean, of BUCC first)"
     group.add_argument("--pooling", choices=(*_POOLINGS, "all"), nargs="+", metavar="POOLING", help=text)
     text = "of --mixture: the task's labels in the order of the head's outputs, where the model names them LABEL_0, ..."
     group.add_argument("--labels", nargs="+", metavar="LABEL", help=text)
+    group.add_argument("--prefix", metavar="TEXT", help="of them, before every sentence (default: the run's own)")
     _sweep(sub, task=False)
 
     sub = verb("score", "score a benchmark's prediction files, in its submission format, against its gold files")
@@ -165,7 +166,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--output", default="", metavar="DIR", help="folder for the files (default: RUN)")
     sub.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
 
-    best = "best of the run's retrieval, else the last"
+    best = "the run's own, else best of its retrieval, else the last"
+    prefix = "text before every sentence, as 'query: ' (default: the run's own)"
 
     def of_run(sub: argparse.ArgumentParser, output: str, layer: str) -> None:
         sub.add_argument("run", metavar="RUN", help="workdir of a pretraining run")
@@ -176,7 +178,8 @@ def parser() -> argparse.ArgumentParser:
     of_run(sub, ".npy is added where it is missing", best)
     sub.add_argument("--input", required=True, metavar="FILE", help="one sentence per line")
     sub.add_argument("--language", required=True, metavar="CODE")
-    sub.add_argument("--pooling", default="mean", choices=_POOLINGS)
+    sub.add_argument("--pooling", choices=_POOLINGS, help="default: the run's own, else mean")
+    sub.add_argument("--prefix", metavar="TEXT", help=prefix)
 
     sub = verb("align", "align the words of translated sentences: Pharaoh lines, and a picture")
     of_run(sub, "the links; the picture is PATH.png", "two thirds of the way up")
@@ -197,7 +200,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
     sub.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
     sub.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {best})")
-    sub.add_argument("--pooling", choices=_POOLINGS, help="default mean")
+    sub.add_argument("--pooling", choices=_POOLINGS, help="default: the run's own, else mean")
+    sub.add_argument("--prefix", metavar="TEXT", help=prefix)
     sub.add_argument("--neighbours", type=_positive, metavar="K", help="default 4; with --negatives 10")
     sub.add_argument("--margin", choices=("ratio", "distance", "absolute"), help="default ratio")
     sub.add_argument("--threshold", type=float, help="lowest score kept (default: all)")
@@ -251,6 +255,10 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--from", dest="source", required=True, metavar="FOLDER_OR_ID", help="its folder, file or hub id")
     sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
     sub.add_argument("--unverified", action="store_true", help="write it without comparing it with transformers")
+    text = "of its sentence vectors (default: what 1_Pooling/config.json and the files beside it say)"
+    sub.add_argument("--pooling", choices=_POOLINGS, help=text)
+    sub.add_argument("--prefix", metavar="TEXT", help="of them, before every sentence: 'query: '")
+    sub.add_argument("--layer", type=int, metavar="N", help="of them, 0: the embeddings (default: the last)")
 
     text = "go on training a released model on your text, and write it as a folder that AutoModel opens"
     sub = verb("adapt", text, recipe=True)

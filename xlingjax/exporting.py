@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from xlingjax.checkpoint import find_checkpoint
-from xlingjax.convert import hugging_face, parity
+from xlingjax.convert import hugging_face, parity, sentence_transformers
 from xlingjax.convert.exported import (
     BESIDE,
     DESCRIPTION,
@@ -34,6 +34,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.optim import flattened
 from xlingjax.report.card import model_card
 from xlingjax.report.run import read_run
+from xlingjax.sentences import Sentences
 from xlingjax.trained import TrainedRun, open_run
 from xlingjax.workdir import require_empty, whole
 
@@ -73,6 +74,7 @@ def export_model(
         )
     with whole(output) as folder:
         _write(folder, made, trained.vocabulary, config.max_positions - config.position_offset)
+        notes += _write_sentences(folder, trained.sentences, config)
         total = sum(value.size for value in made.tensors.values())
         made = dataclasses.replace(made, tensors={})  # of a large model two copies must do
         _require_same(restored(folder, hugging_face.read(folder)).params, params, config)
@@ -162,6 +164,18 @@ def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) ->
     save_file(made.tensors, folder / WEIGHTS, metadata={"format": "pt"})
     if made.beside:
         save_file(made.beside, folder / BESIDE)
+
+
+def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -> list[str]:
+    """What sentence-transformers reads of the folder, where the run has sentence vectors of its own; what is said."""
+    if own is None:
+        return []
+    if why := sentence_transformers.unwritten(own, config):
+        return [f"its sentence vectors are not written for sentence-transformers, which has none of these: {why}"]
+    for name, value in sentence_transformers.files(own, config).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return [f"sentence-transformers opens it: the last layer, {own.said()}"]
 
 
 def _require_same(found: Any, wanted: Any, config: ModelConfig) -> None:

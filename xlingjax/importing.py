@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from xlingjax import __version__
-from xlingjax.convert import hugging_face, parity
+from xlingjax.convert import hugging_face, parity, sentence_transformers
 from xlingjax.convert.exported import restored
 from xlingjax.convert.names import Differing
 from xlingjax.convert.sources import reader_of
@@ -19,16 +19,26 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import count_parameters
 from xlingjax.workdir import require_empty, write_trained
 
+# Of subfolders too, as the hub matches: 1_Pooling/config.json.
 WANTED = ("*.json", "*.model", "*.txt", PROPHETNET, "model*.safetensors")
 PICKLES = ("pytorch_model*.bin",)
 
 
-def import_model(source: str, output: str, verify: bool = True) -> str:
+def import_model(
+    source: str,
+    output: str,
+    verify: bool = True,
+    layer: int | None = None,
+    pooling: str | None = None,
+    prefix: str | None = None,
+) -> str:
     """Writes the model in the folder, the file or under the hub id `source` as the workdir `output`, for INIT_FROM and
-    `open_run`. Returns what was done. Raises UserError, and writes nothing, where the model cannot be read, where it is
-    not the one that transformers computes (`verify`), and where `output` holds something already."""
+    `open_run`. Returns what was done. layer, pooling, prefix: of its sentence vectors, instead of what its files say.
+    Raises UserError, and writes nothing, where the model cannot be read, where it is not the one that transformers
+    computes (`verify`), and where `output` holds something already."""
     require_empty(output)
-    reader, folder = reader_of(found(source))
+    above = found(source)
+    reader, folder = reader_of(sentence_transformers.model_folder(above))
     if verify and reader is not hugging_face:
         raise UserError(f"{folder}: transformers does not open it, there is nothing to compare with; say --unverified")
     try:
@@ -37,7 +47,8 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
     except Differing as error:
         print(error.table, file=sys.stderr)
         raise
-    lines = [*ours.notes]
+    sentences, said = sentence_transformers.read(above, ours.config, layer, pooling, prefix)
+    lines = [*ours.notes, *said]
     if verify:
         parts = foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head
         compared = parity.compare(folder, *parts, foreign.rows)
@@ -51,6 +62,7 @@ def import_model(source: str, output: str, verify: bool = True) -> str:
     record = {
         "identity": identity, "languages": [*ours.languages], "labels": [*ours.labels], "model": model,
         "parameters": count_parameters(ours.config), "imported": {"from": str(source), "told": lines},
+        **({"sentences": dataclasses.asdict(sentences)} if sentences else {}),
     }  # fmt: skip
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
@@ -66,7 +78,8 @@ def imported(source: str) -> str:
             f"hf:{source} names no folder and no hub id; a file of another program goes through `xlingjax import "
             "--from FILE --to RUN --unverified`, and INIT_FROM=RUN"
         )
-    files = sorted((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in folder.iterdir())
+    paths = (*folder.iterdir(), *folder.glob("*/*"))  # those of a sentence encoder's modules too
+    files = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths)
     mark = hashlib.sha256(repr((str(folder), files, __version__)).encode()).hexdigest()[:12]
     run = tokens_folder().parent / "imported" / f"{folder.name}-{mark}"
     run.parent.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ the metrics are those of the benchmark's SeqIO mixture.
 """
 
 import dataclasses
+import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,6 +39,7 @@ from xlingjax.partition import mesh_of_all
 from xlingjax.preprocessors.benchmark import Reading, Training
 from xlingjax.probes import words
 from xlingjax.quiet import quiet_stderr
+from xlingjax.sentences import LONGEST, Sentences
 from xlingjax.sweep import parameters_hash, require_folder
 from xlingjax.trained import TrainedRun, open_run
 
@@ -66,10 +68,13 @@ class Asked:
     """ "": test where it has answers, else dev."""
     allow_missing: bool = False
     layers: Sequence[int | str] = ()
-    """Of retrieval and mining; none: the paper's. Several, or "all", are of retrieval alone: a table of each layer."""
+    """Of retrieval and mining; none: the run's own, else the paper's. Several, or "all", are of retrieval alone: a
+    table of each layer."""
     poolings: Sequence[str] = ()
     labels: Sequence[str] = ()
     """Of the head, whose own names do not tell: the task's, in the order of the outputs."""
+    prefix: str | None = None
+    """None: the run's own, else none."""
 
     @property
     def several(self) -> bool:
@@ -81,21 +86,38 @@ class States:
     """Which states of a model retrieval or mining reads."""
 
     layer: int
-    """Of the score and the submission: the one that was asked for, else the paper's."""
+    """Of the score and the submission: the one that was asked for, else the run's own, else the paper's."""
     pooling: str
     layers: tuple[int, ...]
     """All that are measured."""
     poolings: tuple[str, ...]
+    prefix: str = ""
+    max_length: int = LONGEST
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """What of the text is read, where it is not the sentences' first 256 tokens alone."""
+        told = {"prefix": self.prefix, "max_length": self.max_length}
+        return {name: value for name, value in told.items() if value != getattr(States, name)}
+
+    def said(self) -> str:
+        prefix = f", prefix {self.prefix!r}" if self.prefix else ""
+        longest = f", at most {self.max_length} tokens" if "max_length" in self.text else ""
+        return f"layer {self.layer}, pooled by {self.pooling}{prefix}{longest}"
 
 
-def states(asked: Asked, kind: str, layers: int) -> States:
-    """layers: of the model. Raises UserError where it has no such layer."""
+def states(asked: Asked, kind: str, layers: int, own: Sentences | None = None) -> States:
+    """layers: of the model; own: the run's own way to make sentence vectors. Raises UserError where it has no such
+    layer."""
     every = range(layers + 1) if ALL in asked.layers else [chosen_layer(n, layers) for n in asked.layers]
     poolings = ALL_POOLINGS if ALL in asked.poolings else asked.poolings
-    layer = every[0] if len(every) == 1 else PAPER_LAYERS[kind](layers)
-    pooling = poolings[0] if len(poolings) == 1 else POOLINGS[kind]
+    usual = own or Sentences(PAPER_LAYERS[kind](layers), POOLINGS[kind])
+    layer = layers if usual.layer is None else usual.layer
+    layer = every[0] if len(every) == 1 else layer
+    pooling = poolings[0] if len(poolings) == 1 else usual.pooling or POOLINGS[kind]
     measured = tuple(name for name in ALL_POOLINGS if name in (*poolings, pooling))
-    return States(layer, pooling, tuple(sorted({*every, layer})), measured)
+    prefix = usual.prefix if asked.prefix is None else asked.prefix
+    return States(layer, pooling, tuple(sorted({*every, layer})), measured, prefix, usual.max_length)
 
 
 def measure(asked: Asked, recipe: Recipe = dict, say: Callable[[str], None] = print) -> int:
@@ -128,8 +150,11 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, macros: Macros, say: 
     name = "_".join([asked.mixture, *asked.tasks, str(abs(hash(folder)))])
     register(asked.mixture, folder, METRICS, tasks=asked.tasks, allow_missing=asked.allow_missing, name=name)
     weights, record = parameters_hash(trained.params), read_run_record(asked.source)
-    done = 0
+    done, own = 0, trained.sentences
     for task, of_languages in tasks_of(name):
+        if task.kind in POOLINGS and own and own.unread and not asked.poolings:
+            say(f"{task.full_name}: passed over, its sentence vectors are not computed here ({own.unread}); --pooling")
+            continue
         labels = labels_of(record, head_of(trained.model, task))
         if asked.labels and task.kind in LABELLED and not head_fault(trained.model, task):
             labels = told_labels(task, asked.labels, labels)
@@ -268,9 +293,12 @@ def _measure_task(
     from xlingjax.tasks.registry import record_of
 
     name = f"{weights[:8]}-step-{step}" + ("" if split == "test" else f"-{split}")
+    reads = None
+    if task.kind in POOLINGS:
+        reads = states(asked, task.kind, trained.model.config.layers, trained.sentences)
+        name += f"-prefix-{hashlib.sha256(reads.prefix.encode()).hexdigest()[:8]}" if reads.prefix else ""
     cell = Path(asked.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / name
     reading = reading_of(macros)
-    reads = states(asked, task.kind, trained.model.config.layers) if task.kind in POOLINGS else None
     by_language, counts = {}, {}
     by_layer: dict[str, dict[str, dict[str, float]]] = {}  # pooling, language, layer
     for language in languages_present(task, asked.data, split):
@@ -311,12 +339,12 @@ def _measure_task(
     if step == best.get("step") and (chosen := chosen_on(macros, task, asked.data, split, by_language)):
         select["note"] = chosen
     if reads:
-        select["note"] = f"layer {reads.layer}, pooled by {reads.pooling}"
+        select |= {"note": reads.said(), **reads.text}
         if task.kind == "mining":
             select["note"] += (
                 f", threshold tuned on {'the same set, so that its F1 flatters' if split == 'dev' else 'dev'}"
             )
-    before = _layers_before(cell / SCORES, weights, split, counts)
+    before = _layers_before(cell / SCORES, weights, split, counts, reads)
     if not asked.several and not before:
         by_layer = {}
     if before and by_layer:
@@ -342,25 +370,29 @@ def _measure_task(
     mean_of = " and ".join(task_metrics(task))
     told = ", ".join(f"{language} {values[score]:.1f}" for language, values in by_language.items())
     mean = f"mean {mean_of} {found['mean']:.2f}; {score} {told}" if found else "predicted; the files have no answers"
-    say(f"step {step}: {task.full_name}, {split}: {mean}")
+    how = f" ({reads.said()})" if reads else ""
+    say(f"step {step}: {task.full_name}, {split}{how}: {mean}")
     if task.kind == "retrieval" and asked.several and not by_layer:
         say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
 
 
-def _layers_before(path: Path, weights: str, split: str, counts: Mapping[str, int]) -> Mapping[str, Any]:
-    """{pooling: {language: {layer: x}}} that the cell has already of these weights and sets."""
+def _layers_before(
+    path: Path, weights: str, split: str, counts: Mapping[str, int], reads: States | None
+) -> Mapping[str, Any]:
+    """{pooling: {language: {layer: x}}} that the cell has already of these weights, sets and lengths."""
     cell = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if not cell or cell["start"]["sha256"] != weights:
+    if not reads or "layers" not in cell or cell["start"]["sha256"] != weights:
         return {}
-    same = cell["test"]["split"] == split and cell["test"]["examples"] == counts
-    return cell["layers"]["by_language"] if same and "layers" in cell else {}
+    text = {name: cell["select"][name] for name in ("prefix", "max_length") if name in cell["select"]}
+    same = cell["test"]["split"] == split and cell["test"]["examples"] == counts and text == reads.text
+    return cell["layers"]["by_language"] if same else {}
 
 
 def _searched(trained: TrainedRun, bitext: Any, language: str, reads: States) -> dict[str, dict[int, list[int]]]:
     """{pooling: {layer: the foreign line that each English line finds}}."""
     return predict_layers(
         trained.model, trained.params, bitext, trained.vocabulary, language, trained.languages,
-        poolings=reads.poolings, layers=reads.layers, mesh=trained.mesh,
+        poolings=reads.poolings, layers=reads.layers, mesh=trained.mesh, **reads.text,
     )  # fmt: skip
 
 
@@ -374,7 +406,7 @@ def _predicted(
         dev = records[0] if split == "dev" else read(task, asked.data, "dev", language)[0]
         return bucc.predict_mining(
             *model, records[0], dev, trained.vocabulary, language, trained.languages, layer=reads.layer,
-            pooling=reads.pooling, mesh=trained.mesh,
+            pooling=reads.pooling, mesh=trained.mesh, **reads.text,
         ).pairs  # fmt: skip
     pivot = translations(trained.model, task, asked.data, split, language)
     return predict(

@@ -28,11 +28,12 @@ def retrieval(
     pairs: str | None = None,
     limit: int = 0,
     poolings: Sequence[str] = ("mean",),
+    prefix: str = "",
     name: str = "retrieval",
 ) -> Evaluators:
     """Sentence retrieval on the aligned files of folder or stem `pairs` (None: not run).
 
-    `limit` pairs per language; 0: all.
+    `limit` pairs per language; 0: all. prefix: text before every sentence.
     """
 
     def make():
@@ -40,7 +41,9 @@ def retrieval(
         from xlingjax.evaluation.retrieval import RetrievalProbe
 
         found = read_pairs(pairs, corpus.languages, limit)
-        return RetrievalProbe(found, corpus.vocabulary, corpus.languages, poolings=tuple(poolings), name=name)
+        return RetrievalProbe(
+            found, corpus.vocabulary, corpus.languages, poolings=tuple(poolings), name=name, prefix=prefix
+        )
 
     return _unless_missing(pairs, make)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from xlingjax import verbs_benchmarks, verbs_vocabulary
 from xlingjax.errors import UserError
-from xlingjax.verbs_models import MODELS, require_unread
+from xlingjax.verbs_models import MODELS, require_unread, sentences_kept
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,14 @@ def train(args: Namespace, recipe: Recipe) -> int:
     evaluators = [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
     vocabulary = {"vocabulary": os.path.abspath(corpus.vocabulary_path), "vocabulary_sha256": corpus.vocabulary.sha256}
     negatives = {"negatives": read(corpus.negatives)} if corpus.negatives else {}
+    kept = sentences_kept(args.workdir, recipe.bound.get("init_from"), evaluators) if args.name == "pretrain" else {}
     objectives, opened = watched(recipe.bound["objectives"])
     result = recipe.plan(
         objectives=objectives,
         workdir=args.workdir,
         evaluators=evaluators,
         runtime=runtime(args),
-        extra_config={"verb": args.name, **vocabulary, **negatives},
+        extra_config={"verb": args.name, **vocabulary, **negatives, **kept},
         on_start=partial(first_report, args.workdir, opened, corpus.vocabulary),
         files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
     )
@@ -366,7 +367,8 @@ def report(args: Namespace) -> int:
 def encode(args: Namespace) -> int:
     from xlingjax import applications
 
-    print(applications.encode(args.run, args.input, args.language, args.output, layer=args.layer, pooling=args.pooling))
+    how = {"layer": args.layer, "pooling": args.pooling, "prefix": args.prefix}
+    print(applications.encode(args.run, args.input, args.language, args.output, **how))
     return 0
 
 
@@ -382,7 +384,7 @@ def align(args: Namespace) -> int:
     return 0
 
 
-OF_RUN = ("run", "languages", "files", "layer", "pooling", "margin", "threshold")
+OF_RUN = ("run", "languages", "files", "layer", "pooling", "prefix", "margin", "threshold")
 OF_NEGATIVES = ("parallel", "vocabulary", "steps", "random_share", "seed", "platform")
 
 
@@ -407,7 +409,7 @@ def mine(args: Namespace) -> int:
     print(
         applications.mine(
             args.run, tuple(args.files), tuple(args.languages), args.output, layer=args.layer,
-            pooling=args.pooling or "mean", k=args.neighbours or 4, margin=args.margin or "ratio",
+            pooling=args.pooling, prefix=args.prefix, k=args.neighbours or 4, margin=args.margin or "ratio",
             threshold=args.threshold,
         )
     )  # fmt: skip

@@ -1,7 +1,9 @@
 """The verbs that make a trained model of another one: imported, exported, averaged, with cross-attention or without."""
 
+import dataclasses
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from xlingjax.errors import UserError
 
@@ -11,6 +13,24 @@ def require_unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
     flags = {"run": "run", "source": "--from", "output": "--to"} if hasattr(args, "data") else {"run": "run"}
     if given := [flags.get(name, f"--{name}") for name in names if getattr(args, name) is not None]:
         raise UserError(f"{', '.join(given)}: {why}; leave it out")
+
+
+def sentences_kept(workdir: str, init_from: Any, evaluators: Iterable[Any]) -> dict[str, Any]:
+    """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of the one that
+    pretraining starts from; {}: it does not tell. Says where retrieval is measured without their prefix."""
+    from xlingjax.evaluation.retrieval import RetrievalProbe
+    from xlingjax.identity import read_run_record, run_and_checkpoint
+    from xlingjax.sentences import sentences_of
+
+    runs = [workdir, init_from] if isinstance(init_from, str) else [workdir]
+    records = [read_run_record(run) for run in runs if (run_and_checkpoint(run)[0] / "run.json").is_file()]
+    own = sentences_of(records[0]) if records else None
+    if own is None:
+        return {}
+    if own.prefix and any(isinstance(probe, RetrievalProbe) and not probe.prefix for probe in evaluators):
+        told = f"retrieval is measured without the prefix {own.prefix!r} of the model's own sentence vectors"
+        print(f'{told}; --gin.retrieval.prefix="{own.prefix!r}" sets it')
+    return {"sentences": dataclasses.asdict(own)}
 
 
 def plug(args: Namespace) -> int:
@@ -36,7 +56,7 @@ def average(args: Namespace) -> int:
 def import_(args: Namespace) -> int:
     from xlingjax.importing import import_model
 
-    print(import_model(args.source, args.output, not args.unverified))
+    print(import_model(args.source, args.output, not args.unverified, args.layer, args.pooling, args.prefix))
     return 0
 
 

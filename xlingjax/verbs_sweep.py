@@ -10,7 +10,7 @@ from xlingjax.verbs_benchmarks import show
 from xlingjax.verbs_models import require_unread
 
 OF_TASKS = ("source", "data", "output", "strategy", "languages", "seeds", "grid")
-OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "follow", "patience", "labels")
+OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "prefix", "follow", "patience", "labels")
 
 
 def asked(args: Namespace) -> Callable[..., int] | None:
@@ -99,11 +99,12 @@ def suite(args: Namespace, overrides: Sequence[str], *readers: Callable) -> int:
 
 
 def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
-    """Says which of the chosen tasks read --layer and --pooling, if not all do. Raises UserError where none does, and
-    where mining would read several."""
+    """Says which of the chosen tasks read --layer, --pooling and --prefix, if not all do. Raises UserError where none
+    does, and where mining would read several."""
     from xlingjax.data.benchmark import TRAINED
 
     given = {f"--{name}": values for name in ("layer", "pooling") if (values := getattr(args, name))}
+    given |= {"--prefix": [args.prefix]} if args.prefix is not None else {}
     if not given:
         return
     options, read = " and ".join(given), [task for task in tasks if task.kind not in TRAINED]
@@ -111,7 +112,7 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
         names = ", ".join(task.name for task in tasks)
         raise UserError(f"{options}: retrieval and mining alone read this, not {names}; leave it out")
     mined = [task.name for task in read if task.kind == "mining"]
-    if mined and any(len(values) > 1 or "all" in values for values in given.values()):
+    if mined and any(len(values) > 1 or values == ["all"] for name, values in given.items() if name != "--prefix"):
         raise UserError(
             f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of retrieval by --tasks"
         )
@@ -233,7 +234,7 @@ def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> 
 
     return Asked(
         suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing),
-        tuple(args.layer or ()), tuple(args.pooling or ()), tuple(args.labels or ()),
+        tuple(args.layer or ()), tuple(args.pooling or ()), tuple(args.labels or ()), args.prefix,
     )  # fmt: skip
 
 

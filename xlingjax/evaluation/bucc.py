@@ -11,6 +11,7 @@ from xlingjax.data.labelled import Bitext
 from xlingjax.errors import UserError
 from xlingjax.evaluation import mining, tatoeba
 from xlingjax.evaluation.tatoeba import chosen_layer, side_vectors
+from xlingjax.sentences import LONGEST
 
 NEIGHBOURS = 4
 Pair = tuple[str, str]
@@ -43,19 +44,23 @@ def mine_pairs(
     layer: int | None = None,
     pooling: str = "first",
     mesh: Mesh | None = None,
+    prefix: str = "",
+    max_length: int = LONGEST,
 ) -> dict[Pair, float]:
     """{(foreign id, English id): score}, best first: every pair that mining gives, before any threshold.
 
     Ratio margin over 4 neighbours each way, each sentence once. Equal sentences of a side are searched as one. A
     sentence that a side has twice takes part in the search, but has no id of its own and is left out of the result, as
-    are scores that are not above 0. layer: None: `paper_layer`. pooling: as in `predict_retrieval`; XTREME's is "first"
-    here.
+    are scores that are not above 0. layer: None: `paper_layer`. pooling ... max_length: as in `predict_retrieval`;
+    XTREME's pooling is "first" here.
     """
     layer = paper_layer(model.config.layers) if layer is None else chosen_layer(layer, model.config.layers)
     source_ids, source = _unified(bitext.source)
     target_ids, target = _unified(bitext.target)
     unified = Bitext(source, target, None)
-    foreign, english = side_vectors(model, params, unified, vocabulary, language, languages, (pooling,), (layer,), mesh)
+    foreign, english = side_vectors(
+        model, params, unified, vocabulary, language, languages, (pooling,), (layer,), mesh, prefix, max_length
+    )
     found = mining.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh)
     pairs = (
         ((source_ids[source[i][1]], target_ids[target[j][1]]), float(score))
@@ -105,12 +110,14 @@ def predict_mining(
     layer: int | None = None,
     pooling: str = "first",
     mesh: Mesh | None = None,
+    prefix: str = "",
+    max_length: int = LONGEST,
 ) -> Mining:
     """The pairs of `test` from the threshold on that is best on `dev`, which has gold; where both are one set, its F1
-    flatters. layer, pooling, errors: see `mine_pairs`."""
+    flatters. layer ... max_length, errors: see `mine_pairs`."""
     if not dev.gold:
         raise UserError(f"{language}: the dev set has no gold pairs to tune the threshold on")
-    options = {"layer": layer, "pooling": pooling, "mesh": mesh}
+    options = {"layer": layer, "pooling": pooling, "mesh": mesh, "prefix": prefix, "max_length": max_length}
     on_dev = mine_pairs(model, params, dev, vocabulary, language, languages, **options)
     threshold = tune_threshold(on_dev, dev.gold)
     mined = on_dev if test is dev else mine_pairs(model, params, test, vocabulary, language, languages, **options)

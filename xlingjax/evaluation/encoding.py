@@ -18,6 +18,7 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
 from xlingjax.model.masks import bidirectional
 from xlingjax.partition import batch_sharding
+from xlingjax.sentences import LONGEST
 
 POOLINGS = ("mean", "mean_no_special", "first")
 BUCKETS = (32, 64, 128, 256)
@@ -161,17 +162,20 @@ def embed_texts(
     poolings: Sequence[str] = ("mean",),
     layers: tuple[int, ...] | None = None,
     mesh=None,
+    prefix: str = "",
+    max_length: int = LONGEST,
 ) -> np.ndarray:
-    """`embed` of sentences in one language; cut at 256 tokens or at the model's positions. languages: the run's."""
-    longest = min(BUCKETS[-1], model.config.max_positions - model.config.position_offset)
+    """`embed` of sentences in one language, each with the text `prefix` before it; cut at `max_length` tokens or at the
+    model's positions. languages: the run's."""
+    longest = min(max_length, model.config.max_positions - model.config.position_offset)
     return embed(
         model,
         params,
-        token_ids(texts, vocabulary, longest),
+        token_ids([prefix + text for text in texts], vocabulary, longest),
         language_index(language, languages, model),
         vocabulary,
         poolings=poolings,
-        buckets=sorted({min(length, longest) for length in BUCKETS}),
+        buckets=sorted({*(length for length in BUCKETS if length < longest), longest}),
         layers=layers,
         mesh=mesh,
     )

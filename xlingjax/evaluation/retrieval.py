@@ -86,10 +86,13 @@ def evaluate_retrieval(
     max_length: int = 0,
     tokens_per_batch: int = 4096,
     mesh=None,
+    prefix: str = "",
 ) -> dict[str, Any]:
-    """Every language, layer and pooling. Accuracies in 0..1; layer "0" is the embedding output.
+    """Every language, layer and pooling. Accuracies in 0..1; layer "0" is the embedding output. prefix: text before
+    every sentence.
 
     Returns
+        prefix         where there is one
         pairs          {language: number of pairs searched among}
         by_language    {pooling: {language: {layer: {raw_en_to_xx, raw_xx_to_en, centred_en_to_xx, centred_xx_to_en}}}}
         by_layer       {pooling: {layer: the same four, mean over languages}}
@@ -112,7 +115,7 @@ def evaluate_retrieval(
             states_PNSD = embed(
                 model,
                 params,
-                token_ids(texts, vocabulary, buckets[-1]),
+                token_ids([prefix + text for text in texts], vocabulary, buckets[-1]),
                 language_index(name, languages, model),
                 vocabulary,
                 poolings=poolings,
@@ -137,6 +140,7 @@ def evaluate_retrieval(
     layer = head["raw_en_to_xx"]["layer"]
     return {
         "kind": "retrieval",
+        **({"prefix": prefix} if prefix else {}),
         "retrieval_mean": head["raw_en_to_xx"]["value"],
         "retrieval_mean_centred": head["centred_en_to_xx"]["value"],
         "retrieval_mean_xx_to_en": head["raw_xx_to_en"]["value"],
@@ -166,6 +170,8 @@ class RetrievalProbe:
     max_length: int = 128
     tokens_per_batch: int = 4096
     name: str = field(default="retrieval")
+    prefix: str = ""
+    """Text before every sentence."""
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         return evaluate_retrieval(
@@ -178,4 +184,5 @@ class RetrievalProbe:
             max_length=self.max_length,
             tokens_per_batch=self.tokens_per_batch,
             mesh=mesh,
+            prefix=self.prefix,
         )

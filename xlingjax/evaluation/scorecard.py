@@ -83,11 +83,11 @@ def _across(cell: Cell) -> tuple[str, ...]:
 
 
 def _chosen_by(cell: Cell) -> tuple[str, ...]:
-    """What chose the checkpoint: figures of several policies are not compared. The models of several targets have a dev
-    set of their own each."""
+    """What chose the checkpoint, and the prefix of sentences: figures of several policies are not compared. The models
+    of several targets have a dev set of their own each."""
     select = cell["select"]
     languages = () if "TARGET" in cell["variant"] else sorted(cell["dev"].get("by_language", ()))
-    return select["by"], select["split"], str(select.get("limit", "")), *languages
+    return select["by"], select["split"], str(select.get("limit", "")), select.get("prefix", ""), *languages
 
 
 def _weights(start: Mapping[str, str]) -> str:

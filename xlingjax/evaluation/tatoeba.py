@@ -11,6 +11,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.encoding import POOLINGS, embed_texts
 from xlingjax.evaluation.pairs import PIVOT
 from xlingjax.evaluation.retrieval import nearest
+from xlingjax.sentences import LONGEST
 
 
 def paper_layer(layers: int) -> int:
@@ -38,16 +39,19 @@ def side_vectors(
     poolings: Sequence[str],
     layers: tuple[int, ...] | None = None,
     mesh: Mesh | None = None,
+    prefix: str = "",
+    max_length: int = LONGEST,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Vectors of the foreign side and of the English side, float32 [P, N+1, S, D] each: every pooling, every layer,
-    the embeddings first; `layers`: these only. language: the foreign one; languages: the run's. Raises UserError for an
-    empty side."""
+    the embeddings first; `layers`: these only. language: the foreign one; languages: the run's; prefix, max_length: see
+    `embed_texts`. Raises UserError for an empty side."""
     sides = []
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
             raise UserError(f"{language}-{PIVOT}: no sentences of {name!r} to search among")
         texts = [text for _, text in rows]
-        sides.append(embed_texts(model, params, texts, name, languages, vocabulary, poolings, layers, mesh))
+        of = model, params, texts, name, languages, vocabulary
+        sides.append(embed_texts(*of, poolings, layers, mesh, prefix, max_length))
     return sides[0], sides[1]
 
 
@@ -62,12 +66,17 @@ def predict_layers(
     poolings: Sequence[str] = POOLINGS,
     layers: Sequence[int] | None = None,
     mesh: Mesh | None = None,
+    prefix: str = "",
+    max_length: int = LONGEST,
 ) -> dict[str, dict[int, list[int]]]:
     """{pooling: {layer: what `predict_retrieval` gives}}, of one pass over each side. layers: None: every layer, 0 the
-    embeddings. Raises UserError: an empty side, no such layer or pooling, a language that the model lacks."""
+    embeddings; prefix, max_length: see `embed_texts`. Raises UserError: an empty side, no such layer or pooling, a
+    language that the model lacks."""
     names = range(model.config.layers + 1) if layers is None else layers
     chosen = tuple(chosen_layer(layer, model.config.layers) for layer in names)
-    foreign, english = side_vectors(model, params, bitext, vocabulary, language, languages, poolings, chosen, mesh)
+    foreign, english = side_vectors(
+        model, params, bitext, vocabulary, language, languages, poolings, chosen, mesh, prefix, max_length
+    )
     return {
         pooling: {layer: nearest(english[p, n], foreign[p, n], mesh=mesh).tolist() for n, layer in enumerate(chosen)}
         for p, pooling in enumerate(poolings)
@@ -85,16 +94,19 @@ def predict_retrieval(
     layer: int | None = None,
     pooling: str = "mean",
     mesh: Mesh | None = None,
+    prefix: str = "",
+    max_length: int = LONGEST,
 ) -> list[int]:
     """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction file.
 
     layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is "mean", over all tokens
-    with the separators. Raises UserError as `predict_layers`.
+    with the separators. prefix, max_length: see `embed_texts`. Raises UserError as `predict_layers`.
     """
     layer = chosen_layer(layer, model.config.layers)
     found = predict_layers(
-        model, params, bitext, vocabulary, language, languages, poolings=(pooling,), layers=(layer,), mesh=mesh
-    )
+        model, params, bitext, vocabulary, language, languages, poolings=(pooling,), layers=(layer,), mesh=mesh,
+        prefix=prefix, max_length=max_length,
+    )  # fmt: skip
     return found[pooling][layer]
 
 
