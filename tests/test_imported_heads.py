@@ -99,6 +99,26 @@ def test_an_order_that_the_names_contradict_is_refused(files, tmp_path, monkeypa
     assert "--labels" in capsys.readouterr().err
 
 
+def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monkeypatch, capsys):
+    """An import has no config.gin; macros that would change nothing are refused."""
+    saved(tmp_path / "hf", "xlm_roberta", "XLMRobertaForSequenceClassification", NLI)
+    imported_folders.at_hand(monkeypatch, tmp_path / "cache")
+    given, seen = ("--from", f"hf:{tmp_path / 'hf'}"), []
+
+    def predict(model, params, task, records, vocabulary, languages, language, reading, **more):
+        seen.append((model.config.dtype, reading.length, reading.apart, task.labels))
+        return [record.label for record in records]
+
+    monkeypatch.setattr("xlingjax.measuring.predict", predict)
+    assert scored(capsys, tmp_path / "a", files, *given)[0] == 0
+    assert scored(capsys, tmp_path / "b", files, *given, "--gin.DTYPE=bfloat16")[0] == 0
+    assert {*seen[:3]} == {("float32", 64, True, OURS)} and {*seen[3:]} == {("bfloat16", 64, True, OURS)}
+    status, told, _ = scored(capsys, tmp_path / "c", files, *given, "--gin.DTYPE=bf16")
+    assert status == 2 and "dtype='bf16' is not one of float32, bfloat16, float16" in told
+    status, told, _ = scored(capsys, tmp_path / "d", files, *given, "--gin.TRAIN_STEPS=5")
+    assert status == 2 and "--gin.TRAIN_STEPS: --mixture trains nothing, and reads LENGTH," in told
+
+
 @pytest.mark.parametrize(
     "family, kind",
     [

@@ -50,6 +50,15 @@ def test_sources_begin_as_in_training(model, layout):
     assert generator.tokens(["a b", ""]) == [[v.bos_id, *v.encode("a b"), v.eos_id], []]
 
 
+def test_an_import_that_names_no_language_writes_and_one_that_marks_them_does_not(model):
+    plain = made(num_languages=0)
+    alone = Generator(*plain, toy.ToyVocabulary(), (), BEAMS).generate(["a b c"], "xx", "yy")
+    assert alone[0][0].ids == writer(plain).generate(["a b c"], "de", "en")[0][0].ids
+    for of, languages in ((plain, toy.LANGUAGES), (model, ())):
+        with pytest.raises(UserError, match="language 'xx' is not one of the run's"):
+            Generator(*of, toy.ToyVocabulary(), languages, BEAMS).language("xx")
+
+
 LINES = [*toy.sentences(20, longest=9), "", " ", *toy.sentences(12, seed=1, longest=28)]
 SHORT = LINES[:22]
 

@@ -30,7 +30,7 @@ def make(rows, length=12, vocab=90, seed=0):
     rng = np.random.default_rng(seed)
     fields = {
         name: np.zeros((rows, length), np.int32)
-        for name in ("input_ids", "position_ids", "language_ids", "pack_ids", "answer_columns")
+        for name in ("input_ids", "position_ids", "language_ids", "pack_ids", "sides", "answer_columns")
     }
     fields["input_ids"][:] = 2
     fields |= {name: np.zeros(rows, np.int32) for name in ("start_positions", "end_positions")}
@@ -43,6 +43,7 @@ def make(rows, length=12, vocab=90, seed=0):
         fields["position_ids"][row, :used] = np.arange(used)
         fields["language_ids"][row, :used] = rng.integers(LANGUAGES)
         fields["pack_ids"][row, :used] = 1
+        fields["sides"][row, asked + 2 : used] = 1
         fields["answer_columns"][row, [0, *range(asked + 2, used - 1)]] = 1
         if row:
             start, end = np.sort(rng.integers(asked + 2, used - 1, 2))
