@@ -67,7 +67,7 @@ def made(function: Callable[..., Any]) -> Made:
 
 
 def needed(value: Any, annotation: Any) -> str:
-    """What is needed instead of `value`, in words; "": it fits. value: a literal, `Made`, or lists and dicts of them."""
+    """What is needed instead of `value`, in words; "": it fits. value: a literal, `Made`, lists and dicts of them."""
     return "" if _fits(value, annotation) else _in_words(annotation)
 
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import xlingjax
 from xlingjax.arguments import parser
-from xlingjax.bindings import Made, declared, made, needed
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
 
 GIN_PREFIX = "--gin."
@@ -118,6 +117,8 @@ def places_of(texts: Sequence[tuple[str, str]], overrides: Sequence[str]) -> dic
 def require_types(places: Mapping[str, str]) -> None:
     """places: as of `places_of`. Raises UserError for a value that the parameter it is bound to does not declare; of a
     macro, every parameter that reads it."""
+    from xlingjax.bindings import declared, needed
+
     functions, lines = registered(), config_lines()
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
@@ -154,6 +155,8 @@ def _reference(value: Any) -> str:
 def _macro_value(name: str) -> Any:
     import gin
 
+    from xlingjax.bindings import Made
+
     try:
         return gin.query_parameter(f"{name}/macro.value")
     except ValueError:  # no file defines it, which parse_gin says
@@ -161,6 +164,8 @@ def _macro_value(name: str) -> Any:
 
 
 def _with_made(value: Any) -> Any:
+    from xlingjax.bindings import Made, made
+
     if isinstance(value, dict):
         return {_with_made(key): _with_made(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

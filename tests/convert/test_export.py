@@ -3,6 +3,7 @@ the same bits."""
 
 import dataclasses
 import json
+import re
 
 import jax
 import numpy as np
@@ -13,7 +14,7 @@ from xlingjax.convert.sentences import SENTENCES
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
-from xlingjax.optim import flattened
+from xlingjax.optim import OptimizerConfig, flattened
 from xlingjax.workdir import write_trained
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -321,6 +322,7 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
     path = tmp_path / "run" / "run.json"
     told = json.loads(path.read_text())
     told["weights"] = {"mlm": 1.0}
+    told |= {"steps": 10, "optimizer": dataclasses.asdict(OptimizerConfig(warmup_steps=3))}  # the checkpoint is of 7
     told["stages"] = {"mlm": {"batch": 8, "length": 64, "masking": {"rate": 0.3}}}
     line = {"name": "de", "sentences": 1200, "tokens": 34567, "rows": 9, "share": 0.25, "epochs_per_1000_steps": 1.0}
     told["identity"]["data"]["mlm"] = {"vocabulary": vocabularies["xlmr"].sha256, "sampling_table": [line]}
@@ -342,7 +344,80 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
         "pipeline_tag": "fill-mask", "tags": ["xlingjax", "cross-lingual", "multilingual"],
     }  # fmt: skip
     assert "| mlm | 1.0 | 8 x 64 | 0.3 of the pieces |" in text
+    assert "- 7 of 10 updates of adamw, peak rate 0.0001, inverse_sqrt schedule, warm-up of 3 updates" in text
     assert "| mlm | de | 1,200 | 34,567 | 25.0 % |" in text
-    assert "| perplexity of masked words, held-out text, mean over languages | 12.5000 |" in text
+    of_words = "of held-out text (of masked words; CLM: of each next word), mean over languages"
+    assert f"| perplexity {of_words} | 12.5000 |" in text
     assert "checkpoint 7" in text and "not compared with transformers (--unverified)" in text
     assert (tmp_path / "hf" / "config.gin").read_text() == "train.steps = 7\n"
+
+
+# ---- its card --------------------------------------------------------------------------------------------------------
+
+
+def card_of(folder, vocabulary, languages=(), given=(), labels=(), **options):
+    """(card, what its code leaves behind, run in the folder of the card)."""
+    run_of(folder / "run", vocabulary, languages, labels, **options)
+    assert command("export", folder / "run", folder / "elsewhere", "--unverified", *given) == 0
+    (folder / "elsewhere").rename(folder / "hf")  # as a folder may be moved
+    card = (folder / "hf" / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.+?)```", card, re.DOTALL)
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder / "hf")
+        exec(code, names)
+    return card, names
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "given", "embeds"),
+    [
+        ("xlmr", {}, (), False),
+        ("xlmr", dict(num_languages=2), ("--language", "en"), False),
+        ("xlm", XLM, (), False),
+        ("xlm", XLM | dict(num_languages=2), (), True),
+        ("xlm", XLM | dict(num_languages=2), ("--language", "en"), False),
+    ],
+)
+def test_its_code_gives_the_sentence_vectors_of_the_run(vocabularies, tmp_path, layout, options, given, embeds):
+    from xlingjax.trained import open_run
+
+    languages = ["de", "en"]
+    card, names = card_of(tmp_path, vocabularies[layout], languages, given, **options)
+    language = "en" if given else "de"
+    ours = open_run(tmp_path / "run").embed(["Hello, world."], language)[-1]
+    np.testing.assert_allclose(names["vectors"].numpy(), ours, atol=1e-4)
+    if options.get("num_languages"):
+        other = "de" if given else "en"
+        assert np.abs(open_run(tmp_path / "run").embed(["Hello, world."], other)[-1] - ours).max() > 0.01
+    assert ("langs" in card) == embeds
+    # A pipeline gives no languages.
+    assert ("pipeline_tag" in card) == (not embeds)
+    assert ('language: ["en"]' if given else 'language: ["de", "en"]') in card
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "labels"),
+    [
+        ("xlmr", dict(classifier="xlmr", num_labels=3), ["A", "B", "C"]),
+        ("xlmr", dict(classifier="tagging", num_labels=3), ["A", "B", "C"]),
+        ("xlmr", dict(classifier="spans", num_labels=2), []),
+        ("xlm", XLM | dict(classifier="xlm", num_labels=3, num_languages=2), ["A", "B", "C"]),
+        ("xlm", XLM | dict(classifier="tagging", num_labels=3), ["A", "B", "C"]),
+    ],
+)
+def test_its_code_reads_each_kind_of_head(vocabularies, tmp_path, layout, options, labels):
+    card, names = card_of(tmp_path, vocabularies[layout], ["de", "en"], (), labels, **options)
+    ids = names["inputs"]["input_ids"]
+    if options["classifier"] == "spans":
+        assert 0 <= names["first"] < ids.shape[1] and 0 <= names["last"] < ids.shape[1]
+    elif options["classifier"] == "tagging":
+        assert len(names["labels"]) == ids.shape[1] and {*names["labels"]} <= {*labels}
+    else:
+        assert names["label"] in labels
+    assert ("langs" in card) == ("num_languages" in options)
+
+
+def test_it_does_not_say_that_what_was_only_imported_was_trained(vocabularies, tmp_path):
+    card, _ = card_of(tmp_path, vocabularies["xlmr"])
+    assert "exported by xlingjax, checkpoint 7" in card and "trained on" not in card
