@@ -78,7 +78,7 @@ def export_model(
         _require_same(restored(folder, hugging_face.read(folder)).params, params, config)
         if verify:
             plain, known = without_beside(config, params, made)
-            compared = parity.compare(folder, plain, known, trained.vocabulary, not plain.num_labels)
+            compared = parity.compare(folder, plain, known, trained.vocabulary, made.vocabulary_head)
             if not compared.same:
                 raise UserError(f"what transformers computes of {run} as exported is not {run}: {compared}")
             notes.append(str(compared))

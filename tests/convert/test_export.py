@@ -229,6 +229,51 @@ def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(options, architectur
     assert again.model.config == config and list(again.languages) == languages
 
 
+PRE = dict(norm_order="pre", position_offset=0, norm_eps=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "architecture", "beside"),
+    [
+        (dict(head="tied"), "Model", ["head/bias"]),  # as `mini` is
+        (dict(head="tied", num_labels=3, classifier="mean"), "Model", ["head/bias", "classifier/out/kernel"]),
+        (dict(), "ForMaskedLM", []),
+        (dict(head="tied", num_labels=3, classifier="xlmr"), "ForSequenceClassification", ["head/bias"]),
+        (dict(num_labels=4, classifier="tagging"), "ForTokenClassification", ["head/bias", "head/dense/kernel"]),
+        (dict(num_labels=2, classifier="spans"), "ForQuestionAnswering", ["head/bias"]),
+    ],
+)
+def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
+    options, architecture, beside, vocabularies, tmp_path, capsys
+):
+    from xlingjax.trained import open_run
+
+    config, params = run_of(tmp_path / "run", vocabularies["xlm"], **PRE | options)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 0, capsys.readouterr().err
+    told = capsys.readouterr().out
+    assert f"RobertaPreLayerNorm{architecture}, " in told and "largest difference" in told
+    assert ("last states" in told) == (architecture == "Model") and all(name in told for name in beside)
+    assert ("has no place for" in told) == bool(beside)
+    model = transformers.AutoModel.from_pretrained(tmp_path / "hf")
+    assert type(model).__name__ == "RobertaPreLayerNormModel"
+    assert command("import", tmp_path / "hf", tmp_path / "again") == 0, capsys.readouterr().err
+    again = open_run(tmp_path / "again")
+    require_equal(jax.tree.map(np.asarray, again.params), params, config)
+    assert again.model.config == config
+
+
+@pytest.mark.parametrize("kind", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
+def test_what_transformers_saves_of_roberta_prelayernorm_is_read(kind, tmp_path, capsys):
+    from xlingjax.trained import open_run
+
+    small_xlmr.save(tmp_path / "hf", f"RobertaPreLayerNorm{kind}", num_labels=3)
+    assert command("import", tmp_path / "hf", tmp_path / "run") == 0, capsys.readouterr().err
+    assert "largest difference" in capsys.readouterr().out
+    config = open_run(tmp_path / "run").model.config
+    assert (config.norm_order, config.position_offset) == ("pre", 2)
+    assert (config.head == "tied") == (kind == "Model")
+
+
 @pytest.mark.parametrize("offset", [0, 5])
 def test_positions_are_counted_from_where_they_count_them(offset, vocabularies, tmp_path):
     """XLM's vocabularies have padding 2, so that theirs begin at row 3."""
@@ -262,7 +307,7 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(norm_order="pre"), "norm_order='pre'"),
+        (dict(norm_order="pre", embedding_norm=False), "embedding_norm=False"),
         (dict(gelu="tanh"), "gelu='tanh'"),
         (dict(head="plain"), "head='plain'"),
         (dict(decoder_layers=1), "decoder_layers=1"),
@@ -374,6 +419,8 @@ def card_of(folder, vocabulary, languages=(), given=(), labels=(), **options):
     [
         ("xlmr", {}, (), False),
         ("xlmr", dict(num_languages=2), ("--language", "en"), False),
+        ("xlmr", dict(norm_order="pre"), (), False),
+        ("xlm", dict(norm_order="pre", head="tied", position_offset=0), (), False),
         ("xlm", XLM, (), False),
         ("xlm", XLM | dict(num_languages=2), (), True),
         ("xlm", XLM | dict(num_languages=2), ("--language", "en"), False),

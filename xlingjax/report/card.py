@@ -12,6 +12,7 @@ from xlingjax.report.summary import summarise
 _TASKS = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
     "WithLMHeadModel": ("AutoModelForMaskedLM", "fill-mask"),
+    "Model": ("AutoModel", "feature-extraction"),  # the last of these: others end so, too
     "ForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
     "ForTokenClassification": ("AutoModelForTokenClassification", "token-classification"),
     "ForQuestionAnswering": ("AutoModelForQuestionAnswering", "question-answering"),
@@ -34,12 +35,14 @@ _LANGS = (
     "Each token has the embedding of its language: call the model with `langs=`, as above. Without it the model "
     "computes something else, in silence."
 )
-_READ = {
-    "fill-mask": """inputs = tokenizer(["Hello, world."], padding=True, return_tensors="pt"){langs}
+_VECTORS = """inputs = tokenizer(["Hello, world."], padding=True, return_tensors="pt"){langs}
 with torch.no_grad():
-    outputs = model(**inputs, output_hidden_states=True)
+    states = model.base_model(**inputs).last_hidden_state
 valid = inputs["attention_mask"].unsqueeze(-1)
-vectors = (outputs.hidden_states[-1] * valid).sum(1) / valid.sum(1)  # of the sentences: means of the last layer""",
+vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces"""
+_READ = {
+    "feature-extraction": _VECTORS,
+    "fill-mask": _VECTORS,
     "text-classification": """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
 with torch.no_grad():
     outputs = model(**inputs)
