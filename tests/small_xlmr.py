@@ -31,8 +31,8 @@ def save(path, kind="XLMRobertaForMaskedLM", **changes):
     path.mkdir(parents=True, exist_ok=True)
     pieces = tokenizer_model(path)
     torch.manual_seed(0)
-    config = transformers.XLMRobertaConfig(**{**CONFIG, "vocab_size": pieces + 2, **changes})
-    model = getattr(transformers, kind)(config).eval()
+    kind = getattr(transformers, kind)
+    model = kind(kind.config_class(**{**CONFIG, "vocab_size": pieces + 2, **changes})).eval()
     for name, weight in model.named_parameters():
         torch.nn.init.normal_(weight, mean=float("LayerNorm.weight" in name or "layer_norm.weight" in name), std=0.3)
     model.save_pretrained(path)

@@ -61,7 +61,7 @@ def adapted(place):
 
 
 @pytest.mark.long
-def test_the_folder_opens_and_is_what_was_trained(adapted):
+def test_the_folder_opens_and_is_what_was_trained(adapted, monkeypatch):
     from xlingjax.trained import open_run
 
     model = transformers.AutoModelForMaskedLM.from_pretrained(adapted / "model")
@@ -73,7 +73,12 @@ def test_the_folder_opens_and_is_what_was_trained(adapted):
     assert transformers.AutoTokenizer.from_pretrained(adapted / "model")("water")["input_ids"] == [
         0, *trained.vocabulary.encode("water"), 2,
     ]  # fmt: skip
-    assert 'license: "mit"' in (adapted / "model" / "README.md").read_text()
+    card = (adapted / "model" / "README.md").read_text()
+    assert 'license: "mit"' in card and "# out" in card
+    (code,) = re.findall(r"```python\n(.+?)```", card, re.DOTALL)
+    monkeypatch.chdir(adapted / "model")
+    exec(code, names := {})
+    np.testing.assert_allclose(names["vectors"].numpy(), trained.embed(["Hello, world."], "en")[-1], atol=1e-4)
 
 
 @pytest.mark.long

@@ -125,7 +125,7 @@ def test_a_recipe_is_found_by_its_name_alone(corpus, tmp_path, monkeypatch):
         ("TRAIN_STEP=3", ["--gin.TRAIN_STEP", "did you mean 'TRAIN_STEPS'"]),
         ("train.sed=3", ["--gin.train.sed", "'train' has no parameter 'sed'", "did you mean 'seed'"]),
         ("trian.seed=3", ["nothing is called 'trian'", "did you mean 'train'"]),
-        ("model.dropuot=0", ["no option 'dropuot'", "did you mean 'dropout'"]),
+        ("model.dropuot=0", ["'model' has no parameter 'dropuot'", "did you mean 'dropout'"]),
         ("batch=3", ["--gin.batch", "did you mean 'BATCH'"]),
         ("clm.batch=3", ["--gin.clm.batch changes nothing"]),
         ("BATCH=many", ["--gin.BATCH=many: a number is needed"]),

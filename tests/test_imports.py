@@ -27,6 +27,7 @@ LEVELS = [
     {"losses", "optim", "decoding"},
     {"model"},
     {"data", "preprocessors", "tasks"},
+    {"bindings"},
     {"partition", "runtime", "quiet", "stages", "workdir"},
     {"errors", "sentences", ""},
 ]

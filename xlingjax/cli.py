@@ -12,7 +12,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,7 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
         elif "." not in key:
             raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
         parse_text(f"{key} = {gin_value(value)}", where)
+    require_types(places_of(texts, overrides))
     import_foreign(macros)
     for macro in macros:
         if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
@@ -95,22 +96,104 @@ def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
     ours = [text for text, where in texts if gin_folder() in Path(where).absolute().parents]
     known = {name for text in ours for name in _set_in(text)}
     known |= {name for text, _ in texts for name in re.findall(rf"%({_MACRO.pattern})\b", text)}
+    known |= {name for text, _ in texts for name in re.findall(r"%([a-z]\w*)\b(?!\.)", text)}
     for text, where in texts:
-        if strange := [name for name in _set_in(text) if name not in known]:
+        if strange := [name for name in (*_set_in(text), *_set_in(text, r"[a-z]\w*")) if name not in known]:
             line = next(n for n, row in enumerate(text.splitlines(), 1) if re.match(rf"{strange[0]}\s*=", row))
-            near = _nearest(strange[0], sorted(known))
+            near = _nearest(strange[0].upper(), sorted(known))
             raise UserError(f"{where}, line {line}: this recipe has no macro {strange[0]}{near}")
 
 
-def _set_in(text: str) -> list[str]:
-    return re.findall(rf"^({_MACRO.pattern})\s*=", text, re.MULTILINE)
+def places_of(texts: Sequence[tuple[str, str]], overrides: Sequence[str]) -> dict[str, str]:
+    """{name that is bound: where, at last}. texts: as of `parts_of`."""
+    places = {}
+    for text, where in texts:
+        for number, line in enumerate(text.splitlines(), 1):
+            if bound := re.match(r"([\w./]+)\s*=", line):
+                places[bound[1]] = f"{where}, line {number}: {bound[1]}"
+    return places | {key: f"--gin.{key}" for key in (override.partition("=")[0] for override in overrides)}
+
+
+def require_types(places: Mapping[str, str]) -> None:
+    """places: as of `places_of`. Raises UserError for a value that the parameter it is bound to does not declare; of a
+    macro, every parameter that reads it."""
+    from xlingjax.bindings import declared, needed
+
+    functions, lines = registered(), config_lines()
+    for bound in lines:
+        name, _, parameter = bound.rpartition("/")[2].rpartition(".")
+        if not name:
+            continue
+        wanted = declared(functions[name.rpartition(".")[2]]).parameters[parameter].annotation
+        key, value = _literal(bound)
+        if instead := needed(value, wanted):
+            reader = "" if key == bound else f" ({name}.{parameter})"
+            raise UserError(f"{places.get(key, key)}={lines[key]}: {instead} is needed{reader}")
+
+
+def _literal(bound: str) -> tuple[str, Any]:
+    """(the macro at the end, or `bound` itself; its value, `Made` for what will be called). Raises UserError for a
+    macro that is itself."""
+    import gin
+
+    followed, value = [bound], gin.query_parameter(bound)
+    while macro := re.fullmatch(rf"%({_MACRO.pattern})", _reference(value)):
+        if macro[1] in followed:
+            raise UserError(f"{macro[1]} is defined by itself: {' = '.join([*followed[1:], macro[1]])}")
+        followed.append(macro[1])
+        value = _macro_value(macro[1])
+    return followed[-1], _with_made(value)
+
+
+def _reference(value: Any) -> str:
+    """As it is written, "%NAME" or "@name()"; "": it is a literal."""
+    import gin
+
+    return str(value) if isinstance(value, gin.config.ConfigurableReference) else ""
+
+
+def _macro_value(name: str) -> Any:
+    import gin
+
+    from xlingjax.bindings import Made
+
+    try:
+        return gin.query_parameter(f"{name}/macro.value")
+    except ValueError:  # no file defines it, which parse_gin says
+        return Made(Any)
+
+
+def _with_made(value: Any) -> Any:
+    from xlingjax.bindings import Made, made
+
+    if isinstance(value, dict):
+        return {_with_made(key): _with_made(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_with_made, value))
+    written = _reference(value)
+    if macro := re.fullmatch(rf"%({_MACRO.pattern})", written):
+        return _with_made(_macro_value(macro[1]))
+    if written.endswith("()"):
+        return made(registered()[re.split(r"[@/.]", written.removesuffix("()"))[-1]])
+    if written.startswith("@"):
+        return Made(Callable)
+    return Made(Any) if written else value  # a constant of gin: gin.REQUIRED
+
+
+def _set_in(text: str, name: str = _MACRO.pattern) -> list[str]:
+    return re.findall(rf"^({name})\s*=", text, re.MULTILINE)
 
 
 def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
     """{name: value} of all that recipes, what they include, and overrides bind. Raises UserError as `parse_gin`."""
+    parse_gin(files, overrides)
+    return config_lines()
+
+
+def config_lines() -> dict[str, str]:
+    """{name: value as it is written} of all that is bound now."""
     import gin
 
-    parse_gin(files, overrides)
     lines = gin.config_str(max_line_length=10**6).splitlines()
     return dict(line.split(" = ", 1) for line in lines if " = " in line and not line.startswith("#"))
 
@@ -152,11 +235,12 @@ def build(name: str) -> Any:
 
     try:
         built = gin.get_configurable(name)()
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         missing = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", str(error))
+        missing = missing or re.match(r"(\w+)\(\) missing \d+ required .* arguments?: (.+)", str(error))
         if not missing:
             raise
-        parameter = missing[2].split(",")[0].strip("'")
+        parameter = re.search(r"\w+", missing[2])[0]
         raise UserError(f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe") from None
     return built
 
@@ -274,7 +358,7 @@ def parse_text(text: str, where: str) -> None:
 
     try:
         gin.parse_config(text)
-    except (ValueError, SyntaxError) as error:
+    except (ValueError, SyntaxError, ImportError) as error:
         names, message = registered(), str(error).splitlines()[0]
         if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
             where = f"{where}, line {place[-1]}"
@@ -284,6 +368,8 @@ def parse_text(text: str, where: str) -> None:
         elif unknown := re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message):
             known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
             message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], list(known))}"
+        elif message.startswith("malformed node"):
+            message = "a value is a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
         elif isinstance(error, SyntaxError):
             message = f"not gin syntax: {message}"
         raise UserError(f"{where}: {message}") from None

@@ -80,7 +80,7 @@ def export_model(
         _require_same(restored(folder, hugging_face.read(folder)).params, params, config)
         if verify:
             plain, known = without_beside(config, params, made)
-            compared = parity.compare(folder, plain, known, trained.vocabulary, not plain.num_labels)
+            compared = parity.compare(folder, plain, known, trained.vocabulary, made.vocabulary_head)
             if not compared.same:
                 raise UserError(f"what transformers computes of {run} as exported is not {run}: {compared}")
             notes.append(str(compared))
@@ -90,7 +90,8 @@ def export_model(
         if workdir.config:
             (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
         step, name = int(find_checkpoint(run).name), name or Path(output).absolute().name
-        text = model_card(workdir, step, name, made.architecture, notes, licence, base, before_after)
+        spoken = [language] if language else workdir.languages
+        text = model_card(workdir, step, name, made.described, spoken, notes, licence, base, before_after)
         (folder / "README.md").write_text(text, encoding="utf-8")
     return "\n".join([f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes])
 

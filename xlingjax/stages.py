@@ -4,11 +4,14 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError
+
+STAGES = "stages"
+"""Marks the declared type of a parameter that may change by the step: `Annotated[float, STAGES]`."""
 
 
 def is_staged(value: Any) -> bool:
@@ -64,8 +67,18 @@ def staged(function: Callable[..., Any], keep: Iterable[str] = (), stage: str = 
             for step in steps
         }
 
-    call.__signature__ = inspect.signature(function)
+    call.__signature__ = _with_stages(function, keep)
     return call
+
+
+def _with_stages(function: Callable[..., Any], keep: Iterable[str] = ()) -> inspect.Signature:
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [
+        one if one.name in keep else one.replace(annotation=Annotated[one.annotation, STAGES])
+        for one in signature.parameters.values()
+    ]
+    returned = function if isinstance(function, type) else signature.return_annotation
+    return signature.replace(parameters=parameters, return_annotation=returned)
 
 
 def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -76,7 +89,7 @@ def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
         last = {name: at(value, max(starts([value]))) for name, value in arguments.items() if is_staged(value)}
         return function(**arguments | last)
 
-    call.__signature__ = inspect.signature(function)
+    call.__signature__ = _with_stages(function)
     return call
 
 

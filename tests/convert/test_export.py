@@ -3,6 +3,7 @@ the same bits."""
 
 import dataclasses
 import json
+import re
 
 import jax
 import numpy as np
@@ -13,7 +14,7 @@ from xlingjax.convert.sentences import SENTENCES
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
-from xlingjax.optim import flattened
+from xlingjax.optim import OptimizerConfig, flattened
 from xlingjax.workdir import write_trained
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -228,6 +229,51 @@ def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(options, architectur
     assert again.model.config == config and list(again.languages) == languages
 
 
+PRE = dict(norm_order="pre", position_offset=0, norm_eps=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("options", "architecture", "beside"),
+    [
+        (dict(head="tied"), "Model", ["head/bias"]),  # as `mini` is
+        (dict(head="tied", num_labels=3, classifier="mean"), "Model", ["head/bias", "classifier/out/kernel"]),
+        (dict(), "ForMaskedLM", []),
+        (dict(head="tied", num_labels=3, classifier="xlmr"), "ForSequenceClassification", ["head/bias"]),
+        (dict(num_labels=4, classifier="tagging"), "ForTokenClassification", ["head/bias", "head/dense/kernel"]),
+        (dict(num_labels=2, classifier="spans"), "ForQuestionAnswering", ["head/bias"]),
+    ],
+)
+def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
+    options, architecture, beside, vocabularies, tmp_path, capsys
+):
+    from xlingjax.trained import open_run
+
+    config, params = run_of(tmp_path / "run", vocabularies["xlm"], **PRE | options)
+    assert command("export", tmp_path / "run", tmp_path / "hf") == 0, capsys.readouterr().err
+    told = capsys.readouterr().out
+    assert f"RobertaPreLayerNorm{architecture}, " in told and "largest difference" in told
+    assert ("last states" in told) == (architecture == "Model") and all(name in told for name in beside)
+    assert ("has no place for" in told) == bool(beside)
+    model = transformers.AutoModel.from_pretrained(tmp_path / "hf")
+    assert type(model).__name__ == "RobertaPreLayerNormModel"
+    assert command("import", tmp_path / "hf", tmp_path / "again") == 0, capsys.readouterr().err
+    again = open_run(tmp_path / "again")
+    require_equal(jax.tree.map(np.asarray, again.params), params, config)
+    assert again.model.config == config
+
+
+@pytest.mark.parametrize("kind", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
+def test_what_transformers_saves_of_roberta_prelayernorm_is_read(kind, tmp_path, capsys):
+    from xlingjax.trained import open_run
+
+    small_xlmr.save(tmp_path / "hf", f"RobertaPreLayerNorm{kind}", num_labels=3)
+    assert command("import", tmp_path / "hf", tmp_path / "run") == 0, capsys.readouterr().err
+    assert "largest difference" in capsys.readouterr().out
+    config = open_run(tmp_path / "run").model.config
+    assert (config.norm_order, config.position_offset) == ("pre", 2)
+    assert (config.head == "tied") == (kind == "Model")
+
+
 @pytest.mark.parametrize("offset", [0, 5])
 def test_positions_are_counted_from_where_they_count_them(offset, vocabularies, tmp_path):
     """XLM's vocabularies have padding 2, so that theirs begin at row 3."""
@@ -261,7 +307,7 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(norm_order="pre"), "norm_order='pre'"),
+        (dict(norm_order="pre", embedding_norm=False), "embedding_norm=False"),
         (dict(gelu="tanh"), "gelu='tanh'"),
         (dict(head="plain"), "head='plain'"),
         (dict(decoder_layers=1), "decoder_layers=1"),
@@ -321,6 +367,7 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
     path = tmp_path / "run" / "run.json"
     told = json.loads(path.read_text())
     told["weights"] = {"mlm": 1.0}
+    told |= {"steps": 10, "optimizer": dataclasses.asdict(OptimizerConfig(warmup_steps=3))}  # the checkpoint is of 7
     told["stages"] = {"mlm": {"batch": 8, "length": 64, "masking": {"rate": 0.3}}}
     line = {"name": "de", "sentences": 1200, "tokens": 34567, "rows": 9, "share": 0.25, "epochs_per_1000_steps": 1.0}
     told["identity"]["data"]["mlm"] = {"vocabulary": vocabularies["xlmr"].sha256, "sampling_table": [line]}
@@ -342,7 +389,82 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
         "pipeline_tag": "fill-mask", "tags": ["xlingjax", "cross-lingual", "multilingual"],
     }  # fmt: skip
     assert "| mlm | 1.0 | 8 x 64 | 0.3 of the pieces |" in text
+    assert "- 7 of 10 updates of adamw, peak rate 0.0001, inverse_sqrt schedule, warm-up of 3 updates" in text
     assert "| mlm | de | 1,200 | 34,567 | 25.0 % |" in text
-    assert "| perplexity of masked words, held-out text, mean over languages | 12.5000 |" in text
+    of_words = "of held-out text (of masked words; CLM: of each next word), mean over languages"
+    assert f"| perplexity {of_words} | 12.5000 |" in text
     assert "checkpoint 7" in text and "not compared with transformers (--unverified)" in text
     assert (tmp_path / "hf" / "config.gin").read_text() == "train.steps = 7\n"
+
+
+# ---- its card --------------------------------------------------------------------------------------------------------
+
+
+def card_of(folder, vocabulary, languages=(), given=(), labels=(), **options):
+    """(card, what its code leaves behind, run in the folder of the card)."""
+    run_of(folder / "run", vocabulary, languages, labels, **options)
+    assert command("export", folder / "run", folder / "elsewhere", "--unverified", *given) == 0
+    (folder / "elsewhere").rename(folder / "hf")  # as a folder may be moved
+    card = (folder / "hf" / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.+?)```", card, re.DOTALL)
+    names = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder / "hf")
+        exec(code, names)
+    return card, names
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "given", "embeds"),
+    [
+        ("xlmr", {}, (), False),
+        ("xlmr", dict(num_languages=2), ("--language", "en"), False),
+        ("xlmr", dict(norm_order="pre"), (), False),
+        ("xlm", dict(norm_order="pre", head="tied", position_offset=0), (), False),
+        ("xlm", XLM, (), False),
+        ("xlm", XLM | dict(num_languages=2), (), True),
+        ("xlm", XLM | dict(num_languages=2), ("--language", "en"), False),
+    ],
+)
+def test_its_code_gives_the_sentence_vectors_of_the_run(vocabularies, tmp_path, layout, options, given, embeds):
+    from xlingjax.trained import open_run
+
+    languages = ["de", "en"]
+    card, names = card_of(tmp_path, vocabularies[layout], languages, given, **options)
+    language = "en" if given else "de"
+    ours = open_run(tmp_path / "run").embed(["Hello, world."], language)[-1]
+    np.testing.assert_allclose(names["vectors"].numpy(), ours, atol=1e-4)
+    if options.get("num_languages"):
+        other = "de" if given else "en"
+        assert np.abs(open_run(tmp_path / "run").embed(["Hello, world."], other)[-1] - ours).max() > 0.01
+    assert ("langs" in card) == embeds
+    # A pipeline gives no languages.
+    assert ("pipeline_tag" in card) == (not embeds)
+    assert ('language: ["en"]' if given else 'language: ["de", "en"]') in card
+
+
+@pytest.mark.parametrize(
+    ("layout", "options", "labels"),
+    [
+        ("xlmr", dict(classifier="xlmr", num_labels=3), ["A", "B", "C"]),
+        ("xlmr", dict(classifier="tagging", num_labels=3), ["A", "B", "C"]),
+        ("xlmr", dict(classifier="spans", num_labels=2), []),
+        ("xlm", XLM | dict(classifier="xlm", num_labels=3, num_languages=2), ["A", "B", "C"]),
+        ("xlm", XLM | dict(classifier="tagging", num_labels=3), ["A", "B", "C"]),
+    ],
+)
+def test_its_code_reads_each_kind_of_head(vocabularies, tmp_path, layout, options, labels):
+    card, names = card_of(tmp_path, vocabularies[layout], ["de", "en"], (), labels, **options)
+    ids = names["inputs"]["input_ids"]
+    if options["classifier"] == "spans":
+        assert 0 <= names["first"] < ids.shape[1] and 0 <= names["last"] < ids.shape[1]
+    elif options["classifier"] == "tagging":
+        assert len(names["labels"]) == ids.shape[1] and {*names["labels"]} <= {*labels}
+    else:
+        assert names["label"] in labels
+    assert ("langs" in card) == ("num_languages" in options)
+
+
+def test_it_does_not_say_that_what_was_only_imported_was_trained(vocabularies, tmp_path):
+    card, _ = card_of(tmp_path, vocabularies["xlmr"])
+    assert "exported by xlingjax, checkpoint 7" in card and "trained on" not in card

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.convert import xlm, xlm_roberta
+from xlingjax.convert import roberta_prelayernorm, xlm, xlm_roberta
 from xlingjax.convert.hugging_face import Foreign
 from xlingjax.convert.names import Differing, places, to_theirs
 from xlingjax.convert.tensors import safetensors
@@ -20,7 +20,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.optim import flattened, nested
 
-FAMILIES = (xlm_roberta, xlm)
+FAMILIES = (xlm_roberta, xlm, roberta_prelayernorm)
 WEIGHTS, BESIDE, DESCRIPTION = "model.safetensors", "xlingjax.safetensors", "xlingjax.json"
 POSITIONS, _LANGUAGES = "embeddings/positions/embedding", "embeddings/languages/embedding"
 
@@ -40,6 +40,11 @@ class Exported:
     def architecture(self) -> str:
         """The class of transformers."""
         return self.described["architectures"][0]
+
+    @property
+    def vocabulary_head(self) -> bool:
+        """The class has one."""
+        return self.architecture.endswith(("ForMaskedLM", "WithLMHeadModel"))
 
 
 def exported(

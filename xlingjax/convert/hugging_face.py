@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from xlingjax.convert import bart, bert, ernie_m, prophetnet, xlm, xlm_roberta
+from xlingjax.convert import bart, bert, ernie_m, prophetnet, roberta_prelayernorm, xlm, xlm_roberta
 from xlingjax.convert.fields import Fields
 from xlingjax.convert.mbart import LanguageRows, language_rows
 from xlingjax.convert.reading import Converted, converted
@@ -20,6 +20,7 @@ from xlingjax.model.config import ModelConfig
 
 FAMILIES: dict[str, ModuleType] = {
     **dict.fromkeys(xlm_roberta.MODEL_TYPES, xlm_roberta),
+    roberta_prelayernorm.MODEL_TYPE: roberta_prelayernorm,
     xlm.MODEL_TYPE: xlm,
     bert.MODEL_TYPE: bert,
     **dict.fromkeys(bart.MODEL_TYPES, bart),

@@ -48,20 +48,20 @@ CLASSIFIERS = {
     "tagging": {"classifier/out": "classifier"},
     "spans": {"classifier/out": "qa_outputs"},
 }
-_HEADS = {
+HEADS = {
     "XLMRobertaModel": None,
     "XLMRobertaForMaskedLM": None,
     "XLMRobertaForSequenceClassification": "xlmr",
     "XLMRobertaForTokenClassification": "tagging",
     "XLMRobertaForQuestionAnswering": "spans",
 }
-_ROBERTA = {name.removeprefix("XLM"): kind for name, kind in _HEADS.items()}
-_ARCHITECTURES = {kind or "words": architecture for architecture, kind in _HEADS.items()}
+_ROBERTA = {name.removeprefix("XLM"): kind for name, kind in HEADS.items()}
+_ARCHITECTURES = {kind or "words": architecture for architecture, kind in HEADS.items()}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
-    kind = fields.architecture(_HEADS | _ROBERTA, "XLMRobertaModel")
+    kind = fields.architecture(HEADS | _ROBERTA, "XLMRobertaModel")
     return encoder_of(fields, name, kind, position_offset=fields.index("pad_token_id") + 1)
 
 
@@ -125,13 +125,14 @@ def written_names(config: ModelConfig) -> Names:
 def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
     """What theirs has and ours has not: a row of segments; positions count from the row after that of `pad_id`."""
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
-    positions = theirs[POSITIONS][config.position_offset :]
-    theirs[POSITIONS] = np.concatenate([_before(theirs[POSITIONS], config.position_offset, pad_id + 1), positions])
+    theirs[POSITIONS] = counted(theirs[POSITIONS], config.position_offset, pad_id + 1)
 
 
-def _before(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
-    """The rows in front of the first position's: no sentence reads them."""
-    return table[:rows] if rows == wanted else np.zeros((wanted, table.shape[1]), np.float32)
+def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
+    """A table of positions with `wanted` in place of `rows` rows in front of the first position's, which no sentence
+    reads."""
+    before = table[:rows] if rows == wanted else np.zeros((wanted, table.shape[1]), np.float32)
+    return np.concatenate([before, table[rows:]])
 
 
 def described(

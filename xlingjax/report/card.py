@@ -12,6 +12,7 @@ from xlingjax.report.summary import summarise
 _TASKS = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
     "WithLMHeadModel": ("AutoModelForMaskedLM", "fill-mask"),
+    "Model": ("AutoModel", "feature-extraction"),  # the last of these: others end so, too
     "ForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
     "ForTokenClassification": ("AutoModelForTokenClassification", "token-classification"),
     "ForQuestionAnsweringSimple": ("AutoModelForQuestionAnswering", "question-answering"),
@@ -19,10 +20,10 @@ _TASKS = {
 }
 # Figures of `summarise` that a reader of a card asks for.
 _FIGURES = {
-    "perplexity_mean": "perplexity of masked words, held-out text, mean over languages",
+    "perplexity_mean": "perplexity of held-out text (of masked words; CLM: of each next word), mean over languages",
     "tlm_perplexity_visible": "the same with the translation beside",
-    "retrieval_mean": "retrieval en to xx, mean over languages, best layer (0 to 1)",
-    "retrieval_mean_centred": "the same, each language's mean subtracted",
+    "retrieval_mean": "retrieval en to xx, mean over languages, layer {retrieval_best_layer:g}, the best (0 to 1)",
+    "retrieval_mean_centred": "the same, each language's mean subtracted, layer {retrieval_best_layer_centred:g}",
     "alignment_error": "alignment error rate",
     "nli_en": "accuracy in English",
     "nli_mean_other": "accuracy, mean of the other languages",
@@ -32,9 +33,40 @@ _FIGURES = {
     "qa_mean_other": "F1 of answers, mean of the other languages",
 }
 _LANGS = (
-    "Each token has the embedding of its language: call the model with `langs=`, the language's number in `lang2id` of "
-    "config.json for every token. Without it the model computes something else, in silence."
+    "Each token has the embedding of its language: call the model with `langs=`, as above. Without it the model "
+    "computes something else, in silence."
 )
+_VECTORS = """inputs = tokenizer(["Hello, world."], padding=True, return_tensors="pt"){langs}
+with torch.no_grad():
+    states = model.base_model(**inputs).last_hidden_state
+valid = inputs["attention_mask"].unsqueeze(-1)
+vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces"""
+_READ = {
+    "feature-extraction": _VECTORS,
+    "fill-mask": _VECTORS,
+    "text-classification": """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
+with torch.no_grad():
+    outputs = model(**inputs)
+label = model.config.id2label[int(outputs.logits.argmax())]  # two texts: tokenizer(first, second, ...)""",
+    "token-classification": """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
+with torch.no_grad():
+    outputs = model(**inputs)
+labels = [model.config.id2label[int(label)] for label in outputs.logits[0].argmax(-1)]  # of the pieces""",
+    "question-answering": """question, context = "Who says hello?", "The world says hello."
+inputs = tokenizer(question, context, return_tensors="pt"){langs}
+with torch.no_grad():
+    outputs = model(**inputs)
+first, last = int(outputs.start_logits.argmax()), int(outputs.end_logits.argmax())  # pieces of the answer""",
+}
+_CODE = """```python
+import torch
+from transformers import {auto}, AutoTokenizer
+
+folder = "."  # the one of this file, or the model's name on the hub
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = {auto}.from_pretrained(folder).eval()
+{read}
+```"""
 _NONE = "not named; say so before you give the model to others"
 
 
@@ -42,43 +74,51 @@ def model_card(
     run: Run,
     step: int,
     name: str,
-    architecture: str,
+    described: Mapping[str, Any],
+    languages: Sequence[str],
     notes: Sequence[str],
     licence: str = "",
     base: str = "",
     before_after: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Markdown, after the hub's metadata. step: of the checkpoint; figures are the last that were measured by then.
-    notes: what the export said. licence, base (the model that training began from): identifiers of the hub.
-    before_after: rows "figure", "before", "after"."""
+    described: config.json, languages: of the texts that the exported model is for. notes: what the export said.
+    licence, base (the model that training began from): identifiers of the hub. before_after: rows "figure", "before",
+    "after"."""
     until = dataclasses.replace(
         run, evaluations=[line for line in run.evaluations if line["step"] <= step],
         metrics=[line for line in run.metrics if line["step"] <= step],
     )  # fmt: skip
+    architecture, embeds = described["architectures"][0], bool(described.get("use_lang_emb"))
     auto, task = next(found for end, found in _TASKS.items() if architecture.endswith(end))
     shape, weights = run.record["model"], run.record.get("weights", {})
-    trained = f", trained on {', '.join(weights)}" if weights else ""
+    how = f"trained on {', '.join(weights)}" if weights else "exported"
+    # The pipelines of the hub give no `langs`.
     sections = [
-        _metadata(run.languages, task, licence, base),
+        _metadata(languages, "" if embeds else task, licence, base),
         f"# {name}",
-        f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,} pieces{trained} by "
-        f"xlingjax; checkpoint {step}.",
-        "```python\nfrom transformers import AutoTokenizer, " + auto + "\n\n"
-        f'tokenizer = AutoTokenizer.from_pretrained("{name}")\nmodel = {auto}.from_pretrained("{name}")\n```',
-        *(
-            [_LANGS]
-            if architecture.startswith("XLM") and not architecture.startswith("XLMRoberta") and len(run.languages) > 1
-            else []
-        ),
+        f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,} pieces; {how} by "
+        f"xlingjax, checkpoint {step}.",
+        _code(auto, task, [*described["lang2id"]] if embeds else ()),
+        *([_LANGS] if embeds else []),
         *_section("Objectives", _objectives(run)),
         *_section("Data", _data(run)),
         *_section("Measured", _measured(until)),
         *_section("Before and after", _before_after(before_after)),
-        *_section("Training", _training(run)),
+        *_section("Training", _training(run, step)),
         *_section("Export", "\n".join(f"- {note}" for note in notes)),
         *_section("Licence", licence or _NONE),
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _code(auto: str, task: str, embedded: Sequence[str]) -> str:
+    """How the model is used, from the folder in which the card lies. embedded: the languages that it embeds."""
+    langs = ""
+    if embedded:
+        number = f'model.config.lang2id["{embedded[0]}"]'
+        langs = f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})  # of each token'
+    return _CODE.format(auto=auto, read=_READ[task].format(langs=langs))
 
 
 def _section(title: str, body: str) -> list[str]:
@@ -120,7 +160,7 @@ def _data(run: Run) -> str:
 
 def _measured(run: Run) -> str:
     found: Mapping[str, Any] = summarise(run, {}, ())
-    rows = [(what, f"{found[name]:.4f}") for name, what in _FIGURES.items() if name in found]
+    rows = [(what.format(**found), f"{found[name]:.4f}") for name, what in _FIGURES.items() if name in found]
     rows += [(f"training loss, {name}", f"{loss:.4f}") for name, loss in found.get("final_loss", {}).items()]
     return _table(("figure", "value"), rows)
 
@@ -130,13 +170,15 @@ def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
     return _table(("figure", "before", "after"), [(row["figure"], *two) for row, two in zip(rows, cells, strict=True)])
 
 
-def _training(run: Run) -> str:
+def _training(run: Run, step: int) -> str:
     lines = []
     if optimizer := run.record.get("optimizer"):
-        warmup = OptimizerConfig(**optimizer).warmup(run.record["steps"])
+        planned = run.record["steps"]
+        warmup = OptimizerConfig(**optimizer).warmup(planned)
+        done = f"{step:,} of {planned:,} updates" if step != planned else f"{step:,} updates"
         lines.append(
-            f"- {run.record['steps']:,} updates of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
-            f"{optimizer['schedule']} schedule, warm-up of {warmup:,}"
+            f"- {done} of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
+            f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates"
         )
     if machine := run.last_start.get("machine"):
         versions = run.last_start.get("versions", {})

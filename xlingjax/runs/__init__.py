@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from xlingjax import probes
+from xlingjax.bindings import spelled_out
 from xlingjax.checkpoint import CheckpointConfig
 from xlingjax.data.sampling import Sampling
 from xlingjax.initialisation import Initialisation
@@ -54,7 +55,7 @@ def bindable() -> dict[str, Callable]:
     names |= {name: of_last_stage(getattr(probes, name)) for name in EVALUATORS}
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
-        names |= getattr(module, "BINDABLE", {})
-        objectives = getattr(module, "OBJECTIVES", {})
-        names |= {name: staged(function, keep=("weight",), stage="stage") for name, function in objectives.items()}
+        names |= {name: spelled_out(function) for name, function in getattr(module, "BINDABLE", {}).items()}
+        for name, function in getattr(module, "OBJECTIVES", {}).items():
+            names[name] = staged(spelled_out(function), keep=("weight",), stage="stage")
     return names

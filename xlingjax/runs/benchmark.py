@@ -1,5 +1,6 @@
 """Fine-tuning on a task of a benchmark, from its official files."""
 
+import dataclasses
 import functools
 from pathlib import Path
 
@@ -42,6 +43,19 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
     if classifier and of_kind and classifier != of_kind:
         raise UserError(f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out")
     return of_kind or classifier
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+    """What the sweep that makes a recipe reads of it (`cells.py`), and no run: declared here, so that a value of
+    another type is refused."""
+
+    epochs: float
+    evaluations: int
+    select: str
+    test_split: str
+    test_languages: Files
+    test_beams: int
 
 
 def task_languages(
@@ -203,5 +217,6 @@ BINDABLE = {
     "task_classifier": task_classifier,
     "task_languages": task_languages,
     "task_score": task_score,
+    "swept": Swept,
     "reading": reading,
 }

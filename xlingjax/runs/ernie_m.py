@@ -1,7 +1,7 @@
 """ERNIE-M (Ouyang et al. 2021) on the text of a run: CAMLM on pairs, BTMLM on monolingual text."""
 
 import dataclasses
-from typing import Any
+from typing import Unpack
 
 from xlingjax.data.sampling import Sampling
 from xlingjax.errors import UserError
@@ -10,7 +10,7 @@ from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.runs.corpus import Corpus
-from xlingjax.runs.text import text_source
+from xlingjax.runs.text import Reading, text_source
 from xlingjax.schedule import Weight
 
 
@@ -27,7 +27,7 @@ def camlm(
     packing: bool = True,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`; own_masks: `CAMLM`.
     reading: see `text_source`."""
@@ -50,7 +50,7 @@ def btmlm(
     target_languages: str = "share",
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
     corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special, own_masks: see

@@ -1,13 +1,20 @@
 """A run's model: a preset or that of an earlier run, with fields changed."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import fields
+from typing import TypedDict, Unpack
 
 from xlingjax.data.vocabulary import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, preset
 from xlingjax.probes import Files, words
 from xlingjax.runs.corpus import Corpus, read_run_record
+
+# Those that `model` takes itself are given in its own way.
+_OWN = ("name", "vocab_size", "classifier", "layers", "language_tokens", "task_labels", "dtype")
+Shape = TypedDict(
+    "Shape", {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN}, total=False
+)
 
 
 def model(
@@ -22,7 +29,7 @@ def model(
     layers: int | None = None,
     language_tokens: bool = False,
     dtype: str | None = None,
-    **overrides: Any,
+    **overrides: Unpack[Shape],
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
 

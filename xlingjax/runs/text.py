@@ -5,7 +5,7 @@ import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from xlingjax.data.frozen import frozen_source, read_header
 from xlingjax.data.loader import BatchSource
@@ -32,6 +32,19 @@ class Batches:
 
     def __call__(self) -> BatchSource:
         return self.opener()
+
+
+class Reading(TypedDict, total=False):
+    """What recipes may bind to any objective on text, beside its own: see `text_source`."""
+
+    seed: int
+    mixture: str | None
+    tasks: Files
+    use_cached: bool
+    holdout: float
+    data_shards: int
+    threads: int
+    prefetch: int
 
 
 def text_source(

@@ -3,7 +3,7 @@ language (titles, questions, summaries)."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Unpack
 
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import find_pairs, find_text
@@ -17,7 +17,7 @@ from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.translation import BackTranslationFeatures, DenoisingFeatures, TranslationFeatures
 from xlingjax.probes import Files, words
 from xlingjax.runs.corpus import Corpus
-from xlingjax.runs.text import text_source
+from xlingjax.runs.text import Reading, text_source
 from xlingjax.schedule import Weight
 from xlingjax.stages import staged
 
@@ -35,7 +35,7 @@ def translation(
     factor: str | float = 1.0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Translation (XLM §4.3) of the corpus's pairs, in `directions` ("de-en fr-en") or in all.
 
@@ -68,7 +68,7 @@ def generation(
     streams: int = 0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Texts to write from a text of the same language (XGLUE §5: questions, titles; summaries).
 
@@ -104,7 +104,7 @@ def denoising(
     chunk: int = 0,
     weight: Weight = 1.0,
     name: str = "denoising",
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see `DenoisingFeatures`. The
     others: see `translation`."""
@@ -130,7 +130,7 @@ def back_translation(
     factor: str | float = 1.0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Online back-translation (XLM §4.2) of the corpus's monolingual text. directions: what is learnt, "fr-en": English
     text is translated into French and back; default: between all languages. length: tokens of a text and of its

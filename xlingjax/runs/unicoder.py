@@ -1,6 +1,6 @@
 """Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of two languages."""
 
-from typing import Any
+from typing import Unpack
 
 from xlingjax.data.corpus import tokens
 from xlingjax.data.sampling import Sampling
@@ -11,7 +11,7 @@ from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.runs.corpus import Corpus
-from xlingjax.runs.text import text_source
+from xlingjax.runs.text import Reading, text_source
 from xlingjax.schedule import Weight
 
 
@@ -25,7 +25,7 @@ def clwr(
     raw: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see `text_source`."""
     features = ClwrFeatures(max_pieces, packing)
@@ -42,7 +42,7 @@ def clpc(
     max_pieces: int = 100,
     reset_positions: bool = True,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives where it has some,
     else on its pairs and `negatives` wrong partners of each at random. reading: see `text_source`."""
@@ -60,7 +60,7 @@ def cl_mlm(
     packing: bool = True,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files have blank lines
     between documents. parity: see `documents.switched_rows`. reading: see `text_source`."""

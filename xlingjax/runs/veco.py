@@ -1,6 +1,6 @@
 """VECO (Luo et al. 2021) on the text of a run: pairs, and adjacent segments."""
 
-from typing import Any
+from typing import Unpack
 
 from xlingjax.data.sampling import Sampling
 from xlingjax.feed import ObjectiveRun
@@ -8,7 +8,7 @@ from xlingjax.objectives.veco import VECO
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import Masking
 from xlingjax.runs.corpus import Corpus
-from xlingjax.runs.text import text_source
+from xlingjax.runs.text import Reading, text_source
 from xlingjax.schedule import Weight
 
 
@@ -26,7 +26,7 @@ def veco(
     query: str = "self_attention",
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms that have no gradient
     there; tlm: with TLM as a fifth term. reading: see `text_source`."""
@@ -47,7 +47,7 @@ def veco_text(
     query: str = "self_attention",
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """VECO (§2.1-2.2) on adjacent segments of the corpus's monolingual text. reading: see `text_source`."""
     objective = VECO("veco_text", plug_out=plug_out, stop_gradient=stop_gradient, query=query, chunk=chunk)

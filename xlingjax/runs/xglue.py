@@ -1,14 +1,14 @@
 """XGLUE's Unicoder (Liang et al. 2020) on the text of a run: xFNP."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Unpack
 
 from xlingjax.data.sampling import Sampling
 from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.preprocessors.xglue import XfnpFeatures
 from xlingjax.runs.corpus import Corpus
-from xlingjax.runs.text import text_source
+from xlingjax.runs.text import Reading, text_source
 from xlingjax.schedule import Weight
 
 
@@ -29,7 +29,7 @@ def xfnp(
     factor: str | float = 1.0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """xFNP (XGLUE §4.2) on the corpus's monolingual text. streams: those of the model; alphas: the factor of each,
     default: 1. smoothing, factor: see `Translation`; block to packing: see `XfnpFeatures`. reading: see `text_source`.

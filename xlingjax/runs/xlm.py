@@ -1,13 +1,13 @@
 """XLM (Lample & Conneau 2019): CLM, MLM and TLM on the text of a run."""
 
-from typing import Any
+from typing import Unpack
 
 from xlingjax.data.sampling import Sampling
 from xlingjax.feed import ObjectiveRun
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures
 from xlingjax.runs.corpus import Corpus
-from xlingjax.runs.text import text_source
+from xlingjax.runs.text import Reading, text_source
 from xlingjax.schedule import Weight
 
 
@@ -20,7 +20,7 @@ def clm(
     context_size: int = 0,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """CLM (XLM §3.2) on the corpus's monolingual text. reading: see `text_source`."""
     objective = CLM(context_size=context_size, packed=bool(stream_length), chunk=chunk)
@@ -38,7 +38,7 @@ def mlm(
     prediction_slots: int | None = None,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """MLM (XLM §3.3) on the corpus's monolingual text. reading: see `text_source`."""
     features = MlmFeatures(masking, stream_length, prediction_slots)
@@ -61,7 +61,7 @@ def tlm(
     shuffled_pairs: bool = False,
     chunk: int = 0,
     weight: Weight = 1.0,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> ObjectiveRun:
     """TLM (XLM §3.4) on the corpus's pairs; the switches are those of `TlmFeatures`. reading: see `text_source`."""
     features = TlmFeatures(
