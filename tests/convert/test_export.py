@@ -252,7 +252,7 @@ def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
     assert command("export", tmp_path / "run", tmp_path / "hf") == 0, capsys.readouterr().err
     told = capsys.readouterr().out
     assert f"RobertaPreLayerNorm{architecture}, " in told and "largest difference" in told
-    assert ("last states" in told) == (architecture == "Model") and all(name in told for name in beside)
+    assert ("states of every layer" in told) == (architecture == "Model") and all(name in told for name in beside)
     assert ("has no place for" in told) == bool(beside)
     model = transformers.AutoModel.from_pretrained(tmp_path / "hf")
     assert type(model).__name__ == "RobertaPreLayerNormModel"
