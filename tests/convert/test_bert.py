@@ -78,12 +78,17 @@ def test_classifiers_are_theirs_and_the_pooler_is_part_of_one(kind, labels, tmp_
 
     theirs = save(tmp_path, f"BertFor{kind}", num_labels=labels, classifier_dropout=0.25)
     found = params_of(tmp_path)
-    assert found.notes == (SEGMENTS, "the vocabulary head is random: the checkpoint has none")
+    pairs = kind == "SequenceClassification"  # whose second text is of segment 1
+    fresh = "the vocabulary head is random: the checkpoint has none"
+    assert found.notes == ((fresh,) if pairs else (SEGMENTS, fresh)) and found.config.segments == (2 if pairs else None)
     assert found.config.classifier_dropout == 0.25
     batch, model = foreign.batch_of(50, 20, pad=0, ends=3), Encoder(found.config)
+    if pairs:
+        batch["sides"] = np.broadcast_to(np.arange(20) >= 9, batch["input_ids"].shape).astype(np.int32)
     ours = model.classify(found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch)
+    more = foreign.tensors(batch, token_type_ids="sides") if pairs else {}
     with torch.no_grad():
-        wanted = theirs(**given(batch)).logits.numpy()
+        wanted = theirs(**given(batch), **more).logits.numpy()
     assert wanted.shape[-1] == labels
     valid_BL = batch["pack_ids"] > 0 if labels == 4 else slice(None)
     np.testing.assert_allclose(np.asarray(ours)[valid_BL], wanted[valid_BL], atol=1e-4)
@@ -127,7 +132,7 @@ def without_norm(found):
         (foreign.changed(hidden_act="relu"), "hidden_act='relu' is not something xlingjax computes"),
         (foreign.changed(is_decoder=True), "is_decoder=True is not something"),
         (foreign.changed(position_embedding_type="relative_key"), "position_embedding_type='relative_key' is not"),
-        (foreign.changed(architectures=["BertForQuestionAnswering"]), "BertForQuestionAnswering is not read"),
+        (foreign.changed(architectures=["BertForMultipleChoice"]), "BertForMultipleChoice is not read"),
         (foreign.changed(intermediate_size=41), "bert.encoder.layer.0.intermediate.dense.bias: wanted 41, found 40"),
         (foreign.reweighted(untied), "cls.predictions.decoder.weight is not bert.embeddings.word_embeddings.weight"),
         (foreign.reweighted(narrow), "token_type_embeddings.weight: wanted 1 x 24, found 2 x 23"),
