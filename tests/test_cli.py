@@ -70,7 +70,8 @@ def test_values_are_read_as_a_shell_user_means_them(typed, read):
 
 
 def test_overrides_reach_the_run(corpus):
-    bindings = options(corpus, train__seed=7, TRAIN_STEPS="1.1e1", MASK_RATE=0.3, tlm__weight=3, LANGUAGE_EMBEDDING=1)
+    given = {"train.seed": 7, "TRAIN_STEPS": "1.1e1", "MASK_RATE": 0.3, "tlm.weight": 3, "LANGUAGE_EMBEDDING": True}
+    bindings = options(corpus) | given
     recipe = cli.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()])
     mlm, tlm = recipe.bound["objectives"]
     assert (recipe.bound["seed"], recipe.bound["steps"], mlm.weight, tlm.weight) == (7, 11, 1.0, 3)
@@ -116,7 +117,7 @@ def test_weights_are_any_number_or_stages(corpus, refused):
 def test_a_recipe_is_found_by_its_name_alone(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recipe = cli.read_recipe(["xlm_text"], [f"{k}={v}" for k, v in options(corpus).items()])
-    assert recipe.bound["model"].name == "tiny"
+    assert recipe.bound["model"].name == "mini"
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def refused(capsys, output, message, *command):
         ),
         (["--grid", "EPOCHS=1,1.0"], "--grid EPOCHS=1,1.0: a value stands there twice"),
         (["--gin.EPOCHS=2", "--grid", "EPOCHS=1,3"], "EPOCHS: --gin.EPOCHS and --grid both set it: give one of them"),
-        (["--grid", "CLASSIFIER_DROPOUT=0,much"], "classifier_dropout='much' is not a number"),
+        (["--grid", "CLASSIFIER_DROPOUT=0,much"], "CLASSIFIER_DROPOUT='much': a number or None is needed"),
         (["--strategy", "transfer", "pivot", "--languages", "xx"], "--languages: transfer does not run over languages"),
     ],
 )

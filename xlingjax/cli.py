@@ -369,7 +369,8 @@ def parse_text(text: str, where: str) -> None:
             known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
             message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], list(known))}"
         elif message.startswith("malformed node"):
-            message = "a value is a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
+            kinds = "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
+            message = f"not gin syntax: a value is {kinds}"
         elif isinstance(error, SyntaxError):
             message = f"not gin syntax: {message}"
         raise UserError(f"{where}: {message}") from None
