@@ -7,7 +7,7 @@ import small_fastbpe
 import small_xlmr
 
 from xlingjax.convert.sentences import SENTENCES
-from xlingjax.data.tokenizer_vocabulary import PROPHETNET
+from xlingjax.data.tokenizer_files import PROPHETNET
 
 XLM_CODES = ("ar", "de", "en", "ru")
 WITHOUT_COMPARISON = "ernie_m"

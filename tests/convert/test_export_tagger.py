@@ -62,7 +62,7 @@ def exported(tmp_path_factory):
         hard_vocab_limit=False, minloglevel=2,
     )  # fmt: skip
     vocabulary = Vocabulary.load(folder / "spm.model", "xlmr")
-    shape = dict(classifier="tagging", num_labels=len(UDPOS.labels), max_positions=READING.length + 2)
+    shape = dict(classifier="tagging", num_labels=len(UDPOS.labels), max_positions=READING.length + 2, init_std=0.6)
     run_of(folder / "run", vocabulary, labels=UDPOS.labels, **shape)
     assert command("export", folder / "run", folder / "hf", "--unverified") == 0
     return open_run(folder / "run"), folder / "hf"

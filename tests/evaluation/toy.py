@@ -12,7 +12,7 @@ class ToyVocabulary:
     unk_id = 3
 
     def __init__(self, layout: str = "xlm"):
-        self.layout = layout
+        self.layout, self.pair_separators = layout, 3 if layout == "xlm" else 4
         first = 14 if layout == "xlm" else 4
         self.bos_id, self.eos_id, self.pad_id = (1, 1, 2) if layout == "xlm" else (0, 2, 1)
         self._ids = {piece: first + i for i, piece in enumerate(PIECES)}

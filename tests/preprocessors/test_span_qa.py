@@ -22,8 +22,16 @@ from xlingjax.preprocessors.span_qa import (
     window_bounds,
 )
 
-XLM = Characters()
-XLMR = Characters("xlmr")
+
+class Letters(Characters):
+    """Of a question words are pieces, and no spaces."""
+
+    def encode(self, text):
+        return toy.ToyVocabulary.encode(self, text)
+
+
+XLM = Letters()
+XLMR = Letters("xlmr")
 
 
 def question(context, answer, start=None, id="q", asked="a b"):

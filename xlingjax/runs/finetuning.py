@@ -1,6 +1,6 @@
 """Fine-tuning on labelled texts, on labelled texts in two languages, and on tagged words."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
@@ -17,7 +17,7 @@ def labelled_languages(
     pivot: str | None = None,
     dev: str | None = None,
     test: str | None = None,
-    tasks: Iterable[str] | None = None,
+    tasks: Mapping[str, Files] | Sequence[str] | None = None,
 ) -> Languages:
     """Those trained on, the pivot of plug-in fine-tuning, and those that have a file to measure: `dev` and `test` are
     paths with {language}, with {task} for each of `tasks` where there are several."""
