@@ -91,7 +91,9 @@ def export_model(
             (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
         step, name = int(find_checkpoint(run).name), name or Path(output).absolute().name
         spoken = [language] if language else workdir.languages
-        text = model_card(workdir, step, name, made.described, spoken, notes, licence, base, before_after)
+        text = model_card(
+            workdir, step, name, made.described, spoken, notes, licence, base, before_after, trained.sentences
+        )  # fmt: skip
         (folder / "README.md").write_text(text, encoding="utf-8")
     return "\n".join([f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes])
 

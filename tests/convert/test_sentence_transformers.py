@@ -2,6 +2,7 @@
 them, from the import to a file of vectors, and the way back."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -318,7 +319,7 @@ def test_pretraining_keeps_them_and_fine_tuning_does_not(released, tmp_path, cap
     assert sentences_kept(str(workdir), start, []) == {}  # it began before, by itself
 
 
-def test_the_way_back(released, tmp_path, capsys):
+def test_the_way_back(released, tmp_path, capsys, monkeypatch):
     """The export has the files that every version of the library reads, and its import the same sentence vectors."""
     run_from(beside(released, tmp_path / "st", VERSION_2), tmp_path / "run")
     capsys.readouterr()
@@ -334,6 +335,13 @@ def test_the_way_back(released, tmp_path, capsys):
     assert described["prompts"] == PROMPTS and described["default_prompt_name"] == "query"
     wanted = theirs(tmp_path / "out", TEXTS, "mean", "query: ", True, LONGEST)
     np.testing.assert_allclose(open_run(tmp_path / "run").embed(TEXTS, "en")[-1], wanted, atol=1e-5)
+    # The code of the model card, run where it lies.
+    (code,) = re.findall(r"```python\n(.+?)```", (tmp_path / "out" / "README.md").read_text("utf-8"), re.DOTALL)
+    names = {}
+    monkeypatch.chdir(tmp_path / "out")
+    exec(code, names)
+    ours = open_run(tmp_path / "run").embed(["Hello, world."], "en")[-1]
+    np.testing.assert_allclose(names["vectors"].numpy(), ours, atol=1e-5)
     assert run_from(tmp_path / "out", tmp_path / "again") == 0
     assert open_run(tmp_path / "again").sentences == open_run(tmp_path / "run").sentences
 

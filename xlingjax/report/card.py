@@ -8,6 +8,7 @@ from typing import Any
 from xlingjax.optim import OptimizerConfig
 from xlingjax.report.run import Run
 from xlingjax.report.summary import summarise
+from xlingjax.sentences import Sentences
 
 _TASKS = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
@@ -36,11 +37,19 @@ _LANGS = (
     "Each token has the embedding of its language: call the model with `langs=`, as above. Without it the model "
     "computes something else, in silence."
 )
-_VECTORS = """inputs = tokenizer(["Hello, world."], padding=True, return_tensors="pt"){langs}
+_VECTORS = """sentences = [{prefix}"Hello, world."]
+inputs = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt"){langs}
 with torch.no_grad():
-    states = model.base_model(**inputs).last_hidden_state
-valid = inputs["attention_mask"].unsqueeze(-1)
-vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces"""
+    states = model.base_model(**inputs, output_hidden_states=True).{states}
+{pooled}"""
+_POOLED = {
+    "mean": """valid = inputs["attention_mask"].unsqueeze(-1)
+vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces""",
+    "mean_no_special": """special = torch.isin(inputs["input_ids"], torch.tensor(tokenizer.all_special_ids))
+valid = (inputs["attention_mask"].bool() & ~special).unsqueeze(-1)
+vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces""",
+    "first": "vectors = states[:, 0]  # of the sentences: at their first token",
+}
 _READ = {
     "feature-extraction": _VECTORS,
     "fill-mask": _VECTORS,
@@ -80,11 +89,12 @@ def model_card(
     licence: str = "",
     base: str = "",
     before_after: Sequence[Mapping[str, Any]] = (),
+    vectors: Sentences | None = None,
 ) -> str:
     """Markdown, after the hub's metadata. step: of the checkpoint; figures are the last that were measured by then.
     described: config.json, languages: of the texts that the exported model is for. notes: what the export said.
     licence, base (the model that training began from): identifiers of the hub. before_after: rows "figure", "before",
-    "after"."""
+    "after". vectors: the model's own way to make sentence vectors; None: means of the last layer."""
     until = dataclasses.replace(
         run, evaluations=[line for line in run.evaluations if line["step"] <= step],
         metrics=[line for line in run.metrics if line["step"] <= step],
@@ -99,7 +109,7 @@ def model_card(
         f"# {name}",
         f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,} pieces; {how} by "
         f"xlingjax, checkpoint {step}.",
-        _code(auto, task, [*described["lang2id"]] if embeds else ()),
+        _code(auto, task, [*described["lang2id"]] if embeds else (), vectors or Sentences()),
         *([_LANGS] if embeds else []),
         *_section("Objectives", _objectives(run)),
         *_section("Data", _data(run)),
@@ -112,13 +122,20 @@ def model_card(
     return "\n\n".join(sections) + "\n"
 
 
-def _code(auto: str, task: str, embedded: Sequence[str]) -> str:
+def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences) -> str:
     """How the model is used, from the folder in which the card lies. embedded: the languages that it embeds."""
     langs = ""
     if embedded:
         number = f'model.config.lang2id["{embedded[0]}"]'
         langs = f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})  # of each token'
-    return _CODE.format(auto=auto, read=_READ[task].format(langs=langs))
+    pooled = _POOLED[vectors.pooling or "mean"]
+    if vectors.normalize:
+        pooled += "\nvectors = torch.nn.functional.normalize(vectors, dim=-1)"
+    states = "last_hidden_state" if vectors.layer is None else f"hidden_states[{vectors.layer}]"
+    prefix = f"{json.dumps(vectors.prefix, ensure_ascii=False)} + " if vectors.prefix else ""
+    return _CODE.format(
+        auto=auto, read=_READ[task].format(langs=langs, prefix=prefix, states=states, pooled=pooled)
+    )  # fmt: skip
 
 
 def _section(title: str, body: str) -> list[str]:
