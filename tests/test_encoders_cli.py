@@ -251,11 +251,11 @@ def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(run, tmp_path
     assert [open_run(of).model.config.cross_attention_query for of in (plain, tmp_path / "in")] == [
         "self_attention", "input"
     ]  # fmt: skip
-    changed(norm_order="pre")
+    changed(norm_order="post")
     capsys.readouterr()
     assert cli.main(["plug", "in", plain, "--output", str(tmp_path / "x"), "--source", source]) == 2
     error = capsys.readouterr().err
-    assert "norm_order=pre" in error and "with post" in error and not (tmp_path / "x").exists()
+    assert "norm_order=post" in error and "with pre" in error and not (tmp_path / "x").exists()
 
 
 def plug_in_command(corpus, run, workdir, **overrides):
