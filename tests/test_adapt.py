@@ -213,7 +213,7 @@ def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(ad
     assert main(["adapt", "--from", str(first), *given, "--steps", "2", "--length", "32"]) == 0
     said = capsys.readouterr().out
     assert "perplexity lin" in said and "held out: lin.txt 64 lines" in said
-    assert "base_model" not in (tmp_path / "out" / "model" / "README.md").read_text()
+    assert "base_model:" not in (tmp_path / "out" / "model" / "README.md").read_text()
 
 
 def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, capsys):
