@@ -35,7 +35,7 @@ def by_language(table: dict[str, Any]) -> Any:
         axis.bar(places, means, width, yerr=spread if any(spread) else None, color=colour, label=said(row))
     axis.set(xticks=range(len(languages)), ylabel=metric.replace("_", " "), ylim=(0, None), title=table["task"])
     axis.set_xticklabels(languages)
-    axis.legend(loc="lower right", fontsize="small")
+    drawing.legend(loc="outside lower center", ncols=4, fontsize="small")  # bars may fill the axes
     return drawing
 
 
