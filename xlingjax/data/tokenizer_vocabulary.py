@@ -48,7 +48,7 @@ class TokenizerVocabulary(PieceTable):
         self.sha256 = hashlib.sha256(content + roles_told.encode() + LAYOUT.encode()).hexdigest()
         names = self._tokenizer.get_vocab(with_added_tokens=True)
         by_id = {i: name for name, i in names.items()}
-        if gap := next((i for i in range(len(by_id)) if i not in by_id), None):
+        if (gap := next((i for i in range(len(by_id)) if i not in by_id), None)) is not None:
             raise UserError(f"tokenizer.json has no piece for id {gap}; its ids must have no gaps")
         self._pieces = [by_id[i] for i in range(len(by_id))]
         roles = {role: names.get(token) for role, token in self.special.items()}
