@@ -52,7 +52,7 @@ def _result(worker: Worker, rates: list[float], turns: list[dict]) -> dict:
 def useful_flops(shape: shapes.Shape) -> float:
     """Per token; counted with the masked head, whatever a contestant computes besides."""
     from xlingjax.model.config import preset
-    from xlingjax.perf import flops_per_token
+    from xlingjax.training.cost import flops_per_token
 
     config = preset(
         "xlmr_base", layers=shape.layers, dim=shape.dim, heads=shape.heads, ffn=shape.ffn, vocab_size=shape.vocab

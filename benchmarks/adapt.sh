@@ -31,9 +31,9 @@ import sys
 import jax
 import numpy as np
 
-from xlingjax.adapting import compared, table
+from xlingjax.workflows.adapt import compared, table
 from xlingjax.report.run import read_run
-from xlingjax.trained import open_run
+from xlingjax.inference.run import open_run
 
 first, again = sys.argv[1:]
 print(table(compared(read_run(first), read_run(again))).replace("before", " first").replace("after", "again"))

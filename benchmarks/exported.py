@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from xlingjax.data.benchmark import read
+from xlingjax.data.labelled.task import read
 from xlingjax.tasks import task_named
 
 LENGTH = 128

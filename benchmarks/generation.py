@@ -76,10 +76,10 @@ class Ours:
         import jax.numpy as jnp
 
         from benchmarks import foreign
-        from xlingjax.decoding import Decoding, Ids, generate
         from xlingjax.model.config import preset
+        from xlingjax.model.decoding import Decoding, Ids, generate
         from xlingjax.model.seq2seq import Seq2Seq
-        from xlingjax.runtime import keep_freed_memory
+        from xlingjax.runtime.machine import keep_freed_memory
 
         jax.config.update("jax_enable_compilation_cache", False)  # compile seconds are part of the result
         keep_freed_memory()
@@ -114,7 +114,7 @@ class Ours:
         return time.perf_counter() - started
 
     def peak_bytes(self) -> int:
-        from xlingjax.perf import peak_memory_bytes
+        from xlingjax.training.cost import peak_memory_bytes
 
         return peak_memory_bytes()
 

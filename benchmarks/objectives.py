@@ -25,18 +25,18 @@ from xlingjax.data.features import FIELDS, SPECIAL_IDS
 from xlingjax.data.loader import to_global
 from xlingjax.model.config import ModelConfig, preset
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.objectives.ernie_m import BTMLM, CAMLM
 from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import CLM, MLM, TLM
-from xlingjax.optim import OptimizerConfig, make_optimizer
-from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.unicoder import ClMlmFeatures
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
-from xlingjax.runtime import keep_freed_memory
-from xlingjax.step import abstract_state, make_train_step, random_state, run_key
+from xlingjax.runtime.machine import keep_freed_memory
+from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
+from xlingjax.training.step import abstract_state, make_train_step, random_state, run_key
 
 CPU = Shape("small-32k 16x128", 4, 256, 4, 1024, 32_000, 16, 128)
 GPU = Shape("base 64x128", 12, 768, 12, 3072, 250_002, 64, 128, "bfloat16")

@@ -8,12 +8,12 @@ from benchmarks.shapes import Shape, batch
 from xlingjax.data.loader import to_global
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh
 from xlingjax.objectives.xlm import MLM
-from xlingjax.optim import OptimizerConfig, make_optimizer
-from xlingjax.partition import MeshConfig, batch_sharding, make_mesh
-from xlingjax.perf import peak_memory_bytes
-from xlingjax.runtime import keep_freed_memory
-from xlingjax.step import abstract_state, make_train_step, random_state, run_key
+from xlingjax.runtime.machine import keep_freed_memory
+from xlingjax.training.cost import peak_memory_bytes
+from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
+from xlingjax.training.step import abstract_state, make_train_step, random_state, run_key
 
 
 class Ours:

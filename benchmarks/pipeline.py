@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from xlingjax.data.tinyworld import write
-from xlingjax.data.vocabulary_training import train_vocabulary
+from xlingjax.data.vocabulary.training import train_vocabulary
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.tasks.xlm import TextSource
 

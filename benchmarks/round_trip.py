@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from xlingjax.convert.sentences import SENTENCES
+from xlingjax.convert.formats.sentences import SENTENCES
 
 ROWS = 250_002
 
@@ -26,7 +26,7 @@ def vocabulary_of(folder: Path):
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
-    from xlingjax.data.vocabulary import Vocabulary
+    from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
     stem = str(folder / "few")
     sentencepiece.SentencePieceTrainer.train(
@@ -47,9 +47,9 @@ def make(folder: Path, name: str) -> None:
     import numpy as np
     from safetensors.numpy import save_file
 
-    from xlingjax.convert import xlm_roberta
-    from xlingjax.convert.names import places
-    from xlingjax.convert.tokenizer_json import tokenizer_files
+    from xlingjax.convert.formats import xlm_roberta
+    from xlingjax.convert.formats.names import places
+    from xlingjax.convert.formats.tokenizer_json import tokenizer_files
     from xlingjax.model.build import build_model
     from xlingjax.model.config import preset
 
@@ -73,7 +73,7 @@ def make(folder: Path, name: str) -> None:
 def measured(*line: object) -> tuple[float, float]:
     """(seconds, GiB at most) of an `xlingjax` process, which must end well."""
     began = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "xlingjax.cli", *map(str, line)])
+    process = subprocess.Popen([sys.executable, "-m", "xlingjax", *map(str, line)])
     _, status, used = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"xlingjax {' '.join(map(str, line))} ended with {os.waitstatus_to_exitcode(status)}")
@@ -84,7 +84,7 @@ def same(a: Path, b: Path) -> bool:
     import jax
     import numpy as np
 
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     first, second = open_run(a).params, open_run(b).params
     return all(jax.tree.leaves(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), first, second)))

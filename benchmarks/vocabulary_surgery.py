@@ -26,7 +26,7 @@ ROWS = 250_002
 
 
 def xlingjax(*line: object) -> str:
-    done = subprocess.run([sys.executable, "-m", "xlingjax.cli", *map(str, line)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "xlingjax", *map(str, line)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"xlingjax {' '.join(map(str, line))}\n{done.stderr}")
     return done.stdout
@@ -118,10 +118,10 @@ def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
-    from xlingjax.data.vocabulary import Vocabulary
+    from xlingjax.data.vocabulary.sentencepiece import Vocabulary
     from xlingjax.model.build import build_model
     from xlingjax.model.config import count_parameters, preset
-    from xlingjax.workdir import write_trained
+    from xlingjax.training.workdir import write_trained
 
     files = sorted((out / "text").glob("*/text.txt"))
     sentences = [line for file in files for line in file.read_text("utf-8").splitlines()[:4000]]
@@ -154,9 +154,9 @@ def logits(run: Path, sentences: list[str]):
     import numpy as np
 
     from xlingjax.evaluation.perplexity import sentence_rows
+    from xlingjax.inference.run import open_run
     from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.masks import bidirectional
-    from xlingjax.trained import open_run
 
     opened = open_run(run)
     batch = sentence_rows(sentences, opened.vocabulary, 64, 0)
@@ -173,7 +173,7 @@ def logits(run: Path, sentences: list[str]):
 def trimming(out: Path) -> list[str]:
     import numpy as np
 
-    from xlingjax.data.vocabulary_surgery import source_rows
+    from xlingjax.data.vocabulary.surgery import source_rows
 
     words, sentences = large_run(out, words=ROWS)
     used = words[: ROWS // 2 - 17_000]

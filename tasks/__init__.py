@@ -1,7 +1,7 @@
 """What data sets feed a run, and the benchmarks: their tables of tasks, found by name.
 
-`suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s; `xlingjax.data.benchmark.read` reads their
-files; `xlingjax.tasks.registry.register` makes SeqIO tasks of them.
+`suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s; `xlingjax.data.labelled.task.read` reads
+their files; `xlingjax.tasks.registry.register` makes SeqIO tasks of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 
-from xlingjax.data.benchmark import Task
+from xlingjax.data.labelled.task import Task
 from xlingjax.errors import UserError
 
 _SUITES = ("xtreme", "xglue", "xnli", "applications")

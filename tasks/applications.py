@@ -5,10 +5,10 @@ Together under the name "applications"; each is a task of its own and no average
 
 from __future__ import annotations
 
-from xlingjax.data.benchmark import Files, Task
-from xlingjax.data.labelled_pairs import read_source_target
-from xlingjax.data.labelled_text import Table, read_mtod_intents, read_xcopa, read_xsid_intents
-from xlingjax.data.labelled_words import Columns, read_conllu, read_xsid_slots
+from xlingjax.data.labelled.pairs import read_source_target
+from xlingjax.data.labelled.task import Files, Task
+from xlingjax.data.labelled.text import Table, read_mtod_intents, read_xcopa, read_xsid_intents
+from xlingjax.data.labelled.words import Columns, read_conllu, read_xsid_slots
 from xlingjax.tasks import prepared
 from xlingjax.tasks.xglue import CONLL_TAGS
 from xlingjax.tasks.xtreme import PANX_TAGS, SQUAD, TRANSLATED_TYDIQA, UPOS, XQUAD, XQUAD_OVERLAP, places

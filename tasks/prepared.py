@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 
-from xlingjax.data.prepared import Prepared, bitext, pairs, parallel_pairs, questions, tagged
+from xlingjax.data.labelled.tfds import Prepared, bitext, pairs, parallel_pairs, questions, tagged
 
 _TRANSLATED_XNLI = ("ar", "bg", "de", "el", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
 _TRANSLATED_PAWSX = ("de", "es", "fr", "ja", "ko", "zh")

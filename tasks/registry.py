@@ -13,9 +13,9 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.benchmark import KINDS, Task, find, read
-from xlingjax.data.labelled import Bitext, Example, Question, SourceTarget, Tagged, is_lost
-from xlingjax.data.prepared import located
+from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged, is_lost
+from xlingjax.data.labelled.task import KINDS, Task, find, read
+from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
 from xlingjax.tasks import suite_tasks
 
@@ -55,9 +55,9 @@ def register(
     """Registers a benchmark's tasks, or those of the names `tasks`, and returns the name of the mixture of all, by
     default the suite's.
 
-    Files are found, not read. metrics: `xlingjax.evaluation.scores.METRICS`, or others with a `compute`. Again with the
-    same folder it does nothing. Raises UserError: an unknown suite or metric, a language without files (unless
-    `allow_missing`), no files at all, a name that is taken by another folder.
+    Files are found, not read. metrics: `xlingjax.evaluation.metrics.registry.METRICS`, or others with a `compute`.
+    Again with the same folder it does nothing. Raises UserError: an unknown suite or metric, a language without files
+    (unless `allow_missing`), no files at all, a name that is taken by another folder.
     """
     folder, name = located(folder), name or suite
     asked = (suite, folder, allow_missing, tuple(tasks))

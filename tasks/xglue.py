@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from xlingjax.data.benchmark import Files, Task
-from xlingjax.data.labelled_pairs import read_source_target
-from xlingjax.data.labelled_questions import read_squad
-from xlingjax.data.labelled_text import Table
-from xlingjax.data.labelled_words import Columns
+from xlingjax.data.labelled.pairs import read_source_target
+from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.task import Files, Task
+from xlingjax.data.labelled.text import Table
+from xlingjax.data.labelled.words import Columns
 from xlingjax.tasks import prepared
 from xlingjax.tasks.xtreme import (
     NLI,

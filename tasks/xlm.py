@@ -12,7 +12,7 @@ from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import Preprocessor, mixture_source
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import Pair, Text, Triple, find_negatives, find_pairs, find_text
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 Patterns = str | Sequence[str]
@@ -99,7 +99,7 @@ def register_source(
     import seqio
 
     from xlingjax.data.seqio_adapters import SIDES, LanguageFeature
-    from xlingjax.data.seqio_vocabulary import SeqioVocabulary
+    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 
     names = ("text",) if len(languages) == 1 else SIDES[: len(languages)]
     adapter = SeqioVocabulary(vocabulary)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from xlingjax.data.benchmark import Files, Task
-from xlingjax.data.labelled_pairs import read_bucc, read_tatoeba
-from xlingjax.data.labelled_questions import read_squad
-from xlingjax.data.labelled_text import Table, read_translated
-from xlingjax.data.labelled_words import Columns, read_tagged_lines, read_wikiann
+from xlingjax.data.labelled.pairs import read_bucc, read_tatoeba
+from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.task import Files, Task
+from xlingjax.data.labelled.text import Table, read_translated
+from xlingjax.data.labelled.words import Columns, read_tagged_lines, read_wikiann
 from xlingjax.tasks import prepared
 
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"

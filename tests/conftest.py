@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -24,10 +23,10 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Tracing makes many small objects that live: looking for garbage among them is a tenth of the time.
 gc.set_threshold(100_000, 20, 100)
-sys.path.insert(0, str(ROOT / "tests"))  # `import tiny` from tests in subfolders
 
 import pytest  # noqa: E402
-import tiny  # noqa: E402
+
+from tests.helpers import tiny  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +55,7 @@ def tiny_params(tiny_encoder):
 @pytest.fixture(scope="session")
 def tiny_finished(tmp_path_factory):
     """(workdir, Result) of a run of two steps; for reading, not for continuing."""
-    import tiny_run
+    from tests.helpers import tiny_run
 
     workdir = tmp_path_factory.mktemp("finished")
     return workdir, tiny_run.run(workdir, steps=2)
@@ -65,7 +64,7 @@ def tiny_finished(tmp_path_factory):
 @pytest.fixture(scope="session")
 def official(tmp_path_factory):
     """The folder of `official_files.write`: xtreme, xtreme_labels, xglue. For reading."""
-    import official_files
+    from tests.helpers import official_files
 
     return official_files.write(tmp_path_factory.mktemp("official"))
 

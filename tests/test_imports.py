@@ -10,35 +10,31 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "xlingjax"
 
-# From the top down; a file imports only from its own row and those below.
+# From the top down; a file imports only from its own row and those below. "" is the package's own __init__.
 LEVELS = [
-    {"cli", "arguments", "verbs", "verbs_models", "verbs_vocabulary", "verbs_benchmarks", "verbs_sweep"},
-    {"adapting", "tables"},
-    {"words"},
-    {"applications", "generation", "negatives", "plug", "average", "bakeoff", "importing", "exporting", "surgery"},
-    {"sweep", "cells", "measuring", "variants"},
-    {"trained"},
-    {"runs", "doctor", "report", "verify"},
-    {"train"},
-    {"feed", "probes", "initialisation"},
-    {"evaluation", "givers"},
-    {"checkpoint", "identity", "tracker", "schedule", "divergence", "signals", "metrics", "step", "perf", "memory"},
-    {"objectives", "convert"},
-    {"losses", "optim", "decoding"},
-    {"model"},
-    {"data", "preprocessors", "tasks"},
-    {"bindings"},
-    {"partition", "runtime", "quiet", "stages", "workdir"},
-    {"errors", "sentences", ""},
+    {"cli"},
+    {"workflows"},
+    {"convert"},
+    {"config", "report"},
+    {"evaluation"},
+    {"inference"},
+    {"training"},
+    {"objectives"},
+    {"preprocessors", "model", "tasks"},
+    {"data"},
+    {"runtime"},
+    {"errors", ""},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
+# The package's public names come from everywhere, when they are asked for; `python -m xlingjax` is the command line.
+PLACES = {"__init__.py": "cli", "__main__.py": "cli"}
 FORBIDDEN = [("data", "model"), ("preprocessors", "model"), ("model", "objectives"), ("data", "tasks")]
 # Package -> the parts of xlingjax that may import it.
 HOMES = {
     "flax": {"model"},
     "gin": {"cli"},
-    "tensorflow": {"data", "preprocessors", "tasks", "doctor"},
-    "seqio": {"data", "preprocessors", "tasks", "doctor"},
+    "tensorflow": {"data", "preprocessors", "tasks"},
+    "seqio": {"data", "preprocessors", "tasks"},
 }
 
 
@@ -52,7 +48,7 @@ def part(path):
     if path.parent == ROOT / "tasks":
         return "tasks"
     first = path.relative_to(PACKAGE).parts[0]
-    return "" if first == "__init__.py" else first.removesuffix(".py")
+    return PLACES.get(first, first.removesuffix(".py"))
 
 
 def imports(path):
@@ -86,7 +82,8 @@ def test_imports_flow_downwards(path):
         assert (here, target) not in FORBIDDEN, f"{path}:{line}: {here} must not import {target}"
     for line, name in imports(path):
         home = HOMES.get(name.split(".")[0])
-        assert home is None or here in home, f"{path}:{line}: {name} belongs in {sorted(home)}"
+        allowed = home is None or here in home or path.name == "doctor.py"
+        assert allowed, f"{path}:{line}: {name} belongs in {sorted(home)}"
 
 
 def test_no_cycles():
@@ -106,7 +103,8 @@ def test_no_cycles():
 
 def test_the_trainer_needs_neither_tensorflow_nor_gin():
     """Importing the loop brings in neither TensorFlow, SeqIO, gin nor PyTorch: they take seconds or may be absent."""
-    code = "import sys, xlingjax.train, xlingjax.data.frozen; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    code = "import sys, xlingjax.training.loop, xlingjax.data.frozen; "
+    code += "print(sorted({m.split('.')[0] for m in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for package in ("tensorflow", "seqio", "gin", "torch", "t5"):
         assert f"'{package}'" not in loaded, package

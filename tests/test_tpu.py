@@ -6,14 +6,14 @@ import re
 
 import jax
 import pytest
-import tiny
 
+from tests.helpers import tiny
 from xlingjax.evaluation.perplexity import _sums
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
-from xlingjax.optim import OptimizerConfig, make_optimizer
-from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, replicated, row_devices
-from xlingjax.step import abstract_state, make_train_step
+from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, replicated, row_devices
+from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
+from xlingjax.training.step import abstract_state, make_train_step
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu, the compiler of TPUs, is not installed: make test-tpu"
@@ -59,7 +59,7 @@ def abstract(mesh, objective, rows, length, source=None):
 
 
 def compiled_step(model, mesh, objective, batch, microbatches=1):
-    """The program that a run compiles for a turn of the objective, as `train.py` asks for it; as text."""
+    """The program that a run compiles for a turn of the objective, as `training/loop.py` asks for it; as text."""
     config = OptimizerConfig()
     optimizer = make_optimizer(config, 10, model.abstract())
     state = abstract_state(mesh, model, optimizer, config)

@@ -9,21 +9,22 @@ import jax
 import numpy as np
 import pytest
 
-from xlingjax.cli import main
-from xlingjax.convert.sentences import SENTENCES
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.cli.main import main
+from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
-from xlingjax.optim import OptimizerConfig, flattened
-from xlingjax.workdir import write_trained
+from xlingjax.model.params import flattened
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.workdir import write_trained
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-import small_xlmr  # noqa: E402 - needs transformers
+from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 
 
 @pytest.fixture(scope="module")
 def vocabularies(tmp_path_factory):
-    from xlingjax.data.vocabulary_training import train_vocabulary
+    from xlingjax.data.vocabulary.training import train_vocabulary
 
     folder = tmp_path_factory.mktemp("vocabularies")
     small_xlmr.tokenizer_model(folder)
@@ -52,7 +53,7 @@ def command(verb, source, output, *more):
 
 def require_equal(found, wanted, config):
     """Rows of padding do not count."""
-    from xlingjax.convert.names import OF_WORDS
+    from xlingjax.convert.formats.names import OF_WORDS
 
     found, wanted = flattened(found), flattened(wanted)
     assert {*found} == {*wanted}
@@ -77,9 +78,9 @@ def test_a_run_in_bfloat16_is_compared_in_float32(vocabularies, tmp_path, capsys
 
 @pytest.mark.parametrize("head", HEADS)
 def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tmp_path, capsys):
+    from xlingjax.inference.run import open_run
     from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.masks import bidirectional
-    from xlingjax.trained import open_run
 
     labels = ["A", "B", "C"] if head == "ForSequenceClassification" else []
     config, params = run_of(tmp_path / "run", vocabularies["xlmr"], labels=labels, **HEADS[head])
@@ -128,7 +129,7 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
 
 def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(vocabularies, tmp_path, capsys):
     """A SentencePiece model does not show that its ids are counted as theirs are."""
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     vocabulary = Vocabulary(vocabularies["xlmr"].model_bytes, "xprophetnet")
     config, params = run_of(tmp_path / "run", vocabulary)
@@ -145,7 +146,7 @@ def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(vocabulari
 
 
 def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabularies, tmp_path, capsys):
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     options = dict(
         cross_attention=True, word_recovery=True, paraphrase=True, dan=6, classifier="plug_in", num_labels=3,
@@ -170,7 +171,7 @@ def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabulari
 
 
 def test_of_several_heads_one_is_exported_by_name(vocabularies, tmp_path, capsys):
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     tasks, more = (("pawsx", 2), ("qam", 2)), {"classifier": "xlmr"}
     _, params = run_of(tmp_path / "run", vocabularies["xlmr"], task_labels=tasks, **more)
@@ -212,7 +213,7 @@ XLM = dict(
     ],
 )
 def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(options, architecture, vocabularies, tmp_path, capsys):
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     languages = ["de", "en", "zh"] if "num_languages" in options else []
     config, params = run_of(tmp_path / "run", vocabularies["xlm"], languages, **XLM | options)
@@ -247,7 +248,7 @@ PRE = dict(norm_order="pre", position_offset=0, norm_eps=1e-12)
 def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
     options, architecture, beside, vocabularies, tmp_path, capsys
 ):
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     config, params = run_of(tmp_path / "run", vocabularies["xlm"], **PRE | options)
     assert command("export", tmp_path / "run", tmp_path / "hf") == 0, capsys.readouterr().err
@@ -265,7 +266,7 @@ def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
 
 @pytest.mark.parametrize("kind", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
 def test_what_transformers_saves_of_roberta_prelayernorm_is_read(kind, tmp_path, capsys):
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     small_xlmr.save(tmp_path / "hf", f"RobertaPreLayerNorm{kind}", num_labels=3)
     assert command("import", tmp_path / "hf", tmp_path / "run") == 0, capsys.readouterr().err
@@ -278,7 +279,7 @@ def test_what_transformers_saves_of_roberta_prelayernorm_is_read(kind, tmp_path,
 @pytest.mark.parametrize("offset", [0, 5])
 def test_positions_are_counted_from_where_they_count_them(offset, vocabularies, tmp_path):
     """XLM's vocabularies have padding 2, so that theirs begin at row 3."""
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     config, params = run_of(tmp_path / "run", vocabularies["xlm"], position_offset=offset)
     assert command("export", tmp_path / "run", tmp_path / "hf", *(["--unverified"] if offset else [])) == 0
@@ -322,7 +323,7 @@ def test_a_model_that_no_class_computes_is_refused(options, message, vocabularie
 
 
 def test_nothing_is_written_where_transformers_computes_something_else(vocabularies, tmp_path, capsys, monkeypatch):
-    from xlingjax.convert import xlm_roberta
+    from xlingjax.convert.formats import xlm_roberta
 
     def described(*given):
         return {**true(*given), "layer_norm_eps": 0.5}
@@ -428,7 +429,7 @@ def card_of(folder, vocabulary, languages=(), given=(), labels=(), **options):
     ],
 )
 def test_its_code_gives_the_sentence_vectors_of_the_run(vocabularies, tmp_path, layout, options, given, embeds):
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     languages = ["de", "en"]
     card, names = card_of(tmp_path, vocabularies[layout], languages, given, **options)

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlingjax.convert.sentences import SENTENCES
-from xlingjax.data.labelled import Tagged
-from xlingjax.data.labelled_words import read_tagged
-from xlingjax.data.vocabulary import Vocabulary
-from xlingjax.data.words import pieces_of_words
-from xlingjax.evaluation.benchmark import predict
-from xlingjax.preprocessors.benchmark import Reading
+from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.data.labelled.records import Tagged
+from xlingjax.data.labelled.words import read_tagged
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.word_pieces import pieces_of_words
+from xlingjax.evaluation.task import predict
+from xlingjax.preprocessors.task import Reading
 from xlingjax.tasks import task_named
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
@@ -53,7 +53,7 @@ def sentences_of(language, vocabulary):
 def exported(tmp_path_factory):
     """(the vocabulary, our model and its parameters, the exported folder). XLM-R's normalization; few pieces, so that
     many words begin with a lone mark."""
-    from xlingjax.trained import open_run
+    from xlingjax.inference.run import open_run
 
     folder = tmp_path_factory.mktemp("tagger")
     sentencepiece.SentencePieceTrainer.train(

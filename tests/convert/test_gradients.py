@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-import small_xlmr  # noqa: E402 - needs transformers
+from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 
 RATE = 0.1
 
@@ -12,9 +12,9 @@ RATE = 0.1
 def test_a_step_of_sgd_is_theirs(tmp_path):
     import jax
 
-    from xlingjax.convert.hugging_face import read
-    from xlingjax.convert.names import places, to_theirs
-    from xlingjax.convert.xlm_roberta import SEGMENTS, written_names
+    from xlingjax.convert.formats.hugging_face import read
+    from xlingjax.convert.formats.names import places, to_theirs
+    from xlingjax.convert.formats.xlm_roberta import SEGMENTS, written_names
     from xlingjax.model.build import build_model
     from xlingjax.objectives.xlm import MLM
 

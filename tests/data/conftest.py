@@ -61,7 +61,7 @@ def corpus(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def vocabulary_folder(corpus) -> Path:
-    from xlingjax.data.vocabulary_training import train_vocabulary
+    from xlingjax.data.vocabulary.training import train_vocabulary
 
     out = corpus / "vocabulary"
     train_vocabulary(out, mono=str(corpus / "mono/*/*.txt"), size=220, threads=1, character_coverage=1.0)
@@ -70,7 +70,7 @@ def vocabulary_folder(corpus) -> Path:
 
 @pytest.fixture(scope="session")
 def vocabulary(vocabulary_folder):
-    from xlingjax.data.vocabulary import Vocabulary
+    from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
     return Vocabulary.load(vocabulary_folder)
 

@@ -2,8 +2,8 @@ import gzip
 from pathlib import Path
 
 import pytest
-from data.files import write
 
+from tests.helpers.files import write
 from xlingjax.data.check import Findings, check
 from xlingjax.data.scripts import main_script, script_of_language
 from xlingjax.errors import UserError

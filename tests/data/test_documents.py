@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from data.plans import BOS, EOS, PAD, read, side
 
-from xlingjax.data.corpus import Records
+from tests.helpers.plans import BOS, EOS, PAD, read, side
 from xlingjax.data.documents import documents, segment_rows, switched_rows
+from xlingjax.data.token_cache import Records
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from data.files import write
 
-from xlingjax.adapting import write_heldout
-from xlingjax.data.corpus import pair_records, text_records
+from tests.helpers.files import write
 from xlingjax.data.holdout import BLOCK, held_out, held_out_of
 from xlingjax.data.sources import find_pairs, find_text
+from xlingjax.data.token_cache import pair_records, text_records
 from xlingjax.errors import UserError
+from xlingjax.workflows.adapt import write_heldout
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 

@@ -4,9 +4,16 @@ import os
 
 import pytest
 import zstandard
-from data.files import write
 
-from xlingjax.data.sources import content_hash, find_pairs, find_text, is_language_code, language_from_path, read_lines
+from tests.helpers.files import write
+from xlingjax.data.sources import (
+    content_hash,
+    find_pairs,
+    find_text,
+    is_language_code,
+    language_from_path,
+    read_lines,
+)
 from xlingjax.errors import UserError
 
 

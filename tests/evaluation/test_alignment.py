@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from evaluation import toy
 
-from xlingjax.data.words import pieces_of_words
+from tests.helpers import toy
+from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import alignment
 

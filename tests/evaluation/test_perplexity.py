@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-from evaluation import toy
 
-from xlingjax import probes
+from tests.helpers import toy
+from xlingjax.config import evaluators
+from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
 from xlingjax.evaluation import perplexity as ppl
-from xlingjax.evaluation.pairs import Pairs
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 
 VOCABULARY = toy.ToyVocabulary()
@@ -180,14 +180,14 @@ def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
     lines.write_text("g h i\n")
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
     patterns = f"{table} {lines}"
-    assert sorted(probes.heldout_texts(patterns, corpus.languages)) == ["de", "en", "fr"]
-    (perplexity,) = probes.perplexity(corpus, patterns, length=12, causal=True)()
+    assert sorted(evaluators.heldout_texts(patterns, corpus.languages)) == ["de", "en", "fr"]
+    (perplexity,) = evaluators.perplexity(corpus, patterns, length=12, causal=True)()
     plain = {"de": ["a b c", "d e f", "g h"], "en": ["q r s"], "fr": ["g h i"]}
     for language, sentences in plain.items():
         index = toy.LANGUAGES.index(language)
         expected = ppl.text_rows(sentences, VOCABULARY, 12, index)["input_ids"]
         assert perplexity._rows["input_ids"][index : index + 1].tolist() == expected.tolist()
-    (samples,) = probes.samples(corpus, patterns)()
+    (samples,) = evaluators.samples(corpus, patterns)()
     encoder, params = toy.model()
     shown = samples(encoder, params, 0)["texts"]
     assert len(shown) == 5 and all(len(sample["pieces"]) <= 5 for sample in shown)  # a sentence each, no JSON
@@ -198,9 +198,9 @@ def test_probes_on_pairs_have_the_rows_of_tlm(tmp_path):
         (tmp_path / f"de-en.{code}").write_text("a b c d\nd e\n")
     (tmp_path / "de.txt").write_text("a b\n")
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
-    (probe,) = probes.translation_perplexity(corpus, str(tmp_path), length=12, reset_positions=False)()
+    (probe,) = evaluators.translation_perplexity(corpus, str(tmp_path), length=12, reset_positions=False)()
     assert probe._rows["de-en"]["position_ids"].tolist() == [list(range(12)), [*range(8), 0, 0, 0, 0]]
     options = {"pair_length": 8, "reset_positions": False}
-    (samples,) = probes.samples(corpus, str(tmp_path / "de.txt"), str(tmp_path), **options)()
+    (samples,) = evaluators.samples(corpus, str(tmp_path / "de.txt"), str(tmp_path), **options)()
     ((rows,), _) = samples._pair_rows()
     assert rows["position_ids"].tolist() == [list(range(8))]  # the other pair fits no row of 8

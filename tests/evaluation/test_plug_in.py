@@ -1,8 +1,8 @@
 import jax
 import numpy as np
 import pytest
-from evaluation import toy
 
+from tests.helpers import toy
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
 from xlingjax.evaluation.plug_in import PlugInAccuracy

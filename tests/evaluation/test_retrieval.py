@@ -4,12 +4,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import zstandard
-from evaluation import toy
 
-from xlingjax import probes
+from tests.helpers import toy
+from xlingjax.config import evaluators
+from xlingjax.data import held_out_pairs
 from xlingjax.errors import UserError
-from xlingjax.evaluation import encoding, pairs, retrieval
+from xlingjax.evaluation import retrieval
 from xlingjax.evaluation.floors import floors
+from xlingjax.inference import encode
 
 
 def test_nearest_is_exact_in_any_chunking():
@@ -71,35 +73,38 @@ def test_pooling_weights():
     vocabulary = toy.ToyVocabulary()
     ids = np.array([[1, 20, 21, 1, 2], [1, 1, 2, 2, 2]])
     valid = ids != vocabulary.pad_id
-    weights = {p: encoding.pooling_weights(ids, valid, vocabulary.special_ids, p) for p in encoding.POOLINGS}
+    weights = {p: encode.pooling_weights(ids, valid, vocabulary.special_ids, p) for p in encode.POOLINGS}
     assert weights["mean"].tolist() == [[0.25, 0.25, 0.25, 0.25, 0], [0.5, 0.5, 0, 0, 0]]
     assert weights["mean_no_special"].tolist() == [[0, 0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0, 0]]
     assert weights["first"].tolist() == [[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]
     with pytest.raises(UserError, match="mean_no_special"):
-        encoding.pooling_weights(ids, valid, vocabulary.special_ids, "max")
+        encode.pooling_weights(ids, valid, vocabulary.special_ids, "max")
 
 
 def test_embedding_does_not_depend_on_company_or_bucket():
     encoder, params = toy.model()
     vocabulary = toy.ToyVocabulary()
-    rows = encoding.token_ids(toy.sentences(9), vocabulary, 16)
+    rows = encode.token_ids(toy.sentences(9), vocabulary, 16)
     options = dict(poolings=("mean", "first"), tokens_per_batch=64)
-    together = encoding.embed(encoder, params, rows, 1, vocabulary, buckets=(8, 16), **options)
-    alone = encoding.embed(encoder, params, rows[4:5], 1, vocabulary, buckets=(16,), **options)
+    together = encode.embed(encoder, params, rows, 1, vocabulary, buckets=(8, 16), **options)
+    alone = encode.embed(encoder, params, rows[4:5], 1, vocabulary, buckets=(16,), **options)
     assert together.shape == (2, 3, 9, 16)  # poolings, embedding output + 2 layers, sentences, D
     np.testing.assert_allclose(together[:, :, 4:5], alone, atol=1e-5)
     # Layer 0 under "first" is the embedding of `</s>` at position 0, the same in every sentence; above it they differ.
     assert np.ptp(together[1, 0], axis=0).max() < 1e-6 < np.ptp(together[1, 2], axis=0).max()
     with pytest.raises(ValueError, match="longest bucket, 4"):
-        encoding.embed(encoder, params, rows, 1, vocabulary, buckets=(4,))
+        encode.embed(encoder, params, rows, 1, vocabulary, buckets=(4,))
 
 
 def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
-    from xlingjax.partition import MeshConfig, make_mesh
+    from xlingjax.model.partition import MeshConfig, make_mesh
 
     encoder, params = toy.model()
     texts = tuple(toy.sentences(24, seed=1))
-    aligned = {"de": pairs.Pairs("de", texts, texts), "fr": pairs.Pairs("fr", texts[:10], texts[5:15])}
+    aligned = {
+        "de": held_out_pairs.Pairs("de", texts, texts),
+        "fr": held_out_pairs.Pairs("fr", texts[:10], texts[5:15]),
+    }
     probe = retrieval.RetrievalProbe(aligned, toy.ToyVocabulary(), toy.LANGUAGES, ("mean", "first"), 16, 128)
     values = probe(encoder, params, 7, None)
     assert values["pairs"] == {"de": 24, "fr": 10}
@@ -117,7 +122,7 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
 
 def test_a_language_the_model_never_embedded_is_refused():
     encoder, params = toy.model()
-    aligned = {"ru": pairs.Pairs("ru", ("a b",), ("a b",))}
+    aligned = {"ru": held_out_pairs.Pairs("ru", ("a b",), ("a b",))}
     with pytest.raises(UserError, match="'ru' is not one of the run's"):
         retrieval.evaluate_retrieval(encoder, params, aligned, toy.ToyVocabulary(), toy.LANGUAGES)
 
@@ -129,37 +134,37 @@ def test_reading_pairs(tmp_path):
     write("de-en.de", "eins", "zwei"), write("de-en.en", "one", "two")
     write("wiki.en-fr.fr", "un"), write("wiki.en-fr.en", "one")
     write("de-fr.de", "eins"), write("de-fr.fr", "un")
-    found = pairs.read_pairs(tmp_path)
+    found = held_out_pairs.read_pairs(tmp_path)
     assert found == {
-        "de": pairs.Pairs("de", ("eins", "zwei"), ("one", "two")),
-        "fr": pairs.Pairs("fr", ("un",), ("one",)),
+        "de": held_out_pairs.Pairs("de", ("eins", "zwei"), ("one", "two")),
+        "fr": held_out_pairs.Pairs("fr", ("un",), ("one",)),
     }
-    assert list(pairs.read_pairs(tmp_path, ["fr", "ru"])) == ["fr"]
-    assert pairs.read_pairs(tmp_path, ["de"], limit=1)["de"].english == ("one",)
-    assert pairs.read_pairs(tmp_path / "de-en") == {"de": found["de"]}
+    assert list(held_out_pairs.read_pairs(tmp_path, ["fr", "ru"])) == ["fr"]
+    assert held_out_pairs.read_pairs(tmp_path, ["de"], limit=1)["de"].english == ("one",)
+    assert held_out_pairs.read_pairs(tmp_path / "de-en") == {"de": found["de"]}
     with pytest.raises(UserError, match="none for the run's languages, ru"):
-        pairs.read_pairs(tmp_path, ["ru"])
+        held_out_pairs.read_pairs(tmp_path, ["ru"])
     with pytest.raises(UserError, match="neither a folder nor"):
-        pairs.read_pairs(tmp_path / "nothing")
+        held_out_pairs.read_pairs(tmp_path / "nothing")
     write("de-en.en", "one", "two", "three")
     with pytest.raises(UserError, match=r"de-en.de has 2 lines and .*de-en.en has 3"):
-        pairs.read_pairs(tmp_path)
+        held_out_pairs.read_pairs(tmp_path)
     (tmp_path / "de-en.en").write_bytes(b"one\n\xff\n")
     with pytest.raises(UserError, match="de-en.en, line 2: invalid UTF-8"):
-        pairs.read_pairs(tmp_path)
+        held_out_pairs.read_pairs(tmp_path)
     (tmp_path / "de-en.en").unlink()
     with pytest.raises(UserError, match="English side de-en.en is missing"):
-        pairs.read_pairs(tmp_path)
+        held_out_pairs.read_pairs(tmp_path)
 
 
 def test_pairs_with_an_empty_side_are_no_pairs_and_do_not_count_towards_the_limit(tmp_path):
     (tmp_path / "de-en.de").write_text("eins\n\n  \nvier\nf\n")
     (tmp_path / "de-en.en").write_text("\ntwo\n\nfour\nfive\n")
-    assert pairs.read_pairs(tmp_path)["de"] == pairs.Pairs("de", ("vier", "f"), ("four", "five"))
-    assert pairs.read_pairs(tmp_path, limit=1)["de"] == pairs.Pairs("de", ("vier",), ("four",))
+    assert held_out_pairs.read_pairs(tmp_path)["de"] == held_out_pairs.Pairs("de", ("vier", "f"), ("four", "five"))
+    assert held_out_pairs.read_pairs(tmp_path, limit=1)["de"] == held_out_pairs.Pairs("de", ("vier",), ("four",))
     (tmp_path / "de-en.de").write_text("eins\n\n\n\n\n")
     with pytest.raises(UserError, match=r"de-en.de and .*de-en.en have no line with text on both sides"):
-        pairs.read_pairs(tmp_path)
+        held_out_pairs.read_pairs(tmp_path)
 
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])
@@ -169,16 +174,16 @@ def test_reading_compressed_pairs(tmp_path, ending):
     (tmp_path / "en-fr.en").write_text("one\ntwo\n")  # one side of a pair may be plain
     for code, lines in (("de", "eins\n"), ("en", "one\n")):
         (tmp_path / f"test.1.{code}.{ending}").write_bytes(compress(lines.encode()))
-    assert pairs.read_pairs(tmp_path) == {"fr": pairs.Pairs("fr", ("un", "deux"), ("one", "two"))}
-    assert pairs.read_pairs(tmp_path / "test.1") == {"de": pairs.Pairs("de", ("eins",), ("one",))}
+    assert held_out_pairs.read_pairs(tmp_path) == {"fr": held_out_pairs.Pairs("fr", ("un", "deux"), ("one", "two"))}
+    assert held_out_pairs.read_pairs(tmp_path / "test.1") == {"de": held_out_pairs.Pairs("de", ("eins",), ("one",))}
 
 
 def test_floors_are_on_the_pairs_of_retrieval(tmp_path):
     for code, lines in (("de", "a b\nc d\ne f\n"), ("en", "a x\nc y\ne z\n")):
         (tmp_path / f"de-en.{code}").write_text(lines)
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=toy.ToyVocabulary(), parallel=())
-    (floor,) = probes.floors(corpus, str(tmp_path), limit=2, run=True)()
-    (probe,) = probes.retrieval(corpus, str(tmp_path), limit=2)()
+    (floor,) = evaluators.floors(corpus, str(tmp_path), limit=2, run=True)()
+    (probe,) = evaluators.retrieval(corpus, str(tmp_path), limit=2)()
     assert floor.test == probe.pairs and len(floor.test["de"]) == 2
 
 
@@ -191,10 +196,10 @@ def test_floors():
     english = list(dict.fromkeys(english))
     russian = [" ".join(cipher[w] for w in line.split()) for line in english]
     held = {
-        "de": pairs.Pairs("de", tuple(line.upper() for line in english[:30]), tuple(english[:30])),
-        "ru": pairs.Pairs("ru", tuple(russian[:30]), tuple(english[:30])),
+        "de": held_out_pairs.Pairs("de", tuple(line.upper() for line in english[:30]), tuple(english[:30])),
+        "ru": held_out_pairs.Pairs("ru", tuple(russian[:30]), tuple(english[:30])),
     }
-    result = floors(held, {"ru": pairs.Pairs("ru", tuple(russian[30:]), tuple(english[30:]))}, dimensions=12)
+    result = floors(held, {"ru": held_out_pairs.Pairs("ru", tuple(russian[30:]), tuple(english[30:]))}, dimensions=12)
     assert result["char_tfidf"]["de"]["raw_en_to_xx"] == 1.0
     assert result["char_tfidf"]["ru"]["raw_en_to_xx"] < 0.2
     assert list(result["lsi"]) == ["ru"]
@@ -203,7 +208,7 @@ def test_floors():
 
 
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
-    from xlingjax.evaluation.pairs import pairs_with_english
+    from xlingjax.data.held_out_pairs import pairs_with_english
 
     for name, lines in {
         "a.de-en.de": "eins\nzwei", "a.de-en.en": "one\ntwo", "b.de-en.de": "drei\n", "b.de-en.en": "three\nlost",

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evaluation import toy
-from preprocessors.test_span_qa import SCRIPTS, XLM, Characters, pieces, question, squad  # noqa: F401 - a fixture
 
-from xlingjax.data.labelled import Question
-from xlingjax.data.labelled_questions import read_squad
-from xlingjax.data.vocabulary import Vocabulary
+from tests.helpers import toy
+from tests.preprocessors.test_span_qa import SCRIPTS, XLM, Characters, pieces, question, squad  # noqa: F401 - a fixture
+from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.records import Question
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation import span_qa
-from xlingjax.evaluation.predictions import write_predictions
 from xlingjax.evaluation.span_qa import SpanQuestions, best_answers, n_best, predict, predict_answers
-from xlingjax.partition import MeshConfig, make_mesh
+from xlingjax.evaluation.submissions import write_predictions
+from xlingjax.model.partition import MeshConfig, make_mesh
 from xlingjax.preprocessors.span_qa import Window, span_rows
 from xlingjax.tasks import task_named
 
@@ -97,7 +97,7 @@ def test_the_right_columns_give_the_gold_text_in_every_script(pieces):  # noqa: 
 def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
     """Lower-cased, without accents, cut by Moses's rules."""
     pytest.importorskip("sacremoses")
-    import small_fastbpe
+    from tests.helpers import small_fastbpe
 
     asked = [question(context, answer, id=answer) for context, answer in SCRIPTS]
     asked.append(question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å"))

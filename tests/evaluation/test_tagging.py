@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
-from evaluation import toy
-from evaluation.test_alignment import Characters
 
-from xlingjax import cells
-from xlingjax.data.labelled import Tagged
-from xlingjax.data.labelled_words import read_tagged
-from xlingjax.data.words import pieces_of_words
+from tests.evaluation.test_alignment import Characters
+from tests.helpers import toy
+from xlingjax.data.labelled.records import Tagged
+from xlingjax.data.labelled.words import read_tagged
+from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.evaluation import tagging
-from xlingjax.preprocessors.benchmark import Reading, task_rows
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
+from xlingjax.preprocessors.task import Reading, task_rows
 from xlingjax.tasks import task_named
+from xlingjax.workflows import cell
 
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 
@@ -30,7 +30,7 @@ def test_a_tag_stands_at_the_first_piece_of_its_word():
 
 def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch):
     """As XTREME's and XGLUE's scripts: no word shares a piece with the one before, so each learns and gets a tag."""
-    task, reading = task_named("xtreme/udpos"), cells.reading_of({"LENGTH": 9, "WORDS_APART": True})
+    task, reading = task_named("xtreme/udpos"), cell.reading_of({"LENGTH": 9, "WORDS_APART": True})
     sentence = Tagged(("ca", "b", "d"), ("NOUN", "VERB", "ADJ"))
     joined, apart = (
         task_rows(task, [sentence], Characters(), one, "zh", 0)["tag_weights"][0].tolist()

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from evaluation import toy
 
-from xlingjax.data.labelled import Bitext
+from tests.helpers import toy
+from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
-from xlingjax.evaluation import encoding, tatoeba
-from xlingjax.evaluation.retrieval import unit_rows
+from xlingjax.evaluation import tatoeba
+from xlingjax.inference import encode
+from xlingjax.inference.search import unit_rows
 
 TEXTS = toy.sentences(12, seed=4)
 ORDER = np.random.default_rng(0).permutation(12)
@@ -41,12 +42,12 @@ def test_english_asks_and_foreign_lines_answer(bitext):
     assert tatoeba.accuracy(predict(longer, ALIKE, layer=0), longer) == 1.0
 
 
-@pytest.mark.parametrize("pooling", encoding.POOLINGS)
+@pytest.mark.parametrize("pooling", encode.POOLINGS)
 def test_predictions_are_those_of_a_plain_search(bitext, pooling):
     encoder, params = toy.model()
-    rows = encoding.token_ids(TEXTS, toy.ToyVocabulary(), 64)
+    rows = encode.token_ids(TEXTS, toy.ToyVocabulary(), 64)
     foreign, english = (
-        encoding.embed(encoder, params, rows, i, toy.ToyVocabulary(), poolings=(pooling,), buckets=(64,))[0]
+        encode.embed(encoder, params, rows, i, toy.ToyVocabulary(), poolings=(pooling,), buckets=(64,))[0]
         for i in (0, 1)
     )
     for layer in (1, 2):
@@ -58,7 +59,7 @@ def test_predictions_are_those_of_a_plain_search(bitext, pooling):
 def test_every_layer_and_pooling(bitext):
     options = toy.ToyVocabulary(), "de", toy.LANGUAGES
     found = tatoeba.predict_layers(*ALIKE, bitext, *options)
-    assert list(found) == list(encoding.POOLINGS) and list(found["mean"]) == [0, 1, 2]
+    assert list(found) == list(encode.POOLINGS) and list(found["mean"]) == [0, 1, 2]
     assert tatoeba.accuracy(found["mean"][0], bitext) == 1.0
     assert found["first"][0] == [0] * 12  # every sentence begins alike: all find line 0
     for pooling, layer in (("mean_no_special", 1), ("first", 2)):

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xlingjax import cli
+from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.evaluation import word_embeddings as we
 
@@ -166,14 +166,14 @@ def test_semeval_has_its_scores_in_a_file_of_their_own(tmp_path):
     ],
 )
 def test_refusals_of_the_command(arguments, message, capsys):
-    assert cli.main(["words", "no/run", *arguments]) == 2
+    assert main.main(["words", "no/run", *arguments]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
     from types import SimpleNamespace
 
-    from xlingjax import words
+    from xlingjax.cli import words
 
     run = SimpleNamespace(params={"embeddings": {"tokens": {"embedding": TABLE}}}, vocabulary=Words())
     run.vocabulary.sha256 = "words"
@@ -181,9 +181,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.txt").write_text("red\trot\nblue\tgrau\n")
     (tmp_path / "b.txt").write_text("red\trot\t3\nblue\tblau\t1\ndark\ttief\t2\n")
     entries = ["--dictionary", f"en-de={tmp_path}/a.txt", "--dictionary", f"en-de={tmp_path}/b.txt"]
-    assert cli.main(["words", "runs/x", *entries]) == 2  # three columns are no dictionary
+    assert main.main(["words", "runs/x", *entries]) == 2  # three columns are no dictionary
     entries = [*entries[:2], "--similarity", f"en-de={tmp_path}/b.txt", "--output", str(tmp_path / "out.json")]
-    assert cli.main(["words", "runs/x", *entries]) == 0
+    assert main.main(["words", "runs/x", *entries]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["dictionary"]["en-de"] == we.score_dictionary(
         [("red", "rot"), ("blue", "grau")], EN_DE, Words(), TABLE

@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
-from model import numpy_transformer as reference
 
+from tests.helpers import numpy_transformer as reference
+from tests.helpers import tiny
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional, causal
-from xlingjax.optim import path_names
+from xlingjax.model.params import path_names
 
 MLM = AttentionSpec(bidirectional)
 SMALL = dict(

@@ -3,20 +3,20 @@
 import functools
 import math
 
-import foreign_models
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.helpers import foreign_models
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import count_parameters, preset
 from xlingjax.model.masks import bidirectional
 from xlingjax.model.ngram_decoder import NgramSeq2Seq, bucket
+from xlingjax.model.params import path_names
+from xlingjax.model.partition import MeshConfig, make_mesh, param_shardings
 from xlingjax.model.seq2seq import Seq2Seq
-from xlingjax.optim import path_names
-from xlingjax.partition import MeshConfig, make_mesh, param_shardings
 
 VOCAB = 40
 CONFIG = preset(

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 
+from tests.helpers import tiny
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import count_parameters, preset

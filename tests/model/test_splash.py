@@ -7,15 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
-from objectives.reference import pack
 
+from tests.helpers import tiny
+from tests.helpers.reference import pack
 from xlingjax.model import attention
 from xlingjax.model.attention import AttentionSpec, Refused, attend, bind
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
 from xlingjax.model.masks import Fields, bidirectional, causal
-from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
+from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
 
 SPECS = {"bidirectional": AttentionSpec(bidirectional), "causal": AttentionSpec(causal & bidirectional, causal=True)}
 MESHES = {

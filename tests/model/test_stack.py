@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
 
+from tests.helpers import tiny
 from xlingjax.model.attention import AttentionSpec, bind
 from xlingjax.model.block import Block
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, bidirectional
-from xlingjax.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
+from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
 
 BATCH = tiny.batch("mlm", rows=2, length=8)
 SPEC = AttentionSpec(bidirectional)

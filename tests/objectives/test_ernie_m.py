@@ -3,10 +3,10 @@ import functools
 import jax
 import numpy as np
 import pytest
-import tiny
-from model import numpy_transformer as transformer
-from objectives.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 
+from tests.helpers import numpy_transformer as transformer
+from tests.helpers import tiny
+from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, masked_nll, random_model
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder

@@ -3,9 +3,9 @@ import math
 import jax
 import numpy as np
 import pytest
-from evaluation import toy
 
-from xlingjax.data.labelled import Example
+from tests.helpers import toy
+from xlingjax.data.labelled.records import Example
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import ZeroShotAccuracy, accuracy_by_language, predict, summarise
 from xlingjax.objectives.finetuning import Classification

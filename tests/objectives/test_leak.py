@@ -5,9 +5,9 @@ from functools import partial
 import jax
 import numpy as np
 import pytest
-import tiny
-from objectives.reference import CONFIG, GENERATOR, NGRAM, make_batch, pack, random_model
 
+from tests.helpers import tiny
+from tests.helpers.reference import CONFIG, GENERATOR, NGRAM, make_batch, pack, random_model
 from xlingjax.model import attention
 from xlingjax.model.attention import AttentionSpec, Refused
 from xlingjax.model.config import preset

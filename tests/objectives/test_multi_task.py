@@ -7,20 +7,20 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 import pytest
-import tiny_run
-from evaluation import toy
 
-from xlingjax import cli
+from tests.helpers import tiny_run, toy
+from xlingjax.cli import main
+from xlingjax.config.multi_task import multi_task, multi_task_accuracy
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.params import flattened
+from xlingjax.model.partition import MeshConfig
 from xlingjax.objectives.finetuning import Classification
-from xlingjax.optim import OptimizerConfig, flattened
-from xlingjax.partition import MeshConfig
 from xlingjax.preprocessors.finetuning import Example, classification_rows
-from xlingjax.runs.multi_task import multi_task, multi_task_accuracy
-from xlingjax.train import train
+from xlingjax.training.loop import train
+from xlingjax.training.optimizer import OptimizerConfig
 
 TASKS = {"xnli": ("contradiction", "entailment", "neutral"), "pawsx": ("0", "1")}
 COUNTS = (("pawsx", 2), ("xnli", 3))
@@ -179,7 +179,7 @@ def test_the_recipe_layer(tmp_path, monkeypatch):
     layers = ["runs/finetune.gin", "runs/multi_task.gin", "optim/adamw_linear.gin", "mesh/data.gin"]
     given = ["INIT_FROM=run", "TRAIN_STEPS=4", "TRAIN_FILES={task}-{language}", "TEST_FILES={task}-{language}"]
     given += ["TASK_LABELS={'xnli': 'a b c', 'pawsx': '0 1'}", "TASK_WEIGHTS={'xnli': 392702, 'pawsx': 49401}"]
-    bound = cli.read_recipe(layers, [*given, "SCHEDULE=weighted"]).bound
+    bound = main.read_recipe(layers, [*given, "SCHEDULE=weighted"]).bound
     assert (bound["model"].task_labels, bound["model"].num_labels) == (COUNTS, 0)
     names = [(run.objective.name, run.objective.task, run.weight) for run in bound["objectives"]]
     assert names == [("classification_xnli", "xnli", 392702), ("classification_pawsx", "pawsx", 49401)]

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from model import numpy_transformer as transformer
-from objectives.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
 
+from tests.helpers import numpy_transformer as transformer
+from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, make_batch, random_model
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder

@@ -5,20 +5,20 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
-from model import numpy_transformer as transformer
-from objectives.reference import CONFIG, LANGUAGES, loss_of, random_model
-from test_step import ONE, assert_close, step_of
 
+from tests.helpers import numpy_transformer as transformer
+from tests.helpers.reference import CONFIG, LANGUAGES, loss_of, random_model
+from tests.training.test_step import ONE, assert_close, step_of
 from xlingjax.data.features import check_batch
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import causal
+from xlingjax.model.partition import MeshConfig
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.span_qa import SpanQA
-from xlingjax.partition import MeshConfig
 
 SPANS = CONFIG.replace(num_labels=2, classifier="spans", cross_attention=False, word_recovery=False, paraphrase=False)
 OBJECTIVE = SpanQA()

@@ -3,16 +3,16 @@
 import jax
 import numpy as np
 import pytest
-import tiny
-from model import numpy_transformer as transformer
-from objectives.reference import GENERATOR, LANGUAGES, make_batch, random_model
 
-from xlingjax.decoding import Decoding, Ids, generate
+from tests.helpers import numpy_transformer as transformer
+from tests.helpers import tiny
+from tests.helpers.reference import GENERATOR, LANGUAGES, make_batch, random_model
 from xlingjax.errors import UserError
+from xlingjax.model.decoding import Decoding, Ids, generate
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.back_translation import BackTranslation
+from xlingjax.objectives.ramp import Ramp
 from xlingjax.objectives.translation import Translation
-from xlingjax.stages import Ramp
 
 
 @pytest.fixture(scope="module")

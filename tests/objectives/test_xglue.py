@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from model import numpy_transformer as transformer
-from objectives.reference import GENERATOR, LANGUAGES, NGRAM, make_batch, random_model
 
+from tests.helpers import numpy_transformer as transformer
+from tests.helpers.reference import GENERATOR, LANGUAGES, NGRAM, make_batch, random_model
 from xlingjax.errors import UserError
 from xlingjax.objectives.leak import prediction_visibility
 from xlingjax.objectives.translation import Translation

@@ -2,10 +2,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tiny
-from model import numpy_transformer as reference
-from objectives.reference import loss_of
 
+from tests.helpers import numpy_transformer as reference
+from tests.helpers import tiny
+from tests.helpers.reference import loss_of
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.xlm import CLM, MLM, TLM

@@ -3,8 +3,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from preprocessors import made
 
+from tests.helpers import made
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.ernie_m import BtmlmFeatures, CamlmFeatures
 from xlingjax.preprocessors.xlm import Masking

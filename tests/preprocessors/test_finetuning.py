@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from evaluation import toy
 
+from tests.helpers import toy
 from xlingjax.data.features import FIELDS, batch_hash, check_batch
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification

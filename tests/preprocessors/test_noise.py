@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import tensorflow as tf
-from preprocessors.made import Xlmr
 
+from tests.helpers.made import Xlmr
 from xlingjax.data import draws as random
 from xlingjax.data.draws import Draws
 from xlingjax.errors import UserError

@@ -5,12 +5,12 @@ import unicodedata
 import numpy as np
 import pytest
 import sentencepiece
-from evaluation import toy
-from evaluation.test_alignment import Characters
 
+from tests.evaluation.test_alignment import Characters
+from tests.helpers import toy
 from xlingjax.data.features import batch_hash, batch_shapes, check_batch
-from xlingjax.data.labelled import Question
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.labelled.records import Question
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import (

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from preprocessors import made
 
+from tests.helpers import made
+from xlingjax.config.translation import pivots
 from xlingjax.data.targets import check_directions
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise
 from xlingjax.preprocessors.translation import BackTranslationFeatures, DenoisingFeatures, TranslationFeatures
-from xlingjax.runs.translation import pivots
 
 BOS, EOS, PAD, SIZE = made.Xlmr.bos_id, made.Xlmr.eos_id, made.Xlmr.pad_id, made.Xlmr.size
 

@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from preprocessors import made
 
+from tests.helpers import made
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
 

@@ -2,8 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from preprocessors import made
 
+from tests.helpers import made
 from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import Masking
 

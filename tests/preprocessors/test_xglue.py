@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from preprocessors import made
-from preprocessors.made import Xlmr
 
-from xlingjax.data.converters import RowReader, stack
-from xlingjax.data.corpus import Records, Tokens
+from tests.helpers import made
+from tests.helpers.made import Xlmr
 from xlingjax.data.draws import STARTS, Draws
 from xlingjax.data.mixture import shapes_of
+from xlingjax.data.rows import RowReader, stack
+from xlingjax.data.token_cache import Records, Tokens
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xglue import XfnpFeatures
 

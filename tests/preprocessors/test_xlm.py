@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from preprocessors.made import Xlm, Xlmr
 
+from tests.helpers.made import Xlm, Xlmr
 from xlingjax.data.draws import Draws
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import ClmFeatures, Masking, MlmFeatures, TlmFeatures, masker

@@ -3,8 +3,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from report import fake_run
 
+from tests.helpers import fake_run
 from xlingjax.errors import UserError
 from xlingjax.report import examples
 from xlingjax.report.build import build_report

@@ -3,13 +3,11 @@ import re
 
 import numpy as np
 import pytest
-import tiny
-from evaluation import toy
-from evaluation.test_alignment import Characters
-from report import fake_run
 from rich.console import Console
 
-from xlingjax.data.labelled import Example, Question
+from tests.evaluation.test_alignment import Characters
+from tests.helpers import fake_run, tiny, toy
+from xlingjax.data.labelled.records import Example, Question
 from xlingjax.data.loader import Peekable, array_source
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification

@@ -3,14 +3,14 @@ import json
 import numpy as np
 import pytest
 
+from xlingjax.config.text import Batches
 from xlingjax.errors import UserError
-from xlingjax.feed import ObjectiveRun
-from xlingjax.identity import schedule_record
 from xlingjax.objectives.veco import VECO
 from xlingjax.objectives.xlm import MLM, TLM
-from xlingjax.optim import OptimizerConfig
 from xlingjax.report import schedule
-from xlingjax.runs.text import Batches
+from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.run_record import schedule_record
 
 
 def run(objective, **settings):
@@ -116,7 +116,7 @@ def test_a_record_of_another_time_draws_what_it_has():
 
 
 def test_the_learning_rate_is_the_runs_own():
-    from xlingjax.optim import SCHEDULES, learning_rate_schedule
+    from xlingjax.training.optimizer import SCHEDULES, learning_rate_schedule
 
     for name in SCHEDULES:
         config = OptimizerConfig(schedule=name, warmup_steps=5)

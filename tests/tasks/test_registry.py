@@ -2,9 +2,9 @@ import shutil
 
 import pytest
 
-from xlingjax.data.benchmark import read
+from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
-from xlingjax.evaluation.scores import METRICS
+from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.tasks import task_named
 
 seqio = pytest.importorskip("seqio")

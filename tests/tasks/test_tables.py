@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from xlingjax.data.benchmark import (
+from xlingjax.data.labelled.records import Bitext, Example, SourceTarget, Tagged
+from xlingjax.data.labelled.task import (
     KINDS,
     SPLITS,
     Files,
@@ -19,9 +20,8 @@ from xlingjax.data.benchmark import (
     read_languages,
     share_rows,
 )
-from xlingjax.data.labelled import Bitext, Example, SourceTarget, Tagged
 from xlingjax.errors import UserError
-from xlingjax.evaluation.scores import metrics_of
+from xlingjax.evaluation.metrics.registry import metrics_of
 from xlingjax.tasks import suite_tasks, suites, task_named
 
 TASKS = [task for suite in suites() for task in suite_tasks(suite)]

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def vocabulary(folder):
-    from xlingjax.data.vocabulary_training import train_vocabulary
+    from xlingjax.data.vocabulary.training import train_vocabulary
 
     return train_vocabulary(
         folder / "vocabulary", mono=str(folder / "mono"), size=56, character_coverage=1.0, threads=1

@@ -1,0 +1,1 @@
+"""Text, from files to batches."""

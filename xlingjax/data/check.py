@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.converters import pair_rows, stream_rows
-from xlingjax.data.corpus import cache_folder, id_dtype, pair_records, text_records, tokens
+from xlingjax.data.rows import pair_rows, stream_rows
 from xlingjax.data.sampling import Sampling, format_table, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import Pair, Text, find_pairs, find_text, read_raw_lines
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.token_cache import cache_folder, id_dtype, pair_records, text_records, tokens
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 LONG_LINE = 5000

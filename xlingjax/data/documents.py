@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlingjax.data.converters import Rows, first_fit
-from xlingjax.data.corpus import Records, Tokens
+from xlingjax.data.rows import Rows, first_fit
+from xlingjax.data.token_cache import Records, Tokens
 
 
 def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xlingjax.data.converters import RowReader, Rows, stack
-from xlingjax.data.corpus import Records
 from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
+from xlingjax.data.rows import RowReader, Rows, stack
 from xlingjax.data.sampling import Sampling, sampling_table
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.token_cache import Records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 SIZES = {"placeholders": "placeholders", "decoder_columns": "targets"}
@@ -87,8 +87,8 @@ def mixture_source(
     """
     keep_tensorflow_off_accelerators()
     from xlingjax.data.seqio_adapters import task_records
-    from xlingjax.data.seqio_vocabulary import SeqioVocabulary
     from xlingjax.data.stream import BatchPlan, PlannedSource
+    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 
     if batch < 1 or length < 8:
         raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")

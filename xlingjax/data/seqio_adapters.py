@@ -11,10 +11,10 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.corpus import Records, end_sentences, joined, load_or_write, pair_records, text_records
 from xlingjax.data.holdout import held_out_of
 from xlingjax.data.sources import Pair, Text
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.token_cache import Records, end_sentences, joined, load_or_write, pair_records, text_records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 SIDES = ("first", "second", "third")

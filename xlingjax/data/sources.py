@@ -439,3 +439,10 @@ def find_file(path: Path) -> Path | None:
     """The file `path`, or the one that is `path` compressed; None if neither is there."""
     candidates = (path.with_name(f"{path.name}{ending}") for ending in ("", ".gz", ".zst"))
     return next((candidate for candidate in candidates if candidate.is_file()), None)
+
+
+def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """A list given as one string, its words apart by spaces or commas, or as a list."""
+    if value is None:
+        return ()
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else tuple(value)

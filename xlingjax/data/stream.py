@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from xlingjax.data import draws as random
-from xlingjax.data.converters import RowReader
 from xlingjax.data.features import FIELDS
+from xlingjax.data.rows import RowReader
 from xlingjax.errors import UserError
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.converters import Rows, first_fit, plan_rows
-from xlingjax.data.corpus import Records
 from xlingjax.data.documents import documents, windows
+from xlingjax.data.rows import Rows, first_fit, plan_rows
+from xlingjax.data.token_cache import Records
 from xlingjax.errors import UserError
 
 

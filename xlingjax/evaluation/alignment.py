@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.words import pieces_of_words
+from xlingjax.data.held_out_pairs import PIVOT, aligned_lines, lines_of
+from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import language_index, token_states
-from xlingjax.evaluation.pairs import PIVOT, aligned_lines, lines_of
-from xlingjax.evaluation.retrieval import unit_rows
+from xlingjax.inference.encode import language_index, token_states
+from xlingjax.inference.search import unit_rows
 
 Links = set[tuple[int, int]]
 

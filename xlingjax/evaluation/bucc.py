@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from jax.sharding import Mesh
 
-from xlingjax.data.labelled import Bitext
+from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
-from xlingjax.evaluation import mining, tatoeba
+from xlingjax.evaluation import tatoeba
 from xlingjax.evaluation.tatoeba import chosen_layer, side_vectors
-from xlingjax.sentences import LONGEST
+from xlingjax.inference import mine
+from xlingjax.inference.sentences import LONGEST
 
 NEIGHBOURS = 4
 Pair = tuple[str, str]
@@ -61,7 +62,7 @@ def mine_pairs(
     foreign, english = side_vectors(
         model, params, unified, vocabulary, language, languages, (pooling,), (layer,), mesh, prefix, max_length
     )
-    found = mining.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh)
+    found = mine.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh)
     pairs = (
         ((source_ids[source[i][1]], target_ids[target[j][1]]), float(score))
         for i, j, score in zip(found.source, found.target, found.scores, strict=True)

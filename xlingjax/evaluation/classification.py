@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.labelled_text import read_labelled_tsv
+from xlingjax.data.labelled.text import read_labelled_tsv
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
+from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Classification, PlugIn
 from xlingjax.preprocessors.finetuning import classification_rows
 

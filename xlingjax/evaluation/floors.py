@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.errors import UserError
-from xlingjax.evaluation.pairs import Pairs
 from xlingjax.evaluation.retrieval import score_layer
 
 

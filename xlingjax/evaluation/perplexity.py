@@ -16,10 +16,10 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from xlingjax.data.held_out_pairs import PIVOT, Pairs
 from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import on_xla, place, row_multiple
-from xlingjax.evaluation.pairs import PIVOT, Pairs
+from xlingjax.inference.encode import on_xla, place, row_multiple
 from xlingjax.objectives.xlm import CLM, MLM, TLM
 
 MASK_RATE = 0.15

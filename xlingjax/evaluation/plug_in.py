@@ -9,7 +9,7 @@ import numpy as np
 
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict, summarise
-from xlingjax.evaluation.encoding import language_index
+from xlingjax.inference.encode import language_index
 from xlingjax.preprocessors.plug_in import paired_rows, read_paired_tsv
 
 

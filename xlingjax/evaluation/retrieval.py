@@ -13,19 +13,13 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 
+from xlingjax.data.held_out_pairs import PIVOT, Pairs
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import BUCKETS, embed, language_index, token_ids
-from xlingjax.evaluation.pairs import PIVOT, Pairs
-from xlingjax.evaluation.search import CHUNK, neighbours
+from xlingjax.inference.encode import BUCKETS, embed, language_index, token_ids
+from xlingjax.inference.search import CHUNK, neighbours, unit_rows
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
 SCORES = tuple(f"{kind}_{direction}" for kind in ("raw", "centred") for direction in DIRECTIONS)
-
-
-def unit_rows(x_SD: np.ndarray) -> np.ndarray:
-    """Rows of length 1; a zero row stays zero."""
-    norms = np.linalg.norm(x_SD, axis=-1, keepdims=True)
-    return x_SD / np.maximum(norms, 1e-12)
 
 
 def nearest(queries_QD: np.ndarray, index_SD: np.ndarray, chunk: int = CHUNK, mesh: Mesh | None = None) -> np.ndarray:

@@ -10,16 +10,16 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.labelled import Question
-from xlingjax.data.labelled_questions import read_squad
+from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import summarise
-from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
-from xlingjax.evaluation.scores import METRICS
-from xlingjax.evaluation.scores_qa import MLQA_LANGUAGES
-from xlingjax.identity import check_length
+from xlingjax.evaluation.metrics.answers import MLQA_LANGUAGES
+from xlingjax.evaluation.metrics.registry import METRICS
+from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import Window, span_rows
+from xlingjax.training.run_record import check_length
 
 CANDIDATES = 20
 """Likeliest first and last columns of a window that are combined (n-best of BERT's run_squad.py)."""

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.labelled import Tagged
-from xlingjax.data.labelled_words import read_tagged
-from xlingjax.evaluation.encoding import language_index, on_xla, place, row_multiple
-from xlingjax.evaluation.scores_tagging import entity_f1, token_accuracy
+from xlingjax.data.labelled.records import Tagged
+from xlingjax.data.labelled.words import read_tagged
+from xlingjax.evaluation.metrics.tags import entity_f1, token_accuracy
+from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
 

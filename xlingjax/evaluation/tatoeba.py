@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 from jax.sharding import Mesh
 
-from xlingjax.data.labelled import Bitext
+from xlingjax.data.held_out_pairs import PIVOT
+from xlingjax.data.labelled.records import Bitext
 from xlingjax.errors import UserError
-from xlingjax.evaluation.encoding import POOLINGS, embed_texts
-from xlingjax.evaluation.pairs import PIVOT
 from xlingjax.evaluation.retrieval import nearest
-from xlingjax.sentences import LONGEST
+from xlingjax.inference.encode import POOLINGS, embed_texts
+from xlingjax.inference.sentences import LONGEST
 
 
 def paper_layer(layers: int) -> int:

@@ -12,8 +12,7 @@ import numpy as np
 
 from xlingjax.data.sources import read_lines
 from xlingjax.errors import UserError
-from xlingjax.evaluation.retrieval import unit_rows
-from xlingjax.evaluation.search import neighbours
+from xlingjax.inference.search import neighbours, unit_rows
 
 PIECES = ("single", "mean")
 CSLS_NEIGHBOURS = 10

@@ -1,0 +1,1 @@
+"""The network and its masks, meshes and searches; the only room that imports Flax."""

@@ -18,7 +18,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.layers import dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.masks import causal as causal_mask
-from xlingjax.partition import ROW_AXES, partition_spec, row_devices
+from xlingjax.model.partition import ROW_AXES, partition_spec, row_devices
 
 Array = jax.Array
 
@@ -108,7 +108,7 @@ def _require_plain(spec: AttentionSpec, backend: str) -> None:
 
 
 def _platform(mesh: Mesh | None) -> str:
-    """"cpu", "gpu", "tpu" ..."""
+    """ "cpu", "gpu", "tpu" ..."""
     return jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
 
 

@@ -9,7 +9,7 @@ from xlingjax.model.attention import Attention
 from xlingjax.model.block import Block, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.layers import LayerNorm
-from xlingjax.partition import batch_sharding, row_devices
+from xlingjax.model.partition import batch_sharding, row_devices
 
 Array = jax.Array
 

@@ -1,0 +1,1 @@
+"""What loss is paid, a file per paper."""

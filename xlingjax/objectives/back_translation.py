@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
-from xlingjax.decoding import Decoding, Ids, generate
+from xlingjax.model.decoding import Decoding, Ids, generate
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions
 from xlingjax.objectives.translation import Translation, with_decoder

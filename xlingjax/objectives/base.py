@@ -1,4 +1,4 @@
-"""What an objective is: the fields it reads, who may see whom, and sums that only `step.py` divides."""
+"""What an objective is: the fields it reads, who may see whom, and sums that only `training/step.py` divides."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -7,11 +7,11 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 
-from xlingjax.losses import cross_entropy, gather_positions
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask
-from xlingjax.stages import Ramp
+from xlingjax.objectives.losses import cross_entropy, gather_positions
+from xlingjax.objectives.ramp import Ramp
 
 Array = jax.Array
 Batch = Mapping[str, Array]

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.errors import UserError
-from xlingjax.losses import best_ids, gather_positions
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import (
@@ -33,6 +32,7 @@ from xlingjax.objectives.base import (
     at_slots,
     halves,
 )
+from xlingjax.objectives.losses import best_ids, gather_positions
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ import jax
 
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Array, Batch, Loss, Objective, Params
-from xlingjax.stages import Ramp
+from xlingjax.objectives.ramp import Ramp
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,18 +13,8 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask, bidirectional, prefix
 from xlingjax.model.seq2seq import Seq2Seq
-from xlingjax.objectives.base import (
-    CHUNK,
-    INPUTS,
-    Array,
-    Batch,
-    Head,
-    Params,
-    Predictions,
-    TokenObjective,
-    at_all,
-)
-from xlingjax.stages import Ramp
+from xlingjax.objectives.base import CHUNK, INPUTS, Array, Batch, Head, Params, Predictions, TokenObjective, at_all
+from xlingjax.objectives.ramp import Ramp
 
 
 @dataclasses.dataclass(frozen=True)

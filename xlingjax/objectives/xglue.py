@@ -10,8 +10,8 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Fields, Mask, bidirectional, first_side
 from xlingjax.model.ngram_decoder import NgramSeq2Seq
 from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, at_all
+from xlingjax.objectives.ramp import Ramp
 from xlingjax.objectives.translation import Translation, behind, with_decoder
-from xlingjax.stages import Ramp
 
 
 @dataclasses.dataclass(frozen=True)

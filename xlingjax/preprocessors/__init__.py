@@ -1,0 +1,1 @@
+"""How text becomes an objective's features, a file per paper."""

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.features import batch_hash
-from xlingjax.data.labelled import Example, Tagged
-from xlingjax.data.labelled_text import read_labelled_tsv
-from xlingjax.data.labelled_words import read_tagged
+from xlingjax.data.labelled.records import Example, Tagged
+from xlingjax.data.labelled.text import read_labelled_tsv
+from xlingjax.data.labelled.words import read_tagged
 from xlingjax.data.loader import BatchSource, CountedSource
-from xlingjax.data.words import pieces_of_words
+from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 
 _ENDLESS = 2**62  # batches

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.targets import columns_where
-from xlingjax.data.vocabulary import Vocabulary
-from xlingjax.data.words import UNSPACED, base_language
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.word_pieces import UNSPACED, base_language
 from xlingjax.errors import UserError
 
 LONGEST_SPAN = 32

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.labelled import Example
-from xlingjax.data.labelled_text import read_labelled_tsv
+from xlingjax.data.labelled.records import Example
+from xlingjax.data.labelled.text import read_labelled_tsv
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.labelled import Question
-from xlingjax.data.labelled_questions import read_squad
+from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.records import Question
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import pair_row, shuffled_rows

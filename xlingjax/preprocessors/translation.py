@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.converters import Rows
-from xlingjax.data.corpus import Records
 from xlingjax.data.features import DECODER_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
+from xlingjax.data.rows import Rows
 from xlingjax.data.targets import block_rows, decoder_fields, following, sentence_rows, side, translation_rows
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.token_cache import Records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
 

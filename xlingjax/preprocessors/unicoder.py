@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.converters import Rows, pair_rows, paraphrase_rows
-from xlingjax.data.corpus import Records
 from xlingjax.data.documents import switched_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.rows import Rows, pair_rows, paraphrase_rows
+from xlingjax.data.token_cache import Records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.xlm import Batch, Masking, masker
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.converters import Rows
-from xlingjax.data.corpus import Records
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
+from xlingjax.data.rows import Rows
 from xlingjax.data.targets import block_rows, columns_where
-from xlingjax.data.vocabulary import Vocabulary
+from xlingjax.data.token_cache import Records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples
 from xlingjax.preprocessors.xlm import Masking, replacer

@@ -1,0 +1,1 @@
+"""Pages and cards, from a run's folder alone."""

@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from xlingjax.optim import OptimizerConfig
+from xlingjax.inference.sentences import Sentences
 from xlingjax.report.run import Run
 from xlingjax.report.summary import summarise
-from xlingjax.sentences import Sentences
+from xlingjax.training.optimizer import OptimizerConfig
 
 _TASKS = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),

@@ -17,7 +17,7 @@ from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
 from xlingjax.objectives.leak import words_of
 from xlingjax.report import html, negatives, plots, schedule, switched
-from xlingjax.stages import stage_of
+from xlingjax.training.stages import stage_of
 
 SHOWN_ON_TERMINAL = 40  # tokens of a row
 Batch = Mapping[str, np.ndarray]

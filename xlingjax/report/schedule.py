@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.optim import OptimizerConfig, learning_rate_schedule
 from xlingjax.report import html, plots
-from xlingjax.stages import stage_of
+from xlingjax.training.optimizer import OptimizerConfig, learning_rate_schedule
+from xlingjax.training.stages import stage_of
 
 POINTS = 500  # of the learning rate's curve
 # Shown where they do not change, too.

@@ -10,7 +10,7 @@ from xlingjax.report import html, plots
 from xlingjax.report.alignment import by_layer
 from xlingjax.report.run import Run
 from xlingjax.report.summary import key
-from xlingjax.stages import stage_of
+from xlingjax.training.stages import stage_of
 
 LOSS_NOTE = "Loss: mean negative log-likelihood per prediction, in nats, over the steps since the line before."
 ROWS_NOTE = (

@@ -1,0 +1,157 @@
+"""A value that a parameter does not declare, and a name that it does not have, are one line that says where."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+import pytest
+
+from xlingjax.cli import main
+from xlingjax.config.bindings import Made, declared, needed, spelled_out
+from xlingjax.errors import UserError
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.stages import of_last_stage, staged
+
+GIN = main.gin_folder()
+MINE = """include "recipes/xlm_text.gin"
+MONO = "text"
+PARALLEL = "pairs"
+VOCABULARY = "vocab"
+VOCABULARY_SIZE = 400
+LANGUAGES = "de en"
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "expected"),
+    [
+        (3, int, ""),
+        (3.0, int, "a whole number"),
+        (True, int, "a whole number"),
+        ("3", int, "a whole number"),
+        (None, int, "a whole number"),
+        (3, float, ""),
+        (True, float, "a number"),
+        (1, bool, "True or False"),
+        (3, str, "a string in quotes"),
+        (["a"], str, "a string in quotes"),
+        (None, str | None, ""),
+        ("a", Sequence[str], "a list of strings"),
+        (("a", 3), Sequence[str], "a list of strings"),
+        (("a", "b"), str | Sequence[str] | None, ""),
+        ((1.5, 10), tuple[float, int], ""),
+        ((1.5, 10, 3), tuple[float, int], "a list of 2: a number, a whole number"),
+        ({"a": ["b"]}, Mapping[str, Sequence[str]], ""),
+        ({"a": "b"}, Mapping[str, Sequence[str]], "{a string in quotes: a list of strings}"),
+        (Made(OptimizerConfig), OptimizerConfig, ""),
+        (Made(OptimizerConfig), int, "a whole number"),
+        (Made(tuple[str, ...]), str | Sequence[str], ""),
+        (Made(str | None), str | None, ""),
+        (Made(Callable), int, "a whole number"),
+        ([1], Any, ""),
+    ],
+)
+def test_what_is_needed(value, annotation, expected):
+    assert needed(value, annotation) == expected
+
+
+def test_stages_are_values_of_what_may_be_staged_alone():
+    def rate(rate: float, weight: float) -> OptimizerConfig: ...
+
+    of = declared(staged(rate, keep=("weight",))).parameters
+    assert not needed({0: 0.1, 10: {10: 0.2, 20: 0.3}}, of["rate"].annotation)
+    assert needed({0: 0.1, 10: {10: 0.2, 20: "x"}}, of["rate"].annotation) == "a number"
+    assert needed({0: 0.1}, of["weight"].annotation) == "a number"
+    assert not needed({0: 1, 9: 2}, declared(of_last_stage(rate)).parameters["weight"].annotation)
+    assert declared(staged(OptimizerConfig)).return_annotation is OptimizerConfig
+
+
+def test_keywords_of_another_function_are_spelled_out():
+    class Rest(TypedDict, total=False):
+        seed: int
+
+    def function(batch: int, **rest: Unpack[Rest]) -> int:
+        return batch + rest.get("seed", 0)
+
+    assert [*declared(spelled_out(function)).parameters] == ["batch", "seed"]
+    assert spelled_out(function)(batch=1, seed=2) == 3 and spelled_out(function)(batch=1) == 1
+
+
+def said(tmp_path, line, *overrides):
+    file = tmp_path / "mine.gin"
+    file.write_text(f"{MINE}{line}\n", encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        main.read_recipe([str(file)], overrides)
+    first, *_ = str(error.value).splitlines()
+    return first.replace(str(file), "mine.gin")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('TRAIN_STEPS = "many"', "mine.gin, line 7: TRAIN_STEPS='many': a whole number is needed (train.steps)"),
+        ("TRAIN_STEPS = 1e4", "mine.gin, line 7: TRAIN_STEPS=10000.0: a whole number is needed (train.steps)"),
+        ("TRAIN_STEPS = None", "mine.gin, line 7: TRAIN_STEPS=None: a whole number is needed (train.steps)"),
+        ("STEPS = 3.5\nTRAIN_STEPS = %STEPS", "mine.gin, line 7: STEPS=3.5: a whole number is needed (train.steps)"),
+        ("PACKING = 1", "mine.gin, line 7: PACKING=1: True or False is needed (tlm.packing)"),
+        ("mlm.holdout = '5 %'", "mine.gin, line 7: mlm.holdout='5 %': a number is needed"),
+        ("mlm.hodlout = 0.1", "mine.gin, line 7: 'mlm' has no parameter 'hodlout'; did you mean 'holdout'?"),
+        ("model.dimm = 96", "mine.gin, line 7: 'model' has no parameter 'dimm'; did you mean 'dim'?"),
+        ("model.dim = '96'", "mine.gin, line 7: model.dim='96': a whole number is needed"),
+        ("tlm/sampling.weights = {'de': 'x'}", "tlm/sampling.weights={'de': 'x'}: {a string in quotes: a number} or "),
+        ("train.optimizer = @mesh()", "mine.gin, line 7: train.optimizer=@mesh(): OptimizerConfig (a reference, @NAME"),
+        ("train.objectives = @mlm()", "mine.gin, line 7: train.objectives=@mlm(): a list of ObjectiveRun "),
+        ("train.objectives = [@camlm()]", "the recipe does not bind camlm.corpus"),
+        ("A = %B\nB = %A\nTRAIN_STEPS = %A", "A is defined by itself: TRAIN_STEPS = A = B = A"),
+        ("train_steps = 5", "mine.gin, line 7: this recipe has no macro train_steps; did you mean 'TRAIN_STEPS'?"),
+        ("TRAIN_STEPS = many", "mine.gin, line 7: not gin syntax: a value is a number, True, False, "),
+        ("import nowhere", "mine.gin, line 7: No module named 'nowhere'"),
+    ],
+)
+def test_a_line_of_ones_own_file(tmp_path, line, message):
+    assert message in said(tmp_path, line)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("mlm.bogus=3", "--gin.mlm.bogus: 'mlm' has no parameter 'bogus'"),
+        ("mlm.batchh=3", "--gin.mlm.batchh: 'mlm' has no parameter 'batchh'; did you mean 'batch'?"),
+        ("train.steps=many", "--gin.train.steps='many': a whole number is needed"),
+        ("WARMUP_SHARE=many", "--gin.WARMUP_SHARE='many': a number or None is needed (optimizer.warmup_share)"),
+        ("HELDOUT_PAIRS=2024", "--gin.HELDOUT_PAIRS=2024: a string in quotes or None is needed (floors.pairs)"),
+        ("FROZEN=embeddings/", "--gin.FROZEN='embeddings/': a list of strings or "),
+    ],
+)
+def test_an_override(tmp_path, override, message):
+    assert message in said(tmp_path, "", override)
+
+
+# Of several kinds: the dict is never meant, and each of the others by some.
+WRONG = ("'x y'", "2.5", "None", "@optimizer()", "{None: [3]}")
+
+
+@pytest.mark.parametrize("recipe", ["xlm_text", "../runs/task"])
+def test_a_wrong_value_of_any_macro_is_one_line_and_never_a_traceback(recipe):
+    path = str(GIN / "recipes" / f"{recipe}.gin")
+    try:
+        main.parse_gin([path], [])
+    except UserError as error:
+        assert "is not set and this recipe needs it" in str(error)
+    read = {name for text, _ in main.parts_of([path]) for name in re.findall(r"= %([A-Z][A-Z0-9_]*)", text)}
+    before = main.config_lines()
+    assert len(read) > 3
+    for macro in read:
+        refused = [value for value in WRONG if refuses(macro, value)]
+        assert "{None: [3]}" in refused and len(refused) >= 2, (macro, refused)
+        main.parse_text(f"{macro} = {before[macro]}", "")
+
+
+def refuses(macro, value):
+    main.parse_text(f"{macro} = {value}", "")
+    try:
+        main.require_types({macro: macro})
+    except UserError as error:
+        assert re.fullmatch(rf"{macro}=.+: .+ is needed \([\w.]+\)", str(error)), error
+        return True
+    return False

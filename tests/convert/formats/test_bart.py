@@ -1,0 +1,178 @@
+"""BART and mBART: the same states on both sides, the same logits, the same bits."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from xlingjax.convert.formats import bart
+from xlingjax.convert.formats.hugging_face import params_of
+from xlingjax.errors import UserError
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+
+CONFIG = dict(
+    vocab_size=50, d_model=24, encoder_layers=3, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+    encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=37,
+)  # fmt: skip
+ODD = dict(
+    d_model=21, encoder_layers=1, encoder_attention_heads=7, decoder_attention_heads=7, encoder_ffn_dim=5,
+    decoder_ffn_dim=5, vocab_size=131,
+)  # fmt: skip
+SHAPES = {
+    "bart": ("Bart", {}),
+    "mbart": ("MBart", dict(scale_embedding=True)),
+    "odd bart": ("Bart", dict(ODD, scale_embedding=True)),
+    "odd mbart": ("MBart", ODD),
+}
+
+
+def save(path, family, suffix="ForConditionalGeneration", **changes):
+    config = getattr(transformers, f"{family}Config")(**{**CONFIG, **changes})
+    model = foreign.randomised(getattr(transformers, f"{family}{suffix}")(config))
+    model.save_pretrained(path)
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mbart")
+    save(path, "MBart")
+    return path
+
+
+def both_sides(vocab, source=37, target=23, pad=1):
+    batch = foreign.batch_of(vocab, source, pad=pad, ends=2)
+    return batch | foreign.batch_of(vocab, target, pad=pad, ends=2, prefix="decoder_")
+
+
+def ours(found, batch):
+    """(the encoder's states of every layer, logits)"""
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.masks import bidirectional
+    from xlingjax.model.seq2seq import Seq2Seq
+
+    model = Seq2Seq(found.config)
+
+    def compute(params, batch):
+        h_NBLD = model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
+        g, table_VD, bias_V = model.decoder_head(params, model.decode(params, batch, h_NBLD[-1]))
+        return h_NBLD, (g @ table_VD.T + bias_V)[..., : found.config.vocab_size]
+
+    return jax.tree.map(np.asarray, jax.jit(compute)(found.params, batch))
+
+
+def last_states_of_first_layers(found, batch, memory_BSD):
+    """Of decoders of the first layer, the first two and so on; of pre-LN with the final norm."""
+    from xlingjax.model.seq2seq import Seq2Seq
+
+    for n in range(1, found.config.decoder_layers + 1):
+        decoder = {**found.params["decoder"]}
+        decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
+        model = Seq2Seq(found.config.replace(decoder_layers=n))
+        yield np.asarray(jax.jit(model.decode)({**found.params, "decoder": decoder}, batch, memory_BSD))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_states_of_both_sides_and_logits_are_theirs(shape, tmp_path):
+    family, changes = SHAPES[shape]
+    theirs = save(tmp_path, family, **changes)
+    found = params_of(tmp_path)
+    assert found.vocabulary_head and found.notes == ()
+    batch = both_sides(found.config.vocab_size)
+    given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids")
+    with torch.no_grad():
+        wanted = theirs(**given, output_hidden_states=True)
+    states, logits = ours(found, batch)
+    foreign.assert_states_are(states, wanted.encoder_hidden_states, batch["pack_ids"] > 0)
+    norm = theirs.model.decoder.layer_norm if family == "MBart" else lambda states: states
+    *earlier, last = wanted.decoder_hidden_states[1:]  # theirs has the norm in the last ones alone
+    columns_BT = batch["decoder_pack_ids"] > 0
+    decoded = [*last_states_of_first_layers(found, batch, states[-1])]
+    foreign.assert_states_are(decoded, [*map(norm, earlier), last], columns_BT)
+    foreign.assert_states_are([logits], [wanted.logits], columns_BT)
+
+
+def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
+    """With XLM-R's ids; mBART's own have languages behind them."""
+    from tests.helpers import small_xlmr
+    from xlingjax.cli.main import main
+    from xlingjax.inference.run import open_run
+
+    (tmp_path / "hf").mkdir()
+    pieces = small_xlmr.tokenizer_model(tmp_path / "hf")
+    save(tmp_path / "hf", "MBart", vocab_size=pieces + 2, max_position_embeddings=90)
+    (tmp_path / "hf" / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert "logits of the next piece: largest difference" in told and "has no tokenizer" not in told
+    opened, direct = open_run(tmp_path / "run"), params_of(tmp_path / "hf")
+    jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
+    foreign.changed(vocab_size=pieces + 129)(tmp_path / "hf")  # as if languages stood behind the pieces
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "other")]) == 2
+    assert f"its tokenizer {pieces + 2} pieces: these are not of one model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["Bart", "MBart"])
+def test_the_names_lead_back_to_the_same_bits(family, tmp_path):
+    save(tmp_path, family)
+    theirs = foreign.weights(tmp_path)
+    assert not theirs.pop("final_logits_bias").any()
+    foreign.assert_same_bits(foreign.back(bart, params_of(tmp_path)), theirs)
+
+
+def test_a_body_without_prefix_and_pickles_with_every_name_are_the_same(folder, tmp_path):
+    whole = params_of(folder).params
+    model = transformers.MBartForConditionalGeneration.from_pretrained(folder)
+    model.model.save_pretrained(tmp_path / "body")
+    assert "shared.weight" in foreign.weights(tmp_path / "body")
+    shutil.copytree(folder, tmp_path / "pickle")
+    (tmp_path / "pickle" / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
+    for name in ("body", "pickle"):
+        jax.tree.map(np.testing.assert_array_equal, params_of(tmp_path / name).params, whole)
+
+
+def biased(found):
+    found["final_logits_bias"][0, 3] = 1
+
+
+def untied(found):
+    found["lm_head.weight"] = found["model.shared.weight"] + 1
+
+
+def without_cross(found):
+    del found["model.decoder.layers.1.encoder_attn.v_proj.weight"]
+
+
+def transposed(found):
+    name = "model.decoder.layers.0.fc1.weight"
+    found[name] = found[name].T.copy()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (foreign.changed(decoder_attention_heads=8), "encoder_attention_heads=4 and decoder_attention_heads=8; here"),
+        (foreign.changed(activation_function="relu"), "activation_function='relu' is not something"),
+        (foreign.changed(normalize_before=False), "normalize_before=False is not something"),
+        (foreign.changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
+        (
+            foreign.changed(architectures=["MBartForSequenceClassification"]),
+            "MBartForSequenceClassification is not read",
+        ),
+        (foreign.changed(model_type="bart"), "decoder.layer_norm.bias: wanted none, found 24"),
+        (foreign.changed(decoder_layers=3), "decoder.layers.2.self_attn.k_proj.bias: wanted 24, found none"),
+        (foreign.reweighted(biased), "final_logits_bias is not 0"),
+        (foreign.reweighted(untied), "lm_head.weight is not model.shared.weight"),
+        (foreign.reweighted(without_cross), "decoder.layers.1.encoder_attn.v_proj.weight: wanted 24 x 24, found none"),
+        (foreign.reweighted(transposed), "decoder.layers.0.fc1.weight: wanted 40 x 24, found 24 x 40"),
+    ],
+)
+def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path):
+    shutil.copytree(folder, tmp_path / "hf")
+    spoil(tmp_path / "hf")
+    with pytest.raises(UserError, match=message):
+        params_of(tmp_path / "hf")

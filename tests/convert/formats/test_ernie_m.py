@@ -1,0 +1,239 @@
+"""ERNIE-M, under transformers' old names and under Paddle's: the states of a reference in PyTorch, the same bits."""
+
+import json
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+from xlingjax.cli.main import main
+from xlingjax.convert.formats import ernie_m, ernie_m_paddle, paddle
+from xlingjax.convert.formats.hugging_face import params_of
+from xlingjax.errors import UserError
+
+torch = pytest.importorskip("torch")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+from tests.helpers import small_xlmr  # noqa: E402
+
+CONFIG = dict(
+    hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, max_position_embeddings=40,
+    hidden_act="gelu", pad_token_id=1, vocab_size=50, initializer_range=0.02,
+)  # fmt: skip
+HEAD = "the vocabulary head is random: the checkpoint has none"
+# Paddle's layer is PyTorch's, under the names of its parts.
+PARTS = {
+    "self_attn.out_proj": "self_attn.out_proj", "linear1": "linear1", "linear2": "linear2", "norm1": "norm1",
+    "norm2": "norm2",
+}  # fmt: skip
+
+
+class Reference(torch.nn.Module):
+    """ErnieMModel of the paper's shape: positions from row 2 on, post-LN, GELU by erf, eps 1e-5."""
+
+    def __init__(self, words, dim=24, layers=3, heads=4, positions=40, labels=5):
+        super().__init__()
+        self.word_embeddings = torch.nn.Embedding(words, dim)
+        self.position_embeddings = torch.nn.Embedding(positions, dim)
+        self.layer_norm = torch.nn.LayerNorm(dim)
+        self.layers = torch.nn.ModuleList(
+            torch.nn.TransformerEncoderLayer(dim, heads, 4 * dim, 0.0, torch.nn.functional.gelu, batch_first=True)
+            for _ in range(layers)
+        )
+        self.pooler, self.classifier = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, labels)
+
+    def forward(self, ids, mask):
+        positions = torch.arange(ids.shape[1]) + 2
+        x = self.layer_norm(self.word_embeddings(ids) + self.position_embeddings(positions))
+        states = [x]
+        for layer in self.layers:
+            x = layer(x, src_key_padding_mask=mask == 0)
+            states.append(x)
+        return states, self.classifier(torch.tanh(self.pooler(x[:, 0])))
+
+
+def table_of(model, attention):
+    """{published name: tensor}. attention: "self_attn" (Paddle) or "self_attn.self_attn" (transformers)."""
+    found = {f"ernie_m.embeddings.{name}.weight": getattr(model, name).weight for name in ("word_embeddings",)}
+    found["ernie_m.embeddings.position_embeddings.weight"] = model.position_embeddings.weight
+    for name, module in (
+        ("ernie_m.embeddings.layer_norm", model.layer_norm),
+        ("ernie_m.pooler.dense", model.pooler),
+        *(
+            (f"ernie_m.encoder.layers.{n}.{theirs}", layer.get_submodule(own))
+            for n, layer in enumerate(model.layers)
+            for own, theirs in PARTS.items()
+        ),
+    ):
+        found |= {f"{name}.weight": module.weight, f"{name}.bias": module.bias}
+    for n, layer in enumerate(model.layers):
+        for part in ("weight", "bias"):
+            thirds = getattr(layer.self_attn, f"in_proj_{part}").chunk(3)
+            for projection, value in zip("qkv", thirds, strict=True):
+                found[f"ernie_m.encoder.layers.{n}.{attention}.{projection}_proj.{part}"] = value
+    return {name: value.detach().numpy().copy() for name, value in found.items()}
+
+
+def published(path, model, config=CONFIG, **more):
+    from safetensors.numpy import save_file
+
+    table = table_of(model, "self_attn.self_attn") | more
+    save_file({name: np.ascontiguousarray(value) for name, value in table.items()}, path / "model.safetensors")
+    values = {"architectures": ["ErnieMModel"], "model_type": "ernie_m", "layer_norm_eps": 1e-5, **config}
+    (path / "config.json").write_text(json.dumps(values))
+    return table
+
+
+def of_paddle(table):
+    """Linear layers as [in, out], column by column."""
+    linear = ("_proj.weight", "linear1.weight", "linear2.weight", "dense.weight", "classifier.weight")
+    return {name: value.T if name.endswith(linear) else value for name, value in table.items()}
+
+
+def written(path, table, protocol=4, config=None):
+    names = {"StructuredToParameterName@@": {name: f"param_{i}" for i, name in enumerate(table)}}
+    (path / "model_state.pdparams").write_bytes(pickle.dumps({**table, **names}, protocol=protocol))
+    older = {name: value for name, value in CONFIG.items() if name != "intermediate_size"}
+    (path / "model_config.json").write_text(
+        json.dumps(config or {"init_args": [], "init_class": "ErnieMModel", **older})
+    )
+    return path / "model_state.pdparams"
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return foreign.randomised(Reference(50))
+
+
+def assert_is(found, reference):
+    batch = foreign.batch_of(50, 38, pad=1, ends=2)
+    states, _ = foreign.states_and_logits(found, batch)
+    valid_BL = batch["pack_ids"] > 0
+    given = foreign.tensors(batch, ids="input_ids", mask="pack_ids")
+    with torch.no_grad():
+        wanted, _ = reference(**given)
+    foreign.assert_states_are(states, wanted, valid_BL)
+
+
+def test_published_names_are_the_reference(reference, tmp_path):
+    theirs = published(tmp_path, reference)
+    found = params_of(tmp_path)
+    assert not found.vocabulary_head and {ernie_m.TEXT, HEAD, "left behind: ernie_m.pooler"} == {*found.notes}
+    assert_is(found, reference)
+    from xlingjax.convert.formats.names import places, to_theirs
+
+    there, without = places(ernie_m.names_of(found.config), found.config, found.params)
+    assert without and all(name.startswith("head/") for name in without)
+    back = {name: value for name, value in theirs.items() if "pooler" not in name}
+    foreign.assert_same_bits(to_theirs(there, found.params), back)
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_paddles_names_are_the_reference(protocol, reference, tmp_path):
+    table = of_paddle(table_of(reference, "self_attn"))
+    table["ernie_m.embeddings.position_ids"] = np.arange(40)[None]
+    found = paddle.params_of(written(tmp_path, table, protocol))
+    assert_is(found, reference)
+    from xlingjax.convert.formats.names import places, to_theirs
+
+    there, _ = places(ernie_m_paddle.names_of(found.config), found.config, found.params)
+    back = {name: value for name, value in table.items() if "pooler" not in name and "position_ids" not in name}
+    foreign.assert_same_bits(to_theirs(there, found.params), back)
+
+
+def test_a_classifier_is_the_references(reference, tmp_path):
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.encoder import Encoder
+    from xlingjax.model.masks import bidirectional
+
+    head = {f"classifier.{part}": getattr(reference.classifier, part).detach().numpy() for part in ("weight", "bias")}
+    labels = {str(i): str(i) for i in range(5)}
+    named = {**CONFIG, "architectures": ["ErnieMForSequenceClassification"], "id2label": labels}
+    published(tmp_path, reference, named, **head)
+    inner = {"init_class": "ErnieMModel", **{k: v for k, v in CONFIG.items() if k != "intermediate_size"}}
+    outer = {"init_args": [inner], "num_classes": 5, "init_class": "ErnieMForSequenceClassification"}
+    table = of_paddle(table_of(reference, "self_attn") | head)
+    batch = foreign.batch_of(50, 38, pad=1, ends=2)
+    with torch.no_grad():
+        _, wanted = reference(**foreign.tensors(batch, ids="input_ids", mask="pack_ids"))
+    for found in (params_of(tmp_path), paddle.params_of(written(tmp_path, table, config=outer))):
+        assert found.config.num_labels == 5 and "left behind: ernie_m.pooler" not in found.notes
+        model = Encoder(found.config)
+        states_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
+        ours = model.classify(found.params, states_BLD, batch)
+        np.testing.assert_allclose(np.asarray(ours), wanted.numpy(), atol=1e-4)
+
+
+class Payload:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+@pytest.mark.parametrize("kind", ["value", "dtype", "cut", "list", "state"])
+def test_a_pickle_of_more_than_arrays_is_refused_and_not_run(kind, reference, tmp_path):
+    table = of_paddle(table_of(reference, "self_attn"))
+    path = written(tmp_path, table)
+    messages = {
+        "value": r"holds more than arrays \((io|_io).open\), and what a pickle holds it can run: refused",
+        "dtype": "holds arrays of 'O8', no numbers: refused",
+        "cut": "cannot be read",
+        "list": "is no table of names and arrays",
+        "state": "is no table of names and arrays",
+    }
+    if kind == "value":
+        path.write_bytes(pickle.dumps({**table, "a": Payload(tmp_path / "ran")}))
+    elif kind == "dtype":
+        path.write_bytes(pickle.dumps({**table, "a": np.array([Payload(tmp_path / "ran")], object)}))
+    elif kind == "cut":
+        path.write_bytes(path.read_bytes()[:-1000])
+    else:
+        path.write_bytes(pickle.dumps([1] if kind == "list" else {**table, "a": "text"}))
+    with pytest.raises(UserError, match=messages[kind]):
+        paddle.params_of(path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_weights_that_are_no_floats_and_other_shapes_are_refused(reference, tmp_path):
+    table = of_paddle(table_of(reference, "self_attn"))
+    name = "ernie_m.encoder.layers.1.linear1.weight"
+    for value, message in (
+        (table[name].T, "linear1.weight: wanted 24 x 96, found 96 x 24"),
+        (table[name].astype(np.uint16), "is uint16; weights are floating-point numbers"),
+        (np.full_like(table[name], np.nan), "values that are NaN or infinite"),
+    ):
+        path = written(tmp_path, {**table, name: value})
+        with pytest.raises(UserError, match=message):
+            paddle.params_of(path)
+    (tmp_path / "model_config.json").unlink()
+    with pytest.raises(UserError, match="no config.json or model_config.json beside"):
+        paddle.params_of(path)
+    path = written(tmp_path, table, config={**CONFIG, "init_class": "ErnieModel"})
+    with pytest.raises(UserError, match="architecture ErnieModel is not read"):
+        paddle.params_of(path)
+
+
+def test_both_folders_are_imported_unverified(tmp_path, capsys):
+    from xlingjax.inference.run import open_run
+
+    pieces = {}
+    for name in ("hf", "paddle"):
+        (tmp_path / name).mkdir()
+        pieces[name] = small_xlmr.tokenizer_model(tmp_path / name) + 2
+    model = foreign.randomised(Reference(pieces["hf"]))
+    config = {**CONFIG, "vocab_size": pieces["hf"]}
+    published(tmp_path / "hf", model, config)
+    written(tmp_path / "paddle", of_paddle(table_of(model, "self_attn")), config={**config, "model_type": "ernie_m"})
+    opened = []
+    for name in ("hf", "paddle"):
+        command = ["import", "--from", str(tmp_path / name), "--to", str(tmp_path / f"{name}-run")]
+        assert main(command) == 2
+        capsys.readouterr()
+        assert main([*command, "--unverified"]) == 0
+        assert ernie_m.TEXT in capsys.readouterr().out
+        opened.append(open_run(tmp_path / f"{name}-run").params)
+    jax.tree.map(np.testing.assert_array_equal, *opened)

@@ -1,0 +1,241 @@
+"""XLM-R and mBART of fairseq: old and new names are one model, that of transformers; a pickle's code is never run."""
+
+import argparse
+
+import jax
+import numpy as np
+import pytest
+
+from xlingjax.cli.main import main
+from xlingjax.convert.formats import fairseq, fairseq_bart, fairseq_xlm_roberta
+from xlingjax.errors import UserError
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+from tests.helpers import small_xlmr  # noqa: E402
+
+OF_XLMR = {
+    "roberta.embeddings.word_embeddings": "embed_tokens",
+    "roberta.embeddings.position_embeddings": "embed_positions",
+    "roberta.embeddings.LayerNorm": "emb_layer_norm",
+    "roberta.encoder.layer": "layers",
+    "attention.self.query": "self_attn.q_proj",
+    "attention.self.key": "self_attn.k_proj",
+    "attention.self.value": "self_attn.v_proj",
+    "attention.output.dense": "self_attn.out_proj",
+    "attention.output.LayerNorm": "self_attn_layer_norm",
+    "intermediate.dense": "fc1",
+    "output.dense": "fc2",
+    "output.LayerNorm": "final_layer_norm",
+}
+
+
+def xlmr(path, size=340, **changes):
+    """(transformers' model, {fairseq's name of before 0.10: tensor}); the tokenizer and dict.txt lie in `path`."""
+    import sentencepiece
+
+    pieces = small_xlmr.tokenizer_model(path, size)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path / "sentencepiece.bpe.model"))
+    words = [processor.id_to_piece(i) for i in range(3, pieces)]
+    (path / "dict.txt").write_text("".join(f"{word} {1000 - i}\n" for i, word in enumerate(words)))
+    config = transformers.XLMRobertaConfig(**{**small_xlmr.CONFIG, "vocab_size": pieces + 2, **changes})
+    model = foreign.randomised(transformers.XLMRobertaForMaskedLM(config))
+    model.roberta.embeddings.token_type_embeddings.weight.data[:] = 0  # fairseq has none
+    table = {}
+    for name, value in model.state_dict().items():
+        for theirs, old in OF_XLMR.items():
+            name = name.replace(theirs, old)
+        body = "" if name.startswith("lm_head.") else "sentence_encoder."
+        table[f"decoder.{body}{name}"] = value
+    table.pop("decoder.sentence_encoder.roberta.embeddings.token_type_embeddings.weight")
+    table["decoder.lm_head.weight"] = table.pop("decoder.lm_head.decoder.weight")
+    table.pop("decoder.lm_head.decoder.bias", None)
+    return model, table
+
+
+ARGS = dict(
+    arch="roberta_base", encoder_layers=3, encoder_embed_dim=24, encoder_ffn_embed_dim=40, encoder_attention_heads=4,
+    activation_fn="gelu", dropout=0.1, attention_dropout=0.0, max_positions=68,
+)  # fmt: skip
+
+
+def save(path, table, args=None, **more):
+    torch.save({"args": argparse.Namespace(**(args or ARGS)), "model": table, "extra_state": {}, **more}, path)
+
+
+def newer(table):
+    found = {name.replace("decoder.", "encoder.", 1): value for name, value in table.items()}
+    return {name.replace("emb_layer_norm", "layernorm_embedding"): value for name, value in found.items()}
+
+
+def fused(table):
+    found = dict(table)
+    for name in [name for name in table if ".q_proj." in name]:
+        parts = [found.pop(name.replace(".q_proj.", f".{part}_proj.")) for part in "qkv"]
+        found[name.replace(".q_proj.", ".in_proj_")] = torch.cat(parts)
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("fairseq")
+    model, table = xlmr(path)
+    save(path / "model.pt", table)
+    return path, model, table
+
+
+def test_states_and_logits_of_xlmr_are_those_of_transformers(folder):
+    path, theirs, _ = folder
+    found = fairseq.params_of(path / "model.pt")
+    assert found.vocabulary_head and found.notes == () and found.config.position_offset == 2
+    batch = foreign.batch_of(found.config.vocab_size, 68, pad=1, ends=2)
+    states, logits = foreign.states_and_logits(found, batch)
+    with torch.no_grad():
+        given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids")
+        wanted = theirs(**given, output_hidden_states=True)
+    valid_BL = batch["pack_ids"] > 0
+    foreign.assert_states_are(states, wanted.hidden_states, valid_BL)
+    foreign.assert_states_are([logits], [wanted.logits], valid_BL)
+
+
+def test_new_names_fused_projections_and_newer_options_are_the_same(folder, tmp_path):
+    path, _, table = folder
+    whole = fairseq.params_of(path / "model.pt").params
+    save(tmp_path / "new.pt", newer(table))
+    save(tmp_path / "fused.pt", fused(table))
+    torch.save({"args": None, "cfg": {"model": argparse.Namespace(**ARGS)}, "model": table}, tmp_path / "cfg.pt")
+    assert "decoder.sentence_encoder.layers.0.self_attn.in_proj_weight" in fused(table)
+    for name in ("new", "fused", "cfg"):
+        found = fairseq.params_of(tmp_path / f"{name}.pt")
+        jax.tree.map(np.testing.assert_array_equal, found.params, whole)
+    found = fairseq.params_of(tmp_path / "fused.pt")
+    wanted = {name: value.numpy() for name, value in newer(table).items() if name != "encoder.lm_head.weight"}
+    foreign.assert_same_bits(foreign.back(fairseq_xlm_roberta, found), wanted)
+
+
+def test_a_folder_is_imported_only_unverified(folder, tmp_path, capsys):
+    from xlingjax.inference.run import open_run
+
+    path, _, _ = folder
+    assert main(["import", "--from", str(path), "--to", str(tmp_path / "run")]) == 2
+    assert "nothing to compare with; say --unverified" in capsys.readouterr().err
+    assert main(["import", "--from", str(path), "--to", str(tmp_path / "run"), "--unverified"]) == 0
+    opened, direct = open_run(tmp_path / "run"), fairseq.read(path / "model.pt")
+    assert opened.vocabulary == direct.vocabulary and opened.model.config == direct.config
+    jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
+
+
+class Payload:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def test_a_payload_is_refused_and_not_run(folder, tmp_path):
+    _, _, table = folder
+    save(tmp_path / "model.pt", table, extra=Payload(tmp_path / "ran"))
+    with pytest.raises(UserError, match="holds more than tensors, and what a pickle holds it can run: refused"):
+        fairseq.params_of(tmp_path / "model.pt")
+    save(tmp_path / "model.pt", table, {**ARGS, "hidden": Payload(tmp_path / "ran")})
+    with pytest.raises(UserError, match="refused"):
+        fairseq.params_of(tmp_path / "model.pt")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_does_not_fit_is_said(folder, tmp_path):
+    path, _, table = folder
+    for file in ("dict.txt", "sentencepiece.bpe.model"):
+        (tmp_path / file).write_bytes((path / file).read_bytes())
+    place = tmp_path / "model.pt"
+    for args, message in (
+        (dict(encoder_ffn_embed_dim=41), "encoder.sentence_encoder.layers.0.fc1.bias: wanted 41, found 40"),
+        (dict(encoder_layers=4), r"layers.3.self_attn.q_proj.bias: wanted 24, found none|layers.3.*found none"),
+        (dict(activation_fn="relu"), "activation_fn='relu' is not something"),
+    ):
+        save(place, table, {**ARGS, **args})
+        with pytest.raises(UserError, match=message):
+            fairseq.read(place)
+    save(place, {**table, "decoder.lm_head.weight": table["decoder.lm_head.weight"] + 1})
+    with pytest.raises(UserError, match="encoder.lm_head.weight is not encoder.sentence_encoder.embed_tokens.weight"):
+        fairseq.read(place)
+    torch.save({"model": table}, place)
+    with pytest.raises(UserError, match="it needs args, or cfg with model"):
+        fairseq.read(place)
+    save(place, table)
+    lines = (tmp_path / "dict.txt").read_text().splitlines()
+    lines[4], lines[5] = lines[5], lines[4]
+    (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match="dict.txt: line 5 is .*; give files of one model"):
+        fairseq.read(place)
+    (tmp_path / "dict.txt").unlink()
+    with pytest.raises(UserError, match="cannot read .*dict.txt"):
+        fairseq.read(place)
+
+
+# --- mBART ---
+
+BART_ARGS = dict(
+    arch="mbart_large", encoder_layers=2, decoder_layers=3, encoder_embed_dim=24, decoder_embed_dim=24,
+    encoder_ffn_embed_dim=40, decoder_ffn_embed_dim=40, encoder_attention_heads=4, decoder_attention_heads=4,
+    encoder_normalize_before=True, decoder_normalize_before=True, share_all_embeddings=True, encoder_learned_pos=True,
+    decoder_learned_pos=True, layernorm_embedding=True, no_scale_embedding=False, activation_fn="gelu", dropout=0.3,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mbart(tmp_path_factory):
+    """(the folder, transformers' model, fairseq's table)"""
+    config = transformers.MBartConfig(
+        vocab_size=50, d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=37,
+        scale_embedding=True,
+    )  # fmt: skip
+    model = foreign.randomised(transformers.MBartForConditionalGeneration(config))
+    table = {name: value for name, value in model.model.state_dict().items() if name != "shared.weight"}
+    table |= {"decoder.output_projection.weight": model.lm_head.weight.data, "encoder.version": torch.ones(1)}
+    path = tmp_path_factory.mktemp("mbart")
+    save(path / "model.pt", fused(table), BART_ARGS)
+    return path, model, table
+
+
+def test_logits_of_mbart_are_those_of_transformers(mbart):
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.masks import bidirectional
+    from xlingjax.model.seq2seq import Seq2Seq
+
+    path, theirs, table = mbart
+    found = fairseq.params_of(path / "model.pt")
+    assert found.config.embedding_scale and found.config.norm_order == "pre" and found.config.dropout == 0.3
+    batch = foreign.batch_of(50, 37, pad=1, ends=2) | foreign.batch_of(50, 23, pad=1, ends=2, prefix="decoder_")
+    model = Seq2Seq(found.config)
+    memory_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
+    g, table_VD, bias_V = model.decoder_head(found.params, model.decode(found.params, batch, memory_BLD))
+    given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids")
+    with torch.no_grad():
+        wanted = theirs(**given)
+    foreign.assert_states_are([np.asarray(memory_BLD)], [wanted.encoder_last_hidden_state], batch["pack_ids"] > 0)
+    logits = np.asarray(g @ table_VD.T + bias_V)[..., :50]
+    foreign.assert_states_are([logits], [wanted.logits], batch["decoder_pack_ids"] > 0)
+    left = ("encoder.version", "decoder.output_projection.weight", "decoder.embed_tokens.weight")
+    wanted = {f"model.{name}": value.numpy() for name, value in table.items() if name not in left}
+    wanted["model.shared.weight"] = wanted.pop("model.encoder.embed_tokens.weight")
+    foreign.assert_same_bits(foreign.back(fairseq_bart, found), wanted)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (dict(decoder_normalize_before=False), "decoder_normalize_before=False is not something"),
+        (dict(share_all_embeddings=False), "share_all_embeddings=False is not something"),
+        (dict(decoder_attention_heads=8), "encoder_attention_heads=4 and decoder_attention_heads=8; here"),
+        (dict(decoder_layers=2), "model.decoder.layers.2.* wanted none"),
+    ],
+)
+def test_an_mbart_that_is_not_computed_is_refused(mbart, change, message, tmp_path):
+    save(tmp_path / "model.pt", mbart[2], {**BART_ARGS, **change})
+    with pytest.raises(UserError, match=message):
+        fairseq.params_of(tmp_path / "model.pt")

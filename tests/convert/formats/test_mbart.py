@@ -1,0 +1,147 @@
+"""mBART's folders: SentencePiece's ids as XLM-R's, and the language codes as language tokens."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from xlingjax.cli.main import main
+from xlingjax.convert.formats.hugging_face import params_of, read
+from xlingjax.convert.formats.mbart import CODES
+from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.errors import UserError
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+from tests.helpers import small_xlmr  # noqa: E402
+
+ODD = ("  two  spaces ", "a\tb\nc", "no\u00a0break\u3000wide", "", " ")
+OF_25, OF_50 = CODES
+
+
+def save(path, tokenizer, rows=None):
+    """A small model in a folder of the files that are on the hub, tokenizer.json as transformers makes it."""
+    path.mkdir()
+    pieces = small_xlmr.tokenizer_model(path)
+    made = getattr(transformers, tokenizer).from_pretrained(path)
+    made.save_pretrained(path)
+    config = transformers.MBartConfig(
+        vocab_size=rows or pieces + 2 + len(CODES[tokenizer]), d_model=24, encoder_layers=1, decoder_layers=1,
+        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40,
+        max_position_embeddings=90,
+    )  # fmt: skip
+    foreign.randomised(transformers.MBartForConditionalGeneration(config)).save_pretrained(path)
+    return made
+
+
+@pytest.fixture(scope="module", params=CODES)
+def saved(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mbart") / "hf"
+    return path, save(path, request.param)
+
+
+@pytest.fixture(scope="module")
+def of_25(tmp_path_factory):
+    path = tmp_path_factory.mktemp("mbart") / "hf"
+    save(path, OF_25)
+    return path
+
+
+def test_ids_are_theirs(saved):
+    """MBart50Tokenizer keeps white space at the ends of a text, MBartTokenizer does no normalization; SentencePiece,
+    which both models were trained with, does neither."""
+    path, tokenizer = saved
+    vocabulary = read(path).vocabulary
+    for text in (*SENTENCES, *ODD, "ｆｕｌｌ ①"):
+        given = text.strip() if type(tokenizer).__name__ == OF_50 else vocabulary.normalized(text)
+        assert vocabulary.encode(text) == tokenizer(given, add_special_tokens=False)["input_ids"], text
+    roles = vocabulary.bos_id, vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id
+    assert [*roles] == tokenizer.convert_tokens_to_ids(["<s>", "<pad>", "</s>", "<unk>"])
+
+
+def test_language_codes_and_mask_keep_their_rows(saved):
+    path, tokenizer = saved
+    found, codes = read(path), CODES[type(tokenizer).__name__]
+    assert found.config.language_tokens == len(codes) and {*found.languages} == {code[:2] for code in codes}
+    assert [*found.languages] == sorted(found.languages)
+    ours = found.params["embeddings"]["tokens"]["embedding"]
+    theirs = foreign.weights(path)["model.shared.weight"]
+    for code in codes:
+        row = found.vocabulary.size + found.languages.index(code[:2])
+        np.testing.assert_array_equal(ours[row], theirs[tokenizer.convert_tokens_to_ids(code)])
+    np.testing.assert_array_equal(ours[found.vocabulary.mask_id], theirs[tokenizer.mask_token_id])
+    np.testing.assert_array_equal(ours[: found.vocabulary.mask_id], theirs[: found.vocabulary.mask_id])
+    assert not ours[found.config.vocab_size :].any()
+
+
+def test_it_is_imported_and_translates(saved, tmp_path, capsys):
+    """Their decoder writes what ours does, of the same source, when it begins with the code."""
+    from xlingjax.inference.run import open_run
+
+    path, tokenizer = saved
+    assert main(["import", "--from", str(path), "--to", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert "logits of the next piece: largest difference" in told and "has no tokenizer" not in told
+    assert f"{len(CODES[type(tokenizer).__name__])} language codes, a" in told
+    (tmp_path / "in").write_text("The water of the lake\n")
+    opened = open_run(tmp_path / "run")
+    vocabulary, model = opened.vocabulary, transformers.MBartForConditionalGeneration.from_pretrained(path)
+    source = torch.tensor([[0, *vocabulary.encode("The water of the lake"), 2]])
+    never, texts = [*range(vocabulary.size - 1, opened.model.config.vocab_size), 0, 1, 3], set()
+    for language, code in (("ro", "ro_RO"), ("zh", "zh_CN")):
+        to = ["--from", "en", "--to", language, "--input", str(tmp_path / "in"), "--output", str(tmp_path / language)]
+        assert main(["translate", str(tmp_path / "run"), *to, "--beams", "1", "--max_length", "0,9"]) == 0
+        ids = [tokenizer.convert_tokens_to_ids(code)]
+        while len(ids) <= 9 and ids[-1] != 2:
+            logits = model(input_ids=source, decoder_input_ids=torch.tensor([ids])).logits[0, -1]
+            logits[never] = -torch.inf
+            ids.append(int(logits.argmax()))
+        texts.add(written := (tmp_path / language).read_text())
+        assert written == vocabulary.decode(ids[1:]) + "\n"
+    assert len(texts) == 2
+
+
+def class_named(name):
+    return lambda path: (path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+
+
+def of_other_order(path):
+    told = json.loads((path / "tokenizer.json").read_text())
+    vocab = told["model"]["vocab"]
+    vocab[-2], vocab[-3] = vocab[-3], vocab[-2]
+    for token in told["added_tokens"]:
+        token["id"] = [name for name, _ in vocab].index(token["content"])
+    (path / "tokenizer.json").write_text(json.dumps(told))
+
+
+def without_model(path):
+    (path / "sentencepiece.bpe.model").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (class_named(OF_50), "25 rows behind the pieces, and the languages of its MBart50Tokenizer are 52"),
+        (foreign.changed(vocab_size=295), "has 295 rows, its tokenizer 271 pieces: these are not of one model"),
+        (without_model, "mBART's is read from sentencepiece.bpe.model: put it there"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(of_25, spoil, message, tmp_path):
+    shutil.copytree(of_25, tmp_path / "hf")
+    spoil(tmp_path / "hf")
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "hf")
+
+
+@pytest.mark.parametrize("spoil", [of_other_order, class_named("XLMRobertaTokenizer")])
+def test_codes_at_other_places_than_the_tokenizer_has_are_seen(of_25, spoil, tmp_path, capsys):
+    shutil.copytree(of_25, tmp_path / "hf")
+    spoil(tmp_path / "hf")
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert "give files that belong together" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_the_model_alone_has_their_order(of_25):
+    table = params_of(of_25).params["embeddings"]["tokens"]["embedding"]
+    np.testing.assert_array_equal(table[:296], foreign.weights(of_25)["model.shared.weight"])

@@ -1,0 +1,163 @@
+"""ProphetNet and XLM-ProphetNet: the same states on both sides, logits of every stream, the same bits."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from xlingjax.convert.formats import prophetnet
+from xlingjax.convert.formats.hugging_face import params_of
+from xlingjax.errors import UserError
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+
+CONFIG = dict(
+    vocab_size=50, hidden_size=24, num_encoder_layers=2, num_decoder_layers=2, num_encoder_attention_heads=4,
+    num_decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=40, ngram=2,
+)  # fmt: skip
+SHAPES = {
+    "two streams": {},
+    "padding 1": dict(pad_token_id=1, num_buckets=8, relative_max_distance=20),
+    "odd": dict(
+        hidden_size=21, num_encoder_attention_heads=7, num_decoder_attention_heads=7, encoder_ffn_dim=5,
+        decoder_ffn_dim=5, vocab_size=131, ngram=3, num_encoder_layers=1,
+    ),
+}  # fmt: skip
+
+
+def save(path, suffix="ForConditionalGeneration", **changes):
+    config = transformers.ProphetNetConfig(**{**CONFIG, **changes})
+    model = foreign.randomised(getattr(transformers, f"ProphetNet{suffix}")(config))
+    model.save_pretrained(path)
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prophetnet")
+    save(path)
+    return path
+
+
+def ours(found, batch):
+    """(the encoder's states of every layer, [n+1]BTV logits of all streams)"""
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.masks import bidirectional
+    from xlingjax.model.ngram_decoder import NgramSeq2Seq
+
+    model = NgramSeq2Seq(found.config)
+
+    def compute(params, batch):
+        h_NBLD = model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
+        g, table_VD, bias_V = model.decoder_head(params, model.decode_streams(params, batch, h_NBLD[-1]))
+        return h_NBLD, (g @ table_VD.T + bias_V)[..., : found.config.vocab_size]
+
+    return jax.tree.map(np.asarray, jax.jit(compute)(found.params, batch))
+
+
+def first_layers(found, batch, memory_BSD):
+    """[n]BTD of decoders of the first layer, the first two and so on."""
+    from xlingjax.model.ngram_decoder import NgramSeq2Seq
+
+    for n in range(1, found.config.decoder_layers + 1):
+        decoder = {**found.params["decoder"]}
+        decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
+        model = NgramSeq2Seq(found.config.replace(decoder_layers=n))
+        yield np.asarray(jax.jit(model.decode_streams)({**found.params, "decoder": decoder}, batch, memory_BSD))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_states_of_both_sides_and_logits_of_all_streams_are_theirs(shape, tmp_path, monkeypatch):
+    theirs = save(tmp_path, **SHAPES[shape])
+    attention = type(theirs.prophetnet.decoder.layers[0].self_attn)
+    monkeypatch.setattr(attention, "get_predict_relative_pos_embeddings", foreign.relative_scores)
+    found = params_of(tmp_path)
+    pad = found.config.position_offset - 1
+    assert found.vocabulary_head and found.notes == () and pad == (1 if shape == "padding 1" else 0)
+    batch = foreign.batch_of(found.config.vocab_size, 38, pad=pad, ends=2)
+    batch |= foreign.batch_of(found.config.vocab_size, 31, pad=pad, ends=2, prefix="decoder_")
+    given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids")
+    with torch.no_grad():
+        wanted = theirs(**given, use_cache=False, output_hidden_states=True)
+    states, logits = ours(found, batch)
+    foreign.assert_states_are(states, wanted.encoder_hidden_states, batch["pack_ids"] > 0)
+    columns_BT = batch["decoder_pack_ids"] > 0
+    streams = [wanted.logits, *wanted.logits_ngram.unbind(1)]
+    foreign.assert_states_are(logits, streams, columns_BT)
+    for decoded, predicting in zip(
+        first_layers(found, batch, states[-1]), wanted.decoder_ngram_hidden_states[1:], strict=True
+    ):
+        by_stream = predicting.unflatten(1, (found.config.streams, -1)).unbind(1)
+        foreign.assert_states_are(decoded, by_stream, columns_BT)
+
+
+def test_the_names_lead_back_to_the_same_bits(folder):
+    foreign.assert_same_bits(foreign.back(prophetnet, params_of(folder)), foreign.weights(folder))
+
+
+def test_xlm_prophetnet_and_a_body_without_prefix_are_the_same(folder, tmp_path):
+    whole = params_of(folder).params
+    model = transformers.ProphetNetForConditionalGeneration.from_pretrained(folder)
+    model.prophetnet.save_pretrained(tmp_path / "body")
+    assert "word_embeddings.weight" in foreign.weights(tmp_path / "body")
+    foreign.changed(model_type="xlm-prophetnet", architectures=["XLMProphetNetModel"])(tmp_path / "body")
+    shutil.copytree(folder, tmp_path / "pickle")
+    (tmp_path / "pickle" / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
+    for name in ("body", "pickle"):
+        jax.tree.map(np.testing.assert_array_equal, params_of(tmp_path / name).params, whole)
+
+
+class Letters:
+    """A vocabulary with padding 0."""
+
+    bos_id = eos_id = 2
+    pad_id = 0
+
+    def encode(self, text):
+        return [6 + ord(letter) % 40 for letter in text]
+
+
+def test_an_import_is_compared_with_what_their_decoder_writes_step_by_step(tmp_path, monkeypatch):
+    from xlingjax.convert.formats import parity
+    from xlingjax.convert.formats.parity import compare
+
+    monkeypatch.setattr(parity, "SENTENCES", ("The lake.", "Das Wasser"))
+    save(tmp_path)
+    found = params_of(tmp_path)
+    same = compare(tmp_path, found.config, found.params, Letters(), True)
+    assert same.same and same.what == "logits of the next piece" and same.largest > 5
+    relative = found.params["decoder"]["layers"]["attention"]["relative"]["kernel"]
+    relative[:, :, [3, 4]] = relative[:, :, [4, 3]]
+    assert not compare(tmp_path, found.config, found.params, Letters(), True).same
+    with pytest.raises(UserError, match="with padding 0 and as many layers as the encoder alone"):
+        compare(tmp_path, found.config.replace(layers=1), found.params, Letters(), True)
+
+
+def another_table(found):
+    found["prophetnet.encoder.word_embeddings.weight"] = found["prophetnet.word_embeddings.weight"] + 1
+
+
+def without_relative(found):
+    del found["prophetnet.decoder.layers.1.self_attn.relative_pos_embeddings.bias"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (foreign.changed(ngram=3), "prophetnet.decoder.ngram_embeddings.weight: wanted 3 x 24, found 2 x 24"),
+        (foreign.changed(num_buckets=16), "relative_pos_embeddings.bias: wanted 64, found 128"),
+        (foreign.changed(decoder_ffn_dim=48), "encoder_ffn_dim=40 and decoder_ffn_dim=48; here"),
+        (foreign.changed(activation_function="relu"), "activation_function='relu' is not something"),
+        (foreign.changed(architectures=["ProphetNetForCausalLM"]), "ProphetNetForCausalLM is not read"),
+        (foreign.reweighted(another_table), "encoder.word_embeddings.weight is not prophetnet.word_embeddings.weight"),
+        (foreign.reweighted(without_relative), "relative_pos_embeddings.bias: wanted 128, found none"),
+    ],
+)
+def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path):
+    shutil.copytree(folder, tmp_path / "hf")
+    spoil(tmp_path / "hf")
+    with pytest.raises(UserError, match=message):
+        params_of(tmp_path / "hf")

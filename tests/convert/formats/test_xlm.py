@@ -1,0 +1,266 @@
+"""XLM of Hugging Face, with language embeddings: the same states and logits, the same bits, what it lacks refused."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from xlingjax.cli.main import main
+from xlingjax.convert.formats import xlm
+from xlingjax.convert.formats.hugging_face import params_of, read
+from xlingjax.errors import UserError
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
+
+CODES = ("ar", "de", "zh")
+CONFIG = dict(
+    vocab_size=50, emb_dim=24, n_layers=3, n_heads=4, n_langs=3, max_position_embeddings=37,
+    lang2id={code: i for i, code in enumerate(CODES)},
+)  # fmt: skip
+SHAPES = {
+    "three languages": {},
+    "odd": dict(emb_dim=21, n_layers=1, n_heads=7, vocab_size=131, layer_norm_eps=1e-3),
+    "no language embedding": dict(use_lang_emb=False),
+    "one language": dict(n_langs=1),
+}
+
+
+def save(path, kind="XLMWithLMHeadModel", **changes):
+    model = foreign.randomised(getattr(transformers, kind)(transformers.XLMConfig(**{**CONFIG, **changes})))
+    model.save_pretrained(path)
+    return model
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("xlm")
+    save(path)
+    return path
+
+
+def given(batch):
+    return foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", langs="language_ids")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
+    theirs = save(tmp_path, **SHAPES[shape])
+    found = params_of(tmp_path)
+    assert found.config.num_languages == (3 if shape in ("three languages", "odd") else 0) and found.vocabulary_head
+    batch = foreign.batch_of(found.config.vocab_size, 37, pad=2, ends=1, languages=max(found.config.num_languages, 1))
+    states, logits = foreign.states_and_logits(found, batch)
+    with torch.no_grad():
+        wanted = theirs(**given(batch), output_hidden_states=True)
+    valid_BL = batch["pack_ids"] > 0
+    foreign.assert_states_are(states, wanted.hidden_states, valid_BL)
+    foreign.assert_states_are([logits], [wanted.logits], valid_BL)
+
+
+def test_the_names_lead_back_to_the_same_bits(folder):
+    foreign.assert_same_bits(foreign.back(xlm, params_of(folder)), foreign.weights(folder))
+
+
+def test_a_body_without_prefix_is_the_same_and_has_no_bias(folder, tmp_path):
+    """As `XLMModel` saves it; its head is the words' table."""
+    model = transformers.XLMWithLMHeadModel.from_pretrained(folder)
+    model.transformer.save_pretrained(tmp_path)
+    found, whole = params_of(tmp_path), params_of(folder)
+    assert found.notes == ("the vocabulary head is the words' alone, without a bias: the checkpoint has none",)
+    assert not found.vocabulary_head and not found.params["head"]["bias"].any()
+    assert whole.params["head"]["bias"][: whole.config.vocab_size].all()
+    for name, value in foreign.back(xlm, found).items():
+        if not name.startswith("pred_layer."):
+            np.testing.assert_array_equal(value, foreign.back(xlm, whole)[name])
+
+
+@pytest.mark.parametrize(("kind", "labels"), [("SequenceClassification", 5), ("TokenClassification", 4)])
+def test_classifiers_are_theirs(kind, labels, tmp_path):
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.encoder import Encoder
+    from xlingjax.model.masks import bidirectional
+
+    theirs = save(tmp_path, f"XLMFor{kind}", num_labels=labels, summary_first_dropout=0.25)
+    found = params_of(tmp_path)
+    assert found.config.num_labels == labels
+    assert found.config.classifier_dropout == (0.25 if labels == 5 else None)
+    batch, model = foreign.batch_of(50, 20, pad=2, ends=1, languages=3), Encoder(found.config)
+    ours = model.classify(found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch)
+    with torch.no_grad():
+        wanted = theirs(**given(batch)).logits.numpy()
+    valid_BL = batch["pack_ids"] > 0 if labels == 4 else slice(None)
+    np.testing.assert_allclose(np.asarray(ours)[valid_BL], wanted[valid_BL], atol=1e-4)
+
+
+def untied(found):
+    found["pred_layer.proj.weight"] = found["transformer.embeddings.weight"] + 1
+
+
+def without_q(found):
+    del found["transformer.attentions.1.q_lin.bias"]
+
+
+def shorter(found):
+    found["transformer.lang_embeddings.weight"] = found["transformer.lang_embeddings.weight"][:2].copy()
+
+
+def twice(found):
+    found["embeddings.weight"] = found["transformer.embeddings.weight"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (foreign.changed(sinusoidal_embeddings=True), "sinusoidal_embeddings=True is not something xlingjax computes"),
+        (foreign.changed(gelu_activation=False), "gelu_activation=False is not something"),
+        (foreign.changed(causal=True), "causal=True is not something"),
+        (foreign.changed(asm=True), "asm=True is not something"),
+        (foreign.changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
+        (foreign.changed(architectures=["XLMForQuestionAnswering"]), "XLMForQuestionAnswering is not read"),
+        (foreign.changed(n_langs=4), "transformer.lang_embeddings.weight: wanted 4 x 24, found 3 x 24"),
+        (foreign.changed(use_lang_emb=False), "transformer.lang_embeddings.weight: wanted none, found 3 x 24"),
+        (foreign.changed(n_layers=4), "transformer.attentions.3.k_lin.bias: wanted 24, found none"),
+        (foreign.reweighted(untied), "pred_layer.proj.weight is not transformer.embeddings.weight"),
+        (foreign.reweighted(without_q), "transformer.attentions.1.q_lin.bias: wanted 24, found none"),
+        (foreign.reweighted(shorter), "transformer.lang_embeddings.weight: wanted 3 x 24, found 2 x 24"),
+        (foreign.reweighted(twice), "are one weight; leave one"),
+    ],
+)
+def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path):
+    shutil.copytree(folder, tmp_path / "hf")
+    spoil(tmp_path / "hf")
+    with pytest.raises(UserError, match=message):
+        params_of(tmp_path / "hf")
+
+
+def test_config_json_describes_the_model_it_was_made_for(folder):
+    config = params_of(folder).config
+    roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
+    theirs = json.loads((folder / "config.json").read_text())
+    ours = xlm.described(config.replace(init_std=0.02), roles, (), CODES)
+    said = {name for name in ours if name in theirs and name not in ("embed_init_std", "id2lang")}
+    assert {name: ours[name] for name in said} == {name: theirs[name] for name in said}
+    assert {"vocab_size", "emb_dim", "n_langs", "lang2id", "mask_index", "model_type"} <= said
+    assert xlm.unfit(config) == "" and xlm.unfit(config.replace(ffn=40, norm_order="pre")) == "norm_order='pre', ffn=40"
+
+
+def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folder, tmp_path):
+    import jax
+    from safetensors.numpy import save_file
+
+    found = params_of(folder)
+    save_file(foreign.back(xlm, found), tmp_path / "model.safetensors", {"format": "pt"})
+    roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
+    (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, (), CODES)))
+    model, told = transformers.XLMWithLMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    original = transformers.XLMWithLMHeadModel.from_pretrained(folder).state_dict()
+    assert all(torch.equal(value, original[name]) for name, value in model.state_dict().items())
+    again = params_of(tmp_path)
+    assert again.config.replace(name=found.config.name) == found.config
+    jax.tree.map(np.testing.assert_array_equal, again.params, found.params)
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """With a vocabulary as `xlingjax vocab` makes it, under its name."""
+    import sentencepiece
+
+    from xlingjax.convert.formats.sentences import SENTENCES
+    from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES
+
+    path = tmp_path_factory.mktemp("spoken")
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES * 4), model_prefix=str(path / "vocab"), vocab_size=340, bos_id=0, eos_id=1,
+        pad_id=2, unk_id=3, control_symbols=list(XLM_SPECIAL_PIECES[4:]), hard_vocab_limit=False, minloglevel=2,
+        character_coverage=1.0,
+    )  # fmt: skip
+    (path / "vocab.vocab").unlink()
+    size = sentencepiece.SentencePieceProcessor(model_file=str(path / "vocab.model")).get_piece_size()
+    save(path, vocab_size=size, max_position_embeddings=90)
+    return path
+
+
+def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp_path, capsys):
+    from xlingjax.inference.run import open_run
+
+    assert main(["import", "--from", str(spoken), "--to", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert "logits of the pieces: largest difference" in told and "has no tokenizer of transformers" in told
+    opened, direct = open_run(tmp_path / "run"), read(spoken)
+    assert opened.languages == direct.languages == CODES and opened.model.config == direct.config
+    vectors = [opened.embed(["Das Wasser ist kalt."], code)[-1, 0] for code in CODES]
+    assert np.abs(vectors[1] - vectors[2]).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (foreign.changed(lang2id=None), "lang2id=None does not name n_langs=3 languages"),
+        (foreign.changed(lang2id={"ar": 0, "de": 1, "zh": 1}), "does not name n_langs=3 languages"),
+        (
+            foreign.changed(lang2id={"zh": 0, "ar": 1, "de": 2}),
+            "is not in alphabetical order, as the languages of a run",
+        ),
+        (
+            lambda folder: (folder / "vocab.model").unlink(),
+            "has no merges.txt beside vocab.json, and no tokenizer.json",
+        ),
+    ],
+)
+def test_a_folder_of_parts_that_differ_is_refused(spoken, spoil, message, tmp_path):
+    shutil.copytree(spoken, tmp_path / "hf")
+    spoil(tmp_path / "hf")
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "hf")
+
+
+@pytest.fixture(scope="module")
+def of_fastbpe(tmp_path_factory):
+    """With byte pair codes, as `xlm-mlm-*` have them."""
+    pytest.importorskip("sacremoses")
+    from tests.helpers import small_fastbpe
+    from xlingjax.convert.formats.sentences import SENTENCES
+
+    path = tmp_path_factory.mktemp("fastbpe")
+    size = small_fastbpe.write(path, SENTENCES, fold=False)
+    for name in ("codes", "vocab"):  # of XLM's own code
+        (path / name).unlink()
+    save(path, vocab_size=size, max_position_embeddings=90)
+    return path
+
+
+def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_path, capsys):
+    from xlingjax.inference.run import open_run
+
+    run, out = tmp_path / "run", tmp_path / "hf"
+    assert main(["import", "--from", str(of_fastbpe), "--to", str(run)]) == 0
+    told = capsys.readouterr().out
+    assert "no tokenizer of transformers" not in told and "logits of the pieces: largest difference" in told
+    assert "every text is cut into words by Moses's rules of English" in told
+    assert "sentences begin with </s>, as XLM trains them" in told
+    vocabulary, theirs = open_run(run).vocabulary, transformers.AutoTokenizer.from_pretrained(of_fastbpe)
+    ids = vocabulary.encode("Das Wasser ist kalt.")
+    assert ids == theirs("Das Wasser ist kalt.", add_special_tokens=False)["input_ids"] and 3 not in ids
+    (tmp_path / "text.txt").write_text("Das Wasser ist kalt.\n")
+    check = ["data", "check", "--vocabulary", str(run), "--mono", f"de={tmp_path}/text.txt"]
+    assert main(check) == 0
+    assert main(["export", "--from", str(run), "--to", str(out)]) == 0
+    assert "no tokenizer of transformers" not in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} >= {"vocab.json", "merges.txt", "tokenizer_config.json"}
+    assert not (out / "vocab.model").exists() and "call the model with `langs=`" in (out / "README.md").read_text()
+    exported = transformers.AutoTokenizer.from_pretrained(out)
+    assert type(exported).__name__ == "XLMTokenizer"
+    assert exported("Das Wasser ist kalt.")["input_ids"] == [1, *ids, 1]
+    assert read(out).vocabulary == vocabulary
+
+
+def test_byte_pair_codes_that_are_not_theirs_are_found_out(of_fastbpe, tmp_path, monkeypatch, capsys):
+    from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
+
+    monkeypatch.setattr(FastBpeVocabulary, "_plain", lambda self, text: text)
+    assert main(["import", "--from", str(of_fastbpe), "--to", str(tmp_path / "run")]) == 2
+    assert "its tokenizer and the vocabulary read here differ on 'Das Wasser" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

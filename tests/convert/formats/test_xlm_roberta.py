@@ -1,0 +1,347 @@
+"""XLM-R of Hugging Face: the same states and logits, the same bits, and a clear word for what is broken."""
+
+import json
+import pickle
+import shutil
+import struct
+
+import numpy as np
+import pytest
+
+from xlingjax.cli.main import main
+from xlingjax.convert.formats.hugging_face import read
+from xlingjax.errors import UserError
+
+torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
+
+SHAPES = {
+    "odd": dict(hidden_size=21, num_hidden_layers=1, num_attention_heads=7, intermediate_size=5),
+    "deep": dict(num_hidden_layers=5),
+    "two segments": dict(layer_norm_eps=1e-3, type_vocab_size=2),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("xlmr")
+    small_xlmr.save(path)
+    return path
+
+
+def batch_of(rng, vocab, lengths, columns):
+    """Rows of two sentences each, and padding."""
+    valid_BL = np.arange(columns) < np.array(lengths)[:, None]
+    ids_BL = np.where(valid_BL, rng.integers(4, vocab, valid_BL.shape), 1).astype(np.int32)
+    for row, length in zip(ids_BL, lengths, strict=True):
+        row[0] = 0
+        row[length // 2 : length // 2 + 2] = row[length - 1] = 2
+    positions = np.broadcast_to(np.arange(columns, dtype=np.int32), ids_BL.shape)
+    return {"input_ids": ids_BL, "pack_ids": valid_BL.astype(np.int32), "position_ids": positions}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
+    from xlingjax.model.attention import AttentionSpec
+    from xlingjax.model.encoder import Encoder
+    from xlingjax.model.masks import bidirectional
+
+    theirs = small_xlmr.save(tmp_path, **SHAPES[shape])
+    found = read(tmp_path)
+    model, columns = Encoder(found.config), 68  # to the last row of the position table
+    batch = batch_of(np.random.default_rng(0), found.config.vocab_size, [68, 9, 31], columns)
+    with torch.no_grad():
+        given = (torch.tensor(batch[name]).long() for name in ("input_ids", "pack_ids"))
+        wanted = theirs(*given, output_hidden_states=True)
+    states = model.encode(found.params, batch, AttentionSpec(bidirectional), all_layers=True)
+    valid_BL = batch["pack_ids"] > 0
+    assert len(states) == len(wanted.hidden_states) == found.config.layers + 1
+    for ours, state in zip(states, wanted.hidden_states, strict=True):
+        np.testing.assert_allclose(np.asarray(ours)[valid_BL], state.numpy()[valid_BL], atol=1e-4)
+    g, table_VD, bias_V = model.vocab_head(found.params, states[-1])
+    logits = np.asarray(g @ table_VD.T + bias_V)[..., : found.config.vocab_size]
+    np.testing.assert_allclose(logits[valid_BL], wanted.logits.numpy()[valid_BL], atol=1e-4)
+    assert wanted.logits.std() > 0.5
+
+
+def test_the_names_lead_back_to_the_same_bits(folder):
+    from safetensors.numpy import load_file
+
+    from xlingjax.convert.formats.names import places, to_theirs
+    from xlingjax.convert.formats.xlm_roberta import SEGMENTS, names_of
+
+    found, theirs = read(folder), load_file(folder / "model.safetensors")
+    there, without = places(names_of(found.config), found.config, found.params)
+    back = to_theirs(there, found.params)
+    assert without == [] and {*back} == {*theirs} - {SEGMENTS}
+    theirs["roberta.embeddings.position_embeddings.weight"] += theirs[SEGMENTS][0]  # where that row went
+    for name, value in back.items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "labels", "compared"),
+    [
+        ("ForSequenceClassification", 5, "logits of the classes"),
+        ("ForTokenClassification", 4, "logits of the tags"),
+        ("Model", 0, "states of every layer"),
+    ],
+)
+def test_another_head_is_compared_and_the_random_vocabulary_head_said(kind, labels, compared, tmp_path, capsys):
+    small_xlmr.save(tmp_path / "hf", f"XLMRoberta{kind}", num_labels=labels)
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
+    assert f"{compared}: largest difference" in capsys.readouterr().out
+    found = read(tmp_path / "hf")
+    assert found.config.num_labels == labels and not found.vocabulary_head
+    assert found.notes == ("the vocabulary head is random: the checkpoint has none",)
+    assert not found.params["head"]["bias"].any() and (found.params["head"]["norm"]["scale"] == 1).all()
+
+
+def test_an_imported_model_is_a_run_to_start_from(folder, tmp_path, capsys):
+    from xlingjax.inference.run import open_run
+
+    assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 0
+    told = capsys.readouterr().out
+    assert "3 layers of 24" in told and "logits of the pieces: largest difference" in told and "16 sentences" in told
+    opened, direct = open_run(tmp_path / "run"), read(folder)
+    assert opened.vocabulary == direct.vocabulary and opened.model.config == direct.config
+    import jax
+
+    jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
+    assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 2
+    assert "is not empty" in capsys.readouterr().err
+
+
+def test_shards_pickles_and_half_precision_are_the_same_weights(folder, tmp_path):
+    import jax
+
+    whole = read(folder)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder)
+    shutil.copytree(folder, tmp_path / "shards")
+    (tmp_path / "shards" / "model.safetensors").unlink()
+    model.save_pretrained(tmp_path / "shards", max_shard_size="20KB")
+    assert len([*(tmp_path / "shards").glob("model-*.safetensors")]) > 1
+    shutil.copytree(folder, tmp_path / "pickle")
+    (tmp_path / "pickle" / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")  # with every name of tied weights
+    for name in ("shards", "pickle"):
+        jax.tree.map(np.testing.assert_array_equal, read(tmp_path / name).params, whole.params)
+    shutil.copytree(folder, tmp_path / "half")
+    model.bfloat16().save_pretrained(tmp_path / "half")
+    half = read(tmp_path / "half").params
+    wanted = model.state_dict()["roberta.encoder.layer.1.output.dense.weight"].float().numpy().T
+    np.testing.assert_array_equal(half["encoder"]["layers"]["ffn"]["out"]["kernel"][1], wanted)
+
+
+class Payload:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return open, (self.path, "w")
+
+
+def truncated(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def with_nan(folder):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.dense.weight"][3, 4] = np.nan
+    save_file(weights, folder / "model.safetensors")
+
+
+def short_segments(folder):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    name = "roberta.embeddings.token_type_embeddings.weight"
+    save_file({**weights, name: weights[name][:, :-1].copy()}, folder / "model.safetensors")
+
+
+def pickled(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"a": Payload(folder / "ran")}))
+
+
+def pickled_by_torch(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save({"a": Payload(folder / "ran")}, folder / "pytorch_model.bin")
+
+
+def changed(**values):
+    def change(folder):
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+    return change
+
+
+def index(shard):
+    def write(folder):
+        (folder / "model.safetensors").rename(folder.parent / "elsewhere.safetensors")
+        text = json.dumps({"weight_map": {"lm_head.bias": shard}})
+        (folder / "model.safetensors.index.json").write_text(text)
+
+    return write
+
+
+def another_tokenizer(folder):
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    path = folder / "sentencepiece.bpe.model"
+    proto = ModelProto.FromString(path.read_bytes())
+    del proto.pieces[150:]
+    path.write_bytes(proto.SerializeToString())
+
+
+def huge_header(folder):
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 1 << 60) + b"{}")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (truncated, "is no whole safetensors file"),
+        (huge_header, "is no whole safetensors file"),
+        (with_nan, "lm_head.dense.weight has 1 values that are NaN or infinite"),
+        (pickled, "holds more than tensors, and what a pickle holds it can run: refused"),
+        (pickled_by_torch, "holds more than tensors, and what a pickle holds it can run: refused"),
+        (changed(intermediate_size=41), "layer.0.intermediate.dense.bias: wanted 41, found 40"),
+        (changed(num_hidden_layers=4), "layer.3.attention.self.key.bias: wanted 24, found none"),
+        (changed(num_hidden_layers=2), "layer.2.attention.output.LayerNorm.bias: wanted none, found 24"),
+        (changed(hidden_act="gelu_new"), "hidden_act='gelu_new' is not something xlingjax computes"),
+        (changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
+        (changed(model_type="gpt2"), "model_type='gpt2' is not something xlingjax computes"),
+        (changed(hidden_act=["gelu"]), "hidden_act=.'gelu'. is not something"),
+        (short_segments, "token_type_embeddings.weight: wanted 1 x 24, found 1 x 23"),
+        (changed(hidden_size="24"), "hidden_size='24'; it must be a whole number"),
+        (index("../elsewhere.safetensors"), "names the shard '../elsewhere.safetensors', outside its own folder"),
+        (index("model-1.safetensors"), "names the shard model-1.safetensors, which is not there"),
+        (another_tokenizer, "its tokenizer .* pieces: these are not of one model"),
+        (lambda folder: (folder / "sentencepiece.bpe.model").unlink(), "no sentencepiece.bpe.model in"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "no weights in"),
+        (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
+    ],
+)
+def test_what_is_broken_is_said_and_nothing_written(folder, spoil, message, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "hf")
+    spoil(tmp_path / "hf")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "hf")
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("error: ")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_all_that_differs_stands_in_a_table(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "hf")
+    changed(intermediate_size=41, num_hidden_layers=2)(tmp_path / "hf")
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    *table, line = capsys.readouterr().err.splitlines()
+    rows = {tuple(row.split()[:1]): " ".join(row.split()[1:]) for row in table}
+    assert rows["weight",] == "wanted found" and len(rows) == 1 + 2 * 3 + 16
+    assert rows["roberta.encoder.layer.1.output.dense.weight",] == "24 x 41 24 x 40"
+    assert rows["roberta.encoder.layer.2.output.dense.weight",] == "none 24 x 40"
+    assert line.startswith("error: ") and "(and 21 more)" in line
+
+
+def test_a_model_that_transformers_computes_otherwise_is_refused(folder, tmp_path, capsys, monkeypatch):
+    from xlingjax.convert.formats import xlm_roberta
+
+    def swapped(config):
+        modules = dict(xlm_roberta.MODULES)
+        query, key = (f"encoder/layers/attention/{name}" for name in ("query", "value"))
+        modules[query], modules[key] = modules[key], modules[query]
+        return xlm_roberta.Names(modules)
+
+    monkeypatch.setattr(xlm_roberta, "names_of", swapped)
+    assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 2
+    assert "is not what transformers computes: logits of the pieces" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def overflowing(folder):
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.dense.weight"][:] = 3e38
+    save_file(weights, folder / "model.safetensors")
+
+
+def test_logits_that_are_no_numbers_are_not_the_same(folder, tmp_path, capsys):
+    shutil.copytree(folder, tmp_path / "hf")
+    overflowing(tmp_path / "hf")
+    assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
+    assert "largest difference nan" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert main(["import", "--from", "nobody/no-such-model", "--to", str(tmp_path / "run")]) == 2
+    assert "nobody/no-such-model: no such folder" in capsys.readouterr().err
+    assert main(["import", "--from", "./nowhere", "--to", str(tmp_path / "run")]) == 2
+    assert "no folder ./nowhere" in capsys.readouterr().err
+
+
+def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, monkeypatch):
+    from xlingjax.cli.main import read_recipe
+    from xlingjax.convert import import_model
+
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    # Here without transformers and a process of its own; tests/workflows/test_adapt.py has both.
+    monkeypatch.setattr(
+        import_model, "import_apart", lambda source, run: import_model.import_model(source, str(run), False)
+    )
+    given = ["MONO=text/*", "DTYPE=float32"]
+    recipe = read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given])
+    run = recipe.bound["init_from"]
+    assert run.startswith(str(tmp_path / "cache" / "imported"))
+    assert recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
+    assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(name="")
+    monkeypatch.undo()
+    monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(import_model, "import_model", None)
+    assert read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given]).bound["init_from"] == run
+    shutil.copytree(folder, tmp_path / "hf")
+    truncated(tmp_path / "hf")
+    with pytest.raises(UserError, match="is no whole safetensors file"):  # as its own process says it
+        read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
+    with pytest.raises(UserError, match="hf: names no folder and no hub id"):
+        read_recipe(["adapt"], ["INIT_FROM=hf:", *given])
+
+
+def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_path, monkeypatch):
+    import huggingface_hub
+
+    from xlingjax.convert.import_model import found
+
+    asked = []
+
+    def fetch(source, allow_patterns):
+        asked.append((source, any(".bin" in pattern for pattern in allow_patterns)))
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
+    assert found("someone/model") == tmp_path and asked == [("someone/model", False), ("someone/model", True)]
+    (tmp_path / "model-00001-of-00002.safetensors").touch()
+    asked.clear()
+    assert found("someone/model") == tmp_path and asked == [("someone/model", False)]
+
+
+def test_safetensors_are_read_without_torch(folder, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert read(folder).vocabulary_head
+    with pytest.raises(UserError, match="comparing with transformers needs it"):
+        from xlingjax.convert.formats.parity import compare
+
+        compare(folder, None, None, None, True)

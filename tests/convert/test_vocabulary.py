@@ -1,0 +1,409 @@
+"""Vocabulary surgery: every row moves with its meaning, what stays computes the same, and what is new is spelt."""
+
+import dataclasses
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers import small_corpus, small_xlmr, tiny_run
+from xlingjax.cli import main
+from xlingjax.convert.vocabulary import NOISE, extend, rows_between, transplant, trim
+from xlingjax.data.vocabulary import surgery
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.inference.run import open_run
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.build import build_model
+from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.masks import bidirectional
+from xlingjax.training.workdir import write_trained
+
+
+def invented(letters, seed=0, words=20, lines=150):
+    """Sentences of a language that has so many words."""
+    rng = np.random.default_rng(seed)
+    lexicon = ["".join(rng.choice([*letters], rng.integers(2, 6))) for _ in range(words)]
+    return [" ".join(rng.choice(lexicon, 6)) for _ in range(lines)]
+
+
+GEORGIAN = invented("აბგდევზთიკლმნოპრსტუფქყშცძწხჯ")
+OLD = small_corpus.ENGLISH + small_corpus.GERMAN
+
+
+def config(**changes):
+    sizes = dict(layers=1, dim=16, heads=2, ffn=32, max_positions=64, num_languages=0, vocab_multiple=8)
+    return preset("tiny", **{**sizes, "dropout": 0.0, "attention_dropout": 0.0, **changes})
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    root = tmp_path_factory.mktemp("surgery")
+    small_corpus.build(root)
+    small_corpus.write(root / "new" / "ka" / "a.txt", GEORGIAN)
+    small_corpus.write(root / "same" / "nl" / "a.txt", invented("adehiklnorstu", seed=1))
+    return root
+
+
+def bpe(path):
+    import sentencepiece
+
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(OLD * 9), model_prefix=str(path / "spm"), vocab_size=130, model_type="bpe", unk_id=0,
+        bos_id=1, eos_id=2, pad_id=-1, minloglevel=2,
+    )  # fmt: skip
+    return Vocabulary.load(path / "spm.model", "xlmr")
+
+
+@pytest.fixture(scope="module", params=["xlm", "xlmr", "bpe"])
+def vocabulary(request, corpus, tmp_path_factory):
+    """Of each layout; none has a Georgian letter."""
+    if request.param == "xlm":
+        return Vocabulary.load(corpus / "vocab")
+    folder = tmp_path_factory.mktemp(request.param)
+    if request.param == "bpe":
+        return bpe(folder)
+    sentences = [line for line in small_xlmr.SENTENCES if not any("ა" <= letter <= "ჰ" for letter in line)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small_xlmr, "SENTENCES", sentences + OLD)
+        small_xlmr.tokenizer_model(folder)
+    return Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
+
+
+def run_of(folder, vocabulary, model=None, languages=("de", "en"), seed=0):
+    """A workdir of random weights, no two alike."""
+    tokens = (model or config()).language_tokens
+    model = (model or config()).replace(vocab_size=vocabulary.size + tokens)
+    rng = np.random.default_rng(seed)
+    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), build_model(model).abstract())
+    fields = dataclasses.asdict(model)
+    identity = {"model": fields, "data": {"mlm": {"vocabulary": vocabulary.sha256}}}
+    record = {"identity": identity, "model": fields, "languages": list(languages)}
+    write_trained(str(folder), record, 7, params, vocabulary.files())
+    return str(folder)
+
+
+def names(vocabulary):
+    return vocabulary.pieces(range(vocabulary.size))
+
+
+def by_name(run):
+    """{piece: its row of the token table}"""
+    opened = open_run(run)
+    table = np.asarray(opened.params["embeddings"]["tokens"]["embedding"])
+    return dict(zip(names(opened.vocabulary), table, strict=False))
+
+
+def unknown(vocabulary, lines):
+    ids, _ = vocabulary.encode_lines(lines)
+    return np.mean(ids == vocabulary.unk_id)
+
+
+def logits(run, text):
+    """{piece: its logits [L]} of a text."""
+    opened = open_run(run)
+    ids = np.array([[opened.vocabulary.bos_id, *opened.vocabulary.encode(text), opened.vocabulary.eos_id]], np.int32)
+    batch = {"input_ids": ids, "pack_ids": np.ones_like(ids), "position_ids": np.arange(ids.size)[None]}
+
+    def compute(params):
+        h = opened.model.encode(params, batch, AttentionSpec(bidirectional))
+        g, table, bias = opened.model.vocab_head(params, h)
+        return g @ table.T + bias
+
+    return dict(zip(names(opened.vocabulary), np.asarray(jax.jit(compute)(opened.params))[0].T, strict=False))
+
+
+# --- extend -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def extended(vocabulary, corpus, tmp_path_factory):
+    """(the run before, the run after)"""
+    root = tmp_path_factory.mktemp("extended")
+    run = run_of(root / "run", vocabulary)
+    extend(run, str(root / "new"), mono=[f"{corpus}/new"], pieces=45, character_coverage=1.0)
+    return run, str(root / "new")
+
+
+def test_a_script_that_was_unknown_is_spelt_and_old_text_is_cut_as_before(extended, vocabulary):
+    new = open_run(extended[1]).vocabulary
+    assert unknown(vocabulary, GEORGIAN) > 0.3 and unknown(new, GEORGIAN) == 0
+    assert (new.size, new.layout) == (vocabulary.size + 45, vocabulary.layout)
+    for line in OLD:
+        assert new.pieces(new.encode(line)) == vocabulary.pieces(vocabulary.encode(line))
+    for line in GEORGIAN[:5]:
+        assert new.decode(new.encode(line)) == line
+        assert len(new.encode(line)) < len(line) - 3  # pieces, not letters
+
+
+def test_every_old_row_is_where_its_piece_is(extended, vocabulary):
+    run, output = extended
+    before, after, new = by_name(run), by_name(output), open_run(output).vocabulary
+    assert len(before) == vocabulary.size and {*before} < {*after}
+    for piece, row in before.items():
+        np.testing.assert_array_equal(after[piece], row, err_msg=piece)
+    assert new.mask_id == (5 if new.layout == "xlm" else new.size - 1)
+    source = surgery.source_rows(vocabulary, new)
+    assert source[new.mask_id] == vocabulary.mask_id and sorted(source[source >= 0]) == [*range(vocabulary.size)]
+    assert names(new)[new.mask_id] == "<mask>" and (source < 0).sum() == 45
+    bias = [np.asarray(open_run(each).params["head"]["bias"]) for each in (run, output)]
+    np.testing.assert_array_equal(bias[1][: new.size][source >= 0], bias[0][source[source >= 0]])
+    assert not np.asarray(bias[1])[new.size :].any()
+
+
+def test_logits_of_old_pieces_on_old_text_are_the_same_bits(extended):
+    before, after = (logits(each, OLD[1]) for each in extended)
+    for piece, values in before.items():
+        np.testing.assert_allclose(after[piece], values, atol=1e-6, rtol=0, err_msg=piece)
+
+
+def test_a_new_row_is_the_mean_of_the_pieces_that_spell_it(vocabulary, corpus, tmp_path):
+    """Dutch: its letters are known, its words are not pieces."""
+    run = run_of(tmp_path / "run", vocabulary)
+    extend(run, str(tmp_path / "new"), mono=[f"{corpus}/same"], pieces=8)
+    before, after, count = by_name(run), by_name(tmp_path / "new"), 0
+    for piece in {*after} - {*before}:
+        word = vocabulary.pieces(vocabulary.encode(piece.lstrip(surgery.SPACE)))
+        word = word if piece[0] == surgery.SPACE else [word[0].lstrip(surgery.SPACE), *word[1:]]
+        if surgery.SPACE in piece and "".join(word) == piece and all(part in before for part in word):
+            np.testing.assert_allclose(after[piece], np.mean([before[part] for part in word], axis=0), atol=1e-6)
+            count += len(word) > 1
+    assert count >= 2
+
+
+def test_a_new_row_that_nothing_spells_lies_near_the_mean_of_all(extended, vocabulary):
+    before, after = (by_name(each) for each in extended)
+    special = vocabulary.pieces(vocabulary.special_ids)
+    ordinary = np.array([row for piece, row in before.items() if piece not in special])
+    made = np.array([after[piece] for piece in {*after} - {*before} if any("ა" <= c <= "ჰ" for c in piece)])
+    assert len(made) > 30
+    distance = (made - ordinary.mean(axis=0)) / ordinary.std(axis=0)
+    assert abs(distance.std() - NOISE) < NOISE / 4 and abs(distance.mean()) < NOISE / 4
+
+
+def test_text_of_the_old_languages_keeps_pieces_out_that_it_would_use(corpus, tmp_path, capsys):
+    """Pieces learnt on German text that the vocabulary has read already would change how German is cut."""
+    vocabulary = Vocabulary.load(corpus / "vocab")
+    run = run_of(tmp_path / "run", vocabulary)
+    mono = ["--mono", f"nl={corpus}/mono/de/a.txt", f"{corpus}/same", "--pieces", "20"]
+    assert main.main(["vocab", "extend", "--from", run, "--to", str(tmp_path / "free"), *mono]) == 0
+    german = {"de": small_corpus.GERMAN}
+    changed = surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "free"), german)["de"]
+    assert changed[0] > 0 and changed[1] == 4
+    old = ["--old_mono", f"{corpus}/mono/de"]
+    assert main.main(["vocab", "extend", "--from", run, "--to", str(tmp_path / "kept"), *mono, *old]) == 0
+    assert surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "kept"), german)["de"] == [0, 4]
+    assert "sentences cut otherwise than before: de 0 of 60" in capsys.readouterr().out
+
+
+def test_rows_from_pieces_in_like_company(corpus):
+    """A new name for a word stands where the word stood: its row is most of all that word's."""
+    old = Vocabulary.load(corpus / "vocab")
+    rng = np.random.default_rng(0)
+    lines = [" ".join(rng.permutation(["cat", "milk", "drinks"])) for _ in range(300)]
+    lines += [" ".join(rng.permutation(["ძაღლი", "milk", "drinks"])) for _ in range(300)]
+    lines += [" ".join(rng.permutation(["book", "brother", "reads"])) for _ in range(300)]
+    texts = surgery_texts(small_corpus.write(corpus / "company" / "ka" / "a.txt", lines))
+    others = [line for line in lines if "ძ" not in line]
+    new = surgery.extend(old, texts, 6, character_coverage=1.0, old_lines=others).vocabulary
+    rows = rows_between(old, new, "overlap", texts)
+    dog = new.encode("ძაღლი")
+    assert new.pieces(dog) == ["▁ძაღლი"] and new.encode("cat") == old.encode("cat")
+    near, weights = rows.parts[dog[0]]
+    read, drunk = ({*old.encode(text)} for text in ("book brother reads", "cat milk drinks"))
+    share_of_drunk, share_of_read = (weights[np.isin(near, [*ids])].sum() for ids in (drunk - read, read - drunk))
+    assert abs(weights.sum() - 1) < 1e-6 and share_of_drunk > 0.6 and share_of_read < 0.1
+
+
+def surgery_texts(pattern):
+    from xlingjax.data.vocabulary.training import texts_by_language
+
+    return texts_by_language(pattern)
+
+
+# --- trim -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def trimmed(vocabulary, corpus, tmp_path_factory):
+    root = tmp_path_factory.mktemp("trimmed")
+    run = run_of(root / "run", vocabulary)
+    trim(run, str(root / "new"), mono=[f"{corpus}/mono/en"])
+    return run, str(root / "new")
+
+
+def test_trimming_leaves_text_and_logits_as_they_were(trimmed, vocabulary):
+    run, output = trimmed
+    new = open_run(output).vocabulary
+    assert new.size < vocabulary.size and new.layout == vocabulary.layout
+    for line in small_corpus.ENGLISH:
+        assert new.pieces(new.encode(line)) == vocabulary.pieces(vocabulary.encode(line))
+    before, after = logits(run, line), logits(output, line)
+    assert {*after} < {*before}
+    for piece, values in after.items():
+        np.testing.assert_allclose(values, before[piece], atol=1e-6, rtol=0, err_msg=piece)
+    if new.layout == "xlmr":
+        assert new.mask_id == new.size - 1
+    assert {piece for piece in names(vocabulary) if len(piece) == 1} <= {*names(new)}
+
+
+def test_size_keeps_the_most_frequent_pieces_and_what_must_stay(vocabulary, corpus, tmp_path):
+    texts = [text for of in surgery_texts(f"{corpus}/mono").values() for text in of]
+    full = surgery.trim(vocabulary, texts)
+    smaller = surgery.trim(vocabulary, texts, size=full.size - 4)
+    assert full.size - 9 <= smaller.size <= full.size - 4
+    lost = {*names(full)} - {*names(smaller)}
+    assert all(len(piece) > 1 for piece in lost)
+    bare = surgery.trim(vocabulary, texts, characters=False)
+    assert bare.size <= full.size
+    with pytest.raises(UserError, match="--size 20: .* rows are special pieces and characters, which stay"):
+        surgery.trim(vocabulary, texts, size=20)
+
+
+def test_trimming_bpe_keeps_the_merges_that_lead_to_a_piece(tmp_path):
+    """What is merged on the way to a word stands nowhere in the text by itself."""
+    vocabulary, line = bpe(tmp_path), "sleeps Bruder Milch"
+    text = small_corpus.write(tmp_path / "en" / "a.txt", [line])
+    made = surgery.trim(vocabulary, surgery_texts(text)["en"], characters=False)
+    assert made.pieces(made.encode(line)) == vocabulary.pieces(vocabulary.encode(line))
+    used = {*vocabulary.pieces(vocabulary.encode(line))}
+    assert max(map(len, used)) > 2 and {*names(made)} - used - {*vocabulary.pieces(vocabulary.special_ids)}
+
+
+# --- transplant -------------------------------------------------------------------------------------------------------
+
+
+def test_back_on_its_old_vocabulary_a_model_is_what_it_was(extended, vocabulary, tmp_path):
+    run, output = extended
+    for name, content in vocabulary.files().items():
+        (tmp_path / name).write_bytes(content)
+    told = transplant(output, str(tmp_path / "back"), str(tmp_path))
+    assert f"{vocabulary.size:,} rows copied" in told and "drawn" not in told
+    before, after = (tiny_run.flat(open_run(each).params) for each in (run, tmp_path / "back"))
+    for name, value in before.items():
+        rows = slice(vocabulary.size if "tokens" in name or name == "head/bias" else None)
+        np.testing.assert_array_equal(after[name][rows], value[rows], err_msg=name)
+
+
+def test_special_rows_go_to_what_does_the_same_in_another_layout(corpus, tmp_path):
+    xlm = Vocabulary.load(corpus / "vocab")
+    (tmp_path / "xlmr").mkdir()
+    xlmr = bpe(tmp_path / "xlmr")
+    told = transplant(run_of(tmp_path / "run", xlm), str(tmp_path / "new"), str(tmp_path / "xlmr" / "spm.model"))
+    assert "layout xlm -> xlmr" in told
+    before, after = by_name(tmp_path / "run"), by_name(tmp_path / "new")
+    for piece, was in (("<s>", "</s>"), ("</s>", "</s>"), ("<pad>", "<pad>"), ("<unk>", "<unk>"), ("<mask>", "<mask>")):
+        np.testing.assert_array_equal(after[piece], before[was], err_msg=piece)
+    shared = {piece for piece in {*before} & {*after} if piece not in xlmr.pieces(xlmr.special_ids)}
+    assert len(shared) > 20
+    for piece in shared:
+        np.testing.assert_array_equal(after[piece], before[piece], err_msg=piece)
+
+
+# --- every model ------------------------------------------------------------------------------------------------------
+
+
+def test_both_sides_their_heads_and_the_tokens_of_languages_move(corpus, tmp_path):
+    vocabulary = Vocabulary.load(corpus / "vocab")
+    model = config(decoder_layers=1, decoder_embeddings="separate", language_tokens=2, num_languages=2)
+    run = run_of(tmp_path / "run", vocabulary, model, languages=("de", "tr"))
+    told = extend(run, str(tmp_path / "new"), mono=[f"{corpus}/new"], pieces=45, seed=1)
+    assert "languages: de ka tr; ka new" in told
+    before, after = (tiny_run.flat(open_run(each).params) for each in (run, tmp_path / "new"))
+    record = json.loads((tmp_path / "new" / "run.json").read_text())
+    size, made = vocabulary.size, record["model"]
+    assert (made["vocab_size"], made["language_tokens"], made["num_languages"]) == (size + 45 + 3, 3, 3)
+    assert record["languages"] == ["de", "ka", "tr"] and record["identity"]["model"]["vocab_size"] == size + 48
+    assert record["parameters"] == count_parameters(open_run(tmp_path / "new").model.config)
+    moved = 0
+    for name, value in before.items():
+        found = after[name]
+        if name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
+            np.testing.assert_array_equal(found[:size], value[:size], err_msg=name)
+            tokens, new = value[size : size + 2], found[size + 45 : size + 48]
+            np.testing.assert_allclose(new, [tokens[0], tokens.mean(axis=0), tokens[1]], rtol=1e-6, err_msg=name)
+            moved += 1
+        elif name.endswith("languages/embedding"):
+            np.testing.assert_allclose(found, [value[0], value.mean(axis=0), value[1]], rtol=1e-6, err_msg=name)
+            moved += 1
+        else:
+            np.testing.assert_array_equal(found, value, err_msg=name)
+    assert moved == 6
+
+
+def test_a_second_extension_and_its_record(extended, corpus, tmp_path):
+    _, first = extended
+    extend(first, str(tmp_path / "second"), mono=[f"{corpus}/same"], pieces=6)
+    record = json.loads((tmp_path / "second" / "run.json").read_text())
+    assert [one["verb"] for one in record["surgery"]] == ["extend", "extend"]
+    assert record["surgery"][1]["pieces"] == [record["surgery"][0]["pieces"][1], record["model"]["vocab_size"]]
+    assert record["languages"] == ["de", "en", "ka", "nl"]
+    before, after = by_name(first), by_name(tmp_path / "second")
+    assert len(after) == len(before) + 6
+    for piece, row in before.items():
+        np.testing.assert_array_equal(after[piece], row, err_msg=piece)
+
+
+# --- from the command line, and on ------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, tmp_path, capsys):
+    assert small_corpus.pretrain(corpus, tmp_path / "run", LANGUAGE_EMBEDDING=True) == 0
+    line = ["vocab", "extend", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "new")]
+    line += ["--mono", f"{corpus}/new"]
+    capsys.readouterr()
+    assert main.main([*line, "--pieces", "45", "--old_mono", f"{corpus}/heldout"]) == 0
+    told = capsys.readouterr().out
+    assert "80 -> 125 pieces" in told and "80 rows copied" in told and "fresh optimizer" in told
+    assert "languages: de en ka; ka new" in told and "sentences cut otherwise than before: de 0 of 2, en 0 of 2" in told
+    (row,) = (line.split() for line in told.splitlines() if line.startswith("ka"))
+    assert float(row[2].rstrip("%")) > 30 and float(row[4].rstrip("%")) == 0
+    given = {"MONO": f"{corpus}/mono {corpus}/new", "VOCABULARY": tmp_path / "new", "INIT_FROM": tmp_path / "new"}
+    given |= {"LANGUAGE_EMBEDDING": True, "WARMUP_STEPS": 0, "LEARNING_RATE": 0.01}
+    first = "--gin_file", "gin/runs/embeddings_first.gin", "--gin.EMBEDDINGS_ONLY=2"
+    run = tmp_path / "continued"
+    assert small_corpus.pretrain(corpus, run, *first, **given) == 0
+    new, rows, all_ = (tiny_run.flat(open_run(each).params) for each in (tmp_path / "new", f"{run}@2", f"{run}@4"))
+    still = {path for path, value in new.items() if np.array_equal(rows[path], value)}
+    assert still == {*new} - {"embeddings/tokens/embedding", "embeddings/languages/embedding", "head/bias"}
+    assert not any(np.array_equal(all_[path], value) for path, value in rows.items())
+    assert main.main(["evaluate", "--workdir", str(tmp_path / "new"), f"--gin.HELDOUT_TEXT={corpus}/heldout"]) == 0
+    assert "perplexity" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("verb", "more", "message"),
+    [
+        (
+            "extend",
+            ["--mono", "{corpus}/new", "--pieces", "9"],
+            "--pieces 9: the text has .* characters that the",
+        ),
+        ("extend", ["--mono", "{corpus}/new", "--pieces", "9999"], "--pieces 9999: the text gives .* ask for fewer"),
+        ("extend", ["--pieces", "9"], "no text to read"),
+        ("extend", ["--mono", "{corpus}/new"], "required: --pieces"),
+        ("extend", ["--mono", "{corpus}/new", "--pieces", "45", "--initialise", "magic"], "invalid choice: 'magic'"),
+        ("trim", ["--mono", "{corpus}/mono", "--size", "20"], "--size 20: .* rows are special pieces"),
+        ("transplant", ["--vocabulary", "{corpus}/vocab"], "is the one that .* has; give another"),
+        ("transplant", ["--vocabulary", "{corpus}/none"], "cannot read the vocabulary"),
+        ("transplant", ["--vocabulary", "{other}", "--initialise", "overlap"], "compares the company"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_written(verb, more, message, corpus, tmp_path, capsys):
+    run = run_of(tmp_path / "run", Vocabulary.load(corpus / "vocab"))
+    (tmp_path / "other").mkdir()
+    bpe(tmp_path / "other")
+    more = [word.format(corpus=corpus, other=tmp_path / "other" / "spm.model") for word in more]
+    assert main.main(["vocab", verb, "--from", run, "--to", str(tmp_path / "new"), *more]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(message, error), error
+    assert not (tmp_path / "new").exists() and not (tmp_path / "new.partial").exists()
+
+
+def test_a_folder_that_is_taken_is_refused_first(corpus, tmp_path, capsys):
+    line = ["vocab", "trim", "--from", "nowhere", "--mono", f"{corpus}/mono", "--to", str(corpus)]
+    assert main.main(line) == 2
+    assert "is not empty" in capsys.readouterr().err

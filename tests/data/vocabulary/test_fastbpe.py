@@ -1,0 +1,335 @@
+"""XLM's byte pair codes: the ids are those of transformers' XLMTokenizer, of the files of either program."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("sacremoses")
+from tests.helpers import small_fastbpe  # noqa: E402 - needs sacremoses
+from xlingjax.convert.formats.sentences import SENTENCES
+from xlingjax.convert.formats.tokenizer_json import tokenizer_files
+from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary, aligned
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.data.vocabulary.word_pieces import pieces_of_words
+from xlingjax.errors import UserError
+
+transformers = pytest.importorskip("transformers")
+
+GOLDEN = {
+    # fmt: off
+    "Das Wasser — „kalt“!": (
+        [121, 122, 3, 3, 124, 3, 263],
+        [116, 117, 3, 3, 121, 3, 273],
+    ),
+    "ВОДА в озере, не правда ли?": (
+        [126, 79, 129, 41, 138, 139, 140, 32],
+        [45, 274, 275, 276, 71, 124, 42, 133, 134, 135, 32],
+    ),
+    "Νερό ΛΊΜΝΗΣ": (
+        [142, 144],
+        [103, 137, 277, 373, 278, 279],
+    ),
+    "ماء البحيرة": (
+        [152, 153],
+        [153, 154],
+    ),
+    "المים באגם": (
+        [159, 87, 91, 163],
+        [160, 76, 80, 164],
+    ),
+    "झील का पानी": (
+        [171, 172, 173],
+        [174, 175, 176],
+    ),
+    "হ্রদের জল": (
+        [182, 183],
+        [188, 189],
+    ),
+    "ஏரியின் நீர்": (
+        [193, 195],
+        [198, 201],
+    ),
+    "น้ำในทะเลสาบ": (
+        [34, 200, 264],
+        [87, 35, 208, 280],
+    ),
+    "今天早上，湖里的水。很冷": (
+        [62, 97, 98, 99, 41, 35, 100, 101, 36, 14, 102, 63],
+        [61, 88, 89, 90, 42, 36, 91, 92, 37, 14, 93, 62],
+    ),
+    "湖の水が": (
+        [35, 103, 36, 104],
+        [36, 94, 37, 95],
+    ),
+    "호수의 물이": (
+        [219, 220, 221, 222, 223],
+        [96, 97, 98, 99, 100],
+    ),
+    "ტბის წყალი": (
+        [230, 3],
+        [239, 3],
+    ),
+    "լճի ջուրը": (
+        [240, 241],
+        [250, 251],
+    ),
+    "የሐይቁ ውሃ": (
+        [251, 252],
+        [261, 262],
+    ),
+    "  the\u00a0 lake \t is\u3000cold\u200b ": (
+        [71, 40, 114, 115],
+        [107, 41, 109, 110],
+    ),
+    "lake\u0301 e\u0301 é Ｗａｔｅｒ ﬁn ①２ ½": (
+        [40, 18, 18, 267, 268, 269, 270, 271, 272, 42, 273, 3, 275],
+        [41, 104, 18, 104, 283, 284, 285, 286, 287, 288, 289, 44, 290, 3, 292],
+    ),
+    "\U0001f468\u200d\U0001f469 it's…isn't": (
+        [276, 278, 120, 357, 360, 117, 118],
+        [293, 295, 115, 376, 380, 112, 113],
+    ),
+    "Mr. U.S. lake... 3,000.5 5\u00a05 % <s> x@y.de": (
+        [358, 359, 40, 360, 361, 3, 37, 70, 280, 281, 16, 282, 283, 284, 285, 364],
+        [377, 378, 41, 380, 381, 3, 38, 66, 297, 298, 17, 299, 300, 301, 384],
+    ),
+    # fmt: on
+}
+"""{text: (ids where capitals and accents are removed, ids where they are kept)}, of XLMTokenizer."""
+TEXTS = (
+    *SENTENCES, *GOLDEN, "", " ", "\u00a0", "\u0301", ".", "..", "\u00e9", "\u1e9b\u0323 \u212b \uf900",
+    "\ufb2a \u0958", "\u1f82", "Σίσυφος ΣΑΣ. ΟΔΟΣ", "İstanbul straße DŽ", "``quoted'' \",\". ,", "(a ) %5 %",
+    "nº\u00a05 «\u00a0x\u00a0»", "a\tb\r\nc\u2028d\x85e", "\ufeffa\u00adb\u200cc", "🇩🇪 1️⃣ 👍🏽",
+    "\U0001fae8", "가각 \u1100\u1161", "http://a.b/c_d @x #y", "e.g. p. 5 vs. No. 7", "l'eau d'oc 's",
+    "日本語（全角）【】「」～…", "<special1> </s> </w>", "lakes" * 40,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])
+def folder(request, tmp_path_factory):
+    """Some pieces of the merges are not in the vocabulary: those with a q or a \u10da."""
+    path = tmp_path_factory.mktemp("fastbpe")
+    small_fastbpe.write(path, (*SENTENCES, *GOLDEN), fold=request.param, without="q\u10da")
+    return path
+
+
+@pytest.fixture(scope="module")
+def vocabulary(folder):
+    return Vocabulary.load(folder)
+
+
+def theirs_of(folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    assert type(tokenizer).__name__ == "XLMTokenizer"
+    return tokenizer
+
+
+def test_the_ids_are_those_of_xlm(folder, vocabulary):
+    theirs = theirs_of(folder)
+    assert vocabulary.size == len(theirs) and vocabulary.layout == "xlm"
+    assert vocabulary.eos_id == vocabulary.bos_id == theirs.sep_token_id == theirs.cls_token_id == 1
+    for role in ("pad", "unk", "mask"):
+        assert getattr(vocabulary, f"{role}_id") == getattr(theirs, f"{role}_token_id")
+    for text in TEXTS:
+        wanted = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        assert vocabulary.encode(text) == wanted, text
+    known = [i for text in TEXTS for i in vocabulary.encode(text)]
+    assert known.count(vocabulary.unk_id) < len(known) / 4
+    ids, lengths = vocabulary.encode_lines(TEXTS)
+    assert ids.tolist() == known and lengths.tolist() == [len(vocabulary.encode(text)) for text in TEXTS]
+    assert ids.dtype == lengths.dtype == np.int32
+
+
+@pytest.mark.parametrize("text", GOLDEN)
+def test_the_ids_are_those_they_were(vocabulary, text):
+    assert vocabulary.encode(text) == GOLDEN[text][0 if vocabulary.lowercase else 1]
+
+
+def test_text_again_is_theirs(folder, vocabulary):
+    theirs = theirs_of(folder)
+    for text in TEXTS:
+        ids = vocabulary.encode(text)
+        assert vocabulary.decode([1, *ids, 1, 2]) == theirs.convert_tokens_to_string(theirs.convert_ids_to_tokens(ids))
+
+
+def test_a_merge_is_made_everywhere_before_the_next():
+    """fastBPE and transformers; the `tokenizers` library makes `abca bc d` of it."""
+    merges = [("b", "c"), ("abc", "a"), ("a", "bc")]
+    pieces = [*small_fastbpe.XLM_SPECIAL_PIECES, "abc", "d</w>", "abca", "bc"]
+    vocabulary = FastBpeVocabulary({piece: i for i, piece in enumerate(pieces)}, merges, False)
+    assert vocabulary.pieces(vocabulary.encode("abcabcd")) == ["abc", "abc", "d</w>"]
+
+
+def test_the_files_of_xlms_own_code_give_the_same(folder, vocabulary, tmp_path):
+    for name in ("codes", "vocab"):
+        (tmp_path / f"{name}_xnli_15").write_bytes((folder / name).read_bytes())
+    (tmp_path / "vocab.model").write_bytes(b"of another program")
+    own = FastBpeVocabulary.of_xlm(tmp_path)
+    assert own == vocabulary and own.lowercase == vocabulary.lowercase
+    assert own.notes[0] == (
+        "its vocabulary has no capitals: capitals and accents are removed"
+        if vocabulary.lowercase
+        else "its vocabulary has capitals: they and accents are kept"
+    )
+    lines = (folder / "vocab").read_text().split("\n")
+    # Lines that XLM's code passes over: of one cell, of three, of a piece seen before, with U+2028.
+    more = [lines[0], "alone", "a b 3", lines[0], "\u2028x 5", *lines[1:]]
+    (tmp_path / "vocab_xnli_15").write_text("\n".join(more))
+    assert FastBpeVocabulary.of_xlm(tmp_path) == vocabulary
+    words = [*small_fastbpe.XLM_SPECIAL_PIECES, *(line.split()[0] for line in lines if line)]
+    (tmp_path / "vocab_xnli_15").unlink()
+    assert FastBpeVocabulary.of_xlm(tmp_path, words) == vocabulary
+    assert FastBpeVocabulary.of_xlm(tmp_path / "nothing") is None
+
+
+def test_spans_are_of_the_text_as_it_was_written(vocabulary):
+    text = "  Das “Wasser” … des\u00a0Sees,\tisn't “kalt”, "
+    ids, spans = vocabulary.encode_with_spans(text)
+    assert ids == vocabulary.encode(text)
+    words, begins = [], True
+    for i, (begin, end) in zip(ids, spans, strict=True):
+        if begins:
+            words.append((begin, end))
+        words[-1] = words[-1][0], end
+        begins = vocabulary.begins_word()[i]
+    # `”,` becomes `,"`: the comma is where it was not, and stands for nothing.
+    cut = [text[begin:end] for begin, end in words]
+    assert cut == ["Das", "“", "Wasser", "”", "…", "des", "Sees", ",", "isn", "'t", "“", "kalt", "", "”"]
+    for text in TEXTS:
+        ids, spans = vocabulary.encode_with_spans(text)
+        assert ids == vocabulary.encode(text) and all(0 <= a <= b <= len(text) for a, b in spans)
+
+
+def test_pieces_belong_to_the_words_they_are_of(vocabulary):
+    words = ["Das", "„Wasser“", "des", "Sees"]
+    ids, owners = pieces_of_words(words, "de", vocabulary)
+    assert sorted({*owners}) == [0, 1, 2, 3] and owners == sorted(owners)
+    assert ids == vocabulary.encode(" ".join(words))
+    assert vocabulary.decode(i for i, owner in zip(ids, owners, strict=True) if owner == 3).lower() == "sees"
+
+
+def test_words_alone_are_those_of_is_split_into_words(vocabulary, tmp_path):
+    """Moses's rules of a text cut "x .", but a full stop alone is one word; transformers reads word by word."""
+    for name, content in vocabulary.files().items():
+        (tmp_path / name).write_bytes(content)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    words = [word for word in " ".join(TEXTS).split() if "<" not in word] + ["isn't", "``", "''", '"', "Herr.", "."]
+    ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
+    for n, word in enumerate(words):  # a word that they make nothing of, an accent alone, is <unk> here
+        own = [i for i, owner in zip(ids, owners, strict=True) if owner == n]
+        wanted = theirs([word], is_split_into_words=True, add_special_tokens=False).input_ids
+        assert own == (wanted or [vocabulary.unk_id]), word
+    assert ids != vocabulary.encode(" ".join(words))
+
+
+def test_what_is_rewritten_is_aligned_by_what_is_not():
+    alone = {"…": "...", " ": ""}
+    assert aligned("a… b", "a...b", lambda c: alone.get(c, c)) == [(0, 1), (1, 2), (1, 2), (1, 2), (3, 4)]
+    assert aligned("a''b", 'a"b', lambda c: c) == [(0, 1), (1, 3), (3, 4)]
+    assert aligned("a5 6", "a5,6", lambda c: alone.get(c, c)) == [(0, 1), (1, 2), (3, 3), (3, 4)]
+    assert aligned("ab", "abc", lambda c: c)[-1] == (2, 2)
+
+
+def test_the_piece_after_one_that_ends_a_word_begins_one(vocabulary):
+    ends = vocabulary.begins_word()
+    assert vocabulary.marks_ends and ends[vocabulary.unk_id] and not ends[vocabulary.mask_id]
+    assert [name for name, end in zip(vocabulary.pieces(range(vocabulary.size)), ends, strict=True) if end] == [
+        "<unk>", *(name for name in vocabulary.pieces(range(vocabulary.size)) if name.endswith("</w>"))
+    ]  # fmt: skip
+
+
+def test_its_files_for_transformers_give_what_our_models_are_given(vocabulary, tmp_path):
+    for name, content in tokenizer_files(vocabulary, 100).items():
+        (tmp_path / name).write_bytes(content)
+    theirs = theirs_of(tmp_path)
+    first, second = vocabulary.encode("Das Wasser"), vocabulary.encode("des Sees")
+    assert theirs("Das Wasser", "des Sees")["input_ids"] == [1, *first, 1, *second, 1]
+    assert theirs.mask_token_id == 5 and theirs.model_max_length == 100
+    assert Vocabulary.load(tmp_path) == vocabulary
+
+
+def test_a_moved_vocabulary_is_the_same(vocabulary, tmp_path):
+    for name, content in vocabulary.files().items():
+        (tmp_path / name).write_bytes(content)
+    again = Vocabulary.load(tmp_path)
+    assert again == vocabulary and again.special_ids == vocabulary.special_ids == frozenset(range(14))
+    assert [again.encode(text) for text in TEXTS] == [vocabulary.encode(text) for text in TEXTS]
+    told = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    told["do_lowercase_and_remove_accent"] = not told["do_lowercase_and_remove_accent"]
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told))
+    assert Vocabulary.load(tmp_path) != vocabulary
+
+
+def test_the_same_ids_inside_tensorflow(vocabulary):
+    tf = pytest.importorskip("tensorflow")
+    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+
+    theirs = SeqioVocabulary(vocabulary)
+    assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [vocabulary.encode(text) for text in SENTENCES]
+
+
+def _halved(path):
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
+
+
+def without(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def changed(name, change):
+    def spoil(folder):
+        told = json.loads((folder / name).read_text())
+        change(told)
+        (folder / name).write_text(json.dumps(told))
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil, words",
+    [
+        (without("vocab.json"), "its vocabulary cannot be read: .*vocab.json"),
+        (changed("vocab.json", lambda told: told.pop("d")), "no piece, or several, for id"),
+        (changed("vocab.json", lambda told: told.update(d=told["d"] + 1)), "no piece, or several, for id"),
+        (changed("vocab.json", lambda told: told.update({"<pad>": 1, "</s>": 2})), "do not begin with <s>, </s>"),
+        (changed("vocab.json", lambda told: told.update(d="1")), "no table of ids by piece"),
+        (lambda folder: (folder / "merges.txt").write_text("hello\n"), "no merge makes .* of its .* longer pieces"),
+        (lambda folder: _halved(folder / "merges.txt"), "no merge makes .* fetch the merges that belong to it"),
+        (
+            changed("tokenizer_config.json", lambda told: told.update(mask_token="<special3>")),
+            "mask_token '<special3>'",
+        ),
+        (
+            changed("tokenizer_config.json", lambda told: told.update(do_lowercase_and_remove_accent=1)),
+            "do_lowercase_and_remove_accent=1",
+        ),
+    ],
+)
+def test_what_is_not_of_xlm_is_refused(spoil, words, folder, tmp_path):
+    for name in ("vocab.json", "merges.txt", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    spoil(tmp_path)
+    with pytest.raises(UserError, match=words) as caught:
+        Vocabulary.load(tmp_path)
+    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_codes_without_their_vocabulary_or_with_two_are_refused(folder, tmp_path):
+    (tmp_path / "codes").write_bytes((folder / "codes").read_bytes())
+    with pytest.raises(UserError, match="the folder has no vocab file; leave the one vocab file"):
+        FastBpeVocabulary.of_xlm(tmp_path)
+    (tmp_path / "vocab").write_text("a b\n")
+    with pytest.raises(UserError, match="line 1 is 'a b', not a word and its count"):
+        FastBpeVocabulary.of_xlm(tmp_path)
+    (tmp_path / "vocab_xnli_15").write_text("a 1\n")
+    with pytest.raises(UserError, match="the folder has vocab and vocab_xnli_15; leave the one"):
+        FastBpeVocabulary.of_xlm(tmp_path)
+
+
+def test_surgery_is_refused(vocabulary):
+    from xlingjax.data.vocabulary.surgery import proto_of
+
+    with pytest.raises(UserError, match="surgery is on SentencePiece models alone"):
+        proto_of(vocabulary)

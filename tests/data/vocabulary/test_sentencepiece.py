@@ -1,0 +1,190 @@
+import json
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
+from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+from xlingjax.data.vocabulary.training import _sample, format_report, train_vocabulary, vocabulary_report
+from xlingjax.errors import UserError
+
+SENTENCES = ["The dog sleeps in the house.", "Die Katze trinkt Milch.", "Дети играют в саду.", "狗在房子里睡觉。"]
+
+
+@pytest.fixture(scope="session")
+def xlmr_model(corpus, tmp_path_factory):
+    """A model with XLM-R's SentencePiece ids (unk 0, bos 1, eos 2), as Meta trained theirs."""
+    prefix = tmp_path_factory.mktemp("xlmr") / "spm"
+    files = [str(path) for path in sorted(corpus.glob("mono/*/*.txt"))]
+    sentencepiece.SentencePieceTrainer.train(
+        input=files, model_prefix=str(prefix), vocab_size=200, character_coverage=1.0, minloglevel=2
+    )
+    return prefix.with_suffix(".model")
+
+
+def test_xlm_layout_has_xlms_special_ids(vocabulary):
+    assert vocabulary.layout == "xlm" and vocabulary.size == 220
+    assert (vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id) == (1, 1, 2)
+    assert (vocabulary.unk_id, vocabulary.mask_id) == (3, 5)
+    assert vocabulary.special_ids == frozenset(range(14))
+    assert vocabulary.pieces(range(14)) == [*XLM_SPECIAL_PIECES[:5], "<mask>", *XLM_SPECIAL_PIECES[6:]]
+
+
+def test_xlmr_ids_are_sentencepiece_ids_plus_one(xlmr_model):
+    xlmr_model.with_name("vocab.json").write_text('{"layout": 39786, "the": 5}')  # another program's
+    vocabulary = Vocabulary.load(xlmr_model)
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(xlmr_model))
+    assert vocabulary.layout == "xlmr" and vocabulary.size == 202
+    assert (vocabulary.bos_id, vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id) == (0, 1, 2, 3)
+    assert vocabulary.mask_id == 201 and vocabulary.special_ids == {0, 1, 2, 3, 201}
+    assert vocabulary.pieces([0, 1, 2, 3, 201]) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    for sentence in SENTENCES:
+        assert vocabulary.encode(sentence) == [i + 1 for i in processor.encode(sentence)]
+    # spm 3 is the first true piece and becomes 4; an unknown character (spm 0) becomes 3, not 1.
+    assert vocabulary.pieces([4]) == [processor.id_to_piece(3)]
+    assert vocabulary.encode("Ω")[-1] == 3
+    assert vocabulary.pieces([200]) == [processor.id_to_piece(199)]
+
+
+@pytest.mark.parametrize("which", ["xlm", "xlmr"])
+def test_round_trips(which, vocabulary, xlmr_model):
+    chosen = vocabulary if which == "xlm" else Vocabulary.load(xlmr_model)
+    for sentence in SENTENCES:
+        ids = chosen.encode(sentence)
+        wrapped = [chosen.bos_id, *ids, chosen.eos_id, chosen.pad_id, chosen.mask_id]
+        # SentencePiece normalises full-width punctuation, so compare what it says of its own encoding.
+        assert chosen.decode(wrapped) == chosen._processor.decode(chosen._processor.encode(sentence))
+        assert "".join(chosen.pieces(ids)).replace("▁", " ").strip() == chosen.decode(ids)
+    flat, lengths = chosen.encode_lines([*SENTENCES, ""])
+    assert flat.dtype == np.int32 and lengths.tolist() == [*(len(chosen.encode(s)) for s in SENTENCES), 0]
+    assert flat.tolist() == [i for s in SENTENCES for i in chosen.encode(s)]
+    assert chosen.encode("") == []
+
+
+def test_special_names_in_text_are_ordinary_text(vocabulary):
+    assert not set(vocabulary.encode("</s> <special1> <pad>")) & (vocabulary.special_ids - {vocabulary.unk_id})
+
+
+def test_seqio_adapter_gives_the_same_ids_inside_tensorflow(vocabulary, xlmr_model):
+    import tensorflow as tf
+
+    for chosen in (vocabulary, Vocabulary.load(xlmr_model)):
+        adapter = SeqioVocabulary(chosen)
+        assert adapter.vocab_size == chosen.size and adapter.pad_id == chosen.pad_id and adapter.eos_id == chosen.eos_id
+        data = tf.data.Dataset.from_tensor_slices([*SENTENCES, "Ω x"]).map(adapter.encode_tf)
+        assert [ids.tolist() for ids in data.as_numpy_iterator()] == [chosen.encode(s) for s in [*SENTENCES, "Ω x"]]
+        assert adapter.encode(SENTENCES[0]) == chosen.encode(SENTENCES[0])
+        assert adapter.decode_tf(tf.constant(chosen.encode(SENTENCES[0]))).numpy().decode() == SENTENCES[0]
+        assert adapter == SeqioVocabulary(chosen)
+    assert SeqioVocabulary(vocabulary) != SeqioVocabulary(Vocabulary.load(xlmr_model))
+
+
+def test_training_is_deterministic_and_the_seed_matters(corpus, tmp_path):
+    def make(name, **options):
+        pattern = str(corpus / "mono/*/*.txt")
+        return train_vocabulary(tmp_path / name, mono=pattern, size=200, sentences=60, threads=1, **options).sha256
+
+    assert make("a") == make("b")
+    assert make("a") != make("c", seed=1)
+
+
+def test_smoothed_sample_shares(corpus, vocabulary_folder):
+    report = json.loads((vocabulary_folder / "vocab.json").read_text())
+    sentences = {"de": 96, "en": 96, "ru": 60, "zh": 36}
+    assert {code: row["sentences"] for code, row in report["languages"].items()} == sentences
+    weights = {code: (n / 288) ** 0.5 for code, n in sentences.items()}
+    for code, wanted in report["sampled_sentences"].items():
+        assert wanted == round(288 * weights[code] / sum(weights.values()))
+    assert report["sampled_sentences"]["zh"] > 36  # repeats
+
+
+def test_a_sample_takes_every_sentence_equally_often_give_or_take_one():
+    class Lines:
+        def lines(self):
+            return iter(["a", "", "b", "c"])
+
+    for wanted, times in ((2, {0, 1}), (3, {1}), (7, {2, 3})):
+        drawn = list(_sample([Lines()], 3, wanted, np.random.default_rng(0)))
+        assert len(drawn) == wanted and {drawn.count(x) for x in "abc"} == times and drawn == sorted(drawn)
+
+
+def test_report_figures(vocabulary, tmp_path):
+    path = tmp_path / "en.txt"
+    path.write_text("The dog Ω sleeps.\n\nThe cat.\n", encoding="utf-8")
+    from xlingjax.data.sources import find_text
+
+    row = vocabulary_report(vocabulary, {"en": find_text(str(path))})["en"]
+    ids = vocabulary.encode("The dog Ω sleeps.") + vocabulary.encode("The cat.")
+    assert row["sentences"] == 2 and row["pieces"] == len(set(ids))
+    assert row["unknown_rate"] == pytest.approx(1 / len(ids), abs=1e-6)
+    assert row["fertility"] == pytest.approx(len(ids) / 6, abs=1e-4)
+    assert row["pieces_per_character"] == pytest.approx(len(ids) / 21, abs=1e-4)
+    assert "en" in format_report({"en": row}).splitlines()[1]
+
+
+def test_byte_fallback_leaves_nothing_unknown(corpus, tmp_path):
+    vocabulary = train_vocabulary(tmp_path, mono=str(corpus / "mono/en/*.txt"), size=340, byte_fallback=True, threads=1)
+    assert vocabulary.unk_id not in vocabulary.encode("Ωß狗") and vocabulary.decode(vocabulary.encode("Ω狗")) == "Ω狗"
+
+
+def test_clear_errors(corpus, vocabulary_folder, xlmr_model, tmp_path):
+    english = str(corpus / "mono/en/*.txt")
+    with pytest.raises(UserError, match="too small for 5000 pieces; set the size to at most [0-9]+"):
+        train_vocabulary(tmp_path, mono=english, size=5000)
+    with pytest.raises(UserError, match="20 pieces cannot hold the characters"):
+        train_vocabulary(tmp_path, mono=english, size=20)
+    with pytest.raises(UserError, match="model_type 'word'"):
+        train_vocabulary(tmp_path, mono=english, model_type="word")
+    (tmp_path / "de.txt").write_text("\n\n")
+    with pytest.raises(UserError, match="empty corpus.*'de'.*de.txt"):
+        train_vocabulary(tmp_path, mono=str(tmp_path / "de.txt"))
+    with pytest.raises(UserError, match="cannot read the vocabulary .*none.model"):
+        Vocabulary.load(tmp_path / "none.model")
+    with pytest.raises(UserError, match="de.txt is not a SentencePiece model"):
+        Vocabulary.load(tmp_path / "de.txt")
+    with pytest.raises(UserError, match="spm.model: .*does not begin with the pieces of layout 'xlm'"):
+        Vocabulary.load(xlmr_model, "xlm")
+    with pytest.raises(UserError, match="needs a SentencePiece model with unk"):
+        Vocabulary.load(vocabulary_folder / "vocab.model", "xlmr")
+    with pytest.raises(UserError, match="layout 'bert'"):
+        Vocabulary.load(xlmr_model, "bert")
+    with pytest.raises(UserError, match="id 220 is outside the vocabulary of 220"):
+        Vocabulary.load(vocabulary_folder).pieces([220])
+
+
+FIFTEEN = {
+    "ar": "القط نائم في البيت.",
+    "bg": "Котката спи в къщата.",
+    "de": "Die Katze schläft im Haus.",
+    "el": "Η γάτα κοιμάται στο σπίτι.",
+    "en": "The cat sleeps in the house.",
+    "es": "El gato duerme en la casa, ¿verdad?",
+    "fr": "Le chat dort à la maison.",
+    "hi": "बिल्ली घर में सो रही है।",
+    "ru": "Кошка спит в доме.",
+    "sw": "Paka analala nyumbani.",
+    "th": "แมวกำลังนอนอยู่ในบ้าน",
+    "tr": "Kedi evde uyuyor, değil mi?",
+    "ur": "بلی گھر میں سو رہی ہے۔",
+    "vi": "Con mèo đang ngủ trong nhà.",
+    "zh": "猫在房子里睡觉。",
+}
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_round_trip_in_fifteen_languages(tmp_path, model_type):
+    for code, sentence in FIFTEEN.items():
+        (tmp_path / f"{code}.txt").write_text(f"{sentence}\n" * 3, encoding="utf-8")
+    options = {
+        "size": 172,
+        "model_type": model_type,
+        "character_coverage": 1.0,
+        "normalization": "identity",
+        "threads": 1,
+    }
+    vocabulary = train_vocabulary(tmp_path / "vocabulary", mono=str(tmp_path / "*.txt"), **options)
+    for sentence in FIFTEEN.values():
+        ids = vocabulary.encode(sentence)
+        assert vocabulary.unk_id not in ids and vocabulary.decode(ids) == sentence
+        assert min(ids) >= 14 and max(ids) < vocabulary.size

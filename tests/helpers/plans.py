@@ -1,0 +1,25 @@
+"""Records written out by hand, and rows of them read back as lists."""
+
+import numpy as np
+
+from xlingjax.data.rows import RowReader, stack
+from xlingjax.data.token_cache import Tokens
+
+EOS, BOS, PAD = 1, 0, 2
+
+
+def side(*sentences):
+    ids = np.array([i for s in sentences for i in ([*s, EOS] if s else [])], np.uint16)
+    return Tokens(ids, np.array([len(s) + 1 if s else 0 for s in sentences], np.int32))
+
+
+def read(records, rows, length, which, *, bos=EOS, languages=(0, 1)):
+    """Token fields of rows `which` as lists, with the ids laid out as the mixture lays them."""
+    ids = np.concatenate([[EOS], *(s.ids for s in records.sides)]).astype(np.uint16)
+    plan, _ = stack([rows], [languages])
+    reader = RowReader(ids, plan, length, pad_id=PAD, bos_id=bos)
+    import tensorflow as tf
+
+    fields = reader(tf.constant(which, tf.int64))
+    assert all(value.shape == (len(which), length) and value.dtype == tf.int32 for value in fields.values())
+    return {name: value.numpy().tolist() for name, value in fields.items()}

@@ -1,0 +1,255 @@
+"""Damaged checkpoints, foreign checkpoints, and which ones are kept."""
+
+import dataclasses
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.helpers import tiny_run
+from xlingjax.errors import UserError
+from xlingjax.objectives.ernie_m import CAMLM
+from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, find_checkpoint
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.run_record import differences, require_same, run_and_checkpoint, run_identity
+from xlingjax.training.step import TrainState
+
+IDENTITY = {"objectives": ["mlm", "tlm"], "model": {"dim": 8}, "data": {"mlm": {"vocabulary": {"sha256": "abc"}}}}
+
+
+def state_at(step):
+    scalar = jnp.int32(step)
+    params = {"head": {"bias": jnp.full((4,), step, jnp.float32), "frozen": None}}
+    return TrainState(scalar, params, (params, ()), jnp.float32(1), scalar, scalar, scalar)
+
+
+ABSTRACT = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state_at(0))
+
+
+def positions_at(step):
+    return {"mlm": {"shard-0": b"mlm %d" % step, "shard-1": b""}, "tlm": {"shard-0": bytes(step)}}
+
+
+def write(workdir, steps, config=CheckpointConfig(), values=None, identity=IDENTITY):  # noqa: B008 - frozen
+    checkpoints = Checkpoints(workdir, config, identity, print)
+    for step in steps:
+        progress, scalars = {"tokens_seen": 10 * step}, (values or {}).get(step, {})
+        checkpoints.save(step, state_at(step), positions_at(step), progress, scalars)
+    checkpoints.close()
+
+
+def read(workdir, identity=IDENTITY):
+    lines = []
+    checkpoints = Checkpoints(workdir, CheckpointConfig(), identity, lines.append)
+    try:
+        return checkpoints.restore(ABSTRACT), lines
+    finally:
+        checkpoints.close()
+
+
+def test_round_trip(tmp_path):
+    assert read(tmp_path)[0] is None
+    write(tmp_path, [3, 5, 9])
+    restored, lines = read(tmp_path)
+    assert (restored.step, restored.progress, lines) == (9, {"tokens_seen": 90}, [])
+    assert restored.positions == positions_at(9)
+    assert jax.tree.structure(restored.state) == jax.tree.structure(state_at(9))
+    jax.tree.map(np.testing.assert_array_equal, restored.state, state_at(9))
+    assert checkpoint_steps(tmp_path / "checkpoints") == [5, 9]
+
+
+def test_the_state_is_copied_before_the_next_step_takes_its_memory(tmp_path):
+    """Saving is asynchronous and the step donates: what is on disk must be the state at the time of save()."""
+    step = jax.jit(lambda x: x + 1, donate_argnums=0)
+    state = dataclasses.replace(state_at(1), params={"w": jnp.zeros((512, 1024))})
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
+    checkpoints.save(1, state, positions_at(1), {}, {})
+    value = state.params["w"]
+    for _ in range(20):
+        value = step(value)
+    checkpoints.close()
+    abstract = dataclasses.replace(ABSTRACT, params={"w": jax.ShapeDtypeStruct((512, 1024), jnp.float32)})
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
+    np.testing.assert_array_equal(checkpoints.restore(abstract).state.params["w"], 0)
+    checkpoints.close()
+
+
+def truncate_arrays(folder):
+    for file in [*folder.glob("params/**/d/*"), *folder.glob("training/**/d/*")]:
+        file.write_bytes(file.read_bytes()[:20])
+
+
+def damage_position(folder):
+    (folder.parents[1] / "data_state" / folder.name / "mlm" / "shard-0.bin").write_bytes(b"x" * 40)
+
+
+DAMAGES = {
+    "truncated arrays": truncate_arrays,
+    "no parameters": lambda folder: shutil.rmtree(folder / "params"),
+    "empty folder": lambda folder: (shutil.rmtree(folder), folder.mkdir()),
+    "garbled identity": lambda folder: [f.write_text("{") for f in (folder / "run").iterdir() if f.is_file()],
+    "damaged position": damage_position,
+    "no position": lambda folder: shutil.rmtree(folder.parents[1] / "data_state" / folder.name / "tlm"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_newest_checkpoint_falls_back_and_says_so(tmp_path, damage):
+    write(tmp_path, [3, 5])
+    DAMAGES[damage](tmp_path / "checkpoints" / "5")
+    restored, lines = read(tmp_path)
+    assert restored.step == 3 and restored.positions == positions_at(3)
+    jax.tree.map(np.testing.assert_array_equal, restored.state, state_at(3))
+    assert len(lines) == 1 and lines[0].startswith("checkpoint 5 cannot be read (")
+    assert (tmp_path / "checkpoints" / "5.unreadable").exists()
+    write(tmp_path, [5])  # the run can write that step again
+    assert read(tmp_path)[0].step == 5
+
+
+def test_never_afresh_over_unreadable_checkpoints(tmp_path):
+    write(tmp_path, [3, 5])
+    for step in ("3", "5"):
+        shutil.rmtree(tmp_path / "checkpoints" / step / "training")
+    with pytest.raises(UserError, match=r"holds 2 checkpoints and none can be read \(step 5: .* never starts afresh"):
+        read(tmp_path)
+    assert checkpoint_steps(tmp_path / "checkpoints") == [3, 5]  # nothing was touched
+
+
+def test_an_interrupted_write_is_not_a_checkpoint(tmp_path):
+    (tmp_path / "checkpoints" / "7.orbax-checkpoint-tmp").mkdir(parents=True)
+    assert read(tmp_path)[0] is None
+
+
+def test_foreign_checkpoint_is_refused_with_field_and_values(tmp_path):
+    write(tmp_path, [3])
+    other = {**IDENTITY, "data": {"mlm": {"vocabulary": {"sha256": "xyz"}}}, "model": {"dim": 16}}
+    with pytest.raises(UserError) as refusal:
+        read(tmp_path, other)
+    text = str(refusal.value)
+    assert 'data.mlm.vocabulary.sha256: checkpoint has "abc", this run has "xyz"' in text
+    assert "model.dim: checkpoint has 8, this run has 16" in text
+    assert "\n" not in text
+
+
+def test_keep_last_and_keep_best(tmp_path):
+    config = CheckpointConfig(keep_last=1, keep_best=2, best_metric="perplexity/mean", best_mode="min")
+    scores = {1: 9.0, 2: 3.0, 3: 5.0, 4: 4.0, 5: 8.0}
+    write(tmp_path, range(1, 7), config, {step: {"perplexity/mean": score} for step, score in scores.items()})
+    assert checkpoint_steps(tmp_path / "checkpoints") == [2, 4, 6]
+    with pytest.raises(UserError, match="KEEP_BEST=1 needs BEST_METRIC"):
+        CheckpointConfig(keep_best=1)
+
+
+def test_the_best_by_each_of_several_metrics(tmp_path):
+    """As XGLUE chooses (§4.1): one checkpoint for the supervised language, one for the others."""
+    config = CheckpointConfig(keep_last=1, keep_best=1, best_metric="bleu/one bleu/others", best_mode="max")
+    assert config.kept == 3
+    one = {1: 1.0, 2: 8.0, 3: float("nan"), 4: 8.0, 5: 2.0, 6: 3.0}
+    others = {1: 2.0, 2: 9.0, 3: 9.5, 4: 1.0, 5: 2.0}
+    values = {step: {"bleu/one": one[step], "bleu/others": others.get(step, float("nan"))} for step in one}
+    (tmp_path / "run.json").write_text("{}")
+    write(tmp_path, [1, 2, 3], config, values)
+    first = json.loads((tmp_path / "best.json").read_text())
+    assert first == {"bleu/one": {"step": 2, "value": 8.0}, "bleu/others": {"step": 3, "value": 9.5}}
+    checkpoints = Checkpoints(tmp_path, config, IDENTITY, print)  # a run that goes on knows them
+    checkpoints.restore(ABSTRACT)
+    assert checkpoints.best == first
+    for step in (4, 5, 6):
+        checkpoints.save(step, state_at(step), positions_at(step), {}, values[step])
+    checkpoints.close()
+    best = json.loads((tmp_path / "best.json").read_text())
+    assert best == {"bleu/one": {"step": 4, "value": 8.0}, "bleu/others": {"step": 3, "value": 9.5}}
+    assert checkpoint_steps(tmp_path / "checkpoints") == [3, 4, 6]
+    folder = tmp_path / "checkpoints"
+    for name, step in (("bleu/one", 4), ("bleu/others", 3), ("6", 6)):
+        assert find_checkpoint(f"{tmp_path}@{name}") == folder / str(step)
+    for path in (tmp_path, f"{tmp_path}@bleu/one", folder / "3", folder):
+        assert run_and_checkpoint(path)[0] == tmp_path
+    with pytest.raises(UserError, match=r"has no checkpoint 5 \(there are: 3, 4, 6\); KEEP_CHECKPOINTS"):
+        find_checkpoint(f"{tmp_path}@5")
+    with pytest.raises(
+        UserError, match="kept no best checkpoint by bleu .but by bleu/one, bleu/others.*BEST_METRIC=bleu"
+    ):
+        find_checkpoint(f"{tmp_path}@bleu")
+
+
+def test_a_metric_that_nothing_measures_is_told(tmp_path, capsys):
+    config = CheckpointConfig(keep_best=1, best_metric="perplexity/man")
+    write(tmp_path, [1], config, {1: {"perplexity/mean": 3.0}})
+    assert "no checkpoint is the best by perplexity/man: nothing measures it; the nearest is perplexity/mean" in (
+        capsys.readouterr().out
+    )
+    assert not (tmp_path / "best.json").exists()
+
+
+def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(UserError, match="could not be written: .*No space left on device; make room"):
+        checkpoints.save(1, state_at(1), positions_at(1), {}, {})
+    monkeypatch.undo()
+    checkpoints.close()
+
+
+def test_find_checkpoint(tmp_path):
+    write(tmp_path, [3, 5])
+    newest = (tmp_path / "checkpoints" / "5").absolute()
+    assert find_checkpoint(tmp_path) == find_checkpoint(newest.parent) == find_checkpoint(newest) == newest
+
+
+def test_a_run_refuses_another_vocabulary_or_model_shape(tiny_finished):
+    """End to end: continuing in a folder of another run."""
+    from tests.training.test_loop import base_config
+
+    tmp_path, _ = tiny_finished
+    with pytest.raises(UserError, match=r"model\.dim: checkpoint has 16, this run has 32"):
+        tiny_run.run(tmp_path, steps=4, model=base_config(dim=32))
+    with pytest.raises(UserError, match=r"objectives: checkpoint has \[\"mlm\", \"tlm\"\], this run has \[\"mlm\"\]"):
+        tiny_run.run(tmp_path, steps=4, objectives=("mlm",))
+    with pytest.raises(UserError, match="seed: checkpoint has 3, this run has 4"):
+        tiny_run.run(tmp_path, steps=4, seed=4)
+
+
+def test_another_vocabulary_is_named_and_not_what_follows_from_it():
+    def identity(vocabulary, text):
+        return {"data": {"mlm": {"text": {"de": text}, "vocabulary": vocabulary}}}
+
+    require_same(identity("v1", "t1"), identity("v1", "t1"), "here")
+    with pytest.raises(UserError, match="text.de: checkpoint has") as refused:
+        require_same(identity("v1", "t1"), identity("v1", "t2"), "here")
+    with pytest.raises(UserError, match="mlm.vocabulary: checkpoint has") as refused:
+        require_same(identity("v1", "t1"), identity("v2", "t2"), "here")
+    assert "text.de" not in str(refused.value)
+
+
+def test_identity_leaves_precision_and_noise_free():
+    from tests.training.test_loop import base_config
+
+    def identity(**changes):
+        optimizer, camlm = OptimizerConfig(frozen=("x",) if changes else ()), CAMLM(chunk=9 if changes else 0)
+        return run_identity(base_config(**changes), {}, {"camlm": camlm}, 0, optimizer)
+
+    changed = identity(dropout=0.0, dtype="bfloat16", unroll=1, remat="full", norm_eps=1e-5)
+    assert list(differences(identity(), changed)) == [
+        ("model.norm_eps", 1e-12, 1e-5),
+        ("optimizer.frozen", [], ["x"]),
+    ]
+
+
+def test_a_switch_of_an_objective_makes_another_run():
+    def identity(own_masks):
+        return run_identity(base_config(), {}, {"camlm": CAMLM(own_masks=own_masks)}, 0, OptimizerConfig())
+
+    from tests.training.test_loop import base_config
+
+    with pytest.raises(UserError, match='switches.camlm.own_masks: checkpoint has "all", this run has "self"'):
+        require_same(identity("all"), identity("self"), "checkpoint 3")
+    before = {name: value for name, value in identity("all").items() if name != "switches"}
+    require_same(before, identity("self"), "a checkpoint of a version that did not write them")

@@ -1,0 +1,453 @@
+"""What a new encoder-decoder gets from trained runs, what it says of it, and what it refuses."""
+
+import dataclasses
+import functools
+import itertools
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from tests.helpers import tiny, tiny_run, written_run
+from xlingjax.errors import UserError
+from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.build import build_model
+from xlingjax.model.config import preset
+from xlingjax.model.masks import bidirectional
+from xlingjax.model.partition import MeshConfig, make_mesh, param_shardings
+from xlingjax.training.donors import numbers_of
+from xlingjax.training.initialisation import Initialisation, Plan
+from xlingjax.training.loop import CheckpointConfig
+from xlingjax.training.optimizer import OptimizerConfig
+
+STILL = OptimizerConfig(learning_rate=1e-7, warmup_steps=0, schedule="constant")  # a step that moves nothing far
+XLMR = {"head": "transform", "position_offset": 2, "num_languages": 0, "norm_eps": 1e-5}
+
+
+def config(**changes):
+    sizes = dict(layers=3, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, vocab_multiple=1, max_positions=32)
+    options = dict(num_languages=3, dropout=0.0, attention_dropout=0.0, init_std=0.1, unroll=1)
+    return preset("tiny", **{**sizes, **options, **changes})
+
+
+def pair(**changes):
+    """XLM's: each side has its own of everything."""
+    return config(**{"decoder_layers": 2, "decoder_embeddings": "separate", **changes})
+
+
+@functools.cache
+def shapes(model):
+    """(abstract parameters, logical axes)"""
+    built = build_model(model)
+    return built.abstract(), built.logical_axes()
+
+
+@functools.cache
+def made(model, seed):
+    """Parameters of which no two are equal, in NumPy."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: rng.normal(0, 0.1, x.shape).astype(np.float32), shapes(model)[0])
+
+
+@pytest.fixture(scope="session")
+def giver(tmp_path_factory):
+    """giver(NAME, seed, model) -> (workdir of a run with these parameters, {path: array}), written once."""
+    root = tmp_path_factory.mktemp("givers")
+
+    def write(name, seed, model, languages=tiny.LANGUAGES):
+        params, folder = made(model, seed), root / name
+        if not folder.exists():
+            written_run.write(folder, model, params, languages=languages)
+        return str(folder), tiny_run.flat(params)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def clm(giver):
+    return giver("clm", 1, config())
+
+
+@pytest.fixture(scope="session")
+def mlm(giver):
+    return giver("mlm", 2, config())
+
+
+@pytest.fixture(scope="session")
+def veco(giver):
+    return giver("veco", 3, config(cross_attention=True))
+
+
+@pytest.fixture(scope="session")
+def xlmr(giver):
+    return giver("xlmr", 4, config(**XLMR))
+
+
+def load(model, mesh=(1, 1, 1), languages=tiny.LANGUAGES, vocabulary=None, **options):
+    """({path: array}, {path: array} before, lines) of what these givers make of a random model."""
+    abstract, axes = shapes(model)
+    shardings = param_shardings(make_mesh(MeshConfig(*mesh)), axes, abstract)
+    plan = Plan(Initialisation(**options), model, abstract)
+    before = jax.tree.map(jax.device_put, made(model, 0), shardings)
+    params, _, lines = plan.load(before, languages, {"data": {"mlm": {"vocabulary": vocabulary}}})
+    assert jax.tree.map(lambda x: x.sharding, params) == shardings
+    return tiny_run.flat(params), tiny_run.flat(before), lines
+
+
+def run(workdir, model, init_from, **options):
+    defaults = dict(steps=1, objectives=("translation",), optimizer=STILL, checkpoint=CheckpointConfig(every=0))
+    return tiny_run.run(workdir, model=model, init_from=init_from, **{**defaults, **options})
+
+
+def renamed(name):
+    """What a decoder's parameter is called in an encoder."""
+    return name.replace("decoder_", "").replace("decoder/", "encoder/")
+
+
+def expected(before, of_encoder, of_decoder, layers=slice(1, None)):
+    """{path: array} of a model with decoder_embeddings="separate", `layers` of the giver's for the decoder."""
+    made = {}
+    for name, random in before.items():
+        side = of_decoder if name.startswith("decoder") else of_encoder
+        made[name] = side.get(renamed(name), random)
+        if name.startswith("decoder/layers/") and renamed(name) in side:
+            made[name] = made[name][layers]
+    return made
+
+
+def assert_same(found, wanted, atol=0.0):
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, atol=atol, rtol=0, err_msg=name)
+
+
+GRID = [*itertools.product((None, "clm", "mlm"), repeat=2)]
+
+
+@pytest.mark.parametrize("encoder, decoder", GRID[1:], ids=lambda name: name or "random")
+def test_xlms_grid(encoder, decoder, clm, mlm):
+    givers = {"clm": clm, "mlm": mlm, None: (None, {})}
+    (first, of_encoder), (second, of_decoder) = givers[encoder], givers[decoder]
+    found, before, lines = load(pair(), encoder=first, decoder=second)
+    assert_same(found, expected(before, of_encoder, of_decoder))
+    told = []
+    if first:
+        told += ["embeddings/{{norm, positions, tokens}}: {0}", "embeddings/languages: {0} (de, en, zh)"]
+        told += ["encoder: encoder layers 0..2 of {0}"]
+    if second:
+        told += ["decoder/layers/{{attention, attention_norm, ffn, ffn_norm}}: encoder layers 1..2 of {1}"]
+        told += ["decoder/layers/cross_attention: random", "decoder_embeddings/languages: {1} (de, en, zh)"]
+        told += ["decoder_embeddings/{{norm, positions, tokens}}: {1}"]
+    if not first or not second:
+        told += [
+            f"decoder, {'decoder_embeddings, decoder_head'}: random" if first else "embeddings, encoder, head: random"
+        ]
+    told += ["decoder_head, head: {0}"] if first == second else ["head: {0}"] * bool(first)
+    told += ["decoder_head: {1}"] * (bool(second) and first != second)
+    assert sorted(lines) == sorted(line.format(first, second) for line in told)
+
+
+def test_a_run_starts_from_several_and_goes_on_without_them(clm, mlm, tmp_path, capsys, monkeypatch):
+    (first, of_encoder), (second, of_decoder) = mlm, clm
+    init = Initialisation(encoder=first, decoder=second)
+    random = tiny_run.flat(run(tmp_path / "random", pair(), Initialisation()).params)
+    found = run(tmp_path / "run", pair(), init)
+    assert_same(tiny_run.flat(found.params), expected(random, of_encoder, of_decoder), atol=1e-5)
+    told = [line.removesuffix(f"; {17808:,} parameters; steps 0 to 1") for line in capsys.readouterr().out.splitlines()]
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    (session,) = record["sessions"]
+    assert session["weights"] == f"encoder of {first} (checkpoint 7), decoder of {second} (checkpoint 7)"
+    assert "decoder/layers/cross_attention: random" in session["given"] and {*session["given"]} <= {*told}
+    assert f"weights: {session['weights']}" in told and "weights: random (seed 3)" in told
+
+    monkeypatch.setattr("xlingjax.training.donors.Giver.open", None)
+    gone = Initialisation(encoder=f"{tmp_path}/gone", decoder=f"{tmp_path}/gone")
+    run(tmp_path / "run", pair(), gone)  # has its step: nothing to do
+    assert f"weights: checkpoint 1 of {tmp_path / 'run'}" in capsys.readouterr().out
+
+
+def test_lookup_tables_alone(mlm, clm):
+    found, before, lines = load(pair(), embeddings=mlm[0])
+    tables = {name: value for name, value in mlm[1].items() if name.startswith("embeddings/")}
+    assert_same(found, expected(before, tables, tables))
+    assert sorted(lines) == sorted(
+        ["decoder, decoder_head, encoder, head: random"]
+        + [f"{side}embeddings/languages: {mlm[0]} (de, en, zh)" for side in ("", "decoder_")]
+        + [f"{side}embeddings/{{norm, positions, tokens}}: {mlm[0]}" for side in ("", "decoder_")]
+    )
+    found, before, _ = load(pair(), embeddings=mlm[0], encoder=clm[0])  # a side's own giver comes first
+    assert_same(found, expected(before, clm[1], tables))
+
+
+def test_veco_gives_its_cross_attention(veco, mlm):
+    slot = "decoder/layers/cross_attention/"
+    found, before, lines = load(pair(), encoder=veco[0], decoder=veco[0])
+    assert_same(found, expected(before, veco[1], veco[1]))
+    moved = [name for name in found if name.startswith(slot)]
+    assert moved and not any(np.array_equal(found[name], before[name]) for name in moved)
+    assert f"decoder: encoder layers 1..2 of {veco[0]}" in lines
+    assert f"left behind of {veco[0]}: encoder/layers/cross_attention" not in lines
+    found, _, lines = load(pair(), decoder=veco[0], cross_attention=False)
+    assert all(np.array_equal(found[name], before[name]) for name in moved)
+    assert f"{slot[:-1]}: random" in lines
+    assert f"left behind of {veco[0]}: encoder/layers/cross_attention" in lines
+    with pytest.raises(UserError, match="^INIT_CROSS_ATTENTION=True: INIT_DECODER=.*mlm has no cross-attention; give"):
+        load(pair(), decoder=mlm[0], cross_attention=True)
+
+
+def test_xlm_r_in_both_sides(xlmr):
+    """Its positions from row 2 on, the head with a transform; one table for both, language tokens behind the pieces."""
+    shared = pair(**XLMR, decoder_embeddings="shared", language_tokens=3, vocab_size=tiny.VOCAB + 3, vocab_multiple=8)
+    found, before, lines = load(shared, encoder=xlmr[0], decoder=xlmr[0])
+    for name, value in expected(before, xlmr[1], xlmr[1]).items():
+        if name.endswith("tokens/embedding") or name == "head/bias":
+            value = np.concatenate([value, before[name][tiny.VOCAB :]])
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    assert found["embeddings/tokens/embedding"].shape == (104, 16)
+    assert f"head/bias: {xlmr[0]} (language tokens random)" in lines
+    assert f"head/{{dense, norm}}: {xlmr[0]}" in lines and not any(line.startswith("left") for line in lines)
+    _, _, lines = load(pair(**{**XLMR, "head": "tied"}), encoder=xlmr[0])
+    assert f"left behind of {xlmr[0]}: head/{{dense, norm}}" in lines
+
+
+@pytest.mark.parametrize(
+    "chosen, layers, told",
+    [("last", [1, 2], "layers 1..2"), ("first", [0, 1], "layers 0..1"), ("0,2", [0, 2], "layers 0, 2")],
+)
+def test_which_layers(chosen, layers, told, mlm):
+    found, before, lines = load(pair(), decoder=mlm[0], decoder_layers=chosen)
+    assert_same(found, expected(before, {}, mlm[1], layers))
+    assert any(line.endswith(f": encoder {told} of {mlm[0]}") for line in lines)
+    found, _, lines = load(pair(layers=2), encoder=mlm[0], encoder_layers=chosen)
+    ours = [name for name in found if name.startswith("encoder/layers/")]
+    assert ours and all(np.array_equal(found[name], mlm[1][name][np.array(layers)]) for name in ours)
+    assert f"encoder: encoder {told} of {mlm[0]}" in lines
+
+
+def test_the_encoder_gives_the_givers_states(veco):
+    """H exactly (VECO §3.3), through the layers and embeddings together."""
+    rows = {name: tiny.batch("mlm")[name] for name in ("input_ids", "position_ids", "pack_ids", "language_ids")}
+
+    def states(model, params):
+        built = build_model(model)
+        return jax.jit(lambda p: built.encode(p, rows, AttentionSpec(bidirectional)))(params)
+
+    ours = pair(cross_attention=True)
+    plan = Plan(Initialisation(encoder=veco[0]), ours, shapes(ours)[0])
+    params, *_ = plan.load(jax.tree.map(jax.numpy.asarray, made(ours, 0)), tiny.LANGUAGES, {"data": {}})
+    theirs = states(config(cross_attention=True), made(config(cross_attention=True), 3))
+    np.testing.assert_array_equal(states(ours, params), theirs)
+
+
+def test_what_a_decoder_shares_or_lacks(mlm, clm):
+    found, before, lines = load(pair(tied_self_attention=True, decoder_embeddings="shared"), decoder=mlm[0])
+    assert "decoder/layers/attention: the encoder's (tied_self_attention)" in lines
+    assert not any(name.startswith("decoder/layers/attention/") for name in found)
+    for name in ("embeddings/tokens/embedding", "head/bias"):  # shared, and no other gives them
+        np.testing.assert_array_equal(found[name], mlm[1][name])
+    found, before, lines = load(pair(decoder_embeddings="shared_tokens"), encoder=mlm[0], decoder=clm[0])
+    for name, (_, given) in (("embeddings/tokens", mlm), ("decoder_embeddings/positions", clm)):
+        np.testing.assert_array_equal(found[f"{name}/embedding"], given[f"{renamed(name)}/embedding"])
+    left = next(line for line in lines if line.startswith(f"left behind of {clm[0]}: "))
+    assert "head" in left and "embeddings/tokens" in left and "encoder" not in left
+
+
+def test_an_n_stream_decoder(mlm):
+    found, before, lines = load(pair(streams=2, relative_buckets=4, relative_max_distance=8), decoder=mlm[0])
+    new = {name for name in found if np.array_equal(found[name], before[name]) and name.startswith("decoder")}
+    slot = {name for name in found if "/cross_attention/" in name}
+    assert new == slot | {"decoder/streams/embedding"} | {name for name in found if "/relative/" in name}
+    assert {"decoder/layers/attention/relative: random", "decoder/streams: random"} <= {*lines}
+
+
+def test_an_encoder_decoder_gives_its_decoder(giver):
+    theirs = pair(language_tokens=3, vocab_size=tiny.VOCAB + 3)
+    run, given = giver("pair", 5, theirs, languages=("de", "en", "fr"))
+    found, before, lines = load(theirs, encoder=run, decoder=run)
+    ours = [name for name in found if name.startswith("decoder/") or name.startswith("encoder/")]
+    assert all(np.array_equal(found[name], given[name]) for name in ours)
+    assert f"decoder: decoder layers 0..1 of {run}" in lines
+    name, pieces = "decoder_embeddings/tokens/embedding", tiny.VOCAB
+    np.testing.assert_array_equal(found[name][: pieces + 2], given[name][: pieces + 2])
+    np.testing.assert_array_equal(found[name][pieces + 2], before[name][pieces + 2])
+    assert any("(language tokens too, but random: zh)" in line for line in lines)
+
+
+def test_language_rows_are_found_by_their_codes(giver):
+    run, given = giver("others", 6, config(num_languages=4), languages=("bg", "de", "fr", "zh"))
+    found, before, lines = load(pair(), encoder=run)
+    theirs, name = given["embeddings/languages/embedding"], "embeddings/languages/embedding"
+    np.testing.assert_array_equal(found[name], np.stack([theirs[1], before[name][1], theirs[3]]))
+    assert f"embeddings/languages: {run} (de, zh; random: en)" in lines
+    found, _, lines = load(pair(), encoder=run, languages=("cs", "nl", "pl"))
+    np.testing.assert_array_equal(found[name], before[name])
+    assert "embeddings/languages: random" in str(lines) and f"left behind of {run}: embeddings/languages" in lines
+
+
+def test_a_longer_position_table_is_cut(mlm):
+    found, _, lines = load(pair(max_positions=20), encoder=mlm[0])
+    name = "embeddings/positions/embedding"
+    np.testing.assert_array_equal(found[name], mlm[1][name][:20])
+    assert f"embeddings/positions: the first 20 rows of {mlm[0]}" in lines
+
+
+def test_every_mesh_holds_the_same(mlm, clm):
+    one, _, _ = load(pair(), encoder=mlm[0], decoder=clm[0])
+    eight, _, _ = load(pair(), (2, 2, 2), encoder=mlm[0], decoder=clm[0])
+    assert_same(eight, one)
+
+
+REFUSED = [
+    (dict(dim=24), dict(decoder="mlm"), r"decoder/layers/attention/key/bias has shape \(2, 2, 12\), .*model.dim=16"),
+    (
+        dict(ffn=48),
+        dict(encoder="mlm"),
+        r"ffn/in/bias has shape \(3, 48\), .* \(3, 32\); set model.ffn=32",
+    ),
+    (dict(heads=4), dict(decoder="mlm"), r"decoder/layers/attention/key/bias has shape \(2, 4, 4\), .*model.heads=2"),
+    (dict(norm_order="pre"), dict(encoder="mlm"), "norm_order is pre here and post there; set model.norm_order=post"),
+    (dict(embedding_scale=True), dict(embeddings="mlm"), "set model.embedding_scale=False"),
+    (dict(position_offset=1), dict(encoder="xlmr"), "position_offset is 1 here and 2 there; set model.position_off"),
+    (
+        dict(vocab_size=90),
+        dict(embeddings="mlm"),
+        r"90 pieces here, 96 there \(shapes \(90, 16\) and \(96, 16",
+    ),
+    (dict(max_positions=40), dict(encoder="mlm"), r"positions/embedding has shape \(40, 16\).*model.max_positions=32"),
+    (dict(decoder_layers=0), dict(decoder="mlm"), "has no decoder; leave it out, or set model.decoder_layers"),
+    (dict(decoder_layers=4), dict(decoder="mlm"), "has 3 layers, the new decoder 4: .*DECODER_LAYERS_FROM=0,0,1,2"),
+    ({}, dict(decoder="mlm", decoder_layers="0,3"), "the new decoder has 2 layers, .* 3; give 2 numbers from 0 to 2"),
+    ({}, dict(decoder="mlm", decoder_layers="top"), "DECODER_LAYERS_FROM=top: give first, last, or numbers"),
+    (
+        {},
+        dict(run="a", decoder="mlm"),
+        "INIT_FROM=a gives all weights, and INIT_DECODER=.*; leave out either",
+    ),
+    ({}, dict(encoder="mlm", decoder_layers="first"), "DECODER_LAYERS_FROM=first changes nothing without INIT_DECODER"),
+    ({}, dict(encoder="mlm", cross_attention=False), "INIT_CROSS_ATTENTION=False changes nothing without INIT_DECODER"),
+    ({}, dict(encoder="nowhere"), "missing file: nowhere/run.json"),
+]
+
+
+@pytest.mark.parametrize("model, options, message", REFUSED, ids=lambda value: str(value)[:40])
+def test_refusals(model, options, message, mlm, xlmr):
+    names = {"mlm": mlm[0], "xlmr": xlmr[0]}
+    options = {name: names.get(value, value) for name, value in options.items()}
+    with pytest.raises(UserError, match=message) as refused:
+        model = pair(**model)
+        Plan(Initialisation(**options), model, shapes(model)[0])
+    assert "\n" not in str(refused.value)
+
+
+def test_a_checkpoint_of_a_giver_may_be_named(giver, mlm):
+    for path in (f"{mlm[0]}@7", f"{mlm[0]}/checkpoints/7"):
+        found, before, lines = load(pair(), encoder=path)
+        assert_same(found, expected(before, mlm[1], {}))
+        assert f"head: {path}" in lines
+    with pytest.raises(UserError, match=r"has no checkpoint 5 \(there are: 7\)"):
+        load(pair(), encoder=f"{mlm[0]}@5")
+
+
+def test_another_vocabulary_is_refused(mlm):
+    with pytest.raises(UserError, match="mlm/checkpoints/7 was trained on another vocabulary .*set VOCABULARY"):
+        load(pair(), encoder=mlm[0], vocabulary={"sha256": "xyz"})
+
+
+def test_a_misfit_is_refused_before_any_text_is_read(mlm, tmp_path):
+    from xlingjax.training.feed import ObjectiveRun
+
+    def source():
+        raise AssertionError("opened")
+
+    objectives = (ObjectiveRun(tiny.objective("translation"), source),)
+    with pytest.raises(UserError, match="set model.ffn=32"):
+        run(tmp_path / "run", pair(ffn=48), Initialisation(encoder=mlm[0]), objectives=objectives)
+
+
+def test_recipes_bind_it(tmp_path, monkeypatch):
+    from xlingjax.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    files = ["gin/recipes/xlm_tiny.gin", "gin/runs/init_seq2seq.gin"]
+
+    def read(**given):
+        bindings = {"VOCABULARY_SIZE": 90, "LANGUAGES": "de en", **given}
+        return main.read_recipe(files, [f"{k}={v}" for k, v in bindings.items()]).bound["init_from"]
+
+    assert read() == Initialisation() and read(INIT_FROM="a") == Initialisation(run="a")
+    given = {"INIT_ENCODER": "runs/mlm", "INIT_DECODER": "runs/clm/checkpoints/7", "INIT_CROSS_ATTENTION": "False"}
+    asked = Initialisation(encoder="runs/mlm", decoder="runs/clm/checkpoints/7", cross_attention=False)
+    for layers in ("0,2", "0 2", "[0, 2]"):
+        found = read(**given, DECODER_LAYERS_FROM=layers)
+        assert dataclasses.replace(found, decoder_layers="last") == asked
+        assert numbers_of(found.decoder_layers, "") == [0, 2]
+    with pytest.raises(UserError, match="INIT_FROM=a gives all weights"):
+        read(INIT_FROM="a", INIT_ENCODER="b")
+
+
+def test_a_tied_giver_gives_the_self_attention_of_its_last_layers(giver):
+    run, given = giver("tied", 8, pair(tied_self_attention=True))
+    found, _, lines = load(pair(), decoder=run)
+    name = "layers/attention/query/kernel"
+    np.testing.assert_array_equal(found[f"decoder/{name}"], given[f"encoder/{name}"][1:])
+    assert f"decoder/layers/attention: encoder layers 1..2 of {run} (tied there)" in lines
+
+
+def test_a_whole_run_keeps_its_language_tokens_where_they_are(giver):
+    """Of other languages, or another order, a row would become another's."""
+    from xlingjax.training.initialisation import first_weights
+
+    model = pair(language_tokens=3, vocab_size=tiny.VOCAB + 3, num_languages=0)
+    run, theirs = giver("tokens", 7, model)
+    load = first_weights(str(run), model, shapes(model)[0], ())
+    zeros = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(model)[0])
+    for languages in ([*tiny.LANGUAGES[1:]], [*reversed(tiny.LANGUAGES)], [*tiny.LANGUAGES, "zz"]):
+        with pytest.raises(UserError, match=f'numbered otherwise; set LANGUAGES="{" ".join(tiny.LANGUAGES)}"'):
+            load(zeros, languages, {"data": {}})
+    unlike = first_weights(str(run), model.replace(language_tokens=0), shapes(model)[0], ())
+    for give, languages in ((load, tiny.LANGUAGES), (load, tiny.LANGUAGES[:2]), (unlike, ["zz"])):
+        found = give(jax.tree.map(jax.numpy.asarray, zeros), languages, {"data": {}})[0]
+        np.testing.assert_array_equal(found["embeddings"]["tokens"]["embedding"], theirs["embeddings/tokens/embedding"])
+
+
+def told_labels(folder, labels, data=None):
+    """Writes what a run tells of its head's labels."""
+    record = json.loads((Path(folder) / "run.json").read_text())
+    record |= {"labels": labels} if data is None else {"identity": {"data": data}}
+    (Path(folder) / "run.json").write_text(json.dumps(record))
+
+
+def test_a_head_of_other_labels_is_refused(giver):
+    """As many labels are not the same ones, nor are these in another order."""
+    from xlingjax.training.initialisation import first_weights
+
+    model = config(num_labels=2)
+    run, theirs = giver("labelled", 8, model)
+    load = first_weights(run, model, shapes(model)[0], ())
+    zeros = jax.tree.map(lambda x: jax.numpy.zeros(x.shape), shapes(model)[0])
+
+    def given(labels):
+        return load(zeros, tiny.LANGUAGES, {"data": {"classification": {"labels": labels}}})[0]
+
+    assert given(["0", "1"])  # a run that does not tell its labels
+    told_labels(run, ["bad", "good"])
+    found = tiny_run.flat(given(["bad", "good"]))
+    np.testing.assert_array_equal(found["classifier/out/kernel"], theirs["classifier/out/kernel"])
+    for other in (["0", "1"], ["good", "bad"]):
+        message = f"has a head for the labels bad, good, and those to learn are {', '.join(other)}: start from the run"
+        with pytest.raises(UserError, match=message):
+            given(other)
+
+
+def test_of_several_heads_each_is_told_by_its_task(giver):
+    from xlingjax.training.initialisation import require_labels
+
+    run, _ = giver("several", 9, config(task_labels={"nc": 2, "qam": 2}))
+    told_labels(run, (), {"classification_nc": {"labels": ["a", "b"]}, "classification_qam": {"labels": ["0", "1"]}})
+    require_labels("RUN", run, ["0", "1"], "qam")
+    require_labels("RUN", run, ["0", "1"], "wpr")  # a head that is new
+    require_labels("RUN", run, ["0", "1"])  # a model of one head takes none of these
+    with pytest.raises(UserError, match="RUN has a head of nc for the labels a, b, and those to learn are 0, 1"):
+        require_labels("RUN", run, ["0", "1"], "nc")

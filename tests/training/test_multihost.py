@@ -1,0 +1,61 @@
+"""Two processes of 4 devices are one process of 8."""
+
+import os
+import socket
+import subprocess
+
+import numpy as np
+import pytest
+
+from tests.helpers import tiny_run
+
+
+def two_processes(first, second):
+    """Run `tiny_run` as two processes of 4 devices each with these arguments; [(exit status, output)] of both."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
+    processes = []
+    for index, arguments in enumerate((first, second)):
+        environment = {
+            **os.environ,
+            "XLA_FLAGS": os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=4"),
+            "XLINGJAX_COORDINATOR": coordinator,
+            "XLINGJAX_NUM_PROCESSES": "2",
+            "XLINGJAX_PROCESS_ID": str(index),
+        }
+        command = tiny_run.command(arguments)
+        processes.append(
+            subprocess.Popen(
+                command, cwd=tiny_run.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        )
+    try:
+        outputs = [process.communicate(timeout=300)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+
+
+@pytest.mark.long
+def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_path):
+    """SIGTERM reaches process 1 alone; both save the same step; one process of 8 devices finishes what they began."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    run = {"workdir": str(two), "steps": 20, "mesh": (2, 2, 2), "objectives": ("tlm",)}
+    expected = tiny_run.flat(tiny_run.run(**{**run, "workdir": one}).params)
+
+    outcomes = two_processes(run, {**run, "signal_at": ["SIGTERM", 4]})
+    assert [status for status, _ in outcomes] == [75, 75], outcomes
+    last = [output.strip().splitlines()[-1] for _, output in outcomes]
+    assert last[0] == last[1] and last[0].startswith("exit reason preempted at step")
+    assert "weights: random" in outcomes[0][1] and "weights:" not in outcomes[1][1]  # only process 0 speaks
+    shared = len(tiny_run.lines(two))
+    assert 4 < shared < 20
+
+    found = tiny_run.flat(tiny_run.run(**run).params)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5, err_msg=name)
+    assert tiny_run.hashes(two) == tiny_run.hashes(one)
+    losses = [[line["loss"] for line in tiny_run.lines(folder)] for folder in (one, two)]
+    np.testing.assert_allclose(*losses, rtol=1e-5)

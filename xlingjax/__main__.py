@@ -1,0 +1,7 @@
+"""`python -m xlingjax`: the command `xlingjax`."""
+
+import sys
+
+from xlingjax.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""The command line: a file per family of verbs, its options beside what it does."""

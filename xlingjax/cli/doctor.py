@@ -1,0 +1,242 @@
+"""`xlingjax doctor`: is this installation sound? Every finding carries the command that repairs it.
+
+Looks at: the Python version, every requirement against what is installed, folders that two distributions both wrote
+into (t5 0.9.4 requires seqio-nightly and tfds-nightly, whose files replace those of seqio and tensorflow-datasets), the
+optional extras, devices, the compile cache, and whether the heavy packages import together.
+"""
+
+import importlib
+import importlib.metadata as metadata
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xlingjax.runtime.quiet import quiet_stderr
+
+MARKS = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
+# What each extra is for, and the module that shows it is there.
+EXTRAS = {
+    "dev": ("tests and linter", "pytest"),
+    "interop": ("make bench beside transformers", "transformers"),
+    "beam": ("caching large corpora with Beam", "apache_beam"),
+}
+# Of two distributions that own one folder, the one to keep.
+KEEP = {
+    "seqio": "seqio",
+    "tensorflow_datasets": "tensorflow-datasets",
+    "tensorflow": "tensorflow",
+    "tensorflow_text": "tensorflow-text",
+    "jax": "jax",
+    "t5": "t5",
+}
+_TOP_PACKAGE = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)/__init__\.py,", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Finding:
+    level: str
+    """"ok", "note" (works, could be better) or "broken"."""
+    subject: str
+    text: str
+    repair: str = ""
+
+
+def normalised(name: str) -> str:
+    """PEP 503: the form under which two spellings of one distribution name are equal."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def shared_packages(distributions: Iterable[metadata.Distribution]) -> dict[str, list[str]]:
+    """{top-level package: distributions whose file lists both claim its __init__.py}, where there are at least two."""
+    owners: dict[str, set[str]] = {}
+    for distribution in distributions:
+        record = distribution.read_text("RECORD") or ""
+        for package in _TOP_PACKAGE.findall(record):
+            owners.setdefault(package, set()).add(normalised(distribution.metadata["Name"]))
+    return {package: sorted(names) for package, names in sorted(owners.items()) if len(names) > 1}
+
+
+def check_python() -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if (3, 11) <= sys.version_info[:2] < (3, 13):
+        yield Finding("ok", "python", f"{version} at {sys.executable}")
+    else:
+        yield Finding(
+            "broken",
+            "python",
+            f"{version}: 3.11 or 3.12 is needed",
+            "rm -rf .venv && make setup PYTHON=python3.11",
+        )
+
+
+def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Finding]:
+    """Each requirement without an extra marker, against what is installed."""
+    from packaging.requirements import Requirement
+
+    if requires is None:
+        requires = metadata.requires("xlingjax") or []
+    for text in requires:
+        requirement = Requirement(text)
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        repair = f'pip install "{requirement.name}{requirement.specifier}"'
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            yield Finding("broken", requirement.name, "not installed", repair)
+            continue
+        if requirement.specifier.contains(version, prereleases=True):
+            yield Finding("ok", requirement.name, version)
+        else:
+            yield Finding("broken", requirement.name, f"{version} is outside {requirement.specifier}", repair)
+
+
+def check_shared_packages(distributions: Iterable[metadata.Distribution] | None = None) -> Iterator[Finding]:
+    for package, names in shared_packages(metadata.distributions() if distributions is None else distributions).items():
+        keep = KEEP.get(package, names[0])
+        others = [name for name in names if name != keep]
+        yield Finding(
+            "broken",
+            f"folder {package}/",
+            f"{' and '.join(names)} both wrote into it: which files are there depends on the order of installation",
+            f"pip uninstall -y {' '.join(others)} && pip install --force-reinstall --no-deps {keep}{_pin(keep)}",
+        )
+
+
+def _pin(name: str) -> str:
+    try:
+        return f"=={metadata.version(name)}"
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def check_t5() -> Iterator[Finding]:
+    try:
+        yield Finding("ok", "t5", f"{metadata.version('t5')} (installed without its own requirements, on purpose)")
+    except metadata.PackageNotFoundError:
+        yield Finding(
+            "note",
+            "t5",
+            "not installed; only its own preprocessors and metrics need it",
+            "pip install --no-deps t5==0.9.4",
+        )
+
+
+def check_extras(find: Callable[[str], object] | None = None) -> Iterator[Finding]:
+    find = find or importlib.util.find_spec
+    for extra, (purpose, module) in EXTRAS.items():
+        if find(module):
+            yield Finding("ok", f"extra {extra}", f"{module} is there ({purpose})")
+        else:
+            yield Finding(
+                "note",
+                f"extra {extra}",
+                f"not installed ({purpose})",
+                f"pip install -c constraints.txt -e '.[{extra}]'",
+            )
+
+
+def check_devices() -> Iterator[Finding]:
+    import jax
+
+    from xlingjax.runtime.machine import NO_PLATFORM, why_no_platform
+
+    try:
+        devices = jax.devices()
+    except NO_PLATFORM as error:
+        reason = f"platform {jax.config.jax_platforms!r} is not available: {why_no_platform(error)}"
+        yield Finding("broken", "devices", reason, "unset JAX_PLATFORMS, or set it to a platform that is there (cpu)")
+        return
+    kinds = sorted({device.device_kind for device in devices})
+    yield Finding("ok", "devices", f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})")
+    if devices[0].platform != "cpu":
+        return
+    version = metadata.version("jax")
+    if Path("/dev/nvidia0").exists():
+        yield Finding(
+            "note", "devices", "an NVIDIA GPU is there and JAX does not use it", f'pip install "jax[cuda13]=={version}"'
+        )
+    if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
+        yield Finding(
+            "note", "devices", "a TPU seems to be there and JAX does not use it", f'pip install "jax[tpu]=={version}"'
+        )
+
+
+def check_compile_cache() -> Iterator[Finding]:
+    """The folder that runs use for compiled programs must be writable, or every start compiles again."""
+    import jax
+
+    from xlingjax.runtime.machine import set_compile_cache
+
+    set_compile_cache("")
+    folder = Path(jax.config.jax_compilation_cache_dir)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        yield Finding(
+            "broken",
+            "compile cache",
+            f"{folder}: {error.strerror}",
+            "export JAX_COMPILATION_CACHE_DIR=$HOME/.cache/xlingjax/jax",
+        )
+        return
+    size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+    yield Finding("ok", "compile cache", f"{folder} ({size / 2**20:.0f} MiB)")
+
+
+def check_imports() -> Iterator[Finding]:
+    """The packages whose compiled parts clash when their versions do not fit each other."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    for module in (
+        "tensorflow",
+        "tensorflow_text",
+        "sentencepiece",
+        "seqio",
+        "flax.linen",
+        "optax",
+        "orbax.checkpoint",
+    ):
+        try:
+            with quiet_stderr():
+                importlib.import_module(module)
+        except Exception as error:  # whatever a broken installation raises is the finding
+            reason = (str(error).splitlines() or [""])[0]
+            yield Finding(
+                "broken",
+                f"import {module}",
+                f"{type(error).__name__}: {reason}",
+                "pip install --force-reinstall -c constraints.txt -e .",
+            )
+            return
+    yield Finding("ok", "imports", "tensorflow, sentencepiece, seqio, flax, optax and orbax import together")
+
+
+CHECKS = (
+    check_python,
+    check_requirements,
+    check_shared_packages,
+    check_t5,
+    check_extras,
+    check_devices,
+    check_compile_cache,
+    check_imports,
+)
+
+
+def doctor(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS, write: Callable[[str], None] = print) -> int:
+    """Write every finding as it comes; 1 when something is broken, else 0."""
+    broken = 0
+    for check in checks:
+        for finding in check():
+            broken += finding.level == "broken"
+            write(f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}")
+            if finding.repair:
+                write(f"        {'repair:' if finding.level == 'broken' else 'to add it:':<22} {finding.repair}")
+    write(f"{broken} broken" if broken else "all is well")
+    return 1 if broken else 0

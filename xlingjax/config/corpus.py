@@ -1,0 +1,100 @@
+"""What all parts of a run share: its text, its vocabulary, and what an earlier run says of itself."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from xlingjax.config.evaluators import Files
+from xlingjax.data.frozen import read_header
+from xlingjax.data.sources import split_list
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig
+from xlingjax.training.run_record import read_run_record, run_and_checkpoint
+
+Languages = Callable[[], Collection[str]]
+"""Finds languages among files, which are not looked at before it is called."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """What all parts of a run share: text, or files of frozen batches, and the vocabulary."""
+
+    mono: tuple[str, ...]
+    parallel: tuple[str, ...]
+    vocabulary_path: str
+    asked: tuple[str, ...]
+    frozen: str | None = None
+    negatives: tuple[str, ...] = ()
+    labelled: Languages | None = None
+    """Of labelled examples, which the run has beside `asked`; None: `asked` stays as it is."""
+
+    @functools.cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary.load(self.vocabulary_path)
+
+    @functools.cached_property
+    def languages(self) -> tuple[str, ...]:
+        """Sorted, the index is the language id: those asked for, with those of labelled examples; else those of the
+        files."""
+        if self.asked and not self.labelled:
+            return tuple(sorted(self.asked))
+        if self.frozen:
+            return tuple(read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))["languages"])
+        if not self.labelled:
+            return tuple(self._of_text())
+        of_text = self._of_text() if self.mono or self.parallel else ()
+        return tuple(sorted({*self.asked, *self.labelled(), *of_text}))
+
+    def _of_text(self) -> Collection[str]:
+        from xlingjax.data.vocabulary.training import texts_by_language
+
+        return texts_by_language(self.mono, self.parallel)
+
+
+def corpus(
+    mono: Files = None,
+    parallel: Files = None,
+    vocabulary: str | None = None,
+    languages: Files = None,
+    run: str | None = None,
+    frozen: str | None = None,
+    negatives: Files = None,
+    labelled: Languages | None = None,
+    language_embedding: bool | None = None,
+) -> Corpus:
+    """The text and the vocabulary of a run.
+
+    mono, parallel: patterns, in one string with spaces between them or in a list. languages: codes, "en,de" or a list;
+    default: those of the files. run: a workdir whose vocabulary and languages are taken over, since fine-tuning must
+    number languages as pretraining did. labelled: the languages of what is fine-tuned on and measured; they come
+    beside those of `run` where nothing of its model belongs to one language (an imported encoder's has no list of
+    them). language_embedding: that of `model`; False: it is left behind. negatives: tables of `xlingjax mine
+    --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of text.
+    """
+    if languages:
+        labelled = None
+    if run:
+        vocabulary = vocabulary or str(run_and_checkpoint(run)[0])
+        record = read_run_record(run)
+        languages = languages or record["languages"]
+        if ModelConfig(**record["model"]).tells_languages(language_embedding):
+            labelled = None
+    vocabulary = vocabulary or frozen
+    if not vocabulary:
+        raise UserError(
+            "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a SentencePiece .model file"
+        )
+    return Corpus(
+        split_list(mono),
+        split_list(parallel),
+        str(vocabulary),
+        split_list(languages),
+        frozen,
+        split_list(negatives),
+        labelled,
+    )
+
+
+BINDABLE = {"corpus": corpus}

@@ -1,0 +1,93 @@
+"""ERNIE-M (Ouyang et al. 2021) on the text of a run: CAMLM on pairs, BTMLM on monolingual text."""
+
+import dataclasses
+from typing import Unpack
+
+from xlingjax.config.corpus import Corpus
+from xlingjax.config.text import Reading, text_source
+from xlingjax.data.sampling import Sampling
+from xlingjax.errors import UserError
+from xlingjax.objectives.ernie_m import BTMLM, CAMLM
+from xlingjax.preprocessors.ernie_m import ALL_MASK, BtmlmFeatures, CamlmFeatures
+from xlingjax.preprocessors.xlm import Masking
+from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.schedule import Weight
+
+
+def camlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = ALL_MASK,
+    layout: str = "in_place",
+    own_masks: str = "all",
+    max_pieces: int = 100,
+    reset_positions: bool = False,
+    packing: bool = True,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Unpack[Reading],
+) -> ObjectiveRun:
+    """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`; own_masks: `CAMLM`.
+    reading: see `text_source`."""
+    objective = CAMLM(own_masks=own_masks, chunk=chunk)
+    features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
+    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def btmlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    proportion: float = 0.15,
+    reset_positions: bool = False,
+    decode: str = "argmax",
+    special: bool = False,
+    own_masks: str = "self",
+    target_languages: str = "share",
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Unpack[Reading],
+) -> ObjectiveRun:
+    """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
+    corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special, own_masks: see
+    `BTMLM`. reading: see `text_source`.
+    """
+    if target_languages not in ("share", "uniform"):
+        raise UserError(f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform")
+    objective = BTMLM(decode=decode, special=special, own_masks=own_masks, chunk=chunk)
+    features = BtmlmFeatures(masking, proportion, reset_positions)
+
+    def complete(features: BtmlmFeatures) -> BtmlmFeatures:
+        shares = pair_shares(corpus, sampling if target_languages == "share" else Sampling(alpha=0.0))
+        return dataclasses.replace(features, targets=tuple(shares.items()))
+
+    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
+    return ObjectiveRun(objective, source, weight)
+
+
+def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
+    """{language id: share} of the languages that the corpus has translations of, by their number of pairs; pairs within
+    one language are none.
+
+    Raises UserError where a language of monolingual text has none.
+    """
+    from xlingjax.data.sources import find_pairs, find_text
+    from xlingjax.data.token_cache import tokens
+
+    counts: dict[str, float] = {}
+    for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
+        for language in pair.languages if pair.translates else ():
+            counts[language] = counts.get(language, 0) + tokens(pair.first, corpus.vocabulary).sentences
+    if lacking := sorted({text.language for text in find_text(corpus.mono)} - set(counts)):
+        raise UserError(
+            f"btmlm: no parallel data for {', '.join(lacking)}, so nothing teaches the model to translate from there; "
+            "add pairs to PARALLEL, or leave the language's text out of MONO"
+        )
+    return {corpus.languages.index(language): share for language, share in sampling.shares(counts).items()}
+
+
+OBJECTIVES = {"camlm": camlm, "btmlm": btmlm}

@@ -1,0 +1,76 @@
+"""A run's model: a preset or that of an earlier run, with fields changed."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TypedDict, Unpack
+
+from xlingjax.config.corpus import Corpus, read_run_record
+from xlingjax.config.evaluators import Files
+from xlingjax.data.sources import split_list
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig, preset
+
+# Those that `model` takes itself are given in its own way.
+_OWN = ("name", "vocab_size", "classifier", "layers", "language_tokens", "task_labels", "dtype")
+Shape = TypedDict(
+    "Shape", {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN}, total=False
+)
+
+
+def model(
+    name: str = "tiny",
+    corpus: Corpus | None = None,
+    run: str | None = None,
+    labels: Files = None,
+    task_labels: Mapping[str, Files] | None = None,
+    vocab_size: int | None = None,
+    language_embedding: bool | None = None,
+    classifier: str | None = None,
+    layers: int | None = None,
+    language_tokens: bool = False,
+    dtype: str | None = None,
+    **overrides: Unpack[Shape],
+) -> ModelConfig:
+    """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
+
+    labels: gives the model a classification head; task_labels: {task: labels}, one for each task; either leaves the
+    heads of `run` behind. vocab_size: rows of the embedding; default: the size of the corpus's vocabulary.
+    language_embedding: whether there is one, with a row for each language of the corpus; default: as in the preset or
+    the run, whose own is left behind by False. classifier, layers: default: the preset's or the run's; dtype
+    too, in which matrix products run.
+    language_tokens: whether a decoder begins with a token of the language, of which there is one for each language of
+    the corpus behind the vocabulary's pieces.
+    """
+    base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
+    if labels or task_labels:
+        of_tasks = {task: len(split_list(of)) for task, of in (task_labels or {}).items()}
+        base = base.replace(num_labels=len(split_list(labels)), task_labels=of_tasks or None)
+    base = base.replace(
+        classifier=classifier or base.classifier, layers=layers or base.layers, dtype=dtype or base.dtype
+    )
+    sizes: dict[str, int] = {}
+    if language_tokens and not run and corpus is not None:
+        sizes["language_tokens"] = len(corpus.languages)
+    if not run and (vocab_size is not None or corpus is not None):
+        pieces = corpus.vocabulary.size if vocab_size is None else vocab_size
+        sizes["vocab_size"] = pieces + sizes.get("language_tokens", 0)
+    if language_embedding is False:
+        sizes["num_languages"] = 0
+    elif (language_embedding or (base.num_languages and not run)) and corpus is not None:
+        sizes["num_languages"] = len(corpus.languages)
+    return base.replace(**sizes, **overrides)
+
+
+def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
+    """Raises UserError unless the model has a row for each piece and no more (but those of languages)."""
+    pieces = config.vocab_size - config.language_tokens
+    if vocabulary.size != pieces:
+        than = "fewer" if vocabulary.size < pieces else "more"
+        raise UserError(
+            f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {pieces} rows of model "
+            f"{config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own vocabulary"
+        )
+
+
+BINDABLE = {"model": model}

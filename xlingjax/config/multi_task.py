@@ -1,0 +1,208 @@
+"""Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE §6.3.3)."""
+
+from collections.abc import Mapping, Sequence
+
+from xlingjax.config import task as benchmark
+from xlingjax.config.corpus import Corpus
+from xlingjax.config.evaluators import Evaluators, Files, labelled_files
+from xlingjax.config.finetuning import classification
+from xlingjax.data.labelled.task import Task
+from xlingjax.data.sources import split_list
+from xlingjax.errors import UserError
+from xlingjax.evaluation.task import TasksScore
+from xlingjax.objectives.finetuning import Classification
+from xlingjax.preprocessors.task import Reading
+from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.schedule import Weight
+
+Labels = Mapping[str, Files]
+"""{task: its labels}."""
+
+
+def multi_task(
+    corpus: Corpus,
+    files: str = "",
+    languages: Files = "en",
+    labels: Labels | None = None,
+    weights: Mapping[str, Weight] | None = None,
+    batch: int = 32,
+    length: int = 128,
+    reset_positions: bool = False,
+    classifier: str | None = None,
+    seed: int = 0,
+) -> list[ObjectiveRun]:
+    """An objective "classification_TASK" for each task of `labels`, on the rows of `pair_row`.
+
+    files: a path with {task} and {language}. languages: those trained on, the same for all tasks. weights: {task:
+    weight}, None: all alike (see `schedule.turns`). classifier: the model's, where it is set for this. Raises
+    UserError for weights of other tasks.
+    """
+    tasks = _tasks(labels)
+    if weights is not None and {*weights} != {*tasks}:
+        raise UserError(
+            f"TASK_WEIGHTS are of {', '.join(weights)} and TASK_LABELS of {', '.join(tasks)}: name the same"
+        )
+    return [
+        classification(
+            corpus,
+            files=of_task(files, task),
+            languages=languages,
+            labels=classes,
+            batch=batch,
+            length=length,
+            reset_positions=reset_positions,
+            classifier=classifier,
+            seed=seed,
+            task=task,
+            weight=1.0 if weights is None else weights[task],
+        )
+        for task, classes in tasks.items()
+    ]
+
+
+def multi_task_accuracy(
+    corpus: Corpus,
+    files: str | None = None,
+    labels: Labels | None = None,
+    split: str = "test",
+    length: int = 128,
+    reset_positions: bool = False,
+    limit: int = 0,
+    trained_on: Files = "en",
+) -> Evaluators:
+    """An evaluator "TASK_SPLIT" for each task of `labels`: accuracy per language, `files` a path with {task} and
+    {language}; None: not evaluated."""
+    tasks = _tasks(labels)
+
+    def make():
+        from xlingjax.evaluation.classification import ZeroShotAccuracy
+
+        return [
+            ZeroShotAccuracy(
+                labelled_files(of_task(files, task), corpus.languages),
+                corpus.vocabulary,
+                corpus.languages,
+                classes,
+                length=length,
+                reset_positions=reset_positions,
+                limit=limit,
+                trained_on=split_list(trained_on),
+                name=f"{task}_{split}",
+                task=task,
+            )
+            for task, classes in tasks.items()
+        ]
+
+    return make if files else list
+
+
+def of_task(files: str, task: str) -> str:
+    """The path of a task in one with {task}. Raises UserError where it has none: all tasks would read one file."""
+    if "{task}" not in files:
+        raise UserError(
+            f"labelled files {files!r}: write {{task}} where the task's name stands, as in "
+            "data/{task}/train-{language}.tsv"
+        )
+    return files.replace("{task}", task)
+
+
+def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
+    if not isinstance(labels, Mapping) or len(labels) < 2:
+        raise UserError(
+            f"TASK_LABELS={labels!r}: give two tasks or more and the labels of each: "
+            "{'xnli': 'contradiction entailment neutral', 'pawsx': '0 1'}"
+        )
+    return {task: split_list(of) for task, of in labels.items()}
+
+
+# ---- from the official files of a benchmark ----------------------------------------------------------------------
+
+
+def merged(names: Files) -> list[Task]:
+    """The tasks "SUITE/NAME", to be trained together. Raises UserError unless they are two or more of one benchmark and
+    all classify."""
+    tasks = [benchmark.trained_task(name) for name in split_list(names)]
+    if len({*tasks}) < len(tasks) or len(tasks) < 2:
+        told = " ".join(task.full_name for task in tasks)
+        raise UserError(f"multi_task of {told}: name two tasks or more, each once")
+    for task in tasks:
+        if task.kind not in ("classification", "ranking"):
+            raise UserError(f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave it out")
+        if (task.suite, task.trained_on) != (tasks[0].suite, tasks[0].trained_on):
+            raise UserError(f"multi_task: {tasks[0].full_name} and {task.full_name} are of two benchmarks; name one's")
+    return tasks
+
+
+def merged_labels(tasks: Files) -> dict[str, tuple[str, ...]]:
+    """{name of a head: its classes}."""
+    return {task.name: task.labels for task in merged(tasks)}
+
+
+def merged_tasks(
+    corpus: Corpus,
+    tasks: Files,
+    data: str,
+    gold: Files = "en",
+    translated: Files = None,
+    split: str = "train",
+    labelled: str | None = None,
+    weights: Mapping[str, Weight] | None = None,
+    batch: int = 32,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    classifier: str | None = None,
+    seed: int = 0,
+    run: str | None = None,
+) -> list[ObjectiveRun]:
+    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what `benchmark.task` reads. weights:
+    {TASK: weight}, None: all alike. Raises UserError for weights of other tasks."""
+    found = merged(tasks)
+    if weights is not None and {*weights} != {task.name for task in found}:
+        raise UserError(
+            f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks {', '.join(task.name for task in found)}: name "
+            "the same"
+        )
+    if classifier in ("plug_in", "tagging", "spans"):
+        raise UserError(f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out")
+    runs = []
+    for task in found:
+        own = benchmark.task(
+            corpus, task.full_name, data, gold, translated, split, labelled, batch, reading, classifier, seed, run
+        )
+        objective = Classification.of_task(task.name, len(task.labels), classifier == "difference")
+        runs.append(ObjectiveRun(objective, own.source, 1.0 if weights is None else weights[task.name]))
+    return runs
+
+
+def merged_score(
+    corpus: Corpus,
+    tasks: Files,
+    data: str,
+    split: str = "dev",
+    languages: Files = "all",
+    limit: int = 0,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    trained_on: Files = "en",
+    name: str = "dev",
+    translated: Files = None,
+    labelled: str | None = None,
+) -> Evaluators:
+    """See `TasksScore`; what it is given is that of `benchmark.task_score`."""
+
+    def make():
+        def of(task: Task) -> Sequence:
+            return benchmark.task_score(
+                corpus, task.full_name, data, split, languages, limit, reading, trained_on, name, translated, labelled
+            )()  # fmt: skip
+
+        return [TasksScore([one for task in merged(tasks) for one in of(task)], name)]
+
+    return make
+
+
+BINDABLE = {
+    "multi_task": multi_task,
+    "multi_task_accuracy": multi_task_accuracy,
+    "merged_labels": merged_labels,
+    "merged_tasks": merged_tasks,
+    "merged_score": merged_score,
+}

@@ -1,0 +1,227 @@
+"""Fine-tuning on a task of a benchmark, from its official files."""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+from xlingjax.config.corpus import Corpus, Languages, read_run_record
+from xlingjax.config.evaluators import Evaluators, Files
+from xlingjax.config.text import Batches
+from xlingjax.config.translation import generation
+from xlingjax.data.features import batch_shapes
+from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, part_of, read
+from xlingjax.data.loader import BatchSource
+from xlingjax.data.sources import split_list
+from xlingjax.errors import UserError
+from xlingjax.evaluation.task import TaskScore
+from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
+from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.preprocessors.task import ALL, Reading, Training, task_source
+from xlingjax.training.feed import ObjectiveRun
+
+
+@functools.cache
+def trained_task(name: str) -> Task:
+    """The task "SUITE/NAME". Raises UserError for one that is not fine-tuned."""
+    from xlingjax.tasks import task_named
+
+    task = task_named(name)
+    if task.kind not in TRAINED:
+        other = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
+        raise UserError(f"TASK={name}: {task.kind} is not fine-tuned: {other}")
+    return task
+
+
+def task_labels(task: str) -> tuple[str, ...]:
+    """The classes that the model's head tells apart."""
+    found = trained_task(task)
+    return ("start", "end") if found.kind == "span_qa" else found.labels
+
+
+def task_classifier(task: str, classifier: str | None = None) -> str | None:
+    """The model's head: `classifier`, else that of the task's kind; None: the run's own."""
+    of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(trained_task(task).kind)
+    if classifier and of_kind and classifier != of_kind:
+        raise UserError(f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out")
+    return of_kind or classifier
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+    """What the sweep that makes a recipe reads of it (`workflows/cell.py`), and no run: declared here, so that a value of
+    another type is refused."""
+
+    epochs: float
+    evaluations: int
+    select: str
+    test_split: str
+    test_languages: Files
+    test_beams: int
+
+
+def task_languages(
+    task: Files,
+    data: str,
+    gold: Files = "en",
+    translated: Files = None,
+    labelled: str | None = None,
+    dev_split: str = "dev",
+    dev_languages: Files = "all",
+    test_split: str = "test",
+    test_languages: Files = "all",
+) -> Languages:
+    """Those that tasks "SUITE/NAME" are trained on, chosen by, tested on and predicted in, by their files. The
+    arguments are those of `task` and `task_score`."""
+
+    def found() -> set[str]:
+        codes: set[str] = set()
+        for name in split_list(task):
+            one = trained_task(name)
+            codes |= {
+                language
+                for _, language in Training(split_list(gold), split_list(translated), labelled=labelled).parts(
+                    one, data
+                )
+            }
+            codes |= {one.trained_on, *languages_present(one, data, "test")}
+            for split, asked in ((dev_split, split_list(dev_languages)), (test_split, split_list(test_languages))):
+                codes |= {*(languages_present(one, data, part_of(split)[0]) if ALL in asked else asked)}
+        return codes
+
+    return found
+
+
+def reading(
+    length: int = 128,
+    reset_positions: bool = False,
+    stride: int = 128,
+    max_question: int = 64,
+    longest: int = 30,
+    pieces: str = "first",
+    beams: int = 1,
+    no_repeat_ngram: int = 0,
+    apart: bool = True,
+    marks: str | None = None,
+) -> Reading:
+    """See `Reading`."""
+    return Reading(length, reset_positions, stride, max_question, longest, pieces, beams, no_repeat_ngram, apart, marks)
+
+
+def task(
+    corpus: Corpus,
+    name: str,
+    data: str,
+    gold: Files = "en",
+    translated: Files = None,
+    split: str = "train",
+    labelled: str | None = None,
+    batch: int = 32,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    classifier: str | None = None,
+    seed: int = 0,
+    run: str | None = None,
+    smoothing: float = 0.1,
+    streams: int = 0,
+) -> ObjectiveRun:
+    """The objective of the task's kind, on its official files below `data`.
+
+    gold: languages whose training sets are read (split: or a part of them), translated: into which the training set
+    was translated ("all": that have them), labelled: a folder of examples that a teacher labelled. run: that the
+    weights come from; smoothing, streams: of texts to write, see `generation`.
+    """
+    found, training = trained_task(name), Training(split_list(gold), split_list(translated), split, labelled)
+    if found.kind == "generation":
+        return _generation(corpus, found, data, training, batch, reading, seed, run, smoothing, streams)
+    classes = len(task_labels(name))
+    paired = classifier == "plug_in"
+    if found.kind == "tagging":
+        objective = Tagging(classes)
+    elif paired:
+        objective = PlugIn(classes)
+    elif found.kind == "span_qa":
+        objective = SpanQA()
+    else:
+        objective = Classification(classes, classifier == "difference")
+
+    def opened() -> BatchSource:
+        return task_source(
+            found, data, training, corpus.vocabulary, corpus.languages, reading, batch_size=batch, seed=seed,
+            paired=paired,
+        )  # fmt: skip
+
+    shapes = batch_shapes(objective.reads, batch=batch, length=reading.length * (2 if paired else 1))
+    return ObjectiveRun(objective, Batches(shapes, opened))
+
+
+def _generation(
+    corpus: Corpus,
+    task: Task,
+    data: str,
+    training: Training,
+    batch: int,
+    reading: Reading,
+    seed: int,
+    run: str | None,
+    smoothing: float,
+    streams: int,
+) -> ObjectiveRun:
+    """Texts to write, from the gold files of the languages trained on; an example a row."""
+    if training.translated or training.labelled:
+        raise UserError(f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out")
+    if training.split != "train":
+        lacks = "" if languages_present(task, data, "dev") else f", and it has no dev set below {data} to choose by"
+        raise UserError(
+            f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole files{lacks}: make "
+            "the last lines of the training files dev files, or give --gin.SELECT=last and "
+            "--gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then trains on all rows"
+        )
+    tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
+    codes = [language for _, language in training.parts(task, data)] if ALL in training.gold else training.gold
+    places = {found.files.patterns[0] for code in codes if (found := find(task, data, "train", code))}
+    if len(places) != 1:
+        read(task, data, "train", codes[0])  # says what is missing
+        raise UserError(f"{task.full_name}: training sets of {', '.join(codes)} lie under several names: {places}")
+    return generation(
+        corpus, str(Path(data) / places.pop()), codes, batch, reading.length, max_pieces=reading.length - 2,
+        packing=False, language_tokens=tokens, truncate=True, smoothing=smoothing, streams=streams, seed=seed,
+    )  # fmt: skip
+
+
+def task_score(
+    corpus: Corpus,
+    task: str,
+    data: str,
+    split: str = "dev",
+    languages: Files = "all",
+    limit: int = 0,
+    reading: Reading = Reading(),  # noqa: B008 - frozen
+    trained_on: Files = "en",
+    name: str = "dev",
+    translated: Files = None,
+    labelled: str | None = None,
+) -> Evaluators:
+    """The task's metrics per language on a split. languages: "all" that have it. limit: examples of each; 0: all.
+    trained_on, translated, labelled: `task`'s gold, translated and labelled."""
+
+    def make():
+        parts = Training(split_list(trained_on), split_list(translated), labelled=labelled).parts(
+            trained_task(task), data
+        )
+        score = TaskScore(
+            trained_task(task), data, corpus.vocabulary, corpus.languages, reading, split, split_list(languages), limit,
+            trained_on=sorted({language for _, language in parts}), name=name,
+        )  # fmt: skip
+        return [score]
+
+    return make
+
+
+BINDABLE = {
+    "task": task,
+    "task_labels": task_labels,
+    "task_classifier": task_classifier,
+    "task_languages": task_languages,
+    "task_score": task_score,
+    "swept": Swept,
+    "reading": reading,
+}

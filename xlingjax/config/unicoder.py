@@ -1,0 +1,91 @@
+"""Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of two languages."""
+
+from typing import Unpack
+
+from xlingjax.config.corpus import Corpus
+from xlingjax.config.text import Reading, text_source
+from xlingjax.data.sampling import Sampling
+from xlingjax.data.sources import find_pairs
+from xlingjax.data.token_cache import tokens
+from xlingjax.errors import UserError
+from xlingjax.objectives.unicoder import CLMLM, CLPC, CLWR
+from xlingjax.preprocessors.unicoder import ClMlmFeatures, ClpcFeatures, ClwrFeatures
+from xlingjax.preprocessors.xlm import Masking
+from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.schedule import Weight
+
+
+def clwr(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    max_pieces: int = 100,
+    packing: bool = True,
+    raw: bool = False,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Unpack[Reading],
+) -> ObjectiveRun:
+    """Word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see `text_source`."""
+    features = ClwrFeatures(max_pieces, packing)
+    source = text_source(corpus, features, batch, length, sampling, **reading)
+    return ObjectiveRun(CLWR(raw=raw, chunk=chunk), source, weight)
+
+
+def clpc(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    negatives: int = 1,
+    max_pieces: int = 100,
+    reset_positions: bool = True,
+    weight: Weight = 1.0,
+    **reading: Unpack[Reading],
+) -> ObjectiveRun:
+    """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives where it has some,
+    else on its pairs and `negatives` wrong partners of each at random. reading: see `text_source`."""
+    features = ClpcFeatures(bool(corpus.negatives), negatives, max_pieces, reset_positions)
+    return ObjectiveRun(CLPC(), text_source(corpus, features, batch, length, sampling, **reading), weight)
+
+
+def cl_mlm(
+    corpus: Corpus,
+    batch: int = 16,
+    length: int = 256,
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    masking: Masking = Masking(),  # noqa: B008 - frozen
+    parity: str = "coin",
+    packing: bool = True,
+    chunk: int = 0,
+    weight: Weight = 1.0,
+    **reading: Unpack[Reading],
+) -> ObjectiveRun:
+    """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files have blank lines
+    between documents. parity: see `documents.switched_rows`. reading: see `text_source`."""
+
+    def complete(features: ClMlmFeatures) -> ClMlmFeatures:
+        check_documents(corpus)
+        return features
+
+    features = ClMlmFeatures(masking, parity, packing)
+    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
+    return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
+
+
+def check_documents(corpus: Corpus) -> None:
+    """Raises UserError for aligned files without a line that is blank on both sides: they are one document, or
+    sentences in no order."""
+    for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
+        blank = [tokens(side, corpus.vocabulary).lengths == 0 for side in (pair.first, pair.second)]
+        if blank[0].size != blank[1].size:
+            raise pair.mismatch(blank[0].size, blank[1].size)
+        if not (blank[0] & blank[1]).any():
+            raise UserError(
+                f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no aligned documents; "
+                "name files of pairs with a blank line after each document in DOCUMENTS"
+            )
+
+
+OBJECTIVES = {"clwr": clwr, "clpc": clpc, "cl_mlm": cl_mlm}

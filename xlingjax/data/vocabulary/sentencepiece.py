@@ -1,0 +1,252 @@
+"""The shared vocabulary: a SentencePiece model and the rule from its ids to the model's ids.
+
+Three layouts (XLM §3.1 and its code; XLM-R; XLM-ProphetNet):
+- `xlm`: `<s>` 0, `</s>` 1, `<pad>` 2, `<unk>` 3, `<special0..9>` 4-13, then pieces; MASK is `<special1>` = 5 and
+  `</s>` both begins and ends a sentence. The SentencePiece model itself has these ids; `xlingjax vocab` writes such a
+  model.
+- `xlmr`: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, piece i of the SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 1,
+  `<mask>` after the last piece (250001 for the XLM-R model).
+- `xprophetnet`: `[PAD]` 0, `[CLS]` 1, `[SEP]` 2, `[UNK]` 3, `[MASK]` 4, `[unused0..9]` 5-14, piece i of the
+  SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 12.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xlingjax.errors import UserError
+
+LAYOUTS = ("xlm", "xlmr", "xprophetnet")
+XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
+XLM_MASK_ID = 5
+_FIRST = {
+    "xlm": (),
+    "xlmr": ("<s>", "<pad>", "</s>", "<unk>"),
+    "xprophetnet": ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *(f"[unused{i}]" for i in range(10))),
+}
+"""Names of the first ids, in place of the pieces'."""
+VOCABULARY_FILES = ("vocab.model", "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+"""What a run's folder holds of its vocabulary, as far as it has them."""
+
+
+def _written_layout(side: Path) -> str | None:
+    """The layout in our own vocab.json; other programs have files of that name with other contents."""
+    try:
+        written = json.loads(side.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    layout = written.get("layout") if isinstance(written, dict) else None
+    return layout if layout in LAYOUTS else None
+
+
+def _is_tokenizer(folder: Path) -> bool:
+    return (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
+
+
+class Vocabulary:
+    """Text <-> model ids.
+
+    Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both `</s>`), `unk_id`,
+    `mask_id`, `special_ids` (never drawn as a random replacement), `layout`, `sha256` (of the model and layout: equal
+    hashes mean equal ids for every text), `model_bytes` (None: no SentencePiece model), `notes` (what an import tells
+    of it), `marks_ends` (of `begins_word`), `pair_separators` (special tokens around and between the texts of a pair:
+    `</s>A</s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]` have 3, XLM-R's `<s>A</s></s>B</s>` has 4).
+    """
+
+    notes: tuple[str, ...] = ()
+    marks_ends = False
+    pair_separators = 3
+
+    def __init__(self, model: bytes, layout: str):
+        import sentencepiece
+
+        if layout not in LAYOUTS:
+            raise UserError(f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}")
+        self.model_bytes, self.layout = model, layout
+        self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._pieces = [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
+        count = len(self._pieces)
+        if layout == "xlm":
+            if tuple(self._pieces[: len(XLM_SPECIAL_PIECES)]) != XLM_SPECIAL_PIECES:
+                raise UserError(
+                    "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
+                    "load it with layout 'xlmr' or train one with `xlingjax vocab`"
+                )
+            self.size, self.to_model = count, np.arange(count, dtype=np.int32)
+            self.bos_id = self.eos_id = 1
+            self.pad_id, self.unk_id, self.mask_id = 2, 3, XLM_MASK_ID
+            self.special_ids = frozenset(range(len(XLM_SPECIAL_PIECES)))
+        else:
+            ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
+            if ids != (0, 1, 2):
+                raise UserError(
+                    f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2; it has {ids}"
+                )
+        if layout == "xlmr":
+            self.size, self.to_model = count + 2, np.arange(1, count + 1, dtype=np.int32)
+            self.to_model[:3] = 3, 0, 2
+            self.bos_id, self.pad_id, self.eos_id, self.unk_id, self.mask_id = 0, 1, 2, 3, count + 1
+            self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
+            self.pair_separators = 4
+        elif layout == "xprophetnet":
+            self.size, self.to_model = count + 12, np.arange(12, count + 12, dtype=np.int32)
+            self.to_model[:3] = 3, 1, 2
+            self.pad_id, self.bos_id, self.eos_id, self.unk_id, self.mask_id = range(5)
+            self.special_ids = frozenset(range(len(_FIRST[layout])))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
+        """Reads a SentencePiece `.model` file (or the folder that holds `vocab.model`).
+
+        The layout is the argument, or that of `vocab.json` beside the model, or what the model's first pieces show. A
+        folder without a SentencePiece model is a `TokenizerVocabulary` where it has `tokenizer.json` or `vocab.txt`, a
+        `FastBpeVocabulary` where it has `merges.txt`.
+        Raises UserError when the file is missing, is no SentencePiece model, or does not fit the layout.
+        """
+        path = Path(path)
+        if path.is_dir():
+            if layout is None and not (path / "vocab.model").is_file():
+                if _is_tokenizer(path):
+                    from xlingjax.data.vocabulary.tokenizer import TokenizerVocabulary
+
+                    return TokenizerVocabulary.read(path)
+                if (path / "merges.txt").is_file():
+                    from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
+
+                    return FastBpeVocabulary.read(path)
+            path = path / "vocab.model"
+        try:
+            model = path.read_bytes()
+        except OSError as error:
+            raise UserError(
+                f"cannot read the vocabulary {path}: {error.strerror}; train one with `xlingjax vocab`"
+            ) from None
+        side = path.with_name("vocab.json")
+        if layout is None and side.is_file():
+            layout = _written_layout(side)
+        if layout is None:
+            layout = "xlm" if b"<special1>" in model else "xlmr"
+        try:
+            return cls(model, layout)
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+        except RuntimeError:
+            raise UserError(f"{path} is not a SentencePiece model: `xlingjax vocab` makes one") from None
+
+    def files(self) -> dict[str, bytes]:
+        """{name: content} of what `load` reads from a folder, so that one can be moved to where the original is not."""
+        told = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
+        return {"vocab.model": self.model_bytes, "vocab.json": told.encode()}
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the pieces of `text`, without begin or end."""
+        return self.to_model[self._processor.encode(text)].tolist() if text else []
+
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """(ids, the characters `begin:end` of `text` that each piece stands for)."""
+        pieces = self._processor.encode(text, out_type="immutable_proto").pieces if text else []
+        return [int(self.to_model[p.id]) for p in pieces], [(p.begin, p.end) for p in pieces]
+
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
+        encoded = self._processor.encode(list(lines), num_threads=threads)
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        flat = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
+        return self.to_model[flat], lengths
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word, tokenised alone as it is read within a text; of transformers, `is_split_into_words`."""
+        return [self.encode(word) for word in words]
+
+    def normalized(self, text: str) -> str:
+        """The text that its pieces stand for: characters by the SentencePiece model's table, spaces collapsed."""
+        return self._processor.normalize(text).replace("▁", " ")
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of the pieces; special ids other than `<unk>` are left out."""
+        dropped = self.special_ids - {self.unk_id}
+        return self._processor.decode([int(self._from_model[i]) for i in ids if int(i) not in dropped])
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The name of each id, special ids and `<mask>` included. Raises UserError for an id outside the table."""
+        return [self._name(int(i)) for i in ids]
+
+    def begins_word(self) -> list[bool]:
+        """Whether each id opens a word (of text with spaces between words); with `marks_ends`, whether the piece after
+        it does."""
+        return [name.startswith("▁") for name in self.pieces(range(self.size))]
+
+    def _name(self, i: int) -> str:
+        if not 0 <= i < self.size:
+            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+        first = _FIRST[self.layout]
+        if i < len(first):
+            return first[i]
+        if i == self.mask_id:
+            return "<mask>"
+        return self._pieces[self._from_model[i]]
+
+    @functools.cached_property
+    def _from_model(self) -> np.ndarray:
+        # Ids without a piece of their own (xlmr's <pad> and <mask>) fall on unk; decode and pieces never ask for them.
+        table = np.full(self.size, self._processor.unk_id(), np.int32)
+        table[self.to_model] = np.arange(len(self._pieces))
+        return table
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({self.layout}, {self.size} pieces, {self.sha256[:12]})"
+
+
+class PieceTable(Vocabulary, abc.ABC):
+    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id, and call `_take`
+    with the roles."""
+
+    model_bytes = None
+
+    def _take(self, special: Iterable[int] = (), **roles: int) -> None:
+        """roles: bos, eos, pad, unk, mask; special: further ids that are never drawn."""
+        for role, i in roles.items():
+            setattr(self, f"{role}_id", i)
+        self.size = len(self._pieces)
+        self.to_model = np.arange(self.size, dtype=np.int32)
+        self.special_ids = frozenset((*roles.values(), *special))
+
+    @abc.abstractmethod
+    def _encode_all(self, lines: list[str]) -> list[list[int]]:
+        """The ids of each line, without special ones."""
+
+    def encode(self, text: str) -> list[int]:
+        return self._encode_all([text])[0]
+
+    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        return self._encode_all(list(words))
+
+    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """As `Vocabulary.encode_lines`; `threads` is not heeded."""
+        encoded = self._encode_all(list(lines))
+        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+        return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())), lengths
+
+    def _name(self, i: int) -> str:
+        if not 0 <= i < self.size:
+            raise UserError(f"id {i} is outside the vocabulary of {self.size} pieces")
+        return self._pieces[i]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.size} pieces, {self.sha256[:12]})"

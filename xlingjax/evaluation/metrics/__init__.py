@@ -1,0 +1,1 @@
+"""The metrics of benchmarks, by name, on predictions and gold alone."""

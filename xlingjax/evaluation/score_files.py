@@ -1,0 +1,246 @@
+"""Prediction files of a benchmark against its gold files: `xlingjax score`."""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.labelled.questions import read_squad
+from xlingjax.data.labelled.records import Bitext, Example, Tagged
+from xlingjax.data.labelled.task import Task, find, read
+from xlingjax.data.labelled.tfds import is_tfds
+from xlingjax.data.sources import read_lines
+from xlingjax.errors import UserError
+from xlingjax.evaluation.metrics.averages import (
+    AVERAGES,
+    averaged_languages,
+    groups,
+    overall,
+    task_metrics,
+    task_score,
+)
+from xlingjax.evaluation.metrics.registry import METRICS, find_metric
+from xlingjax.evaluation.submissions import (
+    check_labels,
+    prediction_path,
+    read_pairs,
+    read_predictions,
+    read_rows,
+    read_tag_lines,
+)
+
+# --- gold ------------------------------------------------------------------------------------------------------------
+
+
+def label_file(task: Task, folder: str | Path, language: str, split: str = "test") -> Path | None:
+    """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a prediction file is; None:
+    there is none. A file of the same name whose lines have several columns is one of its `download` folder."""
+    path = prediction_path(task, folder, language, split)
+    if task.suite != "xtreme" or not path.is_file():
+        return None
+    if task.kind in ("classification", "tagging"):
+        first = next((text for _, text in read_lines(path) if text.strip()), "")
+        return None if "\t" in first else path
+    return path
+
+
+def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
+    """Gold records of `label_file`; their texts are empty. Raises UserError naming file and line."""
+    path = Path(path)
+    if task.kind == "span_qa":
+        return list(read_squad((path,), task, language))
+    if task.kind == "tagging":
+        sentences = read_tag_lines(path)
+        for line, tags in sentences:
+            check_labels(path, tags, task.labels, line)
+        return [Tagged(("",) * len(tags), tuple(tags), line) for line, tags in sentences]
+    if task.kind == "mining":
+        return [Bitext((), (), frozenset(read_pairs(path)))]
+    if task.kind == "retrieval":
+        rows = read_rows(path)
+        english = tuple((str(number), "") for number in range(len(rows)))
+        return [Bitext((), english, frozenset((str(row), id_) for row, (id_, _) in zip(rows, english, strict=True)))]
+    labels = [text.strip() for _, text in read_lines(path)]
+    check_labels(path, labels, task.labels)
+    return [Example("", None, label, line) for line, label in enumerate(labels, 1)]
+
+
+def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
+    """Gold records of one language, from XTREME's label files or the official layout. Raises UserError as `read`."""
+    path = label_file(task, folder, language, split)
+    return read_labels(path, task, language) if path else read(task, folder, split, language)
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
+
+
+def score_language(task: Task, gold: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
+    """{metric: 0..100} by every metric of the task. Raises UserError naming task and language."""
+    try:
+        return {name: find_metric(name, task.kind).compute(gold, predicted, language) for name in task.metrics}
+    except UserError as error:
+        raise UserError(f"{task.full_name}, {language}: {error}") from None
+
+
+def summarise(tasks: Sequence[Task], scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+    """Scores {full name: {metric: {language: 0..100}}} with their official averages.
+
+    {"tasks": {full name: {"kind", "metrics", "means": {metric: mean over the languages that are there}, "score",
+    "score_is": metrics whose mean it is, "missing": languages}}, "groups": {group: mean or None}, "overall": mean or
+    None, "averages", "signatures": {metric: line}}. A group or the overall is None where a task, or a language of one,
+    is missing: a mean over fewer is another number.
+    """
+    told: dict[str, Any] = {}
+    whole: dict[str, float] = {}
+    for task in tasks:
+        if not (by_metric := scores.get(task.full_name)):
+            continue
+        there = by_metric[task.metrics[0]]
+        means = {name: task_mean(task, values) for name, values in by_metric.items()}
+        missing = [language for language in task.languages if language not in there]
+        told[task.full_name] = {
+            "kind": task.kind,
+            "metrics": {name: dict(values) for name, values in by_metric.items()},
+            "means": means,
+            "score": None,
+            "score_is": list(task_metrics(task)),
+            "missing": missing,
+        }
+        if any(language in there for language in averaged_languages(task)):
+            told[task.full_name]["score"] = task_score(task, by_metric, allow_missing=True)
+            if not {*missing} & {*averaged_languages(task)}:
+                whole[task.full_name] = told[task.full_name]["score"]
+
+    def mean(of: Sequence[Task]) -> float | None:
+        return overall(of, whole) if all(task.full_name in whole for task in of) else None
+
+    used = [name for name in METRICS if any(name in scores.get(task.full_name, {}) for task in tasks)]
+    suite = tasks[0].suite if tasks else ""
+    return {
+        "tasks": told,
+        "groups": {name: mean(of) for name, of in groups(tasks).items()},
+        "overall": mean(tasks),
+        "averages": AVERAGES.get(suite, "task: mean over its languages; overall: mean over tasks"),
+        "signatures": {name: METRICS[name].signature for name in used},
+    }
+
+
+def task_mean(task: Task, by_language: Mapping[str, float]) -> float | None:
+    """Mean over the languages of the official average that are there; None: none is."""
+    values = [by_language[language] for language in averaged_languages(task) if language in by_language]
+    return sum(values) / len(values) if values else None
+
+
+def score_files(
+    tasks: Sequence[Task], predictions: str | Path, gold: str | Path, split: str = "test", allow_missing: bool = False
+) -> dict[str, Any]:
+    """`summarise` of the prediction files of a suite below `predictions` against the gold files below `gold`, with
+    "split", "missing": {"predictions" or "gold": {full name: languages}} and, in each task, "notes": {language: what
+    `read_predictions` noted}.
+
+    Raises UserError before anything is scored: a missing folder or file (with `allow_missing` only where nothing is
+    there); then as `read_predictions` and `Metric.compute`.
+    """
+    for folder in (predictions, gold):
+        if not is_tfds(folder) and not Path(folder).is_dir():
+            raise UserError(f"missing folder: {folder}")
+    there: list[tuple[Task, str, Path]] = []
+    missing: dict[str, dict[str, list[str]]] = {"predictions": {}, "gold": {}}
+    for task in tasks:
+        for language in task.languages:
+            path = prediction_path(task, predictions, language, split)
+            has_gold = label_file(task, gold, language, split) or find(task, gold, split, language)
+            if not allow_missing and not path.is_file():
+                raise UserError(
+                    f"missing file: {path}, the predictions of {task.full_name}; --allow-missing scores others"
+                )
+            if not allow_missing and not has_gold:
+                read(task, gold, split, language)  # says where it looked
+            if path.is_file() and has_gold and is_tfds(gold) and task.kind != "span_qa":
+                raise UserError(
+                    f"{task.full_name}: its predictions are read in the order of the official files, and {gold} has "
+                    "another: --gold needs those files"
+                )
+            if path.is_file() and has_gold:
+                there.append((task, language, path))
+            else:
+                of = missing["gold" if path.is_file() else "predictions"]
+                of.setdefault(task.full_name, []).append(language)
+    if not there:
+        example = prediction_path(tasks[0], predictions, tasks[0].languages[0], split)
+        raise UserError(
+            f"nothing to score: no predictions in {predictions} (as {example}) with {split} labels in {gold}"
+        )
+    scores: dict[str, dict[str, dict[str, float]]] = {}
+    notes: dict[str, dict[str, Any]] = {}
+    for task, language, path in there:
+        records = read_gold(task, gold, split, language)
+        found = read_predictions(path, task, records)
+        for name, value in score_language(task, records, found.values, language).items():
+            scores.setdefault(task.full_name, {}).setdefault(name, {})[language] = value
+        if found.notes:
+            notes.setdefault(task.full_name, {})[language] = dict(found.notes)
+    told = summarise(tasks, scores)
+    for name, task in told["tasks"].items():
+        task["notes"] = notes.get(name, {})
+    return told | {"split": split, "missing": missing}
+
+
+def write_scores(told: Mapping[str, Any], path: str | Path) -> Path:
+    """As JSON, whole or not at all. Raises UserError where it cannot be written."""
+    path = Path(path)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another place") from None
+    return path
+
+
+# --- for the eye -----------------------------------------------------------------------------------------------------
+
+
+def score_table(told: Mapping[str, Any], title: str):
+    """A rich table: a row for each metric of each task, then groups and the overall."""
+    from rich.table import Table
+
+    table = Table(title=title, caption_justify="left", title_justify="left")
+    for name, justify in (("task", "left"), ("metric", "left"), ("mean", "right"), ("by language", "left")):
+        table.add_column(name, justify=justify, overflow="fold", ratio=1 if name == "by language" else None)
+    for name, task in told["tasks"].items():
+        for row, (metric, values) in enumerate(task["metrics"].items()):
+            languages = "  ".join(f"{language} {value:.2f}" for language, value in values.items())
+            table.add_row("" if row else name, metric, shown(task["means"][metric]), languages)
+        parts = " and ".join(task["score_is"])
+        if len(task["score_is"]) > 1:
+            parts = f"mean of {parts}"
+        total = len(task["missing"]) + len(next(iter(task["metrics"].values())))
+        lacking = f"; {total - len(task['missing'])} of {total} languages" if task["missing"] else ""
+        table.add_row("", "score", shown(task["score"]), f"{parts}{lacking}", end_section=True)
+    for name, value in told["groups"].items():
+        table.add_row(name, "group", shown(value), "" if value is not None else "not all of its tasks and languages")
+    value = told["overall"]
+    table.add_row("overall", "", shown(value), "" if value is not None else "not all tasks and languages")
+    return table
+
+
+def shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def footnotes(told: Mapping[str, Any]) -> Iterable[str]:
+    """Lines below the table: signatures, averages, what was missing or put up with."""
+    yield from (f"{name}: {text}" for name, text in told["signatures"].items())
+    yield f"averages: {told['averages']}"
+    for name, task in told["tasks"].items():
+        for language, notes in task["notes"].items():
+            if "unanswered" in notes:
+                yield f"{name}, {language}: {notes['unanswered']} questions without a prediction count as 0"
+            if "filled" in notes:
+                yield f"{name}, {language}: {notes['filled']} words without a tag count as O"
+    for what, of in told["missing"].items():
+        if of:
+            yield f"no {what}: " + "; ".join(f"{name} {' '.join(languages)}" for name, languages in of.items())

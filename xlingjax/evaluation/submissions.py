@@ -1,0 +1,201 @@
+"""Prediction files in the submission formats of XTREME and XGLUE, both ways. Labels are written as text, never as ids.
+
+| Kind | A file holds |
+|---|---|
+| classification, ranking | a label per line |
+| tagging | a tag per line, a blank line after each sentence |
+| span_qa | one JSON object, id -> text |
+| retrieval | a whole number per line: the foreign row, from 0, of each English sentence |
+| mining | a pair per line: foreign id, tab, English id |
+| generation | a text per line |
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from xlingjax.data.labelled.task import Task
+from xlingjax.data.sources import read_lines
+from xlingjax.errors import UserError
+from xlingjax.evaluation.metrics.tags import FILL
+
+
+@dataclass(frozen=True)
+class Predictions:
+    values: Any
+    """As `Metric.compute` takes them."""
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """What the official scripts put up with: {"unanswered": questions without a prediction, "filled": words without a
+    tag, which count as O}; zeros are left out."""
+
+
+def prediction_path(task: Task, folder: str | Path, language: str, split: str = "test") -> Path:
+    """Where the task's official file lies below `folder`; XTREME's names carry the split: test-de.tsv, dev-de.tsv."""
+    place = Path(task.submission.format(language=language))
+    if place.name.startswith("test-"):
+        place = place.with_name(split + place.name.removeprefix("test"))
+    return Path(folder) / place
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_predictions(task: Task, folder: str | Path, language: str, predicted: Any, split: str = "test") -> Path:
+    """Writes the official file, whole or not at all; the path. `predicted` is as `Metric.compute` takes it. Raises
+    UserError for what such a file cannot hold: a label that is not the task's, a line break within a text."""
+    path = prediction_path(task, folder, language, split)
+    text = _as_text(task, predicted)
+    partial = path.with_name(path.name + ".partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(partial, path)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from None
+    return path
+
+
+def _as_text(task: Task, predicted: Any) -> str:
+    if task.kind == "span_qa":
+        answers = dict(predicted)
+        if wrong := [key for key, text in answers.items() if not isinstance(key, str) or not isinstance(text, str)]:
+            raise UserError(f"{task.full_name}: the answer of {wrong[0]!r} is not text")
+        return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
+    if task.kind == "tagging":
+        lines = [line for tags in predicted for line in (*(_label(task, tag) for tag in tags), "")]
+    elif task.kind in ("classification", "ranking"):
+        lines = [_label(task, label) for label in predicted]
+    elif task.kind == "retrieval":
+        lines = [str(_row(task.full_name, str(row))) for row in predicted]
+    elif task.kind == "mining":
+        lines = ["\t".join(_one_line(task, text, "\t") for text in pair) for pair in predicted]
+    else:
+        lines = [_one_line(task, text) for text in predicted]
+    return "".join(line + "\n" for line in lines)
+
+
+def _label(task: Task, label: Any) -> str:
+    if not isinstance(label, str) or (task.labels and label not in task.labels):
+        raise UserError(f"{task.full_name}: {label!r} is not one of its labels: {', '.join(task.labels)}")
+    return label
+
+
+def _one_line(task: Task, text: str, barred: str = "") -> str:
+    if wrong := [c for c in ("\n", "\r", *barred) if c in text]:
+        raise UserError(f"{task.full_name}: {wrong[0]!r} in the prediction {text!r}, and the file has a line for each")
+    return text
+
+
+def _row(where: str, text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise UserError(f"{where}: {text!r} is not a row, a whole number from 0")
+    return int(text)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predictions:
+    """The predictions of a file for these gold records.
+
+    As the official scripts, questions may lack an answer; XGLUE's tag files may lack the last tags of a sentence, which
+    become O. Raises UserError with file and line: a missing file, a number of lines that is not that of the gold
+    records, an unknown label, broken JSON, ids that the gold file does not have.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"missing file: {path}, the predictions of {task.full_name}")
+    if task.kind == "span_qa":
+        return _read_answers(path, gold)
+    if task.kind == "tagging":
+        return _read_tags(path, task, gold)
+    if task.kind == "mining":
+        return Predictions(read_pairs(path))
+    if task.kind == "retrieval":
+        rows = read_rows(path)
+        _check_number(path, len(rows), len(gold[0].target))
+        return Predictions(rows)
+    values = [text.strip() for _, text in read_lines(path)]
+    if task.kind != "generation":
+        check_labels(path, values, task.labels)
+    _check_number(path, len(values), len(gold))
+    return Predictions(values)
+
+
+def _check_number(path: Path, found: int, wanted: int, what: str = "line") -> None:
+    if found != wanted:
+        raise UserError(f"{path}: {found} {what}s, but the gold file has {wanted}: one prediction for each is needed")
+
+
+def check_labels(path: str | Path, values: Iterable[str], labels: Sequence[str], line: int = 1) -> None:
+    """Raises UserError naming the line of the first that is not one of `labels`; without any, all are."""
+    for number, value in enumerate(values, line):
+        if labels and value not in labels:
+            raise UserError(f"{path}, line {number}: {value!r} is not one of the labels {', '.join(labels)}")
+
+
+def read_rows(path: str | Path) -> list[int]:
+    """A row per line. Raises UserError naming the line."""
+    return [_row(f"{path}, line {number}", text.strip()) for number, text in read_lines(path)]
+
+
+def read_pairs(path: str | Path) -> list[tuple[str, str]]:
+    """Two ids per line. Raises UserError naming the line."""
+    pairs = []
+    for number, text in read_lines(path):
+        cells = [cell.strip() for cell in text.split("\t")]
+        if len(cells) != 2 or not all(cells):
+            raise UserError(f"{path}, line {number}: {text!r} is not an id, a tab and an id")
+        pairs.append((cells[0], cells[1]))
+    return pairs
+
+
+def read_tag_lines(path: str | Path) -> list[tuple[int, list[str]]]:
+    """(line of its first tag, tags) of each sentence, each closed by a blank line or the end."""
+    sentences, tags, begin, number = [], [], 1, 0
+    for number, text in read_lines(path):
+        if text.strip():
+            tags.append(text.strip())
+        else:
+            sentences.append((begin, tags))
+            tags, begin = [], number + 1
+    return [*sentences, (begin, tags)] if tags else sentences
+
+
+def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
+    sentences = read_tag_lines(path)
+    fills = task.suite == "xglue"
+    labels = (*task.labels, FILL) if fills and task.labels else task.labels
+    filled, values = 0, []
+    for begin, tags in sentences:
+        check_labels(path, tags, labels, begin)
+    _check_number(path, len(sentences), len(gold), "sentence")
+    for (begin, tags), sentence in zip(sentences, gold, strict=True):
+        short = len(sentence.tags or sentence.words) - len(tags)
+        if short < 0 or (short and not fills):
+            raise UserError(f"{path}, line {begin}: {len(tags)} tags for a sentence of {len(tags) + short} words")
+        filled += short
+        values.append(tags + [FILL] * short)
+    return Predictions(values, {"filled": filled} if filled else {})
+
+
+def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
+    text = "\n".join(text for _, text in read_lines(path))
+    try:
+        answers = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{path}, line {error.lineno}: not JSON ({error.msg}); one object of id: text is needed"
+        ) from None
+    if not isinstance(answers, dict):
+        raise UserError(f"{path}: not a JSON object; one object of id: text is needed")
+    if wrong := [key for key, text in answers.items() if not isinstance(text, str)]:
+        raise UserError(f"{path}: the answer of {wrong[0]} is not text")
+    ids = {question.id for question in gold}
+    if unknown := [key for key in answers if key not in ids]:
+        raise UserError(f"{path}: the gold file has no question {unknown[0]} ({len(unknown)} such ids): another split?")
+    unanswered = len(ids - answers.keys())
+    return Predictions(answers, {"unanswered": unanswered} if unanswered else {})

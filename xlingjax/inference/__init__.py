@@ -1,0 +1,1 @@
+"""What a trained model gives: states and vectors, neighbours, mined pairs, generated text."""

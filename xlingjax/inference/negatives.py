@@ -1,0 +1,234 @@
+"""Wrong partners for paraphrase classification (Unicoder §3.2): a light model finds sentences that look like a
+translation and are none.
+
+Three stages per pair of languages, each kept in the output folder and taken up again: the deep averaging network
+(`dan/EN-DE/run-MARK/`), the vectors of all sentences (`vectors.npz` there), the table (`EN-DE.tsv`, and in
+`dan/EN-DE/finished.json` what it was made from).
+"""
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from xlingjax.data.sampling import Sampling
+from xlingjax.data.sources import NEGATIVE, Pair, find_pairs
+from xlingjax.data.token_cache import Tokens, pair_records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+from xlingjax.errors import Stopped, UserError
+from xlingjax.inference.search import neighbours, unit_rows
+from xlingjax.model.config import ModelConfig
+from xlingjax.model.encoder import Encoder
+from xlingjax.objectives.unicoder import DAN
+from xlingjax.preprocessors.unicoder import DanFeatures
+from xlingjax.runtime.files import write_json
+from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.tasks.xlm import TextSource
+from xlingjax.training.checkpoint import load_params
+from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.loop import train
+from xlingjax.training.optimizer import OptimizerConfig
+
+RETRIEVAL = ("k", "random_share")  # settings that the network does not depend on
+
+
+@dataclass(frozen=True)
+class NegativesConfig:
+    """How wrong partners are found. dim, width: of the word embeddings and of the two tanh layers. k: of the nearest so
+    many one is drawn. random_share: of the sentences that get any other one instead."""
+
+    steps: int = 2000
+    batch: int = 128
+    length: int = 128
+    dim: int = 128
+    width: int = 256
+    learning_rate: float = 2e-3
+    k: int = 10
+    random_share: float = 0.1
+    seed: int = 0
+
+
+def write_negatives(
+    parallel: Sequence[str],
+    vocabulary: Vocabulary,
+    output: Path,
+    config: NegativesConfig = NegativesConfig(),  # noqa: B008 - frozen
+    runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
+    say: Callable[[str], None] = print,
+) -> list[Path]:
+    """A table per pair of languages; finished ones of the same text and settings are left as they are. Pairs within one
+    language are left out: a paraphrase there is no translation. Raises UserError where there are no others, and
+    Stopped."""
+    by_languages: dict[tuple[str, ...], list[Pair]] = {}
+    for pair in find_pairs(parallel):
+        if pair.translates:
+            by_languages.setdefault(pair.languages, []).append(pair)
+    if not by_languages:
+        raise UserError(f"--parallel {parallel}: every pair has both sides in one language; give it translations")
+    return [
+        _of_languages(languages, pairs, vocabulary, output, config, runtime, say)
+        for languages, pairs in sorted(by_languages.items())
+    ]
+
+
+def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) -> Path:
+    # English first, as the sentence that gets the wrong partner.
+    languages = tuple(sorted(languages, key=lambda code: (code != "en", code)))
+    name = "-".join(languages)
+    table, folder = output / f"{name}.tsv", output / "dan" / name
+    keys = [[side.key for side in pair.sides] for pair in pairs]
+    identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
+    stamp = folder / "finished.json"
+    if table.is_file() and stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == identity:
+        say(f"{table}: finished before")
+        return table
+    records = pair_records(pairs, vocabulary)
+    tokens = [records.sides[records.languages.index(code)] for code in languages]
+    full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
+    sides = [[side[line] for line in full.tolist()] for side in _lines(pairs, languages)]
+    if len(sides[0]) <= config.k:
+        raise UserError(f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at least")
+    trained = {name: value for name, value in identity.items() if name not in RETRIEVAL}
+    mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
+    vectors = _vectors(folder / f"run-{mark}", pairs, tokens, full, vocabulary, config, runtime, say)
+    negatives = choose(sides, vectors, config)
+    rows = ["\t".join((*languages, NEGATIVE, "similarity", "kind"))]
+    rows += [
+        "\t".join((sides[0][i], sides[1][i], sides[1][j], f"{similarity:.4f}", kind))
+        for i, (j, similarity, kind) in enumerate(negatives)
+        if j >= 0
+    ]
+    table.parent.mkdir(parents=True, exist_ok=True)
+    partial = table.with_suffix(".partial")
+    partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    stamp.unlink(missing_ok=True)  # of the table that goes; a crash from here on leaves one without a stamp
+    partial.replace(table)
+    write_json(stamp, identity)
+    hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
+    mean = f", mean similarity of the hard ones {np.mean(hard):.3f}" if hard else ""
+    say(f"{table}: {len(rows) - 1} of {len(sides[0])} pairs with a negative{mean}")
+    return table
+
+
+def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
+    """The text of all lines of both sides, in the order of `languages`, as `pair_records` counts them: several files
+    one after the other, with a blank line behind each."""
+    lines: list[list[str]] = [[], []]
+    for pair in pairs:
+        order = [pair.languages.index(code) for code in languages]
+        for both in (*pair.lines(), ("", "")):
+            for side, which in zip(lines, order, strict=True):
+                side.append(" ".join(both[which].split()))
+    return lines
+
+
+def _vectors(folder, pairs, tokens, full, vocabulary, config, runtime, say) -> list[np.ndarray]:
+    """float32 [lines, F] of both sides: from disk, or after training the network."""
+    path = folder / "vectors.npz"
+    if path.is_file():
+        with np.load(path) as kept:
+            return [kept["first"], kept["second"]]
+    model = ModelConfig(
+        name="dan", layers=0, dim=config.dim, heads=1, ffn=1, vocab_size=vocabulary.size, max_positions=config.length,
+        dan=config.width, dropout=0.0, attention_dropout=0.0,
+    )  # fmt: skip
+    files = [str(side.path) for pair in pairs for side in pair.sides]
+    source = TextSource(
+        DanFeatures(), vocabulary, config.batch, config.length, parallel=files, sampling=Sampling(), seed=config.seed
+    )
+    warmup = max(1, config.steps // 20)
+    result = train(
+        workdir=folder, model=model, objectives=[ObjectiveRun(DAN(), source)], steps=config.steps, seed=config.seed,
+        optimizer=OptimizerConfig(learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup),
+        runtime=runtime, log_every=max(1, config.steps // 10),
+    )  # fmt: skip
+    if result.exit_reason == "preempted":
+        raise Stopped(f"{folder}: stopped; the same command goes on")
+    encoder = Encoder(model)
+    params, _ = load_params(folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
+    say(f"{folder}: vectors of {full.size} pairs")
+    found = averages(encoder, params, tokens, full, config.length)
+    partial = folder / "vectors.partial.npz"
+    np.savez(partial, first=found[0], second=found[1])
+    partial.replace(path)
+    return found
+
+
+def averages(
+    model: Encoder, params, sides: Sequence[Tokens], lines: np.ndarray, length: int, rows: int = 512
+) -> list[np.ndarray]:
+    """float32 [lines, F] of each side; a line of more than `length` tokens is cut."""
+    ends = [np.cumsum(side.lengths) for side in sides]
+    run = jax.jit(model.averages)
+    found: list[list[np.ndarray]] = [[] for _ in sides]
+    for start in range(0, lines.size, rows):
+        chosen = lines[start : start + rows]
+        batch = {name: np.zeros((rows, 2 * length), np.int32) for name in ("input_ids", "pack_ids", "sides")}
+        for number, side in enumerate(sides):
+            for row, line in enumerate(chosen.tolist()):
+                size = int(side.lengths[line])
+                ids = side.ids[ends[number][line] - size : ends[number][line]][:length]
+                columns = slice(number * length, number * length + len(ids))
+                batch["input_ids"][row, columns], batch["pack_ids"][row, columns] = ids, 1
+                batch["sides"][row, columns] = number
+        for vectors, kept in zip(run(params, batch), found, strict=True):
+            kept.append(np.asarray(vectors)[: len(chosen)])
+    return [np.concatenate(kept) for kept in found]
+
+
+def choose(
+    sides: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], config: NegativesConfig
+) -> list[tuple[int, float, str]]:
+    """(line of the wrong partner, its cosine to the sentence, "hard" or "random") for every line; (-1, 0, "") where
+    there is none.
+
+    Never one that says the translation, or the translation of the same sentence elsewhere: compared without case,
+    punctuation and spaces. Of lines that say the same the first stands for all.
+    """
+    said = [[normalised(text) for text in side] for side in sides]
+    of_source: dict[str, set[str]] = {}
+    for x, y in zip(*said, strict=True):
+        of_source.setdefault(x, set()).add(y)
+    first_of: dict[str, int] = {}
+    for j, y in enumerate(said[1]):
+        first_of.setdefault(y, j)
+    distinct = np.array([*first_of.values()])
+    first, second = (unit_rows(side) for side in vectors)
+
+    def wrong(i: int, lines: np.ndarray) -> list[int]:
+        right = of_source[said[0][i]]
+        return [j for j in lines.tolist() if said[1][j] not in right]
+
+    nearest = np.full((len(first), config.k), -1)
+    left, width = np.arange(len(first)), config.k + 8
+    while left.size:  # wider for those of which right ones took the places
+        _, found = neighbours(first[left], second[distinct], width)
+        for i, lines in zip(left.tolist(), distinct[found], strict=True):
+            candidates = wrong(i, lines)[: config.k]
+            nearest[i, : len(candidates)] = candidates
+        left = left[nearest[left, -1] < 0] if width < len(distinct) else left[:0]
+        width *= 4
+    rng = np.random.default_rng(config.seed)
+    chosen = []
+    for i in range(len(first)):
+        if rng.random() < config.random_share:
+            kind, candidates = "random", wrong(i, rng.choice(distinct, 20))[:1]
+        else:
+            kind, candidates = "hard", nearest[i][nearest[i] >= 0].tolist()
+        if not candidates:
+            chosen.append((-1, 0.0, ""))
+            continue
+        j = candidates[int(rng.integers(len(candidates)))]
+        chosen.append((j, float(first[i] @ second[j]), kind))
+    return chosen
+
+
+def normalised(text: str) -> str:
+    """Letters and digits of a text, in one case: texts that differ in nothing else say the same."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return "".join(c for c in folded if unicodedata.category(c)[0] in "LMN")

@@ -1,0 +1,32 @@
+"""Parameters by name: a tree of nested dicts as the flat {path on disk: leaf}, and back."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+
+def path_name(path: Sequence[Any]) -> str:
+    """A key path of nested dicts as on disk: "encoder/layers/ffn/up/kernel"."""
+    return "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path)
+
+
+def path_names(tree: Any) -> list[str]:
+    return [path_name(path) for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def flattened(tree: Any) -> dict[str, Any]:
+    """{path on disk: leaf}."""
+    return {path_name(path): leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dicts from {path on disk: leaf}."""
+    tree: dict[str, Any] = {}
+    for name, leaf in flat.items():
+        *above, last = name.split("/")
+        inner = tree
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = leaf
+    return tree

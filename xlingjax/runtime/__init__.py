@@ -1,0 +1,1 @@
+"""The machine: platform and processes, signals, what libraries print, files."""

@@ -1,0 +1,236 @@
+"""What a run is: the values that must stay the same for it to be continued, and its description in run.json."""
+
+import dataclasses
+import json
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from xlingjax import __version__
+from xlingjax.data.features import FIELDS
+from xlingjax.errors import UserError
+from xlingjax.model.config import ModelConfig, count_parameters
+from xlingjax.runtime.files import write_json
+from xlingjax.training.cost import flops_of_batch
+
+# Fields of the model that a continued run may change: they alter how fast or how noisily it learns, not what its
+# parameters are.
+FREE_MODEL_FIELDS = (
+    "name", "dropout", "attention_dropout", "classifier_dropout", "init_std", "language_init", "dtype", "unroll",
+    "remat", "attention_backend",
+)  # fmt: skip
+
+
+# Fields of an objective that are not switches: how it computes, what follows from its class.
+_NO_SWITCHES = ("name", "reads", "coefficients", "chunk", "packed")
+
+
+def run_identity(
+    model: Any, sources: Mapping[str, Any], objectives: Mapping[str, Any], seed: int, optimizer: Any
+) -> dict[str, Any]:
+    """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its BatchSource, itself}. Not
+    in it, because a continued run may change them: number of steps, learning rate, mesh, microbatches, precision."""
+    shape = {k: v for k, v in dataclasses.asdict(model).items() if k not in FREE_MODEL_FIELDS}
+    identity = {
+        "seed": seed,
+        "model": shape,
+        "optimizer": {"name": optimizer.name, "frozen": optimizer.frozen},
+        "objectives": sorted(sources),
+        "switches": {name: _switches(objective) for name, objective in objectives.items()},
+        "data": {name: source.identity for name, source in sources.items()},
+    }
+    return json.loads(json.dumps(identity))
+
+
+def _switches(objective: Any) -> dict[str, Any]:
+    fields = dataclasses.asdict(objective) if dataclasses.is_dataclass(objective) else {}
+    return {name: value for name, value in fields.items() if name not in _NO_SWITCHES}
+
+
+def vocabulary_of(identity: Mapping[str, Any]) -> Any:
+    """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
+    return next((data["vocabulary"] for data in identity["data"].values() if "vocabulary" in data), None)
+
+
+def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(field, saved value, our value) for every difference of two JSON trees; an absent field counts as None."""
+    if isinstance(saved, dict) and isinstance(ours, dict):
+        for key in sorted(saved.keys() | ours.keys()):
+            yield from differences(saved.get(key), ours.get(key), f"{path}.{key}" if path else key)
+    elif saved != ours:
+        yield path, saved, ours
+
+
+def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
+    """Raise UserError naming each field that differs with both values."""
+    if "switches" not in saved:  # of a version that did not write them
+        ours = {name: value for name, value in ours.items() if name != "switches"}
+    found = list(differences(saved, ours))
+    if any(".vocabulary" in path for path, *_ in found):  # then texts and tables differ because of it
+        found = [(path, *values) for path, *values in found if ".vocabulary" in path or not path.startswith("data.")]
+    if found:
+        fields = "; ".join(f"{path}: checkpoint has {_short(a)}, this run has {_short(b)}" for path, a, b in found[:4])
+        more = f" (and {len(found) - 4} more)" if len(found) > 4 else ""
+        raise UserError(
+            f"{checkpoint} belongs to another run: {fields}{more}; choose another --workdir "
+            f"(INIT_FROM takes over the parameters), or restore the old setting"
+        )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
+    """The languages of the run, index = language id. Raises UserError when sources number them differently and when the
+    model has too few language embeddings."""
+    (first, source), *others = sources.items()
+    for name, other in others:
+        if other.languages != source.languages:
+            raise UserError(
+                f"objectives {first} and {name} number languages differently: {list(source.languages)} and "
+                f"{list(other.languages)}; give every mixture the same list of languages"
+            )
+    if model.num_languages > 1 and len(source.languages) > model.num_languages:
+        raise UserError(
+            f"the run has {len(source.languages)} languages, model.num_languages is {model.num_languages}; raise it"
+        )
+    return tuple(source.languages)
+
+
+def check_length(name: str, length: int, model: ModelConfig, positions: int = 0) -> None:
+    """Raise UserError when an objective's rows are longer than the model's position table, or use `positions` more than
+    it has."""
+    room = model.max_positions - model.position_offset
+    if length <= room < positions:
+        raise UserError(
+            f"objective {name}: rows of {length} tokens use {positions} positions, as those of the pseudo tokens run "
+            f"on behind the text, and model {model.name} has {room}; lower BTMLM_LENGTH, set "
+            f"PSEUDO_RESET_POSITIONS=True, or for a new model model.max_positions={positions + model.position_offset}"
+        )
+    if length > room:
+        raise UserError(
+            f"objective {name}: rows of {length} tokens do not fit the {room} positions of model {model.name}; "
+            f"lower LENGTH or TLM_LENGTH, or for a new model set model.max_positions={length + model.position_offset}"
+        )
+
+
+def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:
+    """The shapes of the fields that an objective reads. Raises UserError when the source lacks one."""
+    missing = [field for field in reads if field not in shapes]
+    if missing:
+        field = FIELDS[missing[0]]
+        raise UserError(
+            f"objective {name} reads {field.name!r} ({field.meaning}), written by {field.written_by}; its data source "
+            f"has only {', '.join(sorted(shapes))}: use the one of its own features"
+        )
+    return {field: tuple(shapes[field]) for field in reads}
+
+
+def schedule_record(
+    runs: Mapping[str, Any], weights: Mapping[str, Any], steps: int, mode: str, optimizer: Any
+) -> dict[str, Any]:
+    """What run.json says of the run's course, JSON values. runs: {stage of an objective: its `ObjectiveRun`}."""
+
+    def settings(run: Any) -> dict[str, Any]:
+        own = dataclasses.asdict(run.objective)
+        return {**getattr(run.source, "settings", {}), **{name: own[name] for name in own if name != "name"}}
+
+    record = {
+        "steps": steps,
+        "schedule": mode,
+        "weights": dict(weights),
+        "optimizer": dataclasses.asdict(optimizer),
+        "stages": {name: settings(run) for name, run in runs.items()},
+    }
+    return json.loads(json.dumps(record, default=str))
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes and of what reads the data, as installed."""
+    found = {"python": platform.python_version(), "xlingjax": __version__}
+    packages = "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
+    for package in packages.split():
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def write_run(
+    workdir: Path,
+    identity: dict[str, Any],
+    model: ModelConfig,
+    shapes: Mapping[str, Any],
+    languages: Sequence[str],
+    config: dict[str, Any] | None,
+    settings: dict[str, Any],
+    session: dict[str, Any],
+) -> None:
+    """run.json: the newest start's description, and one entry in "sessions" for every start."""
+    record = {
+        "identity": identity,
+        "languages": languages,
+        "parameters": count_parameters(model),
+        "model": dataclasses.asdict(model),
+        "shapes": shapes,
+        "flops_per_token": {name: flops_of_batch(model, fields) for name, fields in shapes.items()},
+        "config": config or {},
+        **settings,
+    }
+    path = workdir / "run.json"
+    try:
+        sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"]
+    except (OSError, ValueError, KeyError):
+        sessions = []
+    session = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **session, "versions": versions()}
+    write_json(path, {**record, "sessions": [*sessions, session]})
+
+
+def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
+    """(workdir, which checkpoint) that a RUN names: itself ("" = the newest); RUN@STEP and RUN@METRIC, the best by that
+    metric; RUN/checkpoints/STEP."""
+    text, path = str(path), Path(path)
+    if not path.exists():
+        for at in (i for i, letter in enumerate(text) if letter == "@"):
+            if Path(text[:at]).is_dir():
+                return Path(text[:at]), text[at + 1 :]
+    folder = path.absolute()
+    if folder.name == "checkpoints" and (folder.parent / "run.json").is_file():
+        return folder.parent, ""
+    if folder.parent.name == "checkpoints" and (folder.parents[1] / "run.json").is_file():
+        return folder.parents[1], folder.name
+    return path, ""
+
+
+def read_run_record(run: str | Path) -> dict[str, Any]:
+    """run.json of the workdir of a run, which may be named with a checkpoint. Raises UserError when it is not there."""
+    path = run_and_checkpoint(run)[0] / "run.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        remedy = "give the workdir of a training run (INIT_FROM: of a pretraining run)"
+        raise UserError(f"missing file: {path}; {remedy}") from None
+
+
+_HEAD = "classification_"  # before the name of a task whose head an objective trains, of a model with several
+
+
+def task_of_head(objective: str) -> str | None:
+    """The task whose head an objective trains, of a model with several; None: of one."""
+    return objective.removeprefix(_HEAD) if objective.startswith(_HEAD) else None
+
+
+def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
+    """Names of the classes of a run's head, in the order of its outputs, from its run.json; none where that does not
+    tell them. task: whose head, of a run with several."""
+    sources = record.get("identity", {}).get("data", {})
+    if task is not None:
+        return list(sources.get(f"{_HEAD}{task}", {}).get("labels", ()))
+    told = (data.get("labels") for data in sources.values())
+    return list(record.get("labels") or next((labels for labels in told if labels), ()))

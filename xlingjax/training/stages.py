@@ -1,0 +1,101 @@
+"""Values that change during a run, written `{0: 0.15, 10000: 0.3}`: 0.15 from step 0 on, 0.3 from step 10,000 on."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
+
+from xlingjax.errors import UserError
+
+STAGES = "stages"
+"""Marks the declared type of a parameter that may change by the step: `Annotated[float, STAGES]`."""
+
+
+def is_staged(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(type(key) is int for key in value)
+
+
+def starts(values: Iterable[Any]) -> list[int]:
+    """The steps at which some of the values change, 0 first. Raises UserError for stages that do not begin at 0."""
+    found = {0}
+    for value in values:
+        found |= {*_starts(value)}
+    return sorted(found)
+
+
+def _starts(value: Any) -> set[int]:
+    if not is_staged(value):
+        return {0}
+    if min(value) != 0:
+        raise UserError(f"stages {dict(value)} must begin at step 0, and no step is below it")
+    ends = [*sorted(value)[1:], float("inf")]
+    within = (
+        {first, *(step for step in _starts(value[first]) if first < step < end)}
+        for first, end in zip(sorted(value), ends, strict=True)
+    )
+    return set().union(*within)
+
+
+def at(value: Any, step: int) -> Any:
+    """The value in force at a step. A stage may have stages of its own, by steps of the run too."""
+    while is_staged(value):
+        value = value[max(start for start in value if start <= step)]
+    return value
+
+
+def staged(function: Callable[..., Any], keep: Iterable[str] = (), stage: str = "") -> Callable[..., Any]:
+    """`function` for arguments that may be stages: its result, or {first step: result} where one is.
+
+    keep: arguments that the function takes as stages itself. stage: the one that is told the first step.
+    """
+
+    @functools.wraps(function)
+    def call(**arguments: Any) -> Any:
+        of_stages = {name: value for name, value in arguments.items() if name not in keep}
+        steps = starts(of_stages.values())
+        if len(steps) == 1:
+            return function(**arguments)
+        return {
+            step: function(
+                **arguments
+                | {name: at(value, step) for name, value in of_stages.items()}
+                | ({stage: step} if stage else {})
+            )
+            for step in steps
+        }
+
+    call.__signature__ = _with_stages(function, keep)
+    return call
+
+
+def _with_stages(function: Callable[..., Any], keep: Iterable[str] = ()) -> inspect.Signature:
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [
+        one if one.name in keep else one.replace(annotation=Annotated[one.annotation, STAGES])
+        for one in signature.parameters.values()
+    ]
+    returned = function if isinstance(function, type) else signature.return_annotation
+    return signature.replace(parameters=parameters, return_annotation=returned)
+
+
+def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` for arguments that may be stages, which it gets as the last of them has it."""
+
+    @functools.wraps(function)
+    def call(**arguments: Any) -> Any:
+        last = {name: at(value, max(starts([value]))) for name, value in arguments.items() if is_staged(value)}
+        return function(**arguments | last)
+
+    call.__signature__ = _with_stages(function)
+    return call
+
+
+def stage_name(name: str, start: int) -> str:
+    """What the stage of `name` that begins at step `start` is called."""
+    return f"{name}@{start}" if start else name
+
+
+def stage_of(name: str) -> tuple[str, int]:
+    """The inverse of `stage_name`."""
+    name, _, start = name.partition("@")
+    return name, int(start or 0)
