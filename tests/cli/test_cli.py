@@ -12,7 +12,8 @@ import pytest
 
 from tests.helpers.small_corpus import ENGLISH, GERMAN, arguments, build, options, pretrain, write
 from tests.preprocessors.test_span_qa import question, squad
-from xlingjax.cli import main, verbs
+from xlingjax.cli import doctor, main
+from xlingjax.config import recipe as recipes
 from xlingjax.errors import UserError
 
 
@@ -66,13 +67,13 @@ def test_help_answers_in_under_a_second():
     ],
 )
 def test_values_are_read_as_a_shell_user_means_them(typed, read):
-    assert main.gin_value(typed) == read
+    assert recipes.gin_value(typed) == read
 
 
 def test_overrides_reach_the_run(corpus):
     given = {"train.seed": 7, "TRAIN_STEPS": "1.1e1", "MASK_RATE": 0.3, "tlm.weight": 3, "LANGUAGE_EMBEDDING": True}
     bindings = options(corpus) | given
-    recipe = main.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()])
+    recipe = recipes.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()])
     mlm, tlm = recipe.bound["objectives"]
     assert (recipe.bound["seed"], recipe.bound["steps"], mlm.weight, tlm.weight) == (7, 11, 1.0, 3)
     assert recipe.bound["model"].dim == 16 and recipe.bound["model"].vocab_size == 80
@@ -86,21 +87,25 @@ def test_overrides_reach_the_run(corpus):
 def test_mlm_and_tlm_may_have_weights_of_their_own(corpus):
     """Two objectives draw from different names: each gets the weights bound to it, or those bound to both."""
     given = {"ALPHA": None, "sampling.weights": '{"de": 1, "en": 3}', "tlm/sampling.weights": '{"de-en": 1}'}
-    recipe = main.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in (options(corpus) | given).items()])
+    recipe = recipes.read_recipe(
+        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in (options(corpus) | given).items()]
+    )
     for run, shares in zip(recipe.bound["objectives"], ([0.25, 0.75], [1.0]), strict=True):
         source = run.source()
         assert [row["share"] for row in source.identity["sampling_table"]] == shares
         source.close()
     tlm = ["gin/recipes/xlm_text.gin", "gin/objectives/tlm.gin"]
-    recipe = main.read_recipe(tlm, [f"{k}={v}" for k, v in (options(corpus) | {"sampling.counts": "tokens"}).items()])
+    recipe = recipes.read_recipe(
+        tlm, [f"{k}={v}" for k, v in (options(corpus) | {"sampling.counts": "tokens"}).items()]
+    )
     assert "tlm/sampling.counts = 'tokens'" in recipe.config
 
 
 def test_a_saved_configuration_is_a_recipe_with_the_same_meaning(corpus, tmp_path):
     overrides = [f"{k}={v}" for k, v in options(corpus).items()]
-    first = main.read_recipe(["gin/recipes/xlm_text.gin"], overrides)
+    first = recipes.read_recipe(["gin/recipes/xlm_text.gin"], overrides)
     saved = write(tmp_path / "config.gin", first.config.splitlines())
-    again = main.read_recipe([saved], [])
+    again = recipes.read_recipe([saved], [])
     assert again.config == first.config
     assert again.bound["model"] == first.bound["model"] and again.bound["optimizer"] == first.bound["optimizer"]
 
@@ -108,7 +113,7 @@ def test_a_saved_configuration_is_a_recipe_with_the_same_meaning(corpus, tmp_pat
 def test_weights_are_any_number_or_stages(corpus, refused):
     """Also where the recipe writes a whole number, as xlm_tiny does."""
     given = options(corpus, MLM_WEIGHT="{0: 1.0, 1000: 0.5}", TLM_WEIGHT=0.5)
-    recipe = main.read_recipe(["gin/recipes/xlm_tiny.gin"], [f"{k}={v}" for k, v in given.items()])
+    recipe = recipes.read_recipe(["gin/recipes/xlm_tiny.gin"], [f"{k}={v}" for k, v in given.items()])
     assert [run.weight for run in recipe.bound["objectives"]] == [{0: 1.0, 1000: 0.5}, 0.5]
     refused(pretrain(corpus, corpus / "never", MLM_WEIGHT="many"), "--gin.MLM_WEIGHT=many: a number is needed")
     refused(pretrain(corpus, corpus / "never", BATCH="(8, 8)"), "--gin.BATCH=(8, 8): a number is needed")
@@ -116,7 +121,7 @@ def test_weights_are_any_number_or_stages(corpus, refused):
 
 def test_a_recipe_is_found_by_its_name_alone(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recipe = main.read_recipe(["xlm_text"], [f"{k}={v}" for k, v in options(corpus).items()])
+    recipe = recipes.read_recipe(["xlm_text"], [f"{k}={v}" for k, v in options(corpus).items()])
     assert recipe.bound["model"].name == "mini"
 
 
@@ -330,10 +335,10 @@ def test_a_preempted_run_saves_and_says_so_in_its_exit_status(corpus, tmp_path, 
 
 
 def test_an_interrupt_is_not_a_traceback(monkeypatch, capsys):
-    def interrupted(args):
+    def interrupted():
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(verbs.VERBS, "doctor", interrupted)
+    monkeypatch.setattr(doctor, "doctor", interrupted)
     assert main.main(["doctor"]) == 130
     assert capsys.readouterr().err == "interrupted\n"
 
@@ -352,12 +357,12 @@ def test_text_from_registered_mixtures(corpus, tmp_path, monkeypatch):
     given = {k: v for k, v in options(corpus).items() if k not in ("MONO", "PARALLEL")}
     given |= {"MIXTURE": "mine.text", "TLM_MIXTURE": "mine.pairs", "LANGUAGES": "en,de"}
     files = ["gin/recipes/xlm_text.gin", "gin/runs/mixture.gin"]
-    recipe = main.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()])
+    recipe = recipes.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()])
     for run in recipe.bound["objectives"]:
         source = run.source()
         assert source.languages == ("de", "en") and source.next()["input_ids"].shape == (8, 32)
         source.close()
-    recipe = main.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()])
+    recipe = recipes.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()])
     with pytest.raises(UserError, match="TASKS.*no_tasks"):
         recipe.bound["objectives"][0].source()
 

@@ -15,11 +15,11 @@ import pytest
 
 from tests.helpers.small_corpus import ENGLISH, GERMAN, write
 from xlingjax.cli import main
-from xlingjax.cli import translate as generation
 from xlingjax.inference.generate import Generator
 from xlingjax.inference.run import open_run
 from xlingjax.model.build import build_model
 from xlingjax.model.config import count_parameters, preset
+from xlingjax.workflows import translate as generation
 
 SHAPE = dict(
     layers=1, decoder_layers=1, dim=16, heads=2, ffn=32, max_positions=40, num_languages=2, dropout=0.0, init_std=1.0,

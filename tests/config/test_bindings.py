@@ -6,13 +6,13 @@ from typing import Any, TypedDict, Unpack
 
 import pytest
 
-from xlingjax.cli import main
+from xlingjax.config import recipe as recipes
 from xlingjax.config.bindings import Made, declared, needed, spelled_out
 from xlingjax.errors import UserError
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.stages import of_last_stage, staged
 
-GIN = main.gin_folder()
+GIN = recipes.gin_folder()
 MINE = """include "recipes/xlm_text.gin"
 MONO = "text"
 PARALLEL = "pairs"
@@ -81,7 +81,7 @@ def said(tmp_path, line, *overrides):
     file = tmp_path / "mine.gin"
     file.write_text(f"{MINE}{line}\n", encoding="utf-8")
     with pytest.raises(UserError) as error:
-        main.read_recipe([str(file)], overrides)
+        recipes.read_recipe([str(file)], overrides)
     first, *_ = str(error.value).splitlines()
     return first.replace(str(file), "mine.gin")
 
@@ -135,22 +135,22 @@ WRONG = ("'x y'", "2.5", "None", "@optimizer()", "{None: [3]}")
 def test_a_wrong_value_of_any_macro_is_one_line_and_never_a_traceback(recipe):
     path = str(GIN / "recipes" / f"{recipe}.gin")
     try:
-        main.parse_gin([path], [])
+        recipes.parse_gin([path], [])
     except UserError as error:
         assert "is not set and this recipe needs it" in str(error)
-    read = {name for text, _ in main.parts_of([path]) for name in re.findall(r"= %([A-Z][A-Z0-9_]*)", text)}
-    before = main.config_lines()
+    read = {name for text, _ in recipes.parts_of([path]) for name in re.findall(r"= %([A-Z][A-Z0-9_]*)", text)}
+    before = recipes.config_lines()
     assert len(read) > 3
     for macro in read:
         refused = [value for value in WRONG if refuses(macro, value)]
         assert "{None: [3]}" in refused and len(refused) >= 2, (macro, refused)
-        main.parse_text(f"{macro} = {before[macro]}", "")
+        recipes.parse_text(f"{macro} = {before[macro]}", "")
 
 
 def refuses(macro, value):
-    main.parse_text(f"{macro} = {value}", "")
+    recipes.parse_text(f"{macro} = {value}", "")
     try:
-        main.require_types({macro: macro})
+        recipes.require_types({macro: macro})
     except UserError as error:
         assert re.fullmatch(rf"{macro}=.+: .+ is needed \([\w.]+\)", str(error)), error
         return True

@@ -7,10 +7,10 @@ import gin
 import pytest
 
 from tests.helpers import toy
-from xlingjax.cli import main
+from xlingjax.config import recipe as recipes
 from xlingjax.training.optimizer import learning_rate_schedule
 
-GIN = main.gin_folder()
+GIN = recipes.gin_folder()
 STEPS = 1000
 TEXTS, WORDS, QUESTIONS, GENERATION = "", "runs/tagging.gin", "runs/span_qa.gin", None
 
@@ -75,7 +75,7 @@ def built(tmp_path, monkeypatch):
         layers = ["runs/finetune.gin", *([layer] if layer and (GIN / layer).is_file() else [])]
         given = ["INIT_FROM=run", f"TRAIN_STEPS={STEPS}", "TRAIN_FILES={language}", "TEST_FILES={language}"]
         files = [*layers, "optim/adamw_linear.gin", "mesh/data.gin", f"finetuning/{name}.gin"]
-        return main.read_recipe(files, [*given, "LABELS=O B-X I-X"]).bound
+        return recipes.read_recipe(files, [*given, "LABELS=O B-X I-X"]).bound
 
     return build
 

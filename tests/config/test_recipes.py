@@ -1,6 +1,7 @@
 """Every recipe parses, builds, fits its own shapes and means what it meant, where none of its files exist.
 
-The operative configurations stand in golden/configs; `XLINGJAX_GOLDEN=write pytest tests/config/test_recipes.py` writes them.
+The operative configurations stand in golden/configs;
+`XLINGJAX_GOLDEN=write pytest tests/config/test_recipes.py` writes them.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.helpers import toy
-from xlingjax.cli import main
+from xlingjax.config import recipe as recipes
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.ernie_m import btmlm
 from xlingjax.data.features import FIELDS
@@ -31,9 +32,11 @@ from xlingjax.training.feed import Feed, in_stages
 from xlingjax.training.optimizer import learning_rate_schedule
 from xlingjax.training.run_record import check_length
 from xlingjax.workflows import bakeoff
+from xlingjax.workflows.bakeoff import Bakeoff
+from xlingjax.workflows.paper_tables import Table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "configs"
-GIN = main.gin_folder()
+GIN = recipes.gin_folder()
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 TEXT = {"MONO": "text/*/*.txt", "VOCABULARY": "vocab"}
 PAIRS = {"PARALLEL": "pairs/*"}
@@ -113,7 +116,7 @@ def recipe(request, tmp_path, monkeypatch):
 
 
 def test_the_table_above_is_complete():
-    assert sorted(RECIPES) == [name for name in main.recipes() if not name.startswith("bakeoff")]
+    assert sorted(RECIPES) == [name for name in recipes.recipes() if not name.startswith("bakeoff")]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,7 @@ def test_the_table_above_is_complete():
 def test_a_decoder_that_is_told_no_language_is_refused(given, refused):
     files = ["gin/recipes/mt_text.gin", "gin/models/mini_decoder.gin"]  # which has no tokens of languages
     options = PAIRS | TINY | {"VOCABULARY": "vocab"}
-    bound = main.read_recipe(files, [*(f"{k}={v}" for k, v in options.items()), *given]).bound
+    bound = recipes.read_recipe(files, [*(f"{k}={v}" for k, v in options.items()), *given]).bound
     with pytest.raises(UserError, match=refused) if refused else contextlib.nullcontext():
         Feed(bound["objectives"], build_model(bound["model"]), make_mesh(bound["mesh"]), 1)
 
@@ -138,12 +141,12 @@ def test_pretraining_can_go_on_beside_fine_tuning_for_generation(beside, streams
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path / "run", decoder_layers=1, streams=streams, language_tokens=0 if streams else 8)
     files = ["gin/recipes/titles_tiny.gin", f"gin/objectives/generation_{beside}.gin"]
-    recipe = main.read_recipe(files, ["INIT_FROM=run", "MONO=text"])
+    recipe = recipes.read_recipe(files, ["INIT_FROM=run", "MONO=text"])
     names = [run.objective.name for run in recipe.bound["objectives"]]
     assert names == ["generation", beside] and recipe.corpus.mono == ("text",)
     Feed(recipe.bound["objectives"], build_model(recipe.bound["model"]), make_mesh(recipe.bound["mesh"]), 1)
     as_there = ["INIT_FROM=run", f"GENERATION_STREAMS={streams}", f"LANGUAGE_TOKENS={not streams}"]
-    alone = main.read_recipe(files[:1], as_there).bound
+    alone = recipes.read_recipe(files[:1], as_there).bound
     assert recipe.bound["objectives"][0].source.shapes == alone["objectives"][0].source.shapes
     assert len(recipe.bound["evaluators"]) == len(alone["evaluators"]) == 2
 
@@ -152,7 +155,7 @@ def test_pretraining_can_go_on_beside_fine_tuning_for_generation(beside, streams
 def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path / "run")
-    built = main.read_recipe(["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"])
+    built = recipes.read_recipe(["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"])
     model = built.bound["model"]
     assert (model.num_languages, model.vocab_size) == (rows, 4000)
 
@@ -186,10 +189,10 @@ def test_every_recipe_has_a_dtype(recipe, monkeypatch):
     name, _ = recipe
     for dtype in ("bfloat16", "float32"):
         given = [*(f"{k}={v}" for k, v in RECIPES[name][0].items()), f"DTYPE={dtype}"]
-        assert main.read_recipe([f"gin/recipes/{name}.gin"], given).bound["model"].dtype == dtype
+        assert recipes.read_recipe([f"gin/recipes/{name}.gin"], given).bound["model"].dtype == dtype
     if "INIT_FROM" in RECIPES[name][0] and name.endswith("_tiny"):  # fine-tuning goes on in that of the run
         write_record(Path("half"), dtype="bfloat16")
-        found = main.read_recipe([f"gin/recipes/{name}.gin"], [f"INIT_FROM={Path('half').absolute()}"])
+        found = recipes.read_recipe([f"gin/recipes/{name}.gin"], [f"INIT_FROM={Path('half').absolute()}"])
         assert built(name).bound["model"].dtype == "float32" and found.bound["model"].dtype == "bfloat16"
 
 
@@ -198,7 +201,7 @@ def test_tables_of_papers_train_in_bfloat16(path):
     named = re.findall(r'"encoders": "(\w+)"', path.read_text(encoding="utf-8"))
     encoders = f"ENCODERS={dict.fromkeys(['any', *named], 'r')!r}"
     for given, wanted in (([], "bfloat16"), (["DTYPE=float32"], "float32"), (["DTYPE=None"], None)):
-        table = main.read_table([str(path)], [encoders, *given])
+        table = recipes.read_part("table", Table, [str(path)], [encoders, *given])
         for encoder, row in table.cells():
             line = table.command(encoder, row, "d", "o")
             told = [word.removeprefix("--gin.DTYPE=") for word in line if word.startswith("--gin.DTYPE=")]
@@ -206,9 +209,9 @@ def test_tables_of_papers_train_in_bfloat16(path):
 
 
 def test_a_bakeoff_has_a_dtype():
-    config = main.read_bakeoff(["gin/recipes/bakeoff.gin"], ["DTYPE=bfloat16"])
+    config = recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], ["DTYPE=bfloat16"])
     assert config.last_words == ["DTYPE=bfloat16"]
-    assert main.read_bakeoff(["gin/recipes/bakeoff.gin"], []).last_words == []
+    assert recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], []).last_words == []
 
 
 @pytest.mark.parametrize("strategy", sorted(path.stem for path in (GIN / "strategies").glob("*.gin")))
@@ -222,7 +225,7 @@ def test_every_strategy_has_a_dtype(strategy, tmp_path, monkeypatch):
     given |= dict.fromkeys(required, "de")
     for dtype in (None, "bfloat16"):
         more = [f"DTYPE={dtype}"] if dtype else []
-        bound = main.read_recipe(files, [*(f"{name}={value}" for name, value in given.items()), *more]).bound
+        bound = recipes.read_recipe(files, [*(f"{name}={value}" for name, value in given.items()), *more]).bound
         assert bound["model"].dtype == (dtype or "float32")
 
 
@@ -239,7 +242,7 @@ def test_operative_configuration_is_the_golden_one(recipe):
 
 
 def built(name: str):
-    return main.read_recipe([f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()])
+    return recipes.read_recipe([f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()])
 
 
 def test_xlm_15_is_the_papers():
@@ -316,7 +319,7 @@ def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     given = TEXT | {"VOCABULARY_SIZE": 4000, "PARALLEL": "de-en.*", "LANGUAGES": "de en", "HELDOUT_PAIRS": "."}
     given |= {"HELDOUT_TEXT": "??.txt", "FLOORS": True, "PROBE_PAIRS": 3}
     given |= {"LENGTH": 96, "TLM_LENGTH": 48, "RESET_POSITIONS": False}
-    recipe = main.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
+    recipe = recipes.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
     monkeypatch.setattr(Vocabulary, "load", lambda path: toy.ToyVocabulary())
     made = {made.name: made for make in recipe.bound["evaluators"] for made in make()}
     assert made["retrieval_floors"].test == made["retrieval"].pairs and len(made["retrieval"].pairs["de"]) == 3
@@ -356,7 +359,7 @@ def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
 def test_an_objectives_file_makes_a_recipe_its_own(file):
     given = TEXT | PAIRS | TINY | MORE.get(file, {})
     files = ["gin/recipes/xlm_text.gin", *PARTS.get(file, ()), f"gin/objectives/{file}.gin"]
-    recipe = main.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
+    recipe = recipes.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
     assert [run.objective.name for run in recipe.bound["objectives"]] == [file]
 
 
@@ -380,7 +383,7 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
 def test_switches_arrive_in_every_objective_of_their_file(file, given, arrives):
     given = TEXT | PAIRS | TINY | given | MORE.get(file, {})
     files = ["gin/recipes/xlm_text.gin", *PARTS.get(file, ()), f"gin/objectives/{file}.gin"]
-    recipe = main.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
+    recipe = recipes.read_recipe(files, [f"{k}={v}" for k, v in given.items()])
     for entry in recipe.bound["objectives"]:
         for run in in_stages(entry).values():
             found = vars(run.objective) | run.source.settings
@@ -403,12 +406,12 @@ def test_pseudo_tokens_have_positions():
 
 
 def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
-    config, shares, models = main.read_bakeoff(["gin/recipes/bakeoff.gin"], []), {}, set()
+    config, shares, models = recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], []), {}, set()
     for mix, words in config.mixes.items():
         words = [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
         line = bakeoff.command("pretrain", words, Path("x"), 3000)
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
-        bound = main.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
+        bound = recipes.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
         assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (0, 4e-3)
         added = dict(cross_attention=False, word_recovery=False, paraphrase=False)
         # ERNIE-M's table of languages begins at 0 and so changes nothing at first.

@@ -7,6 +7,7 @@ import pytest
 
 from tests.helpers import imported_folders, sweeping
 from xlingjax.cli import main
+from xlingjax.config import recipe as recipes
 from xlingjax.data.labelled.task import read
 from xlingjax.inference.run import open_run
 from xlingjax.model.config import preset
@@ -182,8 +183,8 @@ def test_languages_are_those_of_the_files_where_no_parameter_is_of_one(recipe, e
     values |= {"LANGUAGE_EMBEDDING": "False"} if embeds is None else {}
     names, more = RECIPES[recipe]
     given = [f"{name}={value}" for name, value in (values | more).items()]
-    built = main.read_recipe([f"gin/{name}" for name in names], given)
+    built = recipes.read_recipe([f"gin/{name}" for name in names], given)
     found = {"de", "en", "sw", "fr"} | ({"ar", "tr"} if embeds is None else set())
     assert built.corpus.languages == (tuple(languages) if embeds else tuple(sorted(found)))
-    named = main.read_recipe([f"gin/{name}" for name in names], [*given, "LANGUAGES=en sw"])
+    named = recipes.read_recipe([f"gin/{name}" for name in names], [*given, "LANGUAGES=en sw"])
     assert named.corpus.languages == ("en", "sw")

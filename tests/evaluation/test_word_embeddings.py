@@ -173,7 +173,7 @@ def test_refusals_of_the_command(arguments, message, capsys):
 def test_the_command(tmp_path, monkeypatch, capsys):
     from types import SimpleNamespace
 
-    from xlingjax.cli import words
+    from xlingjax.workflows import words
 
     run = SimpleNamespace(params={"embeddings": {"tokens": {"embedding": TABLE}}}, vocabulary=Words())
     run.vocabulary.sha256 = "words"

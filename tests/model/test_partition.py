@@ -47,7 +47,10 @@ def test_mesh_refusals(config, message):
 
 @pytest.mark.parametrize("name", ["xlm_15", "xlmr_large"])
 def test_shardings_are_the_golden_ones(name):
-    """Every parameter on data 2 x fsdp 2 x tensor 2; `XLINGJAX_GOLDEN=write pytest tests/model/test_partition.py` writes."""
+    """Every parameter on data 2 x fsdp 2 x tensor 2.
+
+    `XLINGJAX_GOLDEN=write pytest tests/model/test_partition.py` writes them.
+    """
     encoder = Encoder(preset(name, num_labels=3))
     shapes = encoder.abstract()
     shardings = param_shardings(make_mesh(MeshConfig(2, 2, 2)), encoder.logical_axes(), shapes)

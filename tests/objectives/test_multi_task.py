@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny_run, toy
-from xlingjax.cli import main
+from xlingjax.config import recipe as recipes
 from xlingjax.config.multi_task import multi_task, multi_task_accuracy
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
@@ -179,7 +179,7 @@ def test_the_recipe_layer(tmp_path, monkeypatch):
     layers = ["runs/finetune.gin", "runs/multi_task.gin", "optim/adamw_linear.gin", "mesh/data.gin"]
     given = ["INIT_FROM=run", "TRAIN_STEPS=4", "TRAIN_FILES={task}-{language}", "TEST_FILES={task}-{language}"]
     given += ["TASK_LABELS={'xnli': 'a b c', 'pawsx': '0 1'}", "TASK_WEIGHTS={'xnli': 392702, 'pawsx': 49401}"]
-    bound = main.read_recipe(layers, [*given, "SCHEDULE=weighted"]).bound
+    bound = recipes.read_recipe(layers, [*given, "SCHEDULE=weighted"]).bound
     assert (bound["model"].task_labels, bound["model"].num_labels) == (COUNTS, 0)
     names = [(run.objective.name, run.objective.task, run.weight) for run in bound["objectives"]]
     assert names == [("classification_xnli", "xnli", 392702), ("classification_pawsx", "pawsx", 49401)]

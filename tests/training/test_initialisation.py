@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny, tiny_run, written_run
+from xlingjax.config import recipe as recipes
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.build import build_model
@@ -367,14 +368,13 @@ def test_a_misfit_is_refused_before_any_text_is_read(mlm, tmp_path):
 
 
 def test_recipes_bind_it(tmp_path, monkeypatch):
-    from xlingjax.cli import main
 
     monkeypatch.chdir(tmp_path)
     files = ["gin/recipes/xlm_tiny.gin", "gin/runs/init_seq2seq.gin"]
 
     def read(**given):
         bindings = {"VOCABULARY_SIZE": 90, "LANGUAGES": "de en", **given}
-        return main.read_recipe(files, [f"{k}={v}" for k, v in bindings.items()]).bound["init_from"]
+        return recipes.read_recipe(files, [f"{k}={v}" for k, v in bindings.items()]).bound["init_from"]
 
     assert read() == Initialisation() and read(INIT_FROM="a") == Initialisation(run="a")
     given = {"INIT_ENCODER": "runs/mlm", "INIT_DECODER": "runs/clm/checkpoints/7", "INIT_CROSS_ATTENTION": "False"}

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from xlingjax.cli import main, verbs
+from xlingjax.cli import bakeoff as verb
+from xlingjax.cli import main
+from xlingjax.config import recipe as recipes
 from xlingjax.errors import Stopped, UserError
 from xlingjax.report import plots
 from xlingjax.runtime.files import write_json
@@ -233,13 +235,14 @@ def test_the_page_says_what_the_mixes_share(commands, tmp_path):
     assert "reads as many tokens" in told.note({"config": {"tokens": 12_000}})
 
 
-def test_devices_and_platform_reach_every_run(commands, tmp_path):
-    args = argparse.Namespace(platform="cpu", devices=8, workdir=str(tmp_path))
-
-    def read_recipe(files, overrides):
-        return verbs.Recipe({}, None, f"{files}, {overrides}")
-
-    assert verbs.bakeoff(args, configured(seeds=(0,), tasks={"nli": ["nli.gin"]}), read_recipe) == 0
+def test_devices_and_platform_reach_every_run(commands, tmp_path, monkeypatch):
+    args = argparse.Namespace(platform="cpu", devices=8, workdir=str(tmp_path), gin_file=[], overrides=[])
+    asked = configured(seeds=(0,), tasks={"nli": ["nli.gin"]})
+    monkeypatch.setattr(recipes, "read_part", lambda *_: asked)
+    monkeypatch.setattr(
+        recipes, "read_recipe", lambda files, overrides: recipes.Recipe({}, None, f"{files}, {overrides}")
+    )
+    assert verb.run(args) == 0
     settings = (tmp_path / "cells" / "mlm-0" / "pretrain" / "bakeoff.settings").read_text()
     assert settings == "['base.gin', 'mlm.gin'], ['SEED=0', 'TRAIN_STEPS=120']"
     given = ["--platform", "cpu", "--devices", "8"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.helpers import official_files
-from xlingjax.cli.benchmark import require_read
+from xlingjax.cli.tasks import require_read
 from xlingjax.config import task as benchmark
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.sentences import Sentences

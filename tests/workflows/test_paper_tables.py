@@ -12,7 +12,8 @@ from collections import Counter
 import pytest
 
 from xlingjax.cli import main
-from xlingjax.cli.arguments import parser
+from xlingjax.cli.main import parser
+from xlingjax.config import recipe as recipes
 from xlingjax.data.labelled.task import part_of
 from xlingjax.data.sources import split_list
 from xlingjax.errors import Stopped, UserError
@@ -20,7 +21,7 @@ from xlingjax.tasks import task_named
 from xlingjax.workflows import paper_tables
 from xlingjax.workflows.paper_tables import Table
 
-TABLES = sorted((main.gin_folder() / "recipes" / "tables").glob("*.gin"))
+TABLES = sorted((recipes.gin_folder() / "recipes" / "tables").glob("*.gin"))
 ENCODERS = {name: f"runs/{name}" for name in ("base", "large", "xdae", "xfnp", "veco")}
 ROW = {"task": "xnli/xnli", "settings": ["finetuning/veco.gin", "LENGTH=64"]}
 MERGED = {"task": ["xglue/xnli", "xglue/pawsx"], "strategy": "multi_task"}
@@ -28,7 +29,7 @@ TATOEBA = {"task": "xtreme/tatoeba"}
 
 
 def read(name, encoders=ENCODERS):
-    return main.read_table([f"recipes/tables/{name}.gin"], [f"ENCODERS={json.dumps(encoders)}"])
+    return recipes.read_part("table", Table, [f"recipes/tables/{name}.gin"], [f"ENCODERS={json.dumps(encoders)}"])
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
@@ -36,16 +37,16 @@ def test_every_row_names_files_and_macros_that_are_there(path):
     table = read(path.stem)
     known = {
         name
-        for layer in main.gin_folder().rglob("*.gin")
+        for layer in recipes.gin_folder().rglob("*.gin")
         for name in re.findall(r"^([A-Z][A-Z0-9_]*) = ", layer.read_text("utf-8"), re.MULTILINE)
     } | {"TRANSLATED", "TEST_LANGUAGES"}  # of sweeps
     assert not table.left_out()
     for row in table.rows.values():
         for task in split_list(row["task"]):
             assert task_named(task).full_name == task
-        assert (main.gin_folder() / f"strategies/{row.get('strategy', 'transfer')}.gin").is_file()
+        assert (recipes.gin_folder() / f"strategies/{row.get('strategy', 'transfer')}.gin").is_file()
         for word in row.get("settings", ()):
-            assert word.split("=")[0] in known if "=" in word else (main.gin_folder() / word).is_file(), word
+            assert word.split("=")[0] in known if "=" in word else (recipes.gin_folder() / word).is_file(), word
         assert {*row.get("grid", ())} <= known
 
 
@@ -225,7 +226,7 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(paper_tables, "run", write)
     encoders = f"--gin.ENCODERS={json.dumps({'my base': 'r'})}"
     recipe = tmp_path / "table.gin"
-    recipe.write_text((main.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))
+    recipe.write_text((recipes.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))
     assert main.main(["table", "--gin_file", str(recipe), "--data", "d", "--to", str(tmp_path / "out"), encoders]) == 0
     text = (tmp_path / "out/card.md").read_text()
     assert text in capsys.readouterr().out and re.search(r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|", text)

@@ -9,14 +9,14 @@ import pytest
 
 from tests.helpers import sweeping
 from tests.helpers.sweeping import LANGUAGES, dev_of, finetune, kill, random_run, require_gone_on, scores
-from xlingjax.cli import main, verbs
+from xlingjax.cli import main
 from xlingjax.data.labelled.task import read
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task import predict, translations
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.task import Reading, beside_rows
 from xlingjax.tasks import task_named
-from xlingjax.workflows import baselines, scorecard
+from xlingjax.workflows import baselines, scorecard, sweep
 from xlingjax.workflows import cell as cells
 from xlingjax.workflows.strategies import lacking
 
@@ -174,7 +174,7 @@ def test_all_languages_must_be_there(start, files, tmp_path, capsys):
 
 
 def test_a_language_without_files_is_passed_over_only_where_asked(start, files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(verbs, "train", lambda args, recipe: 7)
+    monkeypatch.setattr(sweep, "launch", lambda *_: 7)
     words = ["finetune", "--task", "xtreme/xnli", "--from", start, "--data", files / "xtreme", "--to", tmp_path / "out"]
     words = [*map(str, words), "--gin.BATCH=8", "--gin.LENGTH=64", "--gin.SELECT=mean"]
     for strategy, split in (("transfer", "test"), ("translate_test", "translate_test"), ("majority", "test")):

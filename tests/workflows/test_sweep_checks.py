@@ -9,14 +9,15 @@ import pytest
 
 from tests.helpers import sweeping
 from tests.helpers.sweeping import finetune, random_run, scores
-from xlingjax.cli import main, verbs
+from xlingjax.cli import main
+from xlingjax.workflows import sweep
 
 files, start = sweeping.files, sweeping.start
 
 
 @pytest.fixture
 def untrained(monkeypatch):
-    monkeypatch.setattr(verbs, "train", lambda args, recipe: pytest.fail("it was trained"))
+    monkeypatch.setattr(sweep, "launch", lambda *_: pytest.fail("it was trained"))
 
 
 def refused(capsys, output, message, *command):

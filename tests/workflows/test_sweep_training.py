@@ -4,13 +4,11 @@ import copy
 import json
 import re
 import shutil
-from types import SimpleNamespace
 
 import pytest
 
 from tests.helpers import sweeping
 from tests.helpers.sweeping import LANGUAGES, finetune, random_run
-from xlingjax.cli import verbs
 from xlingjax.data.labelled.task import read
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.inference.run import open_run
@@ -25,7 +23,7 @@ files, start = sweeping.files, sweeping.start
 def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):
     """As the benchmarks' scripts count it: the steps of an epoch read every row of the training set once."""
     start = random_run(tmp_path, files)
-    monkeypatch.setattr(verbs, "train", lambda args, recipe: 7)
+    monkeypatch.setattr(sweep, "launch", lambda *_: 7)
     short = ["--gin.LENGTH=40", "--gin.MAX_QUESTION=12", "--gin.STRIDE=10", "--gin.EPOCHS=1", "--gin.SELECT=en"]
     settings = [*short, "--gin.TEST_LANGUAGES=en", "--gin.DEV_LANGUAGES=en"]
     assert finetune("xtreme/xquad", start, files, tmp_path / "out", *settings) == 7
@@ -37,7 +35,7 @@ def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):
     assert steps == round(source.identity["examples"] / 8) > 24 / 8 and "24 training examples" in recipe
 
 
-def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files, tmp_path):
+def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files, tmp_path, monkeypatch):
     task, data = task_named("xtreme/udpos"), tmp_path / "xtreme"
     shutil.copytree(files / "xtreme/udpos", data / "udpos")
     (data / "udpos/translate-train").mkdir()
@@ -48,9 +46,9 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files
     random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
     (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
     teacher, student = (cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student"))
-    tools = SimpleNamespace(parse=lambda files, overrides: {"LENGTH": "8"})  # rows shorter than the sentences
+    monkeypatch.setattr(sweep, "bindings", lambda *_: {"LENGTH": "8"})  # rows shorter than the sentences
     asked = cells.Asked(task, "", str(data), "")
-    folder = sweep._label(asked, teacher, student, tools)
+    folder = sweep._label(asked, teacher, student)
     assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
     assert Training(("en",), labelled=str(folder)).parts(task, data) == [
         ("gold", "en"), ("labelled", "de"), ("labelled", "ru"),
@@ -131,7 +129,7 @@ def test_settings_and_files_that_were_refused_bind_nothing(files, tmp_path, monk
     assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.5") == 2
     assert "unknown label 'maybe'" in capsys.readouterr().err
     test.write_text(whole)
-    monkeypatch.setattr(verbs, "train", lambda args, recipe: 7)  # killed before it began
+    monkeypatch.setattr(sweep, "launch", lambda *_: 7)  # killed before it began
     assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.25") == 7
     test.write_text(whole.replace("neutral", "entailment"))
     monkeypatch.undo()
@@ -145,7 +143,7 @@ def test_faults_of_test_sets_are_told_before_the_training(files, tmp_path, monke
     data = tmp_path / "files"
     shutil.copytree(files / "xtreme/xnli", data / "xtreme/xnli")
     start = random_run(tmp_path, files)
-    monkeypatch.setattr(verbs, "train", lambda args, recipe: pytest.fail("it was trained"))
+    monkeypatch.setattr(sweep, "launch", lambda *_: pytest.fail("it was trained"))
     lines = (data / "xtreme/xnli/test-ru.tsv").read_text().splitlines()
     halves = "--gin.DEV_SPLIT=dev[:50%]", "--gin.TEST_SPLIT=dev[50%:]"
     for line, fault in (("A\tB\tmaybe", "unknown label 'maybe'"), ("A", "1 columns, expected 3")):

@@ -5,6 +5,7 @@ into (t5 0.9.4 requires seqio-nightly and tfds-nightly, whose files replace thos
 optional extras, devices, the compile cache, and whether the heavy packages import together.
 """
 
+import argparse
 import importlib
 import importlib.metadata as metadata
 import os
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from xlingjax.cli.verb import Verb
 from xlingjax.runtime.quiet import quiet_stderr
 
 MARKS = {"ok": "ok    ", "note": "note  ", "broken": "BROKEN"}
@@ -240,3 +242,14 @@ def doctor(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS, write: Ca
                 write(f"        {'repair:' if finding.level == 'broken' else 'to add it:':<22} {finding.repair}")
     write(f"{broken} broken" if broken else "all is well")
     return 1 if broken else 0
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """It has none."""
+
+
+def run(args: argparse.Namespace) -> int:
+    return doctor()
+
+
+VERB = Verb("doctor", "check this installation; every finding carries the command that repairs it", options, run)

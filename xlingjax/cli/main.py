@@ -1,439 +1,72 @@
-"""The command line, and gin: the only file that knows it.
-
-What recipes bind are plain functions and dataclasses of the library (`runs.bindable`); here they get their gin names.
-A recipe's public knobs are its macros in CAPITALS: `--gin.TRAIN_STEPS=500`. The verbs and their options stand in
-`arguments.py`, what they do in `verbs.py`.
-"""
+"""The command `xlingjax`: its verbs, each in a file beside this one."""
 
 import argparse
-import difflib
-import functools
-import inspect
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import xlingjax
-from xlingjax.cli.arguments import parser
+from xlingjax.cli import (
+    adapt,
+    align,
+    average,
+    bakeoff,
+    data,
+    doctor,
+    encode,
+    evaluate,
+    export,
+    finetune,
+    freeze,
+    import_,
+    inspect,
+    mine,
+    plug,
+    pretrain,
+    report,
+    score,
+    table,
+    tinyworld,
+    translate,
+    verify,
+    vocab,
+    words,
+)
+from xlingjax.cli.arguments import parser_of
+from xlingjax.cli.machine import prepare_machine
 from xlingjax.errors import EXIT_CODE, Stopped, UserError
 
 GIN_PREFIX = "--gin."
-FOREIGN = "hf:"
-_MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
+VERBS = (
+    pretrain.VERB, finetune.VERB, bakeoff.VERB, table.VERB, vocab.VERB, data.VERB, tinyworld.VERB, inspect.VERB,
+    verify.VERB, freeze.VERB, evaluate.VERB, score.VERB, report.VERB, encode.VERB, align.VERB, mine.VERB, words.VERB,
+    translate.VERB, translate.GENERATE, plug.VERB, average.VERB, import_.VERB, adapt.VERB, export.VERB, doctor.VERB,
+)  # fmt: skip
 
 
-def gin_folder() -> Path:
-    """The folder of recipes: beside the package in a clone, inside it in an installed wheel."""
-    package = Path(xlingjax.__file__).parent
-    inside = package / "gin"
-    return inside if inside.is_dir() else package.parent / "gin"
+def parser() -> argparse.ArgumentParser:
+    return parser_of(VERBS)
 
 
-def find_gin(name: str, roots: Sequence[Path]) -> Path | None:
-    """The first file of that name; gin/recipes/x.gin, recipes/x.gin, models/tiny.gin and the recipe x are found from
-    anywhere."""
-    places = [root / name for root in (*roots, gin_folder().parent, gin_folder())]
-    return next((path for path in (*places, gin_folder() / "recipes" / f"{name}.gin") if path.is_file()), None)
-
-
-@functools.cache
-def registered() -> dict[str, Callable]:
-    """Every name a recipe may bind and the function behind it, registered with gin once per process."""
-    import gin
-
-    from xlingjax import config as runs
-    from xlingjax.workflows.bakeoff import Bakeoff
-    from xlingjax.workflows.paper_tables import Table
-
-    functions = runs.bindable() | {"bakeoff": Bakeoff, "table": Table}
-    for name, function in functions.items():
-        gin.external_configurable(function, name, module="xlingjax")
-    return functions
-
-
-def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
-    """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an unknown name."""
-    import gin
-
-    registered()
-    gin.clear_config()
-    if not files:
-        raise UserError("no recipe: pass --gin_file gin/recipes/NAME.gin (there are " + ", ".join(recipes()) + ")")
-    texts = [*parts_of(files)]
-    for text, where in texts:
-        parse_text(text, where)
-    macros = macro_names()
-    require_read_macros(texts)
-    weights = {*re.findall(r"\.weight = %(\w+)$", gin.config_str() if overrides else "", re.MULTILINE)}
+def run(argv: Sequence[str]) -> int:
+    """Does what the words of a command line ask; the exit status. Raises UserError."""
+    overrides = [word.removeprefix(GIN_PREFIX) for word in argv if word.startswith(GIN_PREFIX)]
+    args = parser().parse_args([word for word in argv if not word.startswith(GIN_PREFIX)])
     for override in overrides:
-        key, _, value = override.partition("=")
-        where = f"--gin.{key}"
-        if _MACRO.fullmatch(key):
-            if key not in macros:
-                raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
-            value = checked_number(where, value, gin.query_parameter(f"{key}/macro.value"), key in weights)
-        elif "." not in key:
-            raise UserError(f"{where}: neither a macro (CAPITALS) nor NAME.PARAMETER{_nearest(key.upper(), macros)}")
-        parse_text(f"{key} = {gin_value(value)}", where)
-    require_types(places_of(texts, overrides))
-    import_foreign(macros)
-    for macro in macros:
-        if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
-            raise UserError(
-                f"{macro} is not set and this recipe needs it: pass --gin.{macro}=...{_comment(macro, files)}"
-            )
-    for line in gin.config_str().splitlines():
-        for unknown in set(re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)) - set(macros):
-            raise UserError(f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}")
-
-
-def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
-    """texts: as of `parts_of`. Raises UserError for a macro of a user's file that nothing of this recipe reads, which
-    would be ignored in silence."""
-    ours = [text for text, where in texts if gin_folder() in Path(where).absolute().parents]
-    known = {name for text in ours for name in _set_in(text)}
-    known |= {name for text, _ in texts for name in re.findall(rf"%({_MACRO.pattern})\b", text)}
-    known |= {name for text, _ in texts for name in re.findall(r"%([a-z]\w*)\b(?!\.)", text)}
-    for text, where in texts:
-        if strange := [name for name in (*_set_in(text), *_set_in(text, r"[a-z]\w*")) if name not in known]:
-            line = next(n for n, row in enumerate(text.splitlines(), 1) if re.match(rf"{strange[0]}\s*=", row))
-            near = _nearest(strange[0].upper(), sorted(known))
-            raise UserError(f"{where}, line {line}: this recipe has no macro {strange[0]}{near}")
-
-
-def places_of(texts: Sequence[tuple[str, str]], overrides: Sequence[str]) -> dict[str, str]:
-    """{name that is bound: where, at last}. texts: as of `parts_of`."""
-    places = {}
-    for text, where in texts:
-        for number, line in enumerate(text.splitlines(), 1):
-            if bound := re.match(r"([\w./]+)\s*=", line):
-                places[bound[1]] = f"{where}, line {number}: {bound[1]}"
-    return places | {key: f"--gin.{key}" for key in (override.partition("=")[0] for override in overrides)}
-
-
-def require_types(places: Mapping[str, str]) -> None:
-    """places: as of `places_of`. Raises UserError for a value that the parameter it is bound to does not declare; of a
-    macro, every parameter that reads it."""
-    from xlingjax.config.bindings import declared, needed
-
-    functions, lines = registered(), config_lines()
-    for bound in lines:
-        name, _, parameter = bound.rpartition("/")[2].rpartition(".")
-        if not name:
-            continue
-        wanted = declared(functions[name.rpartition(".")[2]]).parameters[parameter].annotation
-        key, value = _literal(bound)
-        if instead := needed(value, wanted):
-            reader = "" if key == bound else f" ({name}.{parameter})"
-            raise UserError(f"{places.get(key, key)}={lines[key]}: {instead} is needed{reader}")
-
-
-def _literal(bound: str) -> tuple[str, Any]:
-    """(the macro at the end, or `bound` itself; its value, `Made` for what will be called). Raises UserError for a
-    macro that is itself."""
-    import gin
-
-    followed, value = [bound], gin.query_parameter(bound)
-    while macro := re.fullmatch(rf"%({_MACRO.pattern})", _reference(value)):
-        if macro[1] in followed:
-            raise UserError(f"{macro[1]} is defined by itself: {' = '.join([*followed[1:], macro[1]])}")
-        followed.append(macro[1])
-        value = _macro_value(macro[1])
-    return followed[-1], _with_made(value)
-
-
-def _reference(value: Any) -> str:
-    """As it is written, "%NAME" or "@name()"; "": it is a literal."""
-    import gin
-
-    return str(value) if isinstance(value, gin.config.ConfigurableReference) else ""
-
-
-def _macro_value(name: str) -> Any:
-    import gin
-
-    from xlingjax.config.bindings import Made
-
-    try:
-        return gin.query_parameter(f"{name}/macro.value")
-    except ValueError:  # no file defines it, which parse_gin says
-        return Made(Any)
-
-
-def _with_made(value: Any) -> Any:
-    from xlingjax.config.bindings import Made, made
-
-    if isinstance(value, dict):
-        return {_with_made(key): _with_made(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_with_made, value))
-    written = _reference(value)
-    if macro := re.fullmatch(rf"%({_MACRO.pattern})", written):
-        return _with_made(_macro_value(macro[1]))
-    if written.endswith("()"):
-        return made(registered()[re.split(r"[@/.]", written.removesuffix("()"))[-1]])
-    if written.startswith("@"):
-        return Made(Callable)
-    return Made(Any) if written else value  # a constant of gin: gin.REQUIRED
-
-
-def _set_in(text: str, name: str = _MACRO.pattern) -> list[str]:
-    return re.findall(rf"^({name})\s*=", text, re.MULTILINE)
-
-
-def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
-    """{name: value} of all that recipes, what they include, and overrides bind. Raises UserError as `parse_gin`."""
-    parse_gin(files, overrides)
-    return config_lines()
-
-
-def config_lines() -> dict[str, str]:
-    """{name: value as it is written} of all that is bound now."""
-    import gin
-
-    lines = gin.config_str(max_line_length=10**6).splitlines()
-    return dict(line.split(" = ", 1) for line in lines if " = " in line and not line.startswith("#"))
-
-
-def import_foreign(macros: Sequence[str]) -> None:
-    """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a VOCABULARY that is not set
-    is that of INIT_FROM."""
-    import gin
-
-    values = {macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros}
-    for macro, value in values.items():
-        if isinstance(value, str) and value.startswith(FOREIGN):
-            from xlingjax.convert.import_model import imported
-
-            run = imported(value.removeprefix(FOREIGN))
-            gin.bind_parameter(f"{macro}/macro.value", run)
-            if macro == "INIT_FROM" and str(values.get("VOCABULARY")) == "%gin.REQUIRED":
-                gin.bind_parameter("VOCABULARY/macro.value", run)
-
-
-def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
-    """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole number is
-    10000. One that `weighs` an objective may be any number."""
-    if isinstance(before, bool) or not isinstance(before, int | float) or value[:1] in "@%{" or value == "None":
-        return value
-    before = float(before) if weighs else before
-    try:
-        number = float(value)
-    except ValueError:
-        raise UserError(f"{where}={value}: a number is needed, like {before}") from None
-    if isinstance(before, int) and number != int(number):
-        raise UserError(f"{where}={value}: a whole number is needed, like {before}")
-    return str(int(number)) if isinstance(before, int) else value
-
-
-def build(name: str) -> Any:
-    """Call configurable `name` with everything bound. Raises UserError where a binding is missing."""
-    import gin
-
-    try:
-        built = gin.get_configurable(name)()
-    except (RuntimeError, TypeError) as error:
-        missing = re.match(r"Required bindings for `(.+)` not provided in config: \[(.+)\]", str(error))
-        missing = missing or re.match(r"(\w+)\(\) missing \d+ required .* arguments?: (.+)", str(error))
-        if not missing:
-            raise
-        parameter = re.search(r"\w+", missing[2])[0]
-        raise UserError(f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe") from None
-    return built
-
-
-def check_used(overrides: Sequence[str]) -> None:
-    """Raises UserError for an override that nothing of the run has read: it would be ignored in silence."""
-    operative = operative_config()
-    for override in overrides:
-        key = override.partition("=")[0].strip()
-        if not re.search(rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE):  # a scope reads what has none, too
-            raise UserError(f"--gin.{key} changes nothing: this run does not read it; leave it out")
-
-
-def read_recipe(files: Sequence[str], overrides: Sequence[str]):
-    """`verbs.Recipe`: everything that the files and overrides bind, built, and nothing run. Raises UserError."""
-    from xlingjax.cli.verbs import Recipe
-
-    parse_gin(files, overrides)
-    plan, corpus = build("train"), build("corpus")
-    check_used(overrides)
-    return Recipe(plan, corpus, operative_config())
-
-
-def read_bakeoff(files: Sequence[str], overrides: Sequence[str]):
-    """The `Bakeoff` that the files and overrides bind. Raises UserError."""
-    parse_gin(files, overrides)
-    config = build("bakeoff")
-    check_used(overrides)
-    return config
-
-
-def read_table(files: Sequence[str], overrides: Sequence[str]):
-    """The `Table` that the files and overrides bind. Raises UserError."""
-    parse_gin(files, overrides)
-    table = build("table")
-    check_used(overrides)
-    return table
-
-
-def operative_config() -> str:
-    import gin
-
-    return gin.operative_config_str()
-
-
-def macro_names() -> list[str]:
-    import gin
-
-    return re.findall(rf"^({_MACRO.pattern}) =", gin.config_str(), re.MULTILINE)
-
-
-def recipes() -> list[str]:
-    return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
-
-
-def gin_value(text: str) -> str:
-    """A value typed in a shell, as gin reads it: what is no literal, reference or macro is a string and gets quotes."""
-    import gin
-
-    text = text.strip()
-    if text.lower() in ("true", "false"):
-        return text.capitalize()
-    # Numbers of layers, and ramps: gin would read the first number alone.
-    if re.fullmatch(r"\d+([ ,]+\d+)+|\d+:[^,]+(,\d+:[^,]+)*", text):
-        return repr(text)
-    try:
-        gin.config.parse_value(text)
-    except SyntaxError:
-        return repr(text)
-    except ValueError:  # a reference to something unknown: gin says so where it is bound
-        return text
-    return text
-
-
-def parts_of(files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(gin text, where it stands) of recipes and what they include, as they are to be read. Raises UserError for a
-    missing file."""
-    for file in files:
-        path = find_gin(file, [Path()])
-        if path is None:
-            raise UserError(f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}")
-        yield from _parts(path)
-
-
-def _parts(path: Path) -> Iterator[tuple[str, str]]:
-    """Includes are followed here, because gin looks for them among Python's packages, and a folder of the same name
-    there, which it takes for one, stops it."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8") from None
-    done = 0
-    for number, line in enumerate(lines):
-        if included := re.match(r"""include\s+["'](.+)["']""", line):
-            yield "\n" * done + "\n".join(lines[done:number]), str(path)
-            done = number + 1
-            found = find_gin(included[1], [path.parent, Path()])
-            if found is None:
-                raise UserError(
-                    f"{path}, line {done}: missing file: include {included[1]!r}; name it from the folder of "
-                    f"{path.name}, from here, or from xlingjax's gin/"
-                )
-            yield from _parts(found)
-    yield "\n" * done + "\n".join(lines[done:]), str(path)
-
-
-def macros_set(files: Sequence[str]) -> set[str]:
-    """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
-    return {name for text, _ in parts_of(files) for name in _set_in(text)}
-
-
-def parse_text(text: str, where: str) -> None:
-    """Read gin text. Raises UserError that says where and, of an unknown name, what was probably meant."""
-    import gin
-
-    try:
-        gin.parse_config(text)
-    except (ValueError, SyntaxError, ImportError) as error:
-        names, message = registered(), str(error).splitlines()[0]
-        if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
-            where = f"{where}, line {place[-1]}"
-        if unknown := re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message):
-            name = unknown[1].split("/")[-1]
-            message = f"nothing is called {name!r}{_nearest(name, names)}"
-        elif unknown := re.match(r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message):
-            known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
-            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], list(known))}"
-        elif message.startswith("malformed node"):
-            kinds = "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
-            message = f"not gin syntax: a value is {kinds}"
-        elif isinstance(error, SyntaxError):
-            message = f"not gin syntax: {message}"
-        raise UserError(f"{where}: {message}") from None
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(sorted(known))}" if known else ""
-
-
-def _comment(macro: str, files: Sequence[str]) -> str:
-    """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
-    own = [path for file in files if (path := find_gin(file, [Path()]))]
-    for path in (*own, *sorted(gin_folder().rglob("*.gin"))):
-        found = re.search(rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        if found:
-            return f" ({found[1].strip()})"
-    return ""
-
-
-def run(args: argparse.Namespace, overrides: list[str]) -> int:
-    """Do what the parsed command line asks; the exit status."""
-    from xlingjax.cli import benchmark, verbs
-
-    if overrides and not hasattr(args, "gin_file"):
+        if "=" not in override:
+            raise UserError(f"--gin.{override}: write --gin.{override}=VALUE, without a space")
+    if overrides and "gin_file" not in args:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
-    if hasattr(args, "platform"):
-        verbs.prepare_machine(args)
-    if not hasattr(args, "gin_file"):
-        return verbs.VERBS[args.name](args)
-    files = args.gin_file
-    if args.name in ("finetune", "evaluate") and (tools := benchmark.asked(args)):
-        pairs = (override.partition("=") for override in overrides)
-        overrides = [f"{key}={gin_value(value)}" for key, _, value in pairs]
-        return tools(args, overrides, bindings, read_recipe, lambda name: find_gin(name, [Path()]), macros_set)
-    if args.name == "evaluate" and not files:
-        from xlingjax.training.run_record import run_and_checkpoint
-
-        config = run_and_checkpoint(args.workdir)[0] / "config.gin"
-        if not config.is_file():
-            raise UserError(f"no run in {args.workdir}: there is no config.gin; give the --workdir of a run")
-        files = [str(config)]
-    if args.name == "adapt":
-        args.gin_file = [str(find_gin(file, [Path()]) or file) for file in files]
-        pairs = (override.partition("=") for override in overrides)
-        return verbs.adapt(args, bindings, read_recipe, [f"{key}={gin_value(value)}" for key, _, value in pairs])
-    if args.name == "bakeoff":
-        return verbs.bakeoff(args, read_bakeoff(files, overrides), read_recipe)
-    if args.name == "table":
-        return verbs.table(args, read_table(files, overrides))
-    return verbs.VERBS[args.name](args, read_recipe(files, overrides))
+    args.overrides = overrides
+    if "platform" in args:
+        prepare_machine(args)
+    return args.run_verb(args)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status: 0 done, 1 something found wrong, 2 bad input, 75 asked to stop and saved, 130 interrupted."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    overrides = [word.removeprefix(GIN_PREFIX) for word in argv if word.startswith(GIN_PREFIX)]
     try:
-        args = parser().parse_args([word for word in argv if not word.startswith(GIN_PREFIX)])
-        for override in overrides:
-            if "=" not in override:
-                raise UserError(f"--gin.{override}: write --gin.{override}=VALUE, without a space")
-        return run(args, overrides)
+        return run(argv)
     except UserError as error:
         # gin appends lines about its own call stack to what passes through it; the first is ours.
         print(f"error: {str(error).splitlines()[0]}", file=sys.stderr)

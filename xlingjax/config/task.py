@@ -48,8 +48,8 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-    """What the sweep that makes a recipe reads of it (`workflows/cell.py`), and no run: declared here, so that a value of
-    another type is refused."""
+    """What the sweep that makes a recipe reads of it (`workflows/cell.py`), and no run: declared here, so that a value
+    of another type is refused."""
 
     epochs: float
     evaluations: int

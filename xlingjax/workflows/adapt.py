@@ -19,6 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.convert import import_model
 from xlingjax.convert.export_model import export_model, require_exportable
 from xlingjax.data.check import Findings, check
@@ -35,9 +36,11 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import make_mesh
 from xlingjax.report.run import Run, read_run
 from xlingjax.runtime.files import write_json
+from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import require_empty, whole, write_workdir
+from xlingjax.workflows.launch import evaluate, launch
 
 # What --objectives knows: the gin names that a file of gin/objectives makes.
 OBJECTIVES = {
@@ -103,21 +106,10 @@ class Asked:
         return self.mono or self.parallel
 
 
-@dataclasses.dataclass(frozen=True)
-class Tools:
-    """What it is made of. parse: gin files and overrides are read, or refused: {name: value} of all that they bind;
-    recipe: they become one with everything bound."""
-
-    parse: Callable[[Sequence[str], Sequence[str]], dict[str, str]]
-    recipe: Callable[[Sequence[str], Sequence[str]], Any]
-    train: Callable[[Path, Any], int]
-    evaluate: Callable[[Path, Any], int]
-
-
 def adapt(
     asked: Asked,
     output: str,
-    tools: Tools,
+    machine: RuntimeConfig,
     verify: bool = True,
     language: str = "",
     licence: str = "",
@@ -129,7 +121,7 @@ def adapt(
     if set(str(folder)) & set(" ,"):
         raise UserError(f"--to {folder}: a recipe separates paths by spaces and commas; give another")
     stand_ins = ["INIT_FROM=start", "VOCABULARY=start", "MONO=text"]
-    bound = tools.parse([*_files(asked), *asked.files], [*stand_ins, *asked.overrides])
+    bound = bindings([*_files(asked), *asked.files], [*stand_ins, *asked.overrides])
     record = _begun(asked, folder, bound)
     export = {"--unverified": not verify, "--language": language, "--license": licence, "--base": base}
     if (folder / "model").is_dir() and (differing := _differing(record.get("export", export), export)):
@@ -138,11 +130,11 @@ def adapt(
             "--to DIR, with the new options"
         )
     if "settings" not in record:
-        record |= _prepare(asked, folder, tools, lambda start: require_exportable(start, verify, language))
+        record |= _prepare(asked, folder, machine, lambda start: require_exportable(start, verify, language))
         record["bound"] = bound
         write_json(folder / TOLD, record)
-    recipe = tools.recipe([str(folder / "recipe.gin")], ())
-    if status := tools.train(folder / "run", recipe):
+    recipe = read_recipe([str(folder / "recipe.gin")], ())
+    if status := launch(recipe, folder / "run", "pretrain", machine):
         return status
     record["before_after"] = compared(read_run(folder / "start"), read_run(folder / "run"))
     if not (folder / "model").is_dir():
@@ -201,7 +193,7 @@ def _differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 # ---- what is decided before ------------------------------------------------------------------------------------------
 
 
-def _prepare(asked: Asked, folder: Path, tools: Tools, check_start: Callable[[str], None]) -> dict[str, Any]:
+def _prepare(asked: Asked, folder: Path, machine: RuntimeConfig, check_start: Callable[[str], None]) -> dict[str, Any]:
     """Everything that the training needs, and what it begins from measured."""
     _check_paths(asked)
     for name in ("start", "heldout", "trial"):  # of a preparation that was stopped
@@ -220,7 +212,7 @@ def _prepare(asked: Asked, folder: Path, tools: Tools, check_start: Callable[[st
     values = _settings(asked, config, start, held)
     recipe = folder / "recipe.gin"
     recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
-    values["MICROBATCHES"] = _microbatches(asked, tools.recipe([str(recipe)], ()).bound)
+    values["MICROBATCHES"] = _microbatches(asked, read_recipe([str(recipe)], ()).bound)
     recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
 
     began = time.monotonic()
@@ -229,11 +221,11 @@ def _prepare(asked: Asked, folder: Path, tools: Tools, check_start: Callable[[st
     first.write_text(_recipe(dataclasses.replace(asked, objectives=plain), values, share), encoding="utf-8")
     if measured := bool(held or asked.gold or {"HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS"} & {*asked.given}):
         print("before:", flush=True)
-        tools.evaluate(start, tools.recipe([str(first)], ()))
+        evaluate(read_recipe([str(first)], ()), start, machine)
     first.unlink()
     speed = {"seconds_per_evaluation": time.monotonic() - began}
     if not (steps := asked.steps):
-        speed |= _trial(asked, folder, tools)
+        speed |= _trial(asked, folder, machine)
         steps = _steps_within(asked.hours, speed)
         print(
             f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s, {speed['seconds_per_step']:.3g} s a "
@@ -417,7 +409,7 @@ def _files(asked: Asked) -> list[str]:
     return ["recipes/adapt.gin", *(f"objectives/{name}.gin" for name in asked.objectives if name != "mlm")]
 
 
-def _trial(asked: Asked, folder: Path, tools: Tools) -> dict[str, float]:
+def _trial(asked: Asked, folder: Path, machine: RuntimeConfig) -> dict[str, float]:
     """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes"} of a few steps."""
     count = sum(len(OBJECTIVES[name]) for name in asked.objectives)
     short: dict[str, Any] = {"TRAIN_STEPS": TRIAL_TURNS * count, "LOG_EVERY": 1, "CHECKPOINT_EVERY": 0}
@@ -425,7 +417,7 @@ def _trial(asked: Asked, folder: Path, tools: Tools) -> dict[str, float]:
     short |= {name: 0 for name in ("EMBEDDINGS_ONLY", "FIRST_PHASE") if name in asked.given}  # steps of all parameters
     overrides = [f"{name}={value}" for name, value in short.items()]
     trial = folder / "trial"
-    if tools.train(trial, tools.recipe([str(folder / "recipe.gin")], overrides)):
+    if launch(read_recipe([str(folder / "recipe.gin")], overrides), trial, "pretrain", machine):
         raise Stopped("stopped while it was prepared; the same command begins again")
     run = read_run(trial)
     shutil.rmtree(trial)

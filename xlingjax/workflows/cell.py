@@ -5,10 +5,11 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.config.recipe import bindings, find_gin, macros_set
 from xlingjax.data.labelled.records import learnable
 from xlingjax.data.labelled.task import Task, find, hashes, languages_present, part_of, read, share_rows
 from xlingjax.data.labelled.tfds import located
@@ -85,19 +86,6 @@ class Asked:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tools:
-    """parse: gin files and overrides are read, or refused: {name: value} of all that they bind; recipe: they become one
-    with everything bound; train: the exit status; find: where a gin file lies, None: nowhere; sets: the
-    macros that gin files, and what they include, set."""
-
-    parse: Callable[[Sequence[str], Sequence[str]], dict[str, str]]
-    recipe: Callable[[Sequence[str], Sequence[str]], Any]
-    train: Callable[[Path, Any], int]
-    find: Callable[[str], Path | None]
-    sets: Callable[[Sequence[str]], set[str]]
-
-
-@dataclasses.dataclass(frozen=True)
 class Cell:
     task: Task
     strategy: str
@@ -121,13 +109,13 @@ class Cell:
 # ---- its recipe ------------------------------------------------------------------------------------------------------
 
 
-def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str], tools: Tools) -> str:
+def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str]) -> str:
     """The gin file of the cell: all that was decided, to be read and run again."""
     files = [*FILES, *(str(Path(name).absolute()) if Path(name).is_file() else name for name in asked.files)]
-    inside = tools.find(f"strategies/{strategy.name}") == strategy
+    inside = find_gin(f"strategies/{strategy.name}") == strategy
     files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
     overrides = dict(override.split("=", 1) for override in asked.overrides)
-    given = {*macros_given(asked, tools), *cell.settings}
+    given = {*macros_given(asked), *cell.settings}
     if twice := sorted({*overrides} & {*cell.settings}):
         raise UserError(f"{twice[0]}: --gin.{twice[0]} and --grid both set it: give one of them")
     for name, option in _OPTIONS.items():
@@ -147,9 +135,9 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     placed = [f"{name}={value}" for name, value in values.items()]
     if "TRAIN_STEPS" not in given:
         placed.append("TRAIN_STEPS=1")
-    parsed = tools.parse(files, placed)
-    for name in sorted((tools.sets(asked.files) & tools.sets([str(strategy)])) - {*values}):
-        if (before := tools.parse(files[:-1], placed)[name]) != parsed[name]:
+    parsed = bindings(files, placed)
+    for name in sorted((macros_set(asked.files) & macros_set([str(strategy)])) - {*values}):
+        if (before := bindings(files[:-1], placed)[name]) != parsed[name]:
             raise UserError(
                 f"{name}: {' '.join(asked.files)} and strategy {strategy.stem} set it, to {before} and {parsed[name]}: "
                 f"say which by --gin.{name}"
@@ -200,7 +188,7 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str],
     else:
         dev = next(dev for dev in devs if select not in dev)
         raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
-    everything = json.dumps(sorted(tools.parse(files, [f"{k}={v}" for k, v in values.items()]).items()))
+    everything = json.dumps(sorted(bindings(files, [f"{k}={v}" for k, v in values.items()]).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
     trained = f"{examples:,} training examples" + (f" (without {lost:,} {LOST[asked.task.kind]})" if lost else "")
     head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
@@ -236,9 +224,9 @@ def _require_sound(asked: Asked, bound: Mapping[str, Any]) -> None:
             )
 
 
-def macros_given(asked: Asked, tools: Tools) -> set[str]:
+def macros_given(asked: Asked) -> set[str]:
     """The macros that the command line and its gin files set."""
-    return {override.partition("=")[0] for override in asked.overrides} | tools.sets(asked.files)
+    return {override.partition("=")[0] for override in asked.overrides} | macros_set(asked.files)
 
 
 def _require_apart(asked: Asked, bound: Mapping[str, Any], chooses: bool) -> None:

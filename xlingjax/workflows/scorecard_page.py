@@ -10,7 +10,7 @@ import numpy as np
 
 from xlingjax.report import html, plots
 from xlingjax.tasks import task_named
-from xlingjax.workflows import number_study, scorecard_plots
+from xlingjax.workflows import number_study, scorecard, scorecard_plots
 from xlingjax.workflows.number_study import trained_on
 from xlingjax.workflows.scorecard import policy, said
 
@@ -292,3 +292,10 @@ def _heat(each: Grid) -> str:
         for (name, *_), row in zip(each.rows, each.values, strict=True)
     ]
     return f'<div class="scroll"><table>{head}{"".join(body)}</table></div>'
+
+
+def show(*folders: str | Path, output: str | Path = "") -> str:
+    """Writes the score card of folders of cells, of one into itself; returns it as Markdown, and where it is."""
+    made = scorecard.card(*folders)
+    paths = write(made, Path(output or folders[0]))
+    return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"

@@ -19,6 +19,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from xlingjax.config.recipe import bindings, find_gin, read_recipe
 from xlingjax.data.labelled.records import is_lost
 from xlingjax.data.labelled.task import Task, edited, find, hashes, languages_present, read
 from xlingjax.data.sources import split_list
@@ -39,6 +40,7 @@ from xlingjax.model.params import flattened
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.preprocessors.task import Reading, labelled_path, require_parallel, write_labelled
 from xlingjax.runtime.files import write_json
+from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint import find_checkpoint
 from xlingjax.training.initialisation import require_labels
 from xlingjax.workflows.baselines import BASELINES
@@ -52,7 +54,6 @@ from xlingjax.workflows.cell import (
     TEACHER,
     Asked,
     Cell,
-    Tools,
     counted,
     files_read,
     lost_rows,
@@ -63,6 +64,7 @@ from xlingjax.workflows.cell import (
     training_of,
     values_of,
 )
+from xlingjax.workflows.launch import launch
 from xlingjax.workflows.scorecard import SCORES
 from xlingjax.workflows.strategies import TAUGHT, is_tested, variants
 
@@ -83,22 +85,22 @@ class _Plan:
     """It starts from random weights."""
 
 
-def check(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> None:
+def check(asked: Asked, say: Callable[[str], None] = print) -> None:
     """Raise UserError for all that can be known before any training of the sweep: settings, files, their faults."""
     require_folder(asked.output)
     if asked.strategy in BASELINES:
         return
-    plan = _planned(asked, tools, say)
+    plan = _planned(asked, say)
     if plan.taught:  # what it trains on is not there yet
-        return check(dataclasses.replace(asked, strategy=TEACHER), tools, say)
+        return check(dataclasses.replace(asked, strategy=TEACHER), say)
     sound: set[tuple[Task, str, str]] = set()
     for variant, settings in itertools.product(plan.over, _grid(asked)):
         cell = Cell.of(asked.output, asked.task, plan.strategy.stem, variant, settings, 0)
         with tempfile.TemporaryDirectory() as folder:
             recipe = Path(folder) / RECIPE
-            recipe.write_text(recipe_of(asked, cell, plan.strategy, {}, tools), encoding="utf-8")
-            bound = values_of(tools.parse([str(recipe)], ()))
-            tools.recipe([str(recipe)], ())
+            recipe.write_text(recipe_of(asked, cell, plan.strategy, {}), encoding="utf-8")
+            bound = values_of(bindings([str(recipe)], ()))
+            read_recipe([str(recipe)], ())
         for task in asked.tasks:
             parts = [(task, split, language) for split, language in files_read(task, asked.data, bound)]
             for part in parts:
@@ -110,12 +112,12 @@ def check(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> Non
                 _require_beside(asked, task, bound)
 
 
-def _planned(asked: Asked, tools: Tools, say: Callable[[str], None]) -> _Plan:
+def _planned(asked: Asked, say: Callable[[str], None]) -> _Plan:
     if (asked.strategy == MULTI_TASK) != bool(asked.beside):
         raise UserError(f"--strategy {asked.strategy}: several tasks are for {MULTI_TASK}, which needs two or more")
-    strategy = tools.find(f"strategies/{asked.strategy}.gin") or tools.find(asked.strategy)
+    strategy = find_gin(f"strategies/{asked.strategy}.gin") or find_gin(asked.strategy)
     if strategy is None:
-        known = sorted(path.stem for path in tools.find("strategies/transfer.gin").parent.glob("*.gin"))
+        known = sorted(path.stem for path in find_gin("strategies/transfer.gin").parent.glob("*.gin"))
         raise UserError(f"--strategy {asked.strategy}: there are {', '.join([*known, *BASELINES])}, or name a gin file")
     text = strategy.read_text(encoding="utf-8")
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
@@ -124,7 +126,7 @@ def _planned(asked: Asked, tools: Tools, say: Callable[[str], None]) -> _Plan:
             f"--strategy {asked.strategy}: a teacher labels classes, ranks and tags, and {asked.task.full_name} is of "
             f"{asked.task.kind}; multi_language trains on the translations' own answers"
         )
-    given = macros_given(asked, tools)
+    given = macros_given(asked)
     over = variants(asked.strategy, required, asked.tasks, asked.data, asked.languages, given)
     if "TARGET" in required and asked.allow_missing and not asked.languages:
         lost = [one["TARGET"] for one in over if not is_tested(asked.task, asked.data, one["TARGET"])]
@@ -148,25 +150,25 @@ def _require_beside(asked: Asked, task: Task, bound: Mapping[str, Any]) -> None:
                              language, str(find(task, asked.data, *pivot).paths[0]))  # fmt: skip
 
 
-def run(asked: Asked, tools: Tools, say: Callable[[str], None] = print) -> int:
+def run(asked: Asked, machine: RuntimeConfig, say: Callable[[str], None] = print) -> int:
     """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
     UserError; `check` raises most of them before any training."""
     require_folder(asked.output)
     if asked.strategy in BASELINES:
-        _baseline(asked, tools, say)
+        _baseline(asked, say)
         return 0
-    plan = _planned(asked, tools, say=lambda line: None)
+    plan = _planned(asked, say=lambda line: None)
     say(f"{asked.called}, {plan.strategy.stem}: {len(plan.over) * asked.seeds * len(_grid(asked))} cells")
     start = "random" if plan.random else parameters_hash(open_run(asked.source).params)
-    if plan.taught and (status := run(dataclasses.replace(asked, strategy=TEACHER), tools, say)):
+    if plan.taught and (status := run(dataclasses.replace(asked, strategy=TEACHER), machine, say)):
         return status
     for variant, settings, seed in itertools.product(plan.over, _grid(asked), range(asked.seeds)):
         cell = Cell.of(asked.output, asked.task, plan.strategy.stem, variant, settings, seed)
         more = {}
         if plan.taught:
             taught = Cell.of(asked.output, asked.task, TEACHER, {}, settings, seed)
-            more[LABELLED] = repr(str(_label(asked, taught, cell, tools)))
-        if status := _run_cell(asked, cell, plan.strategy, more, start, tools, say):
+            more[LABELLED] = repr(str(_label(asked, taught, cell)))
+        if status := _run_cell(asked, cell, plan.strategy, more, start, machine, say):
             return status
     return 0
 
@@ -178,12 +180,12 @@ def _grid(asked: Asked) -> list[dict[str, str]]:
 # ---- a cell ----------------------------------------------------------------------------------------------------------
 
 
-def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools: Tools, say) -> int:
-    text = recipe_of(asked, cell, strategy, more, tools)
+def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, machine: RuntimeConfig, say) -> int:
+    text = recipe_of(asked, cell, strategy, more)
     recipe, trained = cell.folder / RECIPE, _trained(cell)
     folders = {task: cell.folder / task.name if asked.beside else cell.folder for task in asked.tasks}
     if trained and recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
-        before = values_of(tools.parse([str(recipe)], ()))
+        before = values_of(bindings([str(recipe)], ()))
         _require_unedited(asked, cell, {task: files_read(task, asked.data, before) for task in asked.tasks})
         raise UserError(
             f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
@@ -192,7 +194,7 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
     if not (trained and recipe.is_file()):  # settings and files that were refused bind nothing
         cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
-    bound = values_of(tools.parse([str(recipe)], ()))
+    bound = values_of(bindings([str(recipe)], ()))
     parts = {task: files_read(task, asked.data, bound) for task in asked.tasks}
     files = {name: digest for task in parts for name, digest in hashes(task, asked.data, parts[task]).items()}
     known = trained and (cell.folder / READ).is_file()
@@ -224,8 +226,8 @@ def _run_cell(asked: Asked, cell: Cell, strategy: Path, more, start: str, tools:
         for line in lost_rows(task, counted(asked, task, bound)[2]):
             say(line)
     write_json(cell.folder / READ, {START: start, **files})
-    built = tools.recipe([str(recipe)], ())
-    if status := tools.train(cell.folder / "run", built):
+    built = read_recipe([str(recipe)], ())
+    if status := launch(built, cell.folder / "run", "finetune", machine):
         return status
     for task, folder in folders.items():
         folder.mkdir(exist_ok=True)
@@ -328,14 +330,14 @@ def _evaluations(run_folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield entry["step"], entry["values"]
 
 
-def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
+def _label(asked: Asked, teacher: Cell, cell: Cell) -> Path:
     """The folder of the translated training sets as the teacher's model labels them (hard labels)."""
     folder, task = cell.folder / "labelled", asked.task
     if folder.is_dir() and _trained(cell):
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
     trained = open_run(f"{teacher.folder / 'run'}@{record['select']['step']}", mesh=mesh_of_all())
-    reading = reading_of(values_of(tools.parse([str(teacher.folder / RECIPE)], ())))
+    reading = reading_of(values_of(bindings([str(teacher.folder / RECIPE)], ())))
     languages = languages_present(task, asked.data, "translate_train")
     if not languages:
         raise UserError(f"{task.full_name}: no translated training sets below {asked.data} for the teacher to label")
@@ -355,15 +357,15 @@ def _label(asked: Asked, teacher: Cell, cell: Cell, tools: Tools) -> Path:
     return folder
 
 
-def _baseline(asked: Asked, tools: Tools, say: Callable[[str], None]) -> None:
+def _baseline(asked: Asked, say: Callable[[str], None]) -> None:
     """The cell of a baseline that no model is needed for, on the test sets that `transfer` is tested on."""
     task = asked.task
     cell = Cell.of(asked.output, task, asked.strategy, {}, {}, 0)
     given = dict(override.split("=", 1) for override in asked.overrides)
     stand_ins = {"TASK": repr(task.full_name), "DATA": "''", "INIT_FROM": "''", "TRAIN_STEPS": "1", **given}
     files = [*FILES, *asked.files, f"strategies/{TEACHER}.gin"]
-    bound = values_of(tools.parse(files, [f"{name}={value}" for name, value in stand_ins.items()]))
-    bound |= splits_of(asked, macros_given(asked, tools), bound)
+    bound = values_of(bindings(files, [f"{name}={value}" for name, value in stand_ins.items()]))
+    bound |= splits_of(asked, macros_given(asked), bound)
     tested = split_list(bound["TEST_LANGUAGES"])
     require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
     fitted = BASELINES[asked.strategy](task, read(task, asked.data, bound["TRAIN_SPLIT"], task.trained_on))

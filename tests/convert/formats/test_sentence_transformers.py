@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from xlingjax.cli.main import main
-from xlingjax.cli.models import sentences_kept
 from xlingjax.convert import import_model
 from xlingjax.convert.formats.sentences import SENTENCES
 from xlingjax.evaluation.retrieval import RetrievalProbe
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.inference.sentences import Sentences
+from xlingjax.workflows.launch import sentences_kept
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch

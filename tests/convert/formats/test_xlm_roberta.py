@@ -291,7 +291,7 @@ def test_a_hub_id_that_cannot_be_fetched_is_said(tmp_path, capsys, monkeypatch):
 
 
 def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, monkeypatch):
-    from xlingjax.cli.main import read_recipe
+    from xlingjax.config.recipe import read_recipe
     from xlingjax.convert import import_model
 
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))

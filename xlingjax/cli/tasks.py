@@ -1,51 +1,51 @@
-"""What `finetune --task`, `evaluate --suite` and `evaluate --mixture` do: the tasks of benchmarks."""
+"""What `finetune --task`, `evaluate --suite` and `evaluate --mixture` share: the tasks of benchmarks."""
 
+import argparse
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.cli.models import require_unread
-from xlingjax.cli.scores import show
+from xlingjax.cli.machine import machine_of
+from xlingjax.cli.types import positive
+from xlingjax.cli.verb import given_run, named_run, require_unread, run_option
 from xlingjax.errors import UserError
 
-OF_TASKS = ("source", "data", "output", "strategy", "languages", "seeds", "grid")
+OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid")
 OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "prefix", "follow", "patience", "labels")
 
 
-def asked(args: Namespace) -> Callable[..., int] | None:
-    """What does it, if the command line names a task or a benchmark; None: it names a workdir."""
-    chosen = [name for name in ("task", "suite", "mixture") if getattr(args, name, None)]
-    if len(chosen) > 1:
-        raise UserError(f"--{chosen[0]} and --{chosen[1]}: give one of them")
-    if not chosen:
-        names = OF_TASKS if args.name == "finetune" else OF_SUITES
-        require_unread(
-            args, names, "only --task reads this" if args.name == "finetune" else "only --suite and --mixture read this"
-        )
-        if not args.workdir:
-            more = "--task" if args.name == "finetune" else "--suite or --mixture"
-            raise UserError(f"{args.name}: give --workdir, or {more}")
-        return None
-    require_unread(args, ("workdir",), f"--{chosen[0]} writes to --to")
-    return {"task": finetune, "suite": suite, "mixture": mixture}[chosen[0]]
+def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
+    """RUN, and into `group` what sweeps over tasks read."""
+    run_option(parser, "the pretrained run; RUN@STEP; hf:FOLDER_OR_ID")
+    text = "folder of the benchmark's files; tfds:DIR, sets that TensorFlow Datasets prepared there"
+    group.add_argument("--data", metavar="DIR", help=text)
+    text = "cells, predictions and the score card; shared by sweeps"
+    group.add_argument("--to", dest="output", metavar="DIR", help=text)
+    text = "transfer (default), pivot, translate_train, multi_language ..."
+    group.add_argument("--strategy", nargs="+", metavar="NAME", help=text)
+    text = "pivots, or targets, of the strategy (default: all); of multi_language sets to train on: en+de en+de+zh"
+    group.add_argument("--languages", nargs="+", metavar="CODE", help=text)
+    group.add_argument("--seeds", type=positive, metavar="N", help="trainings of each setting (default 1)")
+    group.add_argument("--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev")
+    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
 
 
 def _require(args: Namespace, *names: str) -> None:
-    flags = {"source": "--from", "data": "--data", "output": "--to"}
-    if missing := [flags[name] for name in names if not getattr(args, name)]:
+    given = {"run": given_run(args), "data": args.data, "output": args.output}
+    flags = {"run": "RUN", "data": "--data", "output": "--to"}
+    if missing := [flags[name] for name in names if not given[name]]:
         raise UserError(f"{args.name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed")
 
 
-def finetune(args: Namespace, overrides: Sequence[str], *readers: Callable) -> int:
-    """`finetune --task`: a sweep for each strategy, then the score card of the folder. readers: those of `Tools`, but
-    train."""
+def finetune(args: Namespace) -> int:
+    """`finetune --task`: a sweep for each strategy, then the score card of the folder."""
     from xlingjax.config.multi_task import merged
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.tasks import task_named
     from xlingjax.workflows.cell import MULTI_TASK
 
-    _require(args, "source", "data", "output")
+    _require(args, "run", "data", "output")
     tasks = sorted((task_named(name) for name in args.task), key=lambda task: task.name)
     for task in tasks:
         if task.kind not in TRAINED:
@@ -58,15 +58,15 @@ def finetune(args: Namespace, overrides: Sequence[str], *readers: Callable) -> i
         merged([task.full_name for task in tasks])
     elif len(tasks) > 1:
         raise UserError(f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one")
-    return _sweeps(args, tasks[:1], overrides, readers, beside=tasks[1:])
+    return _sweeps(args, tasks[:1], beside=tasks[1:])
 
 
-def suite(args: Namespace, overrides: Sequence[str], *readers: Callable) -> int:
+def suite(args: Namespace) -> int:
     """`evaluate --suite`: every task whose files are there; what is missing is said."""
     from xlingjax.data.labelled.task import languages_present
     from xlingjax.tasks import suite_tasks
 
-    _require(args, "source", "data", "output")
+    _require(args, "run", "data", "output")
     require_unread(
         args,
         ("split", "follow", "patience", "labels"),
@@ -95,7 +95,7 @@ def suite(args: Namespace, overrides: Sequence[str], *readers: Callable) -> int:
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
         raise UserError(f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or --allow-missing")
-    return _sweeps(args, present, overrides, readers)
+    return _sweeps(args, present)
 
 
 def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
@@ -132,29 +132,26 @@ def _tested(task: Any, data: str) -> set[str]:
     return {*languages_present(task, data, "test"), *languages_present(task, data, "dev")}
 
 
-def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
-    from xlingjax.cli import verbs
+def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
+    from xlingjax.config.recipe import find_gin, gin_values
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import read_run_record
     from xlingjax.workflows.baselines import applies as baseline_of
-    from xlingjax.workflows.cell import Asked, Tools
+    from xlingjax.workflows.cell import Asked
     from xlingjax.workflows.measure import measure
+    from xlingjax.workflows.scorecard_page import show
     from xlingjax.workflows.strategies import lacking
     from xlingjax.workflows.sweep import check, run
 
-    start(verbs.runtime(args))
-
-    def train(folder: Path, recipe: Any) -> int:
-        return verbs.train(Namespace(**{**vars(args), "workdir": str(folder), "name": "finetune"}), recipe)
-
-    source = _started(args.source)
+    machine = machine_of(args)
+    start(machine)
+    source = named_run(args)
     for layer in getattr(args, "layer", None) or ():  # before anything is trained
         if layer != "all":
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
-    parse, read_recipe, find, sets = readers
-    tools = Tools(parse, read_recipe, train, find, sets)
+    overrides = gin_values(args.overrides)
     several, faults, sweeps = len(tasks) > 1, [], []
 
     def fault(task, found: UserError) -> None:
@@ -169,7 +166,7 @@ def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
             if several and not baseline_of(strategy, task):
                 print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
                 continue
-            file = find(f"strategies/{strategy}.gin") or find(strategy)
+            file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
             if several and file and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data)):
                 print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {args.data}")
                 continue
@@ -179,7 +176,7 @@ def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
                 beside=tuple(beside),
             )  # fmt: skip
             try:
-                check(asked, tools)  # of all, before any training
+                check(asked)  # of all, before any training
                 sweeps.append(asked)
             except UserError as found:
                 fault(task, found)
@@ -188,7 +185,7 @@ def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
             if task.kind not in TRAINED:
                 measure(measured(args, source, task.suite, [task.name]))
             for asked in (one for one in sweeps if one.task == task):
-                if status := run(asked, tools):
+                if status := run(asked, machine):
                     return status
         except UserError as found:
             fault(task, found)
@@ -196,15 +193,6 @@ def _sweeps(args: Namespace, tasks, overrides, readers, beside=()) -> int:
     if faults:
         raise UserError(f"{', '.join(dict.fromkeys(faults))} could not be measured (above); the card is of the others")
     return 0
-
-
-def _started(source: str) -> str:
-    """The run; of a model of Hugging Face its import."""
-    if not source.startswith("hf:"):
-        return source
-    from xlingjax.convert.import_model import imported
-
-    return str(imported(source.removeprefix("hf:")))
 
 
 def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -238,39 +226,41 @@ def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> 
     )  # fmt: skip
 
 
-def mixture(args: Namespace, overrides: Sequence[str], parse: Callable, *_: Callable) -> int:
+def mixture(args: Namespace) -> int:
     """`evaluate --mixture`: a checkpoint as it is, or with --follow every checkpoint of a run."""
-    from xlingjax.cli import verbs
+    from xlingjax.config.recipe import bindings, gin_values
     from xlingjax.runtime.machine import start
     from xlingjax.tasks import suite_tasks
     from xlingjax.training.run_record import run_and_checkpoint
     from xlingjax.workflows.cell import FILES, READING, values_of
     from xlingjax.workflows.measure import follow, measure
     from xlingjax.workflows.scorecard import SCORES
+    from xlingjax.workflows.scorecard_page import show
 
-    if args.follow and args.source:
-        raise UserError("--follow names the run; leave --from out")
+    if args.follow and given_run(args):
+        raise UserError(f"--follow names the run; leave {given_run(args)} out")
     if not args.follow:
         require_unread(args, ("patience",), "only --follow reads this")
-    _require(args, "data", "output", *(() if args.follow else ("source",)))
+    _require(args, "data", "output", *(() if args.follow else ("run",)))
     require_unread(args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing")
     tasks = {task.name: task for task in suite_tasks(args.mixture)}
     if strange := {*(args.tasks or ())} - {*tasks}:
         raise UserError(f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(tasks))}")
     require_read(args, [task for name, task in tasks.items() if not args.tasks or name in args.tasks])
-    start(verbs.runtime(args))
-    source = args.follow or _started(args.source)
+    start(machine_of(args))
+    source = args.follow or named_run(args)
+    overrides = gin_values(args.overrides)
     config, read = run_and_checkpoint(source)[0] / "config.gin", (*READING, "DTYPE")
 
     def recipe() -> dict[str, Any]:
         files = [*([str(config)] if config.is_file() else ()), *args.gin_file]
         if files:
-            return values_of(parse(files, overrides))
+            return values_of(bindings(files, overrides))
         given = [override.partition("=")[0] for override in overrides]
         if strange := [name for name in given if name not in read]:
             raise UserError(f"--gin.{strange[0]}: --mixture trains nothing, and reads {', '.join(read)} alone")
         stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
-        bound = values_of(parse(FILES, [*stand_ins, *overrides]))
+        bound = values_of(bindings(FILES, [*stand_ins, *overrides]))
         return {name: bound[name] for name in read}
 
     asked = measured(args, source, args.mixture, args.tasks or ())

@@ -1,0 +1,39 @@
+"""`xlingjax freeze`."""
+
+import argparse
+from argparse import Namespace
+from pathlib import Path
+
+from xlingjax.cli.machine import machine_of
+from xlingjax.cli.types import positive
+from xlingjax.cli.verb import Verb
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batches", type=positive, required=True, metavar="N", help="batches per objective")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
+
+
+def run(args: Namespace) -> int:
+    """OBJECTIVE.frozen for every objective, and the vocabulary, in one folder: all that training needs elsewhere."""
+    from xlingjax.config.recipe import read_recipe
+    from xlingjax.data.frozen import write_frozen
+    from xlingjax.runtime.machine import start
+    from xlingjax.workflows.launch import stages_of
+
+    recipe = read_recipe(args.gin_file, args.overrides)
+    start(machine_of(args))
+    folder = Path(args.output)
+    for name, stage in stages_of(recipe):
+        source = stage.source()
+        try:
+            path = write_frozen(source, folder / f"{name}.frozen", args.batches)
+        finally:
+            source.close()
+        print(f"{path}: {args.batches} batches, {path.stat().st_size / 2**20:.1f} MiB")
+    for name, content in recipe.corpus.vocabulary.files().items():
+        (folder / name).write_bytes(content)
+    return 0
+
+
+VERB = Verb("freeze", "write a recipe's batches to files that train without TensorFlow", options, run, recipe=True)

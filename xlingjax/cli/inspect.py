@@ -1,0 +1,46 @@
+"""`xlingjax inspect`."""
+
+import argparse
+from argparse import Namespace
+from typing import Any
+
+from xlingjax.cli.machine import machine_of
+from xlingjax.cli.verb import Verb
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=2, help="rows shown per objective (default %(default)s)")
+    parser.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
+
+
+def run(args: Namespace) -> int:
+    from xlingjax.config.recipe import read_recipe
+    from xlingjax.report.inspector import inspect
+    from xlingjax.report.negatives import read
+    from xlingjax.runtime.machine import start
+    from xlingjax.workflows.launch import planned_course, stages_of
+
+    recipe = read_recipe(args.gin_file, args.overrides)
+    start(machine_of(args))
+    tables = read(recipe.corpus.negatives)
+    objectives: dict[str, tuple[Any, Any]] = {}
+    try:
+        for name, stage in stages_of(recipe):
+            objectives[name] = stage.objective, stage.source()
+        inspect(
+            objectives, recipe.corpus.vocabulary, record=planned_course(recipe), tables=tables, rows=args.rows,
+            output=args.output or None,
+        )  # fmt: skip
+    finally:
+        for _, source in objectives.values():
+            source.close()
+    return 0
+
+
+VERB = Verb(
+    "inspect",
+    "show what a recipe feeds the model: pieces, targets, positions, languages, packing, masks",
+    options,
+    run,
+    recipe=True,
+)

@@ -1,0 +1,78 @@
+"""`xlingjax report`: the page of a run, or the score card of folders of cells."""
+
+import argparse
+import json
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from xlingjax.cli.verb import Verb
+from xlingjax.errors import UserError
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    text = "workdir of a run; or folders of cells (--to of finetune and evaluate), which share one card"
+    parser.add_argument("workdir", nargs="+", metavar="RUN", help=text)
+    parser.add_argument(
+        "--compare",
+        action="append",
+        default=[],
+        metavar="[NAME=]RUN",
+        help="a run to show beside it (MLM alone, a control)",
+    )
+    parser.add_argument(
+        "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"
+    )
+    parser.add_argument("--output", default="", metavar="DIR", help="folder for the files (default: RUN)")
+    parser.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
+
+
+def run(args: Namespace) -> int:
+    from xlingjax.report.build import build_report
+    from xlingjax.workflows.scorecard_page import show
+
+    if cells := _folders_of_cells(args):
+        print(show(*cells, output=args.output))
+        return 0
+    (workdir,) = args.workdir
+    compare = {}
+    for entry in args.compare:
+        name, equals, path = entry.partition("=")
+        compare[name if equals else Path(entry).name] = path if equals else entry
+    page = build_report(workdir, compare, args.finetuned, args.output or None, args.pictures or None)
+    summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["summary"]
+    for name, value in summary.items():
+        print(f"{name:<36} {_shown(value)}")
+    print(f"report: {page}")
+    return 0
+
+
+def _folders_of_cells(args: Namespace) -> list[str]:
+    """Those named, whose score card is asked for; none: a run is named. Raises UserError for both at once."""
+    folders = args.workdir
+    runs = [folder for folder in folders if (Path(folder) / "run.json").is_file()]
+    cells = [folder for folder in folders if (Path(folder) / "cells").is_dir() and folder not in runs]
+    if not cells:
+        if len(folders) > 1:
+            raise UserError(f"report {' '.join(folders)}: no cells there, and a report is of one run; see --compare")
+        return []
+    if other := [folder for folder in folders if folder not in cells]:
+        raise UserError(f"report: {other[0]} has no cells and cannot share a score card; leave it out")
+    if given := [name for name in ("compare", "finetuned", "pictures") if getattr(args, name)]:
+        raise UserError(f"--{given[0]}: a score card reads only folders of cells; leave it out")
+    if len(folders) > 1 and not args.output:
+        raise UserError(f"report: {len(folders)} folders share a score card; say where it goes by --output DIR")
+    if args.output:
+        if Path(args.output).is_file():
+            raise UserError(f"--output {args.output}: it is a file; give a folder")
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+    return folders
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items())
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+VERB = Verb("report", "write report.html and report.json of a run; of sweeps and suites their score card", options, run)

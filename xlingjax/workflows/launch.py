@@ -1,0 +1,147 @@
+"""A recipe becomes a run: how every training starts, whichever verb or sweep asks for it."""
+
+import dataclasses
+import functools
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from xlingjax.config.model import check_vocabulary
+from xlingjax.config.recipe import Recipe
+from xlingjax.data.loader import Peekable
+from xlingjax.errors import UserError
+from xlingjax.evaluation.retrieval import RetrievalProbe
+from xlingjax.inference.sentences import sentences_of
+from xlingjax.model.build import build_model
+from xlingjax.model.partition import make_mesh, param_shardings
+from xlingjax.report.build import build_report
+from xlingjax.report.inspector import first_rows
+from xlingjax.report.negatives import read as read_negatives
+from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
+from xlingjax.training.checkpoint import find_checkpoint, load_params
+from xlingjax.training.feed import in_stages
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.run_record import read_run_record, run_and_checkpoint, schedule_record
+from xlingjax.training.schedule import check
+from xlingjax.training.stages import stage_name
+from xlingjax.training.tracker import finite, scalars
+
+
+def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfig) -> int:
+    """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb: "pretrain" or "finetune",
+    which run.json keeps. Returns the exit status. Raises UserError."""
+    workdir, corpus = str(workdir), recipe.corpus
+    check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
+    evaluators = evaluators_of(recipe)
+    record: dict[str, Any] = {
+        "verb": verb,
+        "vocabulary": os.path.abspath(corpus.vocabulary_path),
+        "vocabulary_sha256": corpus.vocabulary.sha256,
+    }
+    if corpus.negatives:
+        record["negatives"] = read_negatives(corpus.negatives)
+    if verb == "pretrain":
+        record |= sentences_kept(workdir, recipe.bound.get("init_from"), evaluators)
+    objectives, opened = watched(recipe.bound["objectives"])
+    result = recipe.plan(
+        objectives=objectives,
+        workdir=workdir,
+        evaluators=evaluators,
+        runtime=machine,
+        extra_config=record,
+        on_start=functools.partial(first_report, workdir, opened, corpus.vocabulary),
+        files={"config.gin": recipe.config.encode(), **corpus.vocabulary.files()},
+    )
+    return result.exit_code
+
+
+def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:
+    """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to evaluations.jsonl.
+    Raises UserError."""
+    start(machine)
+    checkpoint = find_checkpoint(str(workdir))
+    evaluators = evaluators_of(recipe)
+    if not evaluators:
+        raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
+    mesh = make_mesh(recipe.bound["mesh"])
+    encoder = build_model(recipe.bound["model"], mesh)
+    abstract = encoder.abstract()
+    shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
+    abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings)
+    params, _ = load_params(checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256)
+    step = int(checkpoint.name) if checkpoint.name.isdigit() else 0
+    for evaluator in evaluators:
+        values = finite(evaluator(encoder, params, step, mesh))
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in scalars(values).items())
+        print(f"step {step}: {evaluator.name}: {shown}")
+        if is_primary():
+            line = json.dumps({"step": step, "name": evaluator.name, "values": values}, ensure_ascii=False)
+            with open(run_and_checkpoint(str(workdir))[0] / "evaluations.jsonl", "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
+def evaluators_of(recipe: Recipe) -> list[Any]:
+    return [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
+
+
+def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
+    """Every objective of a recipe at each of its stages, and what that is called."""
+    entries = [in_stages(entry) for entry in recipe.bound["objectives"]]
+    return [(stage_name(run.objective.name, start), run) for entry in entries for start, run in entry.items()]
+
+
+def planned_course(recipe: Recipe) -> dict[str, Any]:
+    """What run.json would say of the run's schedule. Raises UserError for one that `train` refuses."""
+    bound = recipe.bound
+    first = [in_stages(entry)[0] for entry in bound["objectives"]]
+    weights = {run.objective.name: run.weight for run in first}
+    mode = bound.get("schedule", "alternate")
+    optimizer = bound.get("optimizer", OptimizerConfig())
+    check([*weights.values()], mode, bound["steps"])
+    return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
+
+
+# ---- before the first step -------------------------------------------------------------------------------------------
+
+
+def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
+    """The objectives of a run, and {stage: (objective, source)} of the sources as they are opened: their first batches
+    can be looked at without reading the text again."""
+    opened: dict[str, tuple[Any, Any]] = {}
+
+    def watch(run: Any, start: int) -> Any:
+        @functools.wraps(run.source)  # with its shapes and settings
+        def source() -> Any:
+            peekable = Peekable(run.source())
+            opened[stage_name(run.objective.name, start)] = run.objective, peekable
+            return peekable
+
+        return dataclasses.replace(run, source=source)
+
+    return [{start: watch(run, start) for start, run in in_stages(entry).items()} for entry in objectives], opened
+
+
+def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any) -> None:
+    """report.html before the first step: the schedule, the setting, what will be sampled, what the objectives read."""
+    folder = Path(workdir)
+    if not (folder / "report.html").exists():
+        (folder / "rows.html").write_text(first_rows(opened, vocabulary), encoding="utf-8")
+        build_report(folder)
+
+
+def sentences_kept(workdir: str, init_from: Any, evaluators: Iterable[Any]) -> dict[str, Any]:
+    """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of the one that
+    pretraining starts from; {}: it does not tell. Says where retrieval is measured without their prefix."""
+    runs = [workdir, init_from] if isinstance(init_from, str) else [workdir]
+    records = [read_run_record(run) for run in runs if (run_and_checkpoint(run)[0] / "run.json").is_file()]
+    own = sentences_of(records[0]) if records else None
+    if own is None:
+        return {}
+    if own.prefix and any(isinstance(probe, RetrievalProbe) and not probe.prefix for probe in evaluators):
+        message = f"retrieval is measured without the prefix {own.prefix!r} of the model's own sentence vectors"
+        print(f'{message}; --gin.retrieval.prefix="{own.prefix!r}" sets it')
+    return {"sentences": dataclasses.asdict(own)}
