@@ -22,6 +22,7 @@ from xlingjax.cli import (
     mine,
     plug,
     pretrain,
+    recipe,
     report,
     score,
     table,
@@ -37,9 +38,11 @@ from xlingjax.errors import EXIT_CODE, Stopped, UserError
 
 GIN_PREFIX = "--gin."
 VERBS = (
-    pretrain.VERB, finetune.VERB, bakeoff.VERB, table.VERB, vocab.VERB, data.VERB, tinyworld.VERB, inspect.VERB,
-    verify.VERB, freeze.VERB, evaluate.VERB, score.VERB, report.VERB, encode.VERB, align.VERB, mine.VERB, words.VERB,
-    translate.VERB, translate.GENERATE, plug.VERB, average.VERB, import_.VERB, adapt.VERB, export.VERB, doctor.VERB,
+    pretrain.VERB, finetune.VERB, bakeoff.VERB, table.VERB, recipe.VERB, vocab.VERB, data.VERB,
+    tinyworld.VERB, inspect.VERB, verify.VERB, freeze.VERB, evaluate.VERB, score.VERB,
+    report.VERB, encode.VERB, align.VERB, mine.VERB, words.VERB, translate.VERB,
+    translate.GENERATE, plug.VERB, average.VERB, import_.VERB, adapt.VERB, export.VERB,
+    doctor.VERB,
 )  # fmt: skip
 
 
