@@ -17,7 +17,7 @@ from xlingjax.tasks import task_named
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 sentencepiece = pytest.importorskip("sentencepiece")
-from convert.test_export import command, run_of  # noqa: E402 - needs transformers
+from tests.convert.test_export import command, run_of  # noqa: E402 - needs transformers
 
 UDPOS = task_named("xtreme/udpos")
 DATA = os.environ.get("XLINGJAX_DATA")
