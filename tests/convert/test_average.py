@@ -33,10 +33,10 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize(
     "asked, steps", [(("--last", "2"), (10, 30)), (("--steps", "30,2"), (2, 30)), (("--last", "3"), STEPS)]
 )
-def test_the_mean(asked, steps, run, tmp_path, capsys):
+def test_the_mean(request, steps, run, tmp_path, capsys):
     folder, given = run
     output = tmp_path / "mean"
-    assert main.main(["average", str(folder), *asked, "--output", str(output)]) == 0
+    assert main.main(["average", str(folder), *request, "--output", str(output)]) == 0
     names = ", ".join(map(str, steps))
     assert capsys.readouterr().out.strip() == (
         f"{output}: the mean of {len(steps)} checkpoints of {folder}: steps {names}"
@@ -65,8 +65,8 @@ def test_the_mean(asked, steps, run, tmp_path, capsys):
         (("--steps", "2", "--last", "1"), "leave out either"),
     ],
 )
-def test_refusals(asked, message, run, tmp_path, capsys):
-    assert main.main(["average", str(run[0]), *asked, "--output", str(tmp_path / "mean")]) == 2
+def test_refusals(request, message, run, tmp_path, capsys):
+    assert main.main(["average", str(run[0]), *request, "--output", str(tmp_path / "mean")]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line and not (tmp_path / "mean").exists()
 

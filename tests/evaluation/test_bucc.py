@@ -42,12 +42,12 @@ def test_the_layer_is_that_of_xtremes_script():
     """run_bucc2018.sh: --specific_layer 7 whatever the model; run_tatoeba.sh: 7, and 13 of 24."""
     assert [bucc.paper_layer(n) for n in (12, 16, 24, 36)] == [8] * 4
     assert [bucc.paper_layer(n) for n in (1, 3, 6)] == [tatoeba.paper_layer(n) for n in (1, 3, 6)] == [1, 2, 4]
-    asked = measure.Asked("xtreme", "run", "data", "to")
-    told = {kind: measure.states(asked, kind, 24) for kind in ("retrieval", "mining")}
+    request = measure.Request("xtreme", "run", "data", "to")
+    told = {kind: measure.states(request, kind, 24) for kind in ("retrieval", "mining")}
     assert {kind: (one.layer, one.pooling) for kind, one in told.items()} == {
         "retrieval": (14, "mean"), "mining": (8, "first"),
     }  # fmt: skip
-    assert measure.states(measure.Asked("xtreme", "run", "data", "to", layers=(20,)), "mining", 24).layer == 20
+    assert measure.states(measure.Request("xtreme", "run", "data", "to", layers=(20,)), "mining", 24).layer == 20
 
 
 def test_a_deep_model_is_mined_from_its_8th_layer():

@@ -61,7 +61,7 @@ def test_only_the_likeliest_columns_are_combined():
 
 
 def test_the_best_of_all_windows_is_cut_out_of_the_context():
-    asked = [question("ab  cdef", "cd", id="1"), question("x yz", "yz", id="2")]
+    questions = [question("ab  cdef", "cd", id="1"), question("x yz", "yz", id="2")]
     windows = [window_of(6), window_of(6), window_of(4, question=1)]
     windows[1] = replace(windows[1], spans=windows[1].spans + 2)  # "  cdef"
     logits = np.full((3, 12, 2), -5.0)
@@ -69,9 +69,9 @@ def test_the_best_of_all_windows_is_cut_out_of_the_context():
     logits[1, 4, 0], logits[1, 6, 1] = 3, 4  # " cd": 7
     logits[2, 4, 0], logits[2, 4, 1] = 9, 9  # a blank is no answer
     logits[2, 5, 0], logits[2, 6, 1] = 1, 2
-    assert best_answers(logits, windows, asked) == {"1": "cd", "2": "yz"}
+    assert best_answers(logits, windows, questions) == {"1": "cd", "2": "yz"}
     hidden = [windows[0], replace(windows[1], maximal=np.arange(6) > 1), windows[2]]
-    assert best_answers(logits, hidden, asked)["1"] == "ab"  # another window shows more around it
+    assert best_answers(logits, hidden, questions)["1"] == "ab"  # another window shows more around it
 
 
 def golden(rows, windows, questions, columns):
@@ -89,9 +89,9 @@ def answered(questions, vocabulary, **sizes):
 
 
 def test_the_right_columns_give_the_gold_text_in_every_script(pieces):  # noqa: F811
-    asked = [question(context, answer, id=answer) for context, answer in SCRIPTS]
-    found = answered(asked, pieces, length=36, stride=12, max_question=3)
-    assert found == {q.id: q.answers[0] for q in asked}  # as it was written, never normalised
+    questions = [question(context, answer, id=answer) for context, answer in SCRIPTS]
+    found = answered(questions, pieces, length=36, stride=12, max_question=3)
+    assert found == {q.id: q.answers[0] for q in questions}  # as it was written, never normalised
 
 
 def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
@@ -99,11 +99,11 @@ def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
     pytest.importorskip("sacremoses")
     from tests.helpers import small_fastbpe
 
-    asked = [question(context, answer, id=answer) for context, answer in SCRIPTS]
-    asked.append(question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å"))
-    small_fastbpe.write(tmp_path, [q.context for q in asked], merges=15)
-    found = answered(asked, Vocabulary.load(tmp_path), length=64, stride=20, max_question=3)
-    assert found == {q.id: q.answers[0] for q in asked}
+    questions = [question(context, answer, id=answer) for context, answer in SCRIPTS]
+    questions.append(question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å"))
+    small_fastbpe.write(tmp_path, [q.context for q in questions], merges=15)
+    found = answered(questions, Vocabulary.load(tmp_path), length=64, stride=20, max_question=3)
+    assert found == {q.id: q.answers[0] for q in questions}
 
 
 DATA = os.environ.get("XLINGJAX_DATA")
@@ -113,10 +113,10 @@ DATA = os.environ.get("XLINGJAX_DATA")
 @pytest.mark.parametrize("language", ["ar", "hi", "zh"])
 def test_the_right_columns_give_the_gold_text_of_xquad(language):
     """Through windows and their joining, with a piece per character."""
-    asked = read_squad([Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"], None, language)[:150]
-    asked = [q for q in asked if len(q.answers[0]) < 60]
-    found = answered(asked, OneEach(), length=256, stride=100, max_question=20)
-    assert found == {q.id: q.answers[0] for q in asked} and len(found) > 100
+    questions = read_squad([Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"], None, language)[:150]
+    questions = [q for q in questions if len(q.answers[0]) < 60]
+    found = answered(questions, OneEach(), length=256, stride=100, max_question=20)
+    assert found == {q.id: q.answers[0] for q in questions} and len(found) > 100
 
 
 class OneEach(Characters):
@@ -128,8 +128,8 @@ class OneEach(Characters):
 
 
 def test_the_last_batch_is_filled_up_and_meshes_change_nothing(model):
-    asked = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(5)]
-    rows, _ = span_rows(asked, XLM, 14, 1, stride=4, max_question=3)
+    questions = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(5)]
+    rows, _ = span_rows(questions, XLM, 14, 1, stride=4, max_question=3)
     whole = predict(*model, rows, batch_size=64)
     assert whole.shape == (*rows["input_ids"].shape, 2) and len(whole) > 8
     np.testing.assert_allclose(predict(*model, rows, batch_size=3), whole, atol=1e-5)
@@ -141,11 +141,11 @@ def test_the_last_batch_is_filled_up_and_meshes_change_nothing(model):
 
 
 def test_answers_are_those_of_the_logits(model, tmp_path):
-    asked = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(4)]
-    rows, windows = span_rows(asked, XLM, 14, 2, stride=4, max_question=3)
+    questions = [question("cdefghijklmnop"[i:], "kl", id=str(i)) for i in range(4)]
+    rows, windows = span_rows(questions, XLM, 14, 2, stride=4, max_question=3)
     logits = predict(*model, rows)
-    found = predict_answers(*model, asked, XLM, 2, **SIZES, longest=3, batch_size=2)
-    for index, q in enumerate(asked):
+    found = predict_answers(*model, questions, XLM, 2, **SIZES, longest=3, batch_size=2)
+    for index, q in enumerate(questions):
         best = max(
             (
                 (logits[row, w.column + i, 0] + logits[row, w.column + j, 1], q.context[w.spans[i, 0] : w.spans[j, 1]])
@@ -156,14 +156,14 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
             ),
         )
         assert found[q.id] == best[1]
-    unlabelled = [replace(q, answers=(), starts=()) for q in asked]
+    unlabelled = [replace(q, answers=(), starts=()) for q in questions]
     assert predict_answers(*model, unlabelled, XLM, 2, **SIZES, longest=3) == found
     path = write_predictions(task_named("xtreme/xquad"), tmp_path, "de", found)
     assert json.loads(path.read_text()) == found
     with pytest.raises(UserError, match="rows of 65 tokens do not fit the 64 positions"):
-        predict_answers(*model, asked, XLM, 2, length=65)
+        predict_answers(*model, questions, XLM, 2, length=65)
     with pytest.raises(UserError, match="question 0 stands twice"):
-        predict_answers(*model, [asked[0], asked[0]], XLM, 0, **SIZES)
+        predict_answers(*model, [questions[0], questions[0]], XLM, 0, **SIZES)
 
 
 def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
@@ -197,9 +197,9 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
 
 
 def test_the_metric_and_the_limit_are_those_asked_for(model, tmp_path, monkeypatch):
-    asked = [question("dd the", "the dd", 0, id="1"), question("cc", "cc", id="2")]
-    asked[0] = Question("1", "a", "das dd", ("dd",), (4,))
-    path = squad(tmp_path / "de.json", asked)
+    questions = [question("dd the", "the dd", 0, id="1"), question("cc", "cc", id="2")]
+    questions[0] = Question("1", "a", "das dd", ("dd",), (4,))
+    path = squad(tmp_path / "de.json", questions)
     monkeypatch.setattr(span_qa, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs})
     made = dict(files={"de": path}, vocabulary=XLM, languages=toy.LANGUAGES, length=16, max_question=3)
     squad_scores = SpanQuestions(**made)(*model, 0)

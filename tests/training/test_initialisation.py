@@ -53,9 +53,9 @@ def made(model, seed):
 
 
 @pytest.fixture(scope="session")
-def giver(tmp_path_factory):
-    """giver(NAME, seed, model) -> (workdir of a run with these parameters, {path: array}), written once."""
-    root = tmp_path_factory.mktemp("givers")
+def donor(tmp_path_factory):
+    """donor(NAME, seed, model) -> (workdir of a run with these parameters, {path: array}), written once."""
+    root = tmp_path_factory.mktemp("donors")
 
     def write(name, seed, model, languages=tiny.LANGUAGES):
         params, folder = made(model, seed), root / name
@@ -67,27 +67,27 @@ def giver(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def clm(giver):
-    return giver("clm", 1, config())
+def clm(donor):
+    return donor("clm", 1, config())
 
 
 @pytest.fixture(scope="session")
-def mlm(giver):
-    return giver("mlm", 2, config())
+def mlm(donor):
+    return donor("mlm", 2, config())
 
 
 @pytest.fixture(scope="session")
-def veco(giver):
-    return giver("veco", 3, config(cross_attention=True))
+def veco(donor):
+    return donor("veco", 3, config(cross_attention=True))
 
 
 @pytest.fixture(scope="session")
-def xlmr(giver):
-    return giver("xlmr", 4, config(**XLMR))
+def xlmr(donor):
+    return donor("xlmr", 4, config(**XLMR))
 
 
 def load(model, mesh=(1, 1, 1), languages=tiny.LANGUAGES, vocabulary=None, **options):
-    """({path: array}, {path: array} before, lines) of what these givers make of a random model."""
+    """({path: array}, {path: array} before, lines) of what these donors make of a random model."""
     abstract, axes = shapes(model)
     shardings = param_shardings(make_mesh(MeshConfig(*mesh)), axes, abstract)
     plan = Plan(Initialisation(**options), model, abstract)
@@ -108,7 +108,7 @@ def renamed(name):
 
 
 def expected(before, of_encoder, of_decoder, layers=slice(1, None)):
-    """{path: array} of a model with decoder_embeddings="separate", `layers` of the giver's for the decoder."""
+    """{path: array} of a model with decoder_embeddings="separate", `layers` of the donor's for the decoder."""
     made = {}
     for name, random in before.items():
         side = of_decoder if name.startswith("decoder") else of_encoder
@@ -129,8 +129,8 @@ GRID = [*itertools.product((None, "clm", "mlm"), repeat=2)]
 
 @pytest.mark.parametrize("encoder, decoder", GRID[1:], ids=lambda name: name or "random")
 def test_xlms_grid(encoder, decoder, clm, mlm):
-    givers = {"clm": clm, "mlm": mlm, None: (None, {})}
-    (first, of_encoder), (second, of_decoder) = givers[encoder], givers[decoder]
+    donors = {"clm": clm, "mlm": mlm, None: (None, {})}
+    (first, of_encoder), (second, of_decoder) = donors[encoder], donors[decoder]
     found, before, lines = load(pair(), encoder=first, decoder=second)
     assert_same(found, expected(before, of_encoder, of_decoder))
     told = []
@@ -163,7 +163,7 @@ def test_a_run_starts_from_several_and_goes_on_without_them(clm, mlm, tmp_path, 
     assert "decoder/layers/cross_attention: random" in session["given"] and {*session["given"]} <= {*told}
     assert f"weights: {session['weights']}" in told and "weights: random (seed 3)" in told
 
-    monkeypatch.setattr("xlingjax.training.donors.Giver.open", None)
+    monkeypatch.setattr("xlingjax.training.donors.Donor.open", None)
     gone = Initialisation(encoder=f"{tmp_path}/gone", decoder=f"{tmp_path}/gone")
     run(tmp_path / "run", pair(), gone)  # has its step: nothing to do
     assert f"weights: checkpoint 1 of {tmp_path / 'run'}" in capsys.readouterr().out
@@ -178,7 +178,7 @@ def test_lookup_tables_alone(mlm, clm):
         + [f"{side}embeddings/languages: {mlm[0]} (de, en, zh)" for side in ("", "decoder_")]
         + [f"{side}embeddings/{{norm, positions, tokens}}: {mlm[0]}" for side in ("", "decoder_")]
     )
-    found, before, _ = load(pair(), embeddings=mlm[0], encoder=clm[0])  # a side's own giver comes first
+    found, before, _ = load(pair(), embeddings=mlm[0], encoder=clm[0])  # a side's own donor comes first
     assert_same(found, expected(before, clm[1], tables))
 
 
@@ -263,9 +263,9 @@ def test_an_n_stream_decoder(mlm):
     assert {"decoder/layers/attention/relative: random", "decoder/streams: random"} <= {*lines}
 
 
-def test_an_encoder_decoder_gives_its_decoder(giver):
+def test_an_encoder_decoder_gives_its_decoder(donor):
     theirs = pair(language_tokens=3, vocab_size=tiny.VOCAB + 3)
-    run, given = giver("pair", 5, theirs, languages=("de", "en", "fr"))
+    run, given = donor("pair", 5, theirs, languages=("de", "en", "fr"))
     found, before, lines = load(theirs, encoder=run, decoder=run)
     ours = [name for name in found if name.startswith("decoder/") or name.startswith("encoder/")]
     assert all(np.array_equal(found[name], given[name]) for name in ours)
@@ -276,8 +276,8 @@ def test_an_encoder_decoder_gives_its_decoder(giver):
     assert any("(language tokens too, but random: zh)" in line for line in lines)
 
 
-def test_language_rows_are_found_by_their_codes(giver):
-    run, given = giver("others", 6, config(num_languages=4), languages=("bg", "de", "fr", "zh"))
+def test_language_rows_are_found_by_their_codes(donor):
+    run, given = donor("others", 6, config(num_languages=4), languages=("bg", "de", "fr", "zh"))
     found, before, lines = load(pair(), encoder=run)
     theirs, name = given["embeddings/languages/embedding"], "embeddings/languages/embedding"
     np.testing.assert_array_equal(found[name], np.stack([theirs[1], before[name][1], theirs[3]]))
@@ -342,7 +342,7 @@ def test_refusals(model, options, message, mlm, xlmr):
     assert "\n" not in str(refused.value)
 
 
-def test_a_checkpoint_of_a_giver_may_be_named(giver, mlm):
+def test_a_checkpoint_of_a_giver_may_be_named(donor, mlm):
     for path in (f"{mlm[0]}@7", f"{mlm[0]}/checkpoints/7"):
         found, before, lines = load(pair(), encoder=path)
         assert_same(found, expected(before, mlm[1], {}))
@@ -387,20 +387,20 @@ def test_recipes_bind_it(tmp_path, monkeypatch):
         read(INIT_FROM="a", INIT_ENCODER="b")
 
 
-def test_a_tied_giver_gives_the_self_attention_of_its_last_layers(giver):
-    run, given = giver("tied", 8, pair(tied_self_attention=True))
+def test_a_tied_giver_gives_the_self_attention_of_its_last_layers(donor):
+    run, given = donor("tied", 8, pair(tied_self_attention=True))
     found, _, lines = load(pair(), decoder=run)
     name = "layers/attention/query/kernel"
     np.testing.assert_array_equal(found[f"decoder/{name}"], given[f"encoder/{name}"][1:])
     assert f"decoder/layers/attention: encoder layers 1..2 of {run} (tied there)" in lines
 
 
-def test_a_whole_run_keeps_its_language_tokens_where_they_are(giver):
+def test_a_whole_run_keeps_its_language_tokens_where_they_are(donor):
     """Of other languages, or another order, a row would become another's."""
     from xlingjax.training.initialisation import first_weights
 
     model = pair(language_tokens=3, vocab_size=tiny.VOCAB + 3, num_languages=0)
-    run, theirs = giver("tokens", 7, model)
+    run, theirs = donor("tokens", 7, model)
     load = first_weights(str(run), model, shapes(model)[0], ())
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(model)[0])
     for languages in ([*tiny.LANGUAGES[1:]], [*reversed(tiny.LANGUAGES)], [*tiny.LANGUAGES, "zz"]):
@@ -419,12 +419,12 @@ def told_labels(folder, labels, data=None):
     (Path(folder) / "run.json").write_text(json.dumps(record))
 
 
-def test_a_head_of_other_labels_is_refused(giver):
+def test_a_head_of_other_labels_is_refused(donor):
     """As many labels are not the same ones, nor are these in another order."""
     from xlingjax.training.initialisation import first_weights
 
     model = config(num_labels=2)
-    run, theirs = giver("labelled", 8, model)
+    run, theirs = donor("labelled", 8, model)
     load = first_weights(run, model, shapes(model)[0], ())
     zeros = jax.tree.map(lambda x: jax.numpy.zeros(x.shape), shapes(model)[0])
 
@@ -441,10 +441,10 @@ def test_a_head_of_other_labels_is_refused(giver):
             given(other)
 
 
-def test_of_several_heads_each_is_told_by_its_task(giver):
+def test_of_several_heads_each_is_told_by_its_task(donor):
     from xlingjax.training.initialisation import require_labels
 
-    run, _ = giver("several", 9, config(task_labels={"nc": 2, "qam": 2}))
+    run, _ = donor("several", 9, config(task_labels={"nc": 2, "qam": 2}))
     told_labels(run, (), {"classification_nc": {"labels": ["a", "b"]}, "classification_qam": {"labels": ["0", "1"]}})
     require_labels("RUN", run, ["0", "1"], "qam")
     require_labels("RUN", run, ["0", "1"], "wpr")  # a head that is new

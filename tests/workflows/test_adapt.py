@@ -16,7 +16,7 @@ from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
 from xlingjax.model import memory
 from xlingjax.model.config import preset
-from xlingjax.workflows.adapt import Asked, _absolute, _heldout_shares, _say_unmeasured, _steps_within, write_heldout
+from xlingjax.workflows.adapt import Request, _absolute, _heldout_shares, _say_unmeasured, _steps_within, write_heldout
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
@@ -274,13 +274,13 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
 
 def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():
     rows = {"text": [{"sentences": 2500}, {"sentences": 10**6}], "pairs": [{"sentences": 10**5}]}
-    asked = dict(
+    request = dict(
         source="", mono=("a",), parallel=("b",), objectives=("mlm",), hours=None, steps=1, batch=1, length=1, gold=None,
         files=(), overrides=(),
     )  # fmt: skip
     found = Findings(tables=rows)
-    assert _heldout_shares(found, Asked(**asked)) == {"text": 200 / 2500, "pairs": 200 / 10**5}
-    assert _heldout_shares(found, Asked(**{**asked, "mono": ()})) == {"text": 200 / 2500, "pairs": 200 / 2500}
+    assert _heldout_shares(found, Request(**request)) == {"text": 200 / 2500, "pairs": 200 / 10**5}
+    assert _heldout_shares(found, Request(**{**request, "mono": ()})) == {"text": 200 / 2500, "pairs": 200 / 2500}
 
 
 def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):

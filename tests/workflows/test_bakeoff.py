@@ -237,8 +237,8 @@ def test_the_page_says_what_the_mixes_share(commands, tmp_path):
 
 def test_devices_and_platform_reach_every_run(commands, tmp_path, monkeypatch):
     args = argparse.Namespace(platform="cpu", devices=8, workdir=str(tmp_path), gin_file=[], overrides=[])
-    asked = configured(seeds=(0,), tasks={"nli": ["nli.gin"]})
-    monkeypatch.setattr(recipes, "read_part", lambda *_: asked)
+    request = configured(seeds=(0,), tasks={"nli": ["nli.gin"]})
+    monkeypatch.setattr(recipes, "read_part", lambda *_: request)
     monkeypatch.setattr(
         recipes, "read_recipe", lambda files, overrides: recipes.Recipe({}, None, f"{files}, {overrides}")
     )

@@ -139,8 +139,8 @@ def test_a_sweep_says_which_file_and_how_many(files, start, tmp_path, capsys):
     lines = ["\t".join([str(n), *row[2:]]) for n, row in enumerate(rows)]
     lines[5] = f"5\t\t\t{rows[5][-1]}"
     write(root / "x-final/de/translated_train.tsv", HEADER + "".join(f"{line}\n" for line in lines))
-    asked = ("--gin.TRAIN_STEPS=1", "--strategy", "multi_language")
-    assert finetune("xtreme/pawsx", start, tmp_path / "files", tmp_path / "out", *asked) == 0
+    request = ("--gin.TRAIN_STEPS=1", "--strategy", "multi_language")
+    assert finetune("xtreme/pawsx", start, tmp_path / "files", tmp_path / "out", *request) == 0
     place = root / "x-final/de/translated_train.tsv"
     told = f"{place}, de: passed over 1 of 24 translated rows, in which a text is missing\n"
     assert told in capsys.readouterr().out

@@ -14,7 +14,7 @@ from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.sentences import Sentences
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.workflows import measure
-from xlingjax.workflows.measure import Asked, follow, states
+from xlingjax.workflows.measure import Request, follow, states
 
 
 class Run:
@@ -46,9 +46,9 @@ class Run:
             self.events.pop(when)()
 
     def follow(self, **more):
-        asked = Asked("xtreme", "", "data", str(self.folder.parent / "out"))
+        request = Request("xtreme", "", "data", str(self.folder.parent / "out"))
         clock = {"clock": lambda: self.now, "wait": self.wait}
-        return follow(asked, str(self.folder), dict, self.said.append, **clock, **more)
+        return follow(request, str(self.folder), dict, self.said.append, **clock, **more)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def run(tmp_path, monkeypatch):
         return made
 
     monkeypatch.setattr(measure, "open_run", opened)
-    monkeypatch.setattr(measure, "_measure", lambda asked, trained, step, *_: made.measured.append(step))
+    monkeypatch.setattr(measure, "_measure", lambda request, trained, step, *_: made.measured.append(step))
     return made
 
 
@@ -141,16 +141,16 @@ def test_a_run_that_was_asked_to_stop_and_stays_so(run):
 
 def test_no_such_run(run, tmp_path):
     with pytest.raises(UserError, match="no such folder"):
-        follow(Asked("xtreme", "", "data", str(tmp_path)), str(tmp_path / "none"))
+        follow(Request("xtreme", "", "data", str(tmp_path)), str(tmp_path / "none"))
 
 
 def test_which_states_are_read():
-    asked = Asked("xtreme", "", "data", "out")
-    assert states(asked, "retrieval", 12) == measure.States(8, "mean", (8,), ("mean",))
-    assert states(asked, "mining", 24).pooling == "first" and states(asked, "mining", 24).layer == 8
+    request = Request("xtreme", "", "data", "out")
+    assert states(request, "retrieval", 12) == measure.States(8, "mean", (8,), ("mean",))
+    assert states(request, "mining", 24).pooling == "first" and states(request, "mining", 24).layer == 8
 
     def read(layers=(), poolings=()):
-        found = states(Asked("xtreme", "", "data", "out", layers=layers, poolings=poolings), "retrieval", 12)
+        found = states(Request("xtreme", "", "data", "out", layers=layers, poolings=poolings), "retrieval", 12)
         return found.layer, found.pooling, found.layers, found.poolings
 
     assert read((3,), ("first",)) == (3, "first", (3,), ("first",))
@@ -166,7 +166,7 @@ def test_a_run_reads_its_own_states():
     own = Sentences(None, "mean", "query: ", True, 512)
 
     def read(own, kind="retrieval", **given):
-        return states(Asked("xtreme", "", "data", "out", **given), kind, 12, own)
+        return states(Request("xtreme", "", "data", "out", **given), kind, 12, own)
 
     assert read(own) == measure.States(12, "mean", (12,), ("mean",), "query: ", 512) == read(own, "mining")
     assert read(own).said() == "layer 12, pooled by mean, prefix 'query: ', at most 512 tokens"

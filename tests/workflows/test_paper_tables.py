@@ -122,8 +122,8 @@ def test_several_tasks_and_a_layer_stand_in_the_command():
         "finetune", "--task", "xglue/xnli", "xglue/pawsx", "--from", "runs/x", "--data", "data", "--to", "out/e/mt",
         "--strategy", "multi_task", "--seeds", "1",
     ]  # fmt: skip
-    asked = parser().parse_args(line[3:])
-    assert (asked.task, asked.strategy) == (MERGED["task"], ["multi_task"])
+    request = parser().parse_args(line[3:])
+    assert (request.task, request.strategy) == (MERGED["task"], ["multi_task"])
     line = table.command("e", "layer", "data", "out")
     assert line[3:8] == ["evaluate", "--mixture", "xtreme", "--tasks", "tatoeba"]
     assert line[-3:] == ["--allow-missing", "--layer", "19"] and parser().parse_args(line[3:]).layer == [19]

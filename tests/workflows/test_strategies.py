@@ -25,8 +25,8 @@ XNLI, UDPOS = task_named("xtreme/xnli"), task_named("xtreme/udpos")
 files = sweeping.files
 
 
-def of(files, *asked, **given):
-    return variants("multi_language", set(), [XNLI], str(files / "xtreme"), asked, given)
+def of(files, *request, **given):
+    return variants("multi_language", set(), [XNLI], str(files / "xtreme"), request, given)
 
 
 def test_gold_where_there_is_and_translations_of_the_others(files):
@@ -55,9 +55,9 @@ def test_gold_where_there_is_and_translations_of_the_others(files):
         (["en+de"], {"TRANSLATED": "'ru'"}, "--gin.TRANSLATED and --languages both say what is trained on"),
     ],
 )
-def test_sets_that_cannot_be_meant_are_refused(asked, given, message, files):
+def test_sets_that_cannot_be_meant_are_refused(request, given, message, files):
     with pytest.raises(UserError, match=message):
-        of(files, *asked, **given)
+        of(files, *request, **given)
 
 
 @pytest.fixture(scope="module")

@@ -179,16 +179,16 @@ def test_no_task_is_tested_on_what_chose_the_checkpoint(files, tmp_path):
     """Where one test set has no answers, all tasks have the halves of dev; without a dev set nothing can choose."""
     shutil.copytree(files / "xglue", tmp_path / "xglue")
     tasks = [task_named(f"xglue/{name}") for name in NAMES]
-    asked = cells.Asked(tasks[0], "", str(tmp_path / "xglue"), "", "multi_task", beside=tasks[1:])
-    assert cells.splits_of(asked, {}, {"TEST_SPLIT": "test"}) == {}
+    request = cells.Request(tasks[0], "", str(tmp_path / "xglue"), "", "multi_task", beside=tasks[1:])
+    assert cells.splits_of(request, {}, {"TEST_SPLIT": "test"}) == {}
     for path in (tmp_path / "xglue/QAM").glob("*.test"):
         path.write_text("".join(line.rpartition("\t")[0] + "\n" for line in path.read_text().splitlines()))
     halves = {"DEV_SPLIT": "dev[:50%]", "TEST_SPLIT": "dev[50%:]"}
-    assert cells.splits_of(asked, {}, {"TEST_SPLIT": "test"}) == halves
+    assert cells.splits_of(request, {}, {"TEST_SPLIT": "test"}) == halves
     for path in (tmp_path / "xglue/QAM").glob("*.dev"):
         path.unlink()
     with pytest.raises(UserError, match="xglue/qam: no dev set below .*, which multi_task needs of each"):
-        cells.splits_of(asked, {}, {"TEST_SPLIT": "test"})
+        cells.splits_of(request, {}, {"TEST_SPLIT": "test"})
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files
     (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
     teacher, student = (cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student"))
     monkeypatch.setattr(sweep, "bindings", lambda *_: {"LENGTH": "8"})  # rows shorter than the sentences
-    asked = cells.Asked(task, "", str(data), "")
-    folder = sweep._label(asked, teacher, student)
+    request = cells.Request(task, "", str(data), "")
+    folder = sweep._label(request, teacher, student)
     assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
     assert Training(("en",), labelled=str(folder)).parts(task, data) == [
         ("gold", "en"), ("labelled", "de"), ("labelled", "ru"),

@@ -30,19 +30,19 @@ def run(args: Namespace) -> int:
     from xlingjax.config.recipe import find_gin, gin_values
     from xlingjax.data.sources import split_list
     from xlingjax.runtime.machine import start
-    from xlingjax.workflows.adapt import Asked, adapt
+    from xlingjax.workflows.adapt import Request, adapt
 
     source = given_run(args)
     if source is None:
         raise UserError("adapt: which model? Give a run, a Hugging Face folder or id")
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
-    asked = Asked(
+    request = Request(
         source.removeprefix(FOREIGN), tuple(args.mono), tuple(args.parallel), split_list(args.objectives),
         args.hours, args.steps, args.batch, args.length, args.gold, files, tuple(gin_values(args.overrides)),
     )  # fmt: skip
     machine = machine_of(args)
     start(machine)
-    return adapt(asked, args.output, machine, not args.unverified, args.language, args.license, args.base)
+    return adapt(request, args.output, machine, not args.unverified, args.language, args.license, args.base)
 
 
 VERB = Verb(

@@ -139,7 +139,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import read_run_record
     from xlingjax.workflows.baselines import applies as baseline_of
-    from xlingjax.workflows.cell import Asked
+    from xlingjax.workflows.cell import Request
     from xlingjax.workflows.measure import measure
     from xlingjax.workflows.scorecard_page import show
     from xlingjax.workflows.strategies import lacking
@@ -170,22 +170,22 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
             if several and file and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data)):
                 print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {args.data}")
                 continue
-            asked = Asked(
+            request = Request(
                 task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
                 tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides), bool(args.allow_missing),
                 beside=tuple(beside),
             )  # fmt: skip
             try:
-                check(asked)  # of all, before any training
-                sweeps.append(asked)
+                check(request)  # of all, before any training
+                sweeps.append(request)
             except UserError as found:
                 fault(task, found)
     for task in tasks:
         try:
             if task.kind not in TRAINED:
                 measure(measured(args, source, task.suite, [task.name]))
-            for asked in (one for one in sweeps if one.task == task):
-                if status := run(asked, machine):
+            for request in (one for one in sweeps if one.task == task):
+                if status := run(request, machine):
                     return status
         except UserError as found:
             fault(task, found)
@@ -218,9 +218,9 @@ def _number(text: str) -> float | str:
 
 
 def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
-    from xlingjax.workflows.measure import Asked
+    from xlingjax.workflows.measure import Request
 
-    return Asked(
+    return Request(
         suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing),
         tuple(args.layer or ()), tuple(args.pooling or ()), tuple(args.labels or ()), args.prefix,
     )  # fmt: skip
@@ -263,13 +263,13 @@ def mixture(args: Namespace) -> int:
         bound = values_of(bindings(FILES, [*stand_ins, *overrides]))
         return {name: bound[name] for name in read}
 
-    asked = measured(args, source, args.mixture, args.tasks or ())
+    request = measured(args, source, args.mixture, args.tasks or ())
     if not args.follow:
-        status = measure(asked, recipe)
+        status = measure(request, recipe)
         print(show(args.output))
         return status
     try:
-        return follow(asked, args.follow, recipe, patience=60.0 if args.patience is None else args.patience)
+        return follow(request, args.follow, recipe, patience=60.0 if args.patience is None else args.patience)
     finally:  # what was measured stands in the card, however the run ended
         if next(Path(args.output).glob(f"cells/**/{SCORES}"), None):
             print(show(args.output))

@@ -123,10 +123,10 @@ def _gives(returned: Any, wanted: Any) -> bool:
     """Whether what a function returns may be what is wanted, by their classes alone."""
     if returned in (Any, inspect.Signature.empty):
         return True
-    given, asked = (typing.get_origin(one) or one for one in (returned, wanted))
-    if not isinstance(given, type) or not isinstance(asked, type) or _is_protocol(asked):
+    given, requested = (typing.get_origin(one) or one for one in (returned, wanted))
+    if not isinstance(given, type) or not isinstance(requested, type) or _is_protocol(requested):
         return True
-    return issubclass(given, asked)
+    return issubclass(given, requested)
 
 
 def _in_words(annotation: Any, several: bool = False) -> str:

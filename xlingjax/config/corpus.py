@@ -24,7 +24,7 @@ class Corpus:
     mono: tuple[str, ...]
     parallel: tuple[str, ...]
     vocabulary_path: str
-    asked: tuple[str, ...]
+    requested: tuple[str, ...]
     frozen: str | None = None
     negatives: tuple[str, ...] = ()
     labelled: Languages | None = None
@@ -38,14 +38,14 @@ class Corpus:
     def languages(self) -> tuple[str, ...]:
         """Sorted, the index is the language id: those asked for, with those of labelled examples; else those of the
         files."""
-        if self.asked and not self.labelled:
-            return tuple(sorted(self.asked))
+        if self.requested and not self.labelled:
+            return tuple(sorted(self.requested))
         if self.frozen:
             return tuple(read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))["languages"])
         if not self.labelled:
             return tuple(self._of_text())
         of_text = self._of_text() if self.mono or self.parallel else ()
-        return tuple(sorted({*self.asked, *self.labelled(), *of_text}))
+        return tuple(sorted({*self.requested, *self.labelled(), *of_text}))
 
     def _of_text(self) -> Collection[str]:
         from xlingjax.data.vocabulary.training import texts_by_language

@@ -84,8 +84,8 @@ def task_languages(
                 )
             }
             codes |= {one.trained_on, *languages_present(one, data, "test")}
-            for split, asked in ((dev_split, split_list(dev_languages)), (test_split, split_list(test_languages))):
-                codes |= {*(languages_present(one, data, part_of(split)[0]) if ALL in asked else asked)}
+            for split, requested in ((dev_split, split_list(dev_languages)), (test_split, split_list(test_languages))):
+                codes |= {*(languages_present(one, data, part_of(split)[0]) if ALL in requested else requested)}
         return codes
 
     return found

@@ -77,8 +77,8 @@ def text_source(
     def frozen() -> BatchSource:
         path = Path(corpus.frozen) / f"{stage_name(features.name, stage)}.frozen"
         options = {k: v for k, v in dataclasses.asdict(features).items() if not (complete and v is None)}
-        asked = {"batch": batch, "length": length, **json.loads(json.dumps(options))}
-        check_frozen(path, features.name, asked)
+        requested = {"batch": batch, "length": length, **json.loads(json.dumps(options))}
+        check_frozen(path, features.name, requested)
         return frozen_source(path)
 
     def completed() -> Any:
@@ -135,11 +135,11 @@ def text_source(
     return Batches(shapes_of(features, batch, length), opened, settings | dataclasses.asdict(features), positions)
 
 
-def check_frozen(path: Path, name: str, asked: dict[str, Any]) -> None:
+def check_frozen(path: Path, name: str, requested: dict[str, Any]) -> None:
     """Raises UserError where frozen batches are not what the recipe asks for: they cannot be changed any more."""
     identity = read_header(path)["identity"]
     has = {"batch": identity.get("batch"), "length": identity.get("length"), **identity.get("options", {})}
-    for option, value in asked.items():
+    for option, value in requested.items():
         if option in has and has[option] != value:
             raise UserError(
                 f"{path}: {name} was frozen with {option}={has[option]} and this run asks for {value}; give the "

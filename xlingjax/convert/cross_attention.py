@@ -39,8 +39,8 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
         raise UserError(f"{run} has its cross-attention plugged in already; plug it out first to replace it")
     whole = config.replace(cross_attention=True)
     if source:
-        giver = open_run(source)
-        added, origin, theirs = _slot_of(giver, source), source, giver.model.config
+        donor = open_run(source)
+        added, origin, theirs = _slot_of(donor, source), source, donor.model.config
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
         shapes = build_model(whole).abstract()["encoder"]["layers"][SLOT]
         if jax.tree.map(lambda x: x.shape, shapes) != jax.tree.map(lambda x: x.shape, added):

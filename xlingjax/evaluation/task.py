@@ -170,24 +170,24 @@ def means(by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on
     return out
 
 
-def chosen_languages(task: Task, data: str | Path, split: str, asked: Sequence[str]) -> list[str]:
+def chosen_languages(task: Task, data: str | Path, split: str, requested: Sequence[str]) -> list[str]:
     """Those asked for, or of "all" those that have the split. Raises UserError where there are none."""
     present = languages_present(task, data, split)
-    if ALL in asked:
+    if ALL in requested:
         if not present:
             raise UserError(f"{task.full_name}: no language has a {split} set below {data}")
         return [*present]
-    if missing := [language for language in asked if language not in present]:
+    if missing := [language for language in requested if language not in present]:
         raise UserError(f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}")
-    return [*asked]
+    return [*requested]
 
 
-def require_tested(task: Task, data: str | Path, split: str, asked: Sequence[str], allow_missing: bool) -> None:
+def require_tested(task: Task, data: str | Path, split: str, requested: Sequence[str], allow_missing: bool) -> None:
     """Raise UserError where a language that is to be tested has no files: of those asked for, or without
     `allow_missing` of "all" the task's. Where dev is what is tested a test set will do: XTREME has no dev sets of some
     languages."""
-    chosen_languages(task, data, split, asked)
-    if allow_missing or ALL not in asked:
+    chosen_languages(task, data, split, requested)
+    if allow_missing or ALL not in requested:
         return
     splits = [split, "test"] if part_of(split)[0] == "dev" else [split]
     there = {task.trained_on}.union(*(languages_present(task, data, each) for each in splits))
@@ -212,14 +212,14 @@ class TaskScore:
     languages: Sequence[str]
     reading: Reading = Reading()  # noqa: RUF009 - frozen
     split: str = "dev"
-    asked: Sequence[str] = (ALL,)
+    requested: Sequence[str] = (ALL,)
     limit: int = 0
     batch_size: int = 64
     trained_on: Sequence[str] = ("en",)
     name: str = "dev"
 
     def __post_init__(self):
-        names = chosen_languages(self.task, self.data, self.split, self.asked)
+        names = chosen_languages(self.task, self.data, self.split, self.requested)
         self._records = {name: read(self.task, self.data, self.split, name)[: self.limit or None] for name in names}
         for name, records in self._records.items():
             if not has_gold(self.task, records):

@@ -41,18 +41,18 @@ def make_mesh(config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] |
     there are, but only in a single process. Raises UserError when the sizes do not fit the devices."""
     devices = list(jax.devices() if devices is None else devices)
     sizes = [config.data, config.fsdp, config.tensor]
-    asked = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+    requested = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
-        raise UserError(f"mesh {asked}: sizes are positive, and at most one is -1 (take what the others leave)")
+        raise UserError(f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others leave)")
     fixed = int(np.prod([size for size in sizes if size != -1]))
     if -1 in sizes:
         if len(devices) % fixed:
-            raise UserError(f"mesh {asked} does not divide {len(devices)} devices; choose sizes whose product does")
+            raise UserError(f"mesh {requested} does not divide {len(devices)} devices; choose sizes whose product does")
         sizes[sizes.index(-1)] = len(devices) // fixed
     used = int(np.prod(sizes))
     if used > len(devices) or (used < len(devices) and jax.process_count() > 1):
         raise UserError(
-            f"mesh {asked} needs {used} devices, {len(devices)} are there; set one size to -1 to take what is left"
+            f"mesh {requested} needs {used} devices, {len(devices)} are there; set one size to -1 to take what is left"
         )
     return jax.make_mesh(tuple(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:used])
 

@@ -118,13 +118,13 @@ def span_rows(
         ids, spans = encoded[question.context]
         if not ids:
             raise UserError(f"question {question.id}: its context is empty")
-        asked = vocabulary.encode(question.question)[:max_question]
+        question_ids = vocabulary.encode(question.question)[:max_question]
         first, last = answer_pieces(question, spans) if answers else (0, 0)
-        column = len(asked) + separators - 1
-        bounds = window_bounds(len(ids), length - separators - len(asked), stride)
+        column = len(question_ids) + separators - 1
+        bounds = window_bounds(len(ids), length - separators - len(question_ids), stride)
         best = maximal_context(bounds, len(ids))
         for number, (begin, end) in enumerate(bounds):
-            row = pair_row(asked, ids[begin:end], vocabulary, length, reset_positions)
+            row = pair_row(question_ids, ids[begin:end], vocabulary, length, reset_positions)
             row["answer_columns"] = np.zeros(length, np.int32)
             row["answer_columns"][[0, *range(column, column + end - begin)]] = 1
             rows.append(row)
@@ -154,10 +154,10 @@ def count_windows(
     """The number of rows that `span_rows` makes."""
     room = length - checked_separators(vocabulary, length, stride, max_question, reset_positions)
     pieces = {text: len(vocabulary.encode(text)) for text in {q.context for q in questions}}
-    asked = (min(len(vocabulary.encode(q.question)), max_question) for q in questions)
+    question_ids = (min(len(vocabulary.encode(q.question)), max_question) for q in questions)
     return sum(
         len(window_bounds(pieces[question.context], room - kept, stride))
-        for question, kept in zip(questions, asked, strict=True)
+        for question, kept in zip(questions, question_ids, strict=True)
     )
 
 
@@ -181,12 +181,12 @@ def question_source(
     """
     sizes = {"stride": stride, "max_question": max_question, "reset_positions": reset_positions}
     parts = []
-    for language, asked in sorted(questions.items()):
+    for language, question_ids in sorted(questions.items()):
         name = (where or {}).get(language, f"questions in {language}")
         if language not in languages:
             raise UserError(f"{name}: language {language!r} is not one of the run's ({', '.join(languages)})")
         try:
-            parts.append(span_rows(asked, vocabulary, length, list(languages).index(language), **sizes)[0])
+            parts.append(span_rows(question_ids, vocabulary, length, list(languages).index(language), **sizes)[0])
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
     mixture = f"questions in {', '.join(sorted(questions))}"

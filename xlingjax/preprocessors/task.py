@@ -70,10 +70,13 @@ class Training:
     def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
         """(origin, language) of every part, sorted. Raises UserError where none is left."""
         found = []
-        for origin, split, asked in (("gold", "train", self.gold), ("translated", "translate_train", self.translated)):
-            present = languages_present(task, data, split) if ALL in asked else ()
-            languages = {*present} if ALL in asked else {*asked}
-            if ALL in asked and len(languages) < (2 if origin == "gold" else 1):
+        for origin, split, requested in (
+            ("gold", "train", self.gold),
+            ("translated", "translate_train", self.translated),
+        ):
+            present = languages_present(task, data, split) if ALL in requested else ()
+            languages = {*present} if ALL in requested else {*requested}
+            if ALL in requested and len(languages) < (2 if origin == "gold" else 1):
                 there = ", ".join(languages) or "no language"
                 raise UserError(
                     f"{task.full_name}: {there} has {split} files below {data}, and the strategy is of several: get "

@@ -24,9 +24,9 @@ def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[
             signal.signal(number, handler)
 
 
-def asked_to_stop(asked: threading.Event, *signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
+def stop_requested(requested: threading.Event, *signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
     """These signals only set `asked`."""
-    return handled(lambda *_: asked.set(), *signals)
+    return handled(lambda *_: requested.set(), *signals)
 
 
 def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
@@ -48,7 +48,7 @@ class Preemption:
     def __init__(self):
         self._asked = threading.Event()
         alone = jax.process_count() == 1
-        self._heard = asked_to_stop(self._asked, signal.SIGTERM) if alone else contextlib.nullcontext()
+        self._heard = stop_requested(self._asked, signal.SIGTERM) if alone else contextlib.nullcontext()
 
     def __enter__(self) -> "Preemption":
         self._heard.__enter__()

@@ -33,7 +33,7 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
 
 
 @dataclasses.dataclass(frozen=True)
-class Giver:
+class Donor:
     """A trained run, as its files describe it."""
 
     run: str
@@ -44,7 +44,7 @@ class Giver:
     languages: tuple[str, ...]
 
     @classmethod
-    def open(cls, run: str) -> "Giver":
+    def open(cls, run: str) -> "Donor":
         """Reads no parameter. Raises UserError: no such run, no readable checkpoint."""
         record, checkpoint = read_run_record(run), find_checkpoint(run)
         config, languages = ModelConfig(**record["model"]), tuple(record["languages"])
@@ -88,9 +88,9 @@ class Giver:
 
 @dataclasses.dataclass(frozen=True)
 class Copy:
-    """A parameter of the new model that a giver's fills."""
+    """A parameter of the new model that a donor's fills."""
 
-    giver: Giver
+    donor: Donor
     source: str
     rows: Rows | None
     """(ours, theirs) of axis 0, slices or lists; None: all."""
@@ -100,12 +100,12 @@ class Copy:
     """Rows of the languages, ours and theirs; whose they are is found by the codes."""
 
     def named(self, languages: Sequence[str]) -> "Copy | None":
-        """With the rows of the run's languages that the giver has too; None where nothing is left to copy."""
+        """With the rows of the run's languages that the donor has too; None where nothing is left to copy."""
         if self.languages is None:
             return self
         ours, theirs = (
             dict(zip(codes, rows, strict=False))
-            for codes, rows in zip((languages, self.giver.languages), self.languages, strict=True)
+            for codes, rows in zip((languages, self.donor.languages), self.languages, strict=True)
         )
         known = [code for code in languages if code in ours and code in theirs]
         rows, new = self.rows or (), ", ".join(code for code in languages if code not in known)
@@ -130,16 +130,16 @@ def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[s
     """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as that does."""
     wanted: dict[str, dict[str, Any]] = {}
     for name, copy in taken.items():
-        shape, sharding = copy.giver.shapes[copy.source], ours[name].sharding
+        shape, sharding = copy.donor.shapes[copy.source], ours[name].sharding
         try:
             sharding.shard_shape(shape)
         except ValueError:
             sharding = NamedSharding(sharding.mesh, PartitionSpec())
         one = jax.ShapeDtypeStruct(shape, ours[name].dtype, sharding=sharding)
-        wanted.setdefault(copy.giver.run, {})[copy.source] = one
+        wanted.setdefault(copy.donor.run, {})[copy.source] = one
     read = {}
     for run, leaves in wanted.items():
-        checkpoint = next(copy.giver.checkpoint for copy in taken.values() if copy.giver.run == run)
+        checkpoint = next(copy.donor.checkpoint for copy in taken.values() if copy.donor.run == run)
         found = jax.tree_util.tree_flatten_with_path(read_params(checkpoint, nested(leaves)))[0]
         read[run] = {path_name(path): leaf for path, leaf in found}
     return read

@@ -1,8 +1,8 @@
 """Where an encoder-decoder starts: which trained runs give which of its parameters, and what stays random.
 
 XLM's grid of encoders and decoders and its lookup tables (§5.2), XLM-R in both sides, VECO with its cross-attention
-(§3.3). A giver is an encoder or an encoder-decoder. Nothing is left out in silence: every group of parameters has a
-line that says where it comes from, and a giver that does not fit is refused.
+(§3.3). A donor is an encoder or an encoder-decoder. Nothing is left out in silence: every group of parameters has a
+line that says where it comes from, and a donor that does not fit is refused.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import path_name
 from xlingjax.training.checkpoint import load_params, require_vocabulary
-from xlingjax.training.donors import LAYERS, MACROS, Copy, Giver, Layers, grouped, layer_names, numbers_of, read
+from xlingjax.training.donors import LAYERS, MACROS, Copy, Donor, Layers, grouped, layer_names, numbers_of, read
 from xlingjax.training.run_record import labels_of, read_run_record, task_of_head, vocabulary_of
 
 RANDOM = "random"
@@ -34,17 +34,17 @@ class Initialisation:
     run: str | None = None
     """Gives everything, as `init_from` with a path; none of the others then."""
     embeddings: str | None = None
-    """Gives both sides their lookup tables where no other giver does (XLM's EMB)."""
+    """Gives both sides their lookup tables where no other donor does (XLM's EMB)."""
     encoder: str | None = None
     """Gives the encoder, its embeddings and the vocabulary head."""
     decoder: str | None = None
     """Gives the decoder: self-attention, feed-forward and their norms, and embeddings and head where these are the
-    decoder's own, or shared and without another giver. Of an encoder-decoder it is the decoder that gives."""
+    decoder's own, or shared and without another donor. Of an encoder-decoder it is the decoder that gives."""
     cross_attention: bool | None = None
     """Of `decoder`: None: taken where that run has one (VECO, an encoder-decoder); False: left random; True: a run
     without one is refused."""
     encoder_layers: Layers = "first"
-    """The giver's layers that the new ones are: "first", "last" (as many as needed), or numbers from 0, "0,3,5"."""
+    """The donor's layers that the new ones are: "first", "last" (as many as needed), or numbers from 0, "0,3,5"."""
     decoder_layers: Layers = "last"
 
     def __post_init__(self):
@@ -66,7 +66,7 @@ class Initialisation:
 
     @property
     def parts(self) -> dict[str, str]:
-        """{"embeddings", "encoder", "decoder": its giver} of those that have one."""
+        """{"embeddings", "encoder", "decoder": its donor} of those that have one."""
         return {part: run for part in MACROS if (run := getattr(self, part))}
 
 
@@ -74,8 +74,8 @@ class Plan:
     """What is copied from where, found and checked before anything expensive."""
 
     def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
-        """abstract: shapes of the new model's parameters. Raises UserError for a giver that does not fit."""
-        self._config, self._givers = config, {part: Giver.open(run) for part, run in initialisation.parts.items()}
+        """abstract: shapes of the new model's parameters. Raises UserError for a donor that does not fit."""
+        self._config, self._givers = config, {part: Donor.open(run) for part, run in initialisation.parts.items()}
         if "decoder" in self._givers and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave it out, or set "
@@ -83,8 +83,8 @@ class Plan:
             )
         chosen = {"encoder": initialisation.encoder_layers, "decoder": initialisation.decoder_layers}
         counts = {"encoder": config.layers, "decoder": config.decoder_layers}
-        for part, giver in self._givers.items():
-            self._require_alike(part, giver)
+        for part, donor in self._givers.items():
+            self._require_alike(part, donor)
         self._layers = {
             side: self._givers[side].layers(chosen[side], side, counts[side]) for side in LAYERS if side in self._givers
         }
@@ -101,22 +101,22 @@ class Plan:
                 )
             self._copies[name] = found and self._copy(name, leaf.shape, *found)
 
-    def _require_alike(self, part: str, giver: Giver) -> None:
-        ours, theirs, where = self._config, giver.config, f"{MACROS[part]}={giver.run} does not fit the model"
+    def _require_alike(self, part: str, donor: Donor) -> None:
+        ours, theirs, where = self._config, donor.config, f"{MACROS[part]}={donor.run} does not fit the model"
         for field in _OF_EMBEDDINGS if part == "embeddings" else _OF_LAYERS + _OF_EMBEDDINGS:
             a, b = getattr(ours, field), getattr(theirs, field)
             if a != b:
                 raise UserError(f"{where}: {field} is {a} here and {b} there; set model.{field}={b}")
         pieces = ours.vocab_size - ours.language_tokens
-        if giver.pieces != pieces:
+        if donor.pieces != pieces:
             raise UserError(
-                f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here, {giver.pieces} there (shapes "
-                f"{(ours.padded_vocab_size, ours.dim)} and {giver.shapes['embeddings/tokens/embedding']}); set "
-                f"VOCABULARY={giver.run}"
+                f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here, {donor.pieces} there (shapes "
+                f"{(ours.padded_vocab_size, ours.dim)} and {donor.shapes['embeddings/tokens/embedding']}); set "
+                f"VOCABULARY={donor.run}"
             )
 
-    def _candidates(self, name: str) -> Iterator[tuple[str, Giver, str]]:
-        """(part of `Initialisation`, its giver, the giver's name of the parameter), best first."""
+    def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
+        """(part of `Initialisation`, its donor, the donor's name of the parameter), best first."""
         shared = self._config.decoder_embeddings
         part, _, rest = name.partition("/")
         whose = {
@@ -130,58 +130,58 @@ class Plan:
         for one in whose:
             if one not in self._givers or (one == "decoder" and not part.startswith("decoder") and not of_both):
                 continue
-            giver, side = self._givers[one], one
+            donor, side = self._givers[one], one
             if one == "embeddings":
                 side = "decoder" if part == "decoder_embeddings" else "encoder"
-            if (source := giver.source(name, side)) is not None:
-                yield one, giver, source
+            if (source := donor.source(name, side)) is not None:
+                yield one, donor, source
 
-    def _copy(self, name: str, shape: tuple[int, ...], part: str, giver: Giver, source: str) -> Copy:
-        ours, theirs, rest = self._config, giver.config, giver.shapes[source]
-        told, rows, languages = giver.run, None, None
+    def _copy(self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str) -> Copy:
+        ours, theirs, rest = self._config, donor.config, donor.shapes[source]
+        told, rows, languages = donor.run, None, None
         if "/layers/" in name:
             stack, numbers = source.split("/")[0], self._layers[part]
-            told = f"{stack} {layer_names(numbers)} of {giver.run}"
+            told = f"{stack} {layer_names(numbers)} of {donor.run}"
             if name.startswith(SLOT) and theirs.cross_attention_query == "input" and not theirs.decoder_layers:
                 told += ", which asked by the input of their layer there"
             if part == "decoder" and theirs.decoder_layers and stack == "encoder":  # tied: the last ones
                 numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
-                told = f"encoder {layer_names(numbers)} of {giver.run} (tied there)"
+                told = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
             rows = ((slice(None), numbers),)
         elif name.endswith("positions/embedding"):
             if rest[0] < shape[0] and rest[1] == shape[1]:
                 raise UserError(
-                    f"{MACROS[part]}={giver.run} does not fit the model: {name} has shape {shape}, {source} there "
+                    f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape}, {source} there "
                     f"{rest}; set model.max_positions={rest[0]}"
                 )
             if rest[0] > shape[0]:
-                rows, told = ((slice(None), slice(shape[0])),), f"the first {shape[0]} rows of {giver.run}"
+                rows, told = ((slice(None), slice(shape[0])),), f"the first {shape[0]} rows of {donor.run}"
         elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
-            rows = ((slice(giver.pieces), slice(giver.pieces)),)
+            rows = ((slice(donor.pieces), slice(donor.pieces)),)
             if ours.language_tokens and theirs.language_tokens:
-                languages = tuple(range(giver.pieces, c.vocab_size) for c in (ours, theirs))
+                languages = tuple(range(donor.pieces, c.vocab_size) for c in (ours, theirs))
             elif ours.language_tokens:
-                told = f"{giver.run} (language tokens random)"
+                told = f"{donor.run} (language tokens random)"
         elif name.endswith("languages/embedding"):
             rows, languages = (), (range(ours.num_languages), range(theirs.num_languages))
         if shape[int(rows is not None) :] != rest[int(rows is not None) :]:
             differ = [f for f in _SIZES if getattr(ours, f) != getattr(theirs, f)]
             remedy = [f"model.{f}={getattr(theirs, f)}" for f in differ] or ["the model of its run.json"]
             raise UserError(
-                f"{MACROS[part]}={giver.run} does not fit the model: {name} has shape {shape}, {source} there {rest}; "
+                f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape}, {source} there {rest}; "
                 f"set {', '.join(remedy)}"
             )
-        return Copy(giver, source, rows, told, languages)
+        return Copy(donor, source, rows, told, languages)
 
     def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group of parameters).
 
         Several processes call it equally. languages: of the new run, index = id; identity: see `run_identity`. Raises
-        UserError for a giver of another vocabulary or an unreadable checkpoint.
+        UserError for a donor of another vocabulary or an unreadable checkpoint.
         """
         vocabulary = vocabulary_of(identity)
-        for giver in self._givers.values():
-            require_vocabulary(giver.checkpoint, giver.vocabulary, vocabulary)
+        for donor in self._givers.values():
+            require_vocabulary(donor.checkpoint, donor.vocabulary, vocabulary)
         copies = {name: copy and copy.named(tuple(languages)) for name, copy in self._copies.items()}
         leaves, tree = jax.tree_util.tree_flatten_with_path(params)
         ours = {path_name(path): leaf for path, leaf in leaves}
@@ -191,7 +191,7 @@ class Plan:
         def fill(ours, given):
             made = {}
             for name, copy in taken.items():
-                value = given[copy.giver.run][copy.source]
+                value = given[copy.donor.run][copy.source]
                 for to, of in copy.rows or ():
                     ours[name] = ours[name].at[_index(to)].set(value[_index(of)])
                 made[name] = ours[name] if copy.rows is not None else value
@@ -207,10 +207,10 @@ class Plan:
         return params, told, [*grouped(origins), *self._left(taken)]
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
-        """What of the givers of a side stands nowhere in the model."""
-        for run in dict.fromkeys(giver.run for part, giver in self._givers.items() if part != "embeddings"):
-            used = {copy.source for copy in taken.values() if copy.giver.run == run}
-            shapes = next(giver.shapes for giver in self._givers.values() if giver.run == run)
+        """What of the donors of a side stands nowhere in the model."""
+        for run in dict.fromkeys(donor.run for part, donor in self._givers.items() if part != "embeddings"):
+            used = {copy.source for copy in taken.values() if copy.donor.run == run}
+            shapes = next(donor.shapes for donor in self._givers.values() if donor.run == run)
             lines = [*grouped({name: "" if name in used else "left" for name in shapes})]
             if left := [line.removesuffix(": left") for line in lines if line.endswith(": left")]:
                 yield f"left behind of {run}: {', '.join(left)}"

@@ -61,7 +61,7 @@ EVALUATIONS = 5
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Request:
     """What the command line says; kept in adapted.json."""
 
     source: str
@@ -107,7 +107,7 @@ class Asked:
 
 
 def adapt(
-    asked: Asked,
+    request: Request,
     output: str,
     machine: RuntimeConfig,
     verify: bool = True,
@@ -121,8 +121,8 @@ def adapt(
     if set(str(folder)) & set(" ,"):
         raise UserError(f"--to {folder}: a recipe separates paths by spaces and commas; give another")
     stand_ins = ["INIT_FROM=start", "VOCABULARY=start", "MONO=text"]
-    bound = bindings([*_files(asked), *asked.files], [*stand_ins, *asked.overrides])
-    record = _begun(asked, folder, bound)
+    bound = bindings([*_files(request), *request.files], [*stand_ins, *request.overrides])
+    record = _begun(request, folder, bound)
     export = {"--unverified": not verify, "--language": language, "--license": licence, "--base": base}
     if (folder / "model").is_dir() and (differing := _differing(record.get("export", export), export)):
         raise UserError(
@@ -130,7 +130,7 @@ def adapt(
             "--to DIR, with the new options"
         )
     if "settings" not in record:
-        record |= _prepare(asked, folder, machine, lambda start: require_exportable(start, verify, language))
+        record |= _prepare(request, folder, machine, lambda start: require_exportable(start, verify, language))
         record["bound"] = bound
         write_json(folder / TOLD, record)
     recipe = read_recipe([str(folder / "recipe.gin")], ())
@@ -143,8 +143,10 @@ def adapt(
     print(table(record["before_after"]) if record["before_after"] else "nothing was measured: no text was held out")
     if not (folder / "model").is_dir():
         told = {"name": folder.name, "before_after": record["before_after"]}
-        of_hub = not Path(asked.source).exists() and not (run_and_checkpoint(asked.source)[0] / "run.json").is_file()
-        base = base or (asked.source if of_hub else "")
+        of_hub = (
+            not Path(request.source).exists() and not (run_and_checkpoint(request.source)[0] / "run.json").is_file()
+        )
+        base = base or (request.source if of_hub else "")
         print(export_model(str(folder / "run"), str(folder / "model"), verify, language, licence, base, **told))
     print(
         f"{folder / 'model'} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run; to train it again: "
@@ -153,9 +155,9 @@ def adapt(
     return 0
 
 
-def _begun(asked: Asked, folder: Path, bound: Mapping[str, str]) -> dict[str, Any]:
+def _begun(request: Request, folder: Path, bound: Mapping[str, str]) -> dict[str, Any]:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files that bind the same."""
-    plain = json.loads(json.dumps(dataclasses.asdict(asked)))
+    plain = json.loads(json.dumps(dataclasses.asdict(request)))
     if (folder / TOLD).is_file():
         record = json.loads((folder / TOLD).read_text(encoding="utf-8"))
         if "settings" not in record:  # nothing was decided yet
@@ -193,69 +195,73 @@ def _differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 # ---- what is decided before ------------------------------------------------------------------------------------------
 
 
-def _prepare(asked: Asked, folder: Path, machine: RuntimeConfig, check_start: Callable[[str], None]) -> dict[str, Any]:
+def _prepare(
+    request: Request, folder: Path, machine: RuntimeConfig, check_start: Callable[[str], None]
+) -> dict[str, Any]:
     """Everything that the training needs, and what it begins from measured."""
-    _check_paths(asked)
+    _check_paths(request)
     for name in ("start", "heldout", "trial"):  # of a preparation that was stopped
         shutil.rmtree(folder / name, ignore_errors=True)
     start = folder / "start"
-    _first_model(asked.source, start)
+    _first_model(request.source, start)
     check_start(str(start))
     config, vocabulary = ModelConfig(**read_run_record(start)["model"]), Vocabulary.load(start)
-    if asked.length > (room := config.max_positions - config.position_offset):
-        raise UserError(f"--length {asked.length}: the model has {room} positions; give at most so many")
-    found = _checked(asked, vocabulary)
-    share = _heldout_shares(found, asked)
-    held = write_heldout(asked.text, asked.parallel, share, folder / "heldout")
+    if request.length > (room := config.max_positions - config.position_offset):
+        raise UserError(f"--length {request.length}: the model has {room} positions; give at most so many")
+    found = _checked(request, vocabulary)
+    share = _heldout_shares(found, request)
+    held = write_heldout(request.text, request.parallel, share, folder / "heldout")
     print(f"held out: {', '.join(f'{name} {lines} lines' for name, lines in held.items()) or 'nothing'}")
     _say_unmeasured(found, held, share)
-    values = _settings(asked, config, start, held)
+    values = _settings(request, config, start, held)
     recipe = folder / "recipe.gin"
-    recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
-    values["MICROBATCHES"] = _microbatches(asked, read_recipe([str(recipe)], ()).bound)
-    recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
+    recipe.write_text(_recipe(request, values, share), encoding="utf-8")
+    values["MICROBATCHES"] = _microbatches(request, read_recipe([str(recipe)], ()).bound)
+    recipe.write_text(_recipe(request, values, share), encoding="utf-8")
 
     began = time.monotonic()
     first = folder / "before.gin"  # without the parameters that only some objectives have
-    plain = tuple(name for name in asked.objectives if name not in ADDING) or ("mlm",)
-    first.write_text(_recipe(dataclasses.replace(asked, objectives=plain), values, share), encoding="utf-8")
-    if measured := bool(held or asked.gold or {"HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS"} & {*asked.given}):
+    plain = tuple(name for name in request.objectives if name not in ADDING) or ("mlm",)
+    first.write_text(_recipe(dataclasses.replace(request, objectives=plain), values, share), encoding="utf-8")
+    if measured := bool(
+        held or request.gold or {"HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS"} & {*request.given}
+    ):
         print("before:", flush=True)
         evaluate(read_recipe([str(first)], ()), start, machine)
     first.unlink()
     speed = {"seconds_per_evaluation": time.monotonic() - began}
-    if not (steps := asked.steps):
-        speed |= _trial(asked, folder, machine)
-        steps = _steps_within(asked.hours, speed)
+    if not (steps := request.steps):
+        speed |= _trial(request, folder, machine)
+        steps = _steps_within(request.hours, speed)
         print(
             f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s, {speed['seconds_per_step']:.3g} s a "
             f"step, {speed['peak_memory_bytes'] / 1e9:.2f} GB; {speed['seconds_per_evaluation']:.0f} s an evaluation; "
-            f"{asked.hours:g} hours are {steps:,} steps"
+            f"{request.hours:g} hours are {steps:,} steps"
         )
     for name, lines in found.tables.items():
-        print(f"{name}, epochs of all steps on it:\n{format_table(lines, _steps_of(name, asked.objectives, steps))}")
+        print(f"{name}, epochs of all steps on it:\n{format_table(lines, _steps_of(name, request.objectives, steps))}")
     often = -(-steps // EVALUATIONS)
     saved = min(1000, often, int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1)
     values |= {
         "TRAIN_STEPS": steps, "WARMUP_STEPS": steps // 16, "EVAL_EVERY": often * measured, "CHECKPOINT_EVERY": saved,
     }  # fmt: skip
-    recipe.write_text(_recipe(asked, values, share), encoding="utf-8")
+    recipe.write_text(_recipe(request, values, share), encoding="utf-8")
     return {"speed": speed, "settings": values, "held_out_share": share}
 
 
-def _check_paths(asked: Asked) -> None:
+def _check_paths(request: Request) -> None:
     """Raise UserError for what is not there, before the model is fetched."""
-    if not asked.mono and (tables := [name for name in asked.parallel if name.endswith((".tsv", ".jsonl"))]):
+    if not request.mono and (tables := [name for name in request.parallel if name.endswith((".tsv", ".jsonl"))]):
         raise UserError(f"--parallel {tables[0]}: the sides of a table are not read as text; give --mono too")
-    texts, pairs = find_text(asked.text), find_pairs(asked.parallel) if asked.parallel else []
+    texts, pairs = find_text(request.text), find_pairs(request.parallel) if request.parallel else []
     missing = {code for pair in pairs for code in pair.languages} - {text.language for text in texts}
-    if missing and not asked.mono:
+    if missing and not request.mono:
         raise UserError(
             f"--parallel names one side of its pairs, and the text of {', '.join(sorted(missing))} would be left out: "
             "name both ('pairs/de-en.*'), or give --mono"
         )
-    if asked.gold and not Path(asked.gold).is_dir():
-        raise UserError(f"--gold {asked.gold}: no such folder")
+    if request.gold and not Path(request.gold).is_dir():
+        raise UserError(f"--gold {request.gold}: no such folder")
 
 
 def _first_model(source: str, start: Path) -> None:
@@ -284,9 +290,11 @@ def _same_file(source: str, target: str) -> None:
     shutil.copy2(source, target)
 
 
-def _checked(asked: Asked, vocabulary: Vocabulary) -> Findings:
-    sampling = Sampling(alpha=float(asked.given.get("ALPHA", 0.7)))
-    found = check(asked.text, asked.parallel, vocabulary, batch=asked.batch, length=asked.length, sampling=sampling)
+def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
+    sampling = Sampling(alpha=float(request.given.get("ALPHA", 0.7)))
+    found = check(
+        request.text, request.parallel, vocabulary, batch=request.batch, length=request.length, sampling=sampling
+    )
     print(found.text())
     if found.errors:
         raise UserError(
@@ -295,10 +303,10 @@ def _checked(asked: Asked, vocabulary: Vocabulary) -> Findings:
     return found
 
 
-def _heldout_shares(found: Findings, asked: Asked) -> dict[str, float]:
+def _heldout_shares(found: Findings, request: Request) -> dict[str, float]:
     """{"text", "pairs": share}: one for both where they are the same files, so that no line is on both sides."""
     smallest = {name: min(row["sentences"] for row in rows) for name, rows in found.tables.items() if rows}
-    if not asked.mono:
+    if not request.mono:
         smallest = dict.fromkeys(("text", "pairs"), min(smallest.values()))
     return {name: min(0.1, HELDOUT_LINES / max(smallest.get(name, 1), 1)) for name in ("text", "pairs")}
 
@@ -353,7 +361,7 @@ def _held(files: Sequence[Any], share: float) -> list[Any]:
     return [line for file, mask in kept for keep, line in zip(mask, file.lines(), strict=True) if keep]
 
 
-def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str, int]) -> dict[str, Any]:
+def _settings(request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]) -> dict[str, Any]:
     """{macro: value}."""
     import jax
 
@@ -361,26 +369,26 @@ def _settings(asked: Asked, config: ModelConfig, start: Path, held: Mapping[str,
     heldout = start.parent / "heldout"
     texts = [name.removesuffix(".txt") for name in held if name.endswith(".txt")]
     values = {
-        "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(map(_absolute, asked.text)),
-        "PARALLEL": " ".join(map(_absolute, asked.parallel)) or None, "BATCH": asked.batch, "LENGTH": asked.length,
+        "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(map(_absolute, request.text)),
+        "PARALLEL": " ".join(map(_absolute, request.parallel)) or None, "BATCH": request.batch, "LENGTH": request.length,
         "MICROBATCHES": 1, "LOSS_CHUNK": CHUNK, "DTYPE": "float32" if cpu else "bfloat16", "UNROLL": 0 if cpu else 1,
-        "TRAIN_STEPS": asked.steps or 1000, "WARMUP_STEPS": 10, "EVAL_EVERY": 0,
+        "TRAIN_STEPS": request.steps or 1000, "WARMUP_STEPS": 10, "EVAL_EVERY": 0,
         "HELDOUT_TEXT": " ".join(f"{code}={heldout / 'text' / code}.txt" for code in texts) or None,
         "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None, "PROBE_PAIRS": 1000,
-        "HELDOUT_ALIGNMENTS": asked.gold and str(Path(asked.gold).absolute()),
+        "HELDOUT_ALIGNMENTS": request.gold and str(Path(request.gold).absolute()),
     }  # fmt: skip
     if config.has_languages:
         values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
     return values
 
 
-def _microbatches(asked: Asked, bound: Mapping[str, Any]) -> int:
+def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
     """How many a batch is cut into, so that what the recipe binds fits the devices."""
-    config, mesh, slots = bound["model"], make_mesh(bound["mesh"]), -(-asked.length // 5)
-    parts = memory.microbatches_for(config, mesh, asked.batch, asked.length, slots, CHUNK)
-    rows = asked.batch // memory.row_devices(mesh) // parts
-    print(f"memory of a device, {rows} rows of {asked.length} tokens at a time ({parts} microbatches):")
-    print(memory.table(memory.estimate(config, rows, asked.length, slots, CHUNK, mesh)))
+    config, mesh, slots = bound["model"], make_mesh(bound["mesh"]), -(-request.length // 5)
+    parts = memory.microbatches_for(config, mesh, request.batch, request.length, slots, CHUNK)
+    rows = request.batch // memory.row_devices(mesh) // parts
+    print(f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts} microbatches):")
+    print(memory.table(memory.estimate(config, rows, request.length, slots, CHUNK, mesh)))
     return parts
 
 
@@ -390,31 +398,33 @@ def _absolute(pattern: str) -> str:
     return f"{named[1] or ''}{Path(named[2]).expanduser().absolute()}"
 
 
-def _recipe(asked: Asked, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
-    names = [name for objective in asked.objectives for name in OBJECTIVES[objective]]
+def _recipe(request: Request, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
+    names = [name for objective in request.objectives for name in OBJECTIVES[objective]]
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
-    lines += [f'include "{file}"' for file in _files(asked)]
+    lines += [f'include "{file}"' for file in _files(request)]
     lines += [f"train.objectives = [{', '.join(f'@{name}()' for name in names)}]", 'train.schedule = "alternate"', ""]
     lines += [f"{macro} = {value!r}" for macro, value in values.items()]
     of = {name: share["text" if name in OF_TEXT else "pairs"] for name in names}
     lines += [f"{name}.holdout = {of[name]!r}  # the lines of heldout/" for name in names]
     if (own := sentences_of(read_run_record(values["INIT_FROM"]))) and own.pooling:
         lines += [f"retrieval.poolings = ({own.pooling!r},)", f"retrieval.prefix = {own.prefix!r}"]
-    lines += [f'include "{Path(file).absolute()}"' for file in asked.files]
-    lines += [override.replace("=", " = ", 1) for override in asked.overrides]
+    lines += [f'include "{Path(file).absolute()}"' for file in request.files]
+    lines += [override.replace("=", " = ", 1) for override in request.overrides]
     return "\n".join(lines) + "\n"
 
 
-def _files(asked: Asked) -> list[str]:
-    return ["recipes/adapt.gin", *(f"objectives/{name}.gin" for name in asked.objectives if name != "mlm")]
+def _files(request: Request) -> list[str]:
+    return ["recipes/adapt.gin", *(f"objectives/{name}.gin" for name in request.objectives if name != "mlm")]
 
 
-def _trial(asked: Asked, folder: Path, machine: RuntimeConfig) -> dict[str, float]:
+def _trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, float]:
     """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes"} of a few steps."""
-    count = sum(len(OBJECTIVES[name]) for name in asked.objectives)
+    count = sum(len(OBJECTIVES[name]) for name in request.objectives)
     short: dict[str, Any] = {"TRAIN_STEPS": TRIAL_TURNS * count, "LOG_EVERY": 1, "CHECKPOINT_EVERY": 0}
     short |= {"WARMUP_STEPS": 0, "train.evaluators": "[]"}
-    short |= {name: 0 for name in ("EMBEDDINGS_ONLY", "FIRST_PHASE") if name in asked.given}  # steps of all parameters
+    short |= {
+        name: 0 for name in ("EMBEDDINGS_ONLY", "FIRST_PHASE") if name in request.given
+    }  # steps of all parameters
     overrides = [f"{name}={value}" for name, value in short.items()]
     trial = folder / "trial"
     if launch(read_recipe([str(folder / "recipe.gin")], overrides), trial, "pretrain", machine):

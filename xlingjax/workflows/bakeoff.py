@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import Stopped, UserError
-from xlingjax.runtime.signals import asked_to_stop
+from xlingjax.runtime.signals import stop_requested
 from xlingjax.training.run_record import differences
 
 CALIBRATION_STEPS = 60
@@ -113,7 +113,7 @@ def run(
 
     # The threads learn it from the event; signals are the main thread's.
     with (
-        asked_to_stop(runner.stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+        stop_requested(runner.stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
         ThreadPoolExecutor(config.jobs) as pool,
     ):
         try:

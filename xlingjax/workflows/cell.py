@@ -54,7 +54,7 @@ _OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Request:
     """What the command line says."""
 
     task: Task
@@ -109,70 +109,70 @@ class Cell:
 # ---- its recipe ------------------------------------------------------------------------------------------------------
 
 
-def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str]) -> str:
+def recipe_of(request: Request, cell: Cell, strategy: Path, more: Mapping[str, str]) -> str:
     """The gin file of the cell: all that was decided, to be read and run again."""
-    files = [*FILES, *(str(Path(name).absolute()) if Path(name).is_file() else name for name in asked.files)]
+    files = [*FILES, *(str(Path(name).absolute()) if Path(name).is_file() else name for name in request.files)]
     inside = find_gin(f"strategies/{strategy.name}") == strategy
     files.append(f"strategies/{strategy.name}" if inside else str(strategy.absolute()))
-    overrides = dict(override.split("=", 1) for override in asked.overrides)
-    given = {*macros_given(asked), *cell.settings}
+    overrides = dict(override.split("=", 1) for override in request.overrides)
+    given = {*macros_given(request), *cell.settings}
     if twice := sorted({*overrides} & {*cell.settings}):
         raise UserError(f"{twice[0]}: --gin.{twice[0]} and --grid both set it: give one of them")
     for name, option in _OPTIONS.items():
         if name in given:
             raise UserError(f"{name}: a sweep has it from {option}: say it there, and leave {name} out")
     values = {
-        "TASK": repr(asked.called),
-        "DATA": repr(located(asked.data)),
-        "INIT_FROM": repr(_absolute_run(asked.source)),
+        "TASK": repr(request.called),
+        "DATA": repr(located(request.data)),
+        "INIT_FROM": repr(_absolute_run(request.source)),
         "SEED": str(cell.seed),
         **overrides,
         **{name: repr(value) for name, value in cell.variant.items() if name in OVER},
         **{name: _literal(value) for name, value in cell.settings.items()},
         **more,
     }
-    values |= trained_languages(cell.variant, asked.task, asked.data)
+    values |= trained_languages(cell.variant, request.task, request.data)
     placed = [f"{name}={value}" for name, value in values.items()]
     if "TRAIN_STEPS" not in given:
         placed.append("TRAIN_STEPS=1")
     parsed = bindings(files, placed)
-    for name in sorted((macros_set(asked.files) & macros_set([str(strategy)])) - {*values}):
+    for name in sorted((macros_set(request.files) & macros_set([str(strategy)])) - {*values}):
         if (before := bindings(files[:-1], placed)[name]) != parsed[name]:
             raise UserError(
-                f"{name}: {' '.join(asked.files)} and strategy {strategy.stem} set it, to {before} and {parsed[name]}: "
+                f"{name}: {' '.join(request.files)} and strategy {strategy.stem} set it, to {before} and {parsed[name]}: "
                 f"say which by --gin.{name}"
             )
     bound = values_of(parsed)
-    _require_sound(asked, bound)
+    _require_sound(request, bound)
     for name in {*overrides, *cell.settings} & {*bound}:
         if isinstance(bound[name], int) and name in _LEAST:
             values[name] = str(bound[name])  # 1e2 is 100
-    splits = splits_of(asked, given, bound)
+    splits = splits_of(request, given, bound)
     target, dev = cell.variant.get("TARGET"), (bound | splits)["DEV_SPLIT"]
-    if target and "DEV_LANGUAGES" not in given and not find(asked.task, asked.data, dev, target):
-        splits["DEV_LANGUAGES"] = asked.task.trained_on  # XQuAD, which has SQuAD's dev set alone
-    splits |= _spoken(asked, bound | splits)
+    if target and "DEV_LANGUAGES" not in given and not find(request.task, request.data, dev, target):
+        splits["DEV_LANGUAGES"] = request.task.trained_on  # XQuAD, which has SQuAD's dev set alone
+    splits |= _spoken(request, bound | splits)
     values |= {name: repr(value) for name, value in splits.items()}
     bound |= splits
-    chooses = bound["SELECT"] != "last" or any(len(values) > 1 for values in asked.grid.values())
-    _require_apart(asked, bound, chooses)
+    chooses = bound["SELECT"] != "last" or any(len(values) > 1 for values in request.grid.values())
+    _require_apart(request, bound, chooses)
     if chooses and part_of(bound["DEV_SPLIT"])[0] == "train":
-        _require_as_many(asked, bound)
-    counts = {task.name: counted(asked, task, bound) for task in asked.tasks}
+        _require_as_many(request, bound)
+    counts = {task.name: counted(request, task, bound) for task in request.tasks}
     examples = sum(count[0] for count in counts.values())
     lost = sum(part.lost for count in counts.values() for part in count[2])
     epoch = sum(rows for _, rows, _ in counts.values()) / bound["BATCH"]
     steps = bound["TRAIN_STEPS"] if "TRAIN_STEPS" in given else max(1, round(bound["EPOCHS"] * epoch))
     every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
     derived = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
-    if asked.beside:  # each example once in an epoch, as if the sets were one
+    if request.beside:  # each example once in an epoch, as if the sets were one
         derived["TASK_WEIGHTS"] = {name: max(1, round(rows / bound["BATCH"])) for name, (_, rows, _) in counts.items()}
     values = {**{name: str(value) for name, value in derived.items() if name not in given}, **values}
-    select, trained_on, devs = bound["SELECT"], asked.task.trained_on, []
+    select, trained_on, devs = bound["SELECT"], request.task.trained_on, []
     tested = split_list(bound["TEST_LANGUAGES"])
-    for task in asked.tasks:  # before any training
-        devs.append(chosen_languages(task, asked.data, bound["DEV_SPLIT"], split_list(bound["DEV_LANGUAGES"])))
-        require_tested(task, asked.data, bound["TEST_SPLIT"], tested, asked.allow_missing)
+    for task in request.tasks:  # before any training
+        devs.append(chosen_languages(task, request.data, bound["DEV_SPLIT"], split_list(bound["DEV_LANGUAGES"])))
+        require_tested(task, request.data, bound["TEST_SPLIT"], tested, request.allow_missing)
     if select != "last" and (bound["KEEP_BEST"] < 1 or bound["BEST_MODE"] != "max"):
         name = "KEEP_BEST" if bound["KEEP_BEST"] < 1 else "BEST_MODE"
         raise UserError(
@@ -190,8 +190,8 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str])
         raise UserError(f"SELECT={select}: dev is of {', '.join(dev)} alone; give --gin.SELECT=mean")
     everything = json.dumps(sorted(bindings(files, [f"{k}={v}" for k, v in values.items()]).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
-    trained = f"{examples:,} training examples" + (f" (without {lost:,} {LOST[asked.task.kind]})" if lost else "")
-    head = f"# {asked.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
+    trained = f"{examples:,} training examples" + (f" (without {lost:,} {LOST[request.task.kind]})" if lost else "")
+    head = f"# {request.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
     lines = [
         head,
         *(f'include "{name}"' for name in files),
@@ -201,7 +201,7 @@ def recipe_of(asked: Asked, cell: Cell, strategy: Path, more: Mapping[str, str])
     return "\n".join(lines) + "\n"
 
 
-def _require_sound(asked: Asked, bound: Mapping[str, Any]) -> None:
+def _require_sound(request: Request, bound: Mapping[str, Any]) -> None:
     """Raise UserError for values that no training can be of, and those that the pretrained run has no room or part
     for."""
     for name in ("EPOCHS", "EVALUATIONS"):
@@ -210,39 +210,41 @@ def _require_sound(asked: Asked, bound: Mapping[str, Any]) -> None:
     for name, least in _LEAST.items():
         if not (isinstance(bound[name], int) and bound[name] >= least):
             raise UserError(f"{name}={bound[name]}: must be a whole number, {least} or more")
-    model = read_run_record(run_and_checkpoint(asked.source)[0])["model"]
+    model = read_run_record(run_and_checkpoint(request.source)[0])["model"]
     room = model["max_positions"] - model.get("position_offset", 0)
     if bound["LENGTH"] > room:
-        raise UserError(f"LENGTH={bound['LENGTH']}: such rows do not fit the {room} positions of {asked.source}")
-    if bound["CLASSIFIER"] == "plug_in" and not asked.beside:  # several tasks have heads of another kind
-        if asked.task.kind not in PAIRED:
-            raise UserError(f"CLASSIFIER=plug_in is for {' and '.join(PAIRED)}; {asked.called} is of {asked.task.kind}")
+        raise UserError(f"LENGTH={bound['LENGTH']}: such rows do not fit the {room} positions of {request.source}")
+    if bound["CLASSIFIER"] == "plug_in" and not request.beside:  # several tasks have heads of another kind
+        if request.task.kind not in PAIRED:
+            raise UserError(
+                f"CLASSIFIER=plug_in is for {' and '.join(PAIRED)}; {request.called} is of {request.task.kind}"
+            )
         if not model.get("cross_attention"):
             raise UserError(
-                f"CLASSIFIER=plug_in goes through cross-attention, which {asked.source} has none of: give a VECO run, "
+                f"CLASSIFIER=plug_in goes through cross-attention, which {request.source} has none of: give a VECO run, "
                 "or what `xlingjax plug in RUN --source VECO_RUN` writes"
             )
 
 
-def macros_given(asked: Asked) -> set[str]:
+def macros_given(request: Request) -> set[str]:
     """The macros that the command line and its gin files set."""
-    return {override.partition("=")[0] for override in asked.overrides} | macros_set(asked.files)
+    return {override.partition("=")[0] for override in request.overrides} | macros_set(request.files)
 
 
-def _require_apart(asked: Asked, bound: Mapping[str, Any], chooses: bool) -> None:
+def _require_apart(request: Request, bound: Mapping[str, Any], chooses: bool) -> None:
     """Raises UserError where an example is in two of what is trained on, what chooses and what tests. chooses: dev
     chooses the checkpoint, or settings of a grid."""
-    if chooses and _share(asked, bound["DEV_SPLIT"], bound["TEST_SPLIT"]):
+    if chooses and _share(request, bound["DEV_SPLIT"], bound["TEST_SPLIT"]):
         raise UserError(
             f"DEV_SPLIT={bound['DEV_SPLIT']} and TEST_SPLIT={bound['TEST_SPLIT']} share examples: what chooses "
             "the checkpoint cannot test it; give --gin.DEV_SPLIT='\"dev[:50%]\"' and --gin.TEST_SPLIT='\"dev[50%:]\"', "
             "or --gin.SELECT=last without a --grid"
         )
     if chooses and part_of(bound["DEV_SPLIT"])[0] == part_of(bound["TEST_SPLIT"])[0]:
-        for task in (task for task in asked.tasks if task.parallel):
-            _require_equal(task, asked.data, bound)
+        for task in (task for task in request.tasks if task.parallel):
+            _require_equal(task, request.data, bound)
     for name in ("TEST_SPLIT", *(["DEV_SPLIT"] if chooses else [])):
-        if _share(asked, bound["TRAIN_SPLIT"], bound[name]):
+        if _share(request, bound["TRAIN_SPLIT"], bound[name]):
             raise UserError(
                 f"TRAIN_SPLIT={bound['TRAIN_SPLIT']} and {name}={bound[name]} share examples: what is trained on can "
                 f"neither choose nor test; give both, as in --gin.TRAIN_SPLIT='\"{NO_DEV[0]}\"' and "
@@ -255,7 +257,7 @@ def _require_equal(task: Task, data: str, bound: Mapping[str, Any]) -> None:
     test, have not as many in each language."""
     split = part_of(bound["DEV_SPLIT"])[0]
     names = (split_list(bound[f"{one}_LANGUAGES"]) for one in ("DEV", "TEST"))
-    languages = dict.fromkeys(one for asked in names for one in chosen_languages(task, data, split, asked))
+    languages = dict.fromkeys(one for request in names for one in chosen_languages(task, data, split, request))
     rows = {language: len(read(task, data, split, language)) for language in languages}
     first = next(iter(rows))
     if others := [language for language in rows if rows[language] != rows[first]]:
@@ -266,29 +268,29 @@ def _require_equal(task: Task, data: str, bound: Mapping[str, Any]) -> None:
         )
 
 
-def _share(asked: Asked, first: str, second: str) -> bool:
+def _share(request: Request, first: str, second: str) -> bool:
     """Whether an example of a task is in both splits."""
     if part_of(first)[0] != part_of(second)[0]:
         return False
     by_id = ["%" in split for split in (first, second) if "[" in split]
     return any(
         (task.shared_ids and len({*by_id}) > 1)  # one is cut by ids, the other by rows
-        or share_rows(first, second, len(read(task, asked.data, part_of(first)[0], language)))
-        for task in asked.tasks
-        for language in languages_present(task, asked.data, first)
+        or share_rows(first, second, len(read(task, request.data, part_of(first)[0], language)))
+        for task in request.tasks
+        for language in languages_present(task, request.data, first)
     )
 
 
-def _require_as_many(asked: Asked, bound: Mapping[str, Any]) -> None:
+def _require_as_many(request: Request, bound: Mapping[str, Any]) -> None:
     """Rows that are held out of the training set are held out of its translations too, by their numbers (of MLQA, in
     percent, by their ids). Raises UserError where a translation has more or fewer rows."""
-    for task in asked.tasks:
-        translated = [name for origin, name in training_of(bound).parts(task, asked.data) if origin != "gold"]
+    for task in request.tasks:
+        translated = [name for origin, name in training_of(bound).parts(task, request.data) if origin != "gold"]
         if (task.shared_ids and "%" in bound["TRAIN_SPLIT"]) or not translated:
             continue
-        rows = len(read(task, asked.data, "train", task.trained_on))
+        rows = len(read(task, request.data, "train", task.trained_on))
         for language in translated:
-            if (there := len(read(task, asked.data, "translate_train", language))) != rows:
+            if (there := len(read(task, request.data, "translate_train", language))) != rows:
                 raise UserError(
                     f"{task.full_name}: {there} examples translated into {language!r}, of {rows} in "
                     f"{task.trained_on!r}: which of them translate the rows of DEV_SPLIT={bound['DEV_SPLIT']} cannot "
@@ -311,13 +313,13 @@ def lost_rows(task: Task, parts: Sequence[Lost]) -> list[str]:
     return [f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}" for part in parts]
 
 
-def counted(asked: Asked, task: Task, bound: Mapping[str, Any]) -> tuple[int, int, tuple[Lost, ...]]:
+def counted(request: Request, task: Task, bound: Mapping[str, Any]) -> tuple[int, int, tuple[Lost, ...]]:
     """(examples, rows) that a task is trained on in an epoch, and the translated rows that are left out."""
     training = training_of(bound)
-    parts = [part for part in files_read(task, asked.data, bound) if part[0] in ("train", "translate_train")]
-    read_now = tuple(hashes(task, asked.data, parts).items())
-    run, paired = str(run_and_checkpoint(asked.source)[0]), bound["CLASSIFIER"] == "plug_in"
-    return _counted(task.full_name, located(asked.data), training, reading_of(bound), run, paired, read_now)
+    parts = [part for part in files_read(task, request.data, bound) if part[0] in ("train", "translate_train")]
+    read_now = tuple(hashes(task, request.data, parts).items())
+    run, paired = str(run_and_checkpoint(request.source)[0]), bound["CLASSIFIER"] == "plug_in"
+    return _counted(task.full_name, located(request.data), training, reading_of(bound), run, paired, read_now)
 
 
 @functools.cache  # the cells of a sweep train on the same
@@ -339,43 +341,45 @@ def _counted(
     return examples, rows, tuple(lost)
 
 
-def splits_of(asked: Asked, given: Collection[str], bound: Mapping[str, Any]) -> dict[str, str]:
+def splits_of(request: Request, given: Collection[str], bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros that say what is trained on, chosen by and tested on, where files or answers are missing (`UNTOLD`,
     `NO_DEV`) and the command line names no split."""
     if {"DEV_SPLIT", "TEST_SPLIT"} & {*given}:
         return {}
-    if without := [task for task in asked.tasks if not languages_present(task, asked.data, "dev")]:
-        if asked.beside:
-            raise UserError(f"{without[0].full_name}: no dev set below {asked.data}, which {MULTI_TASK} needs of each")
+    if without := [task for task in request.tasks if not languages_present(task, request.data, "dev")]:
+        if request.beside:
+            raise UserError(
+                f"{without[0].full_name}: no dev set below {request.data}, which {MULTI_TASK} needs of each"
+            )
         if bound["TRAIN_SPLIT"] != "train":
             raise UserError(
-                f"TRAIN_SPLIT={bound['TRAIN_SPLIT']}: {asked.called} has no dev set below {asked.data}; say by "
+                f"TRAIN_SPLIT={bound['TRAIN_SPLIT']}: {request.called} has no dev set below {request.data}; say by "
                 "--gin.DEV_SPLIT which other part of train is dev"
             )
-        dev = asked.task.trained_on if bound["DEV_LANGUAGES"] == ALL else bound["DEV_LANGUAGES"]
+        dev = request.task.trained_on if bound["DEV_LANGUAGES"] == ALL else bound["DEV_LANGUAGES"]
         return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": dev}
-    if bound["TEST_SPLIT"] == "test" and not all(_has_answers(task, asked.data, "test") for task in asked.tasks):
+    if bound["TEST_SPLIT"] == "test" and not all(_has_answers(task, request.data, "test") for task in request.tasks):
         return {"DEV_SPLIT": UNTOLD[0], "TEST_SPLIT": UNTOLD[1]}
     return {}
 
 
-def _spoken(asked: Asked, bound: Mapping[str, Any]) -> dict[str, str]:
+def _spoken(request: Request, bound: Mapping[str, Any]) -> dict[str, str]:
     """The macros of the languages that are measured, without those that a model which embeds languages does not know.
     Raises UserError for these unless missing ones are allowed and all are asked for."""
-    record = read_run_record(run_and_checkpoint(asked.source)[0])
+    record = read_run_record(run_and_checkpoint(request.source)[0])
     if record["model"]["num_languages"] < 2 or bound["LANGUAGE_EMBEDDING"] is False:
         return {}
     found = {}
     for split, name in (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES")):
-        for task in asked.tasks:
-            present = chosen_languages(task, asked.data, bound[split], split_list(bound[name]))
+        for task in request.tasks:
+            present = chosen_languages(task, request.data, bound[split], split_list(bound[name]))
             known = [language for language in present if language in record["languages"]]
             if len(known) == len(present):
                 continue
-            if not known or asked.beside or not asked.allow_missing or bound[name] != ALL:
+            if not known or request.beside or not request.allow_missing or bound[name] != ALL:
                 others = ", ".join(language for language in present if language not in known)
                 raise UserError(
-                    f"{task.full_name}: {asked.source} embeds languages and does not know {others}: name others by "
+                    f"{task.full_name}: {request.source} embeds languages and does not know {others}: name others by "
                     f"--gin.{name}, or --allow-missing passes over them"
                 )
             found[name] = " ".join(known)

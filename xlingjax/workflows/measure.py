@@ -56,7 +56,7 @@ PAPER_LAYERS = {"retrieval": tatoeba.paper_layer, "mining": bucc.paper_layer}
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Request:
     """What the command line says."""
 
     mixture: str
@@ -107,25 +107,25 @@ class States:
         return f"layer {self.layer}, pooled by {self.pooling}{prefix}{longest}"
 
 
-def states(asked: Asked, kind: str, layers: int, own: Sentences | None = None) -> States:
+def states(request: Request, kind: str, layers: int, own: Sentences | None = None) -> States:
     """layers: of the model; own: the run's own way to make sentence vectors. Raises UserError where it has no such
     layer."""
-    every = range(layers + 1) if ALL in asked.layers else [chosen_layer(n, layers) for n in asked.layers]
-    poolings = ALL_POOLINGS if ALL in asked.poolings else asked.poolings
+    every = range(layers + 1) if ALL in request.layers else [chosen_layer(n, layers) for n in request.layers]
+    poolings = ALL_POOLINGS if ALL in request.poolings else request.poolings
     usual = own or Sentences(PAPER_LAYERS[kind](layers), POOLINGS[kind])
     layer = layers if usual.layer is None else usual.layer
     layer = every[0] if len(every) == 1 else layer
     pooling = poolings[0] if len(poolings) == 1 else usual.pooling or POOLINGS[kind]
     measured = tuple(name for name in ALL_POOLINGS if name in (*poolings, pooling))
-    prefix = usual.prefix if asked.prefix is None else asked.prefix
+    prefix = usual.prefix if request.prefix is None else request.prefix
     return States(layer, pooling, tuple(sorted({*every, layer})), measured, prefix, usual.max_length)
 
 
-def measure(asked: Asked, recipe: Recipe = dict, say: Callable[[str], None] = print) -> int:
+def measure(request: Request, recipe: Recipe = dict, say: Callable[[str], None] = print) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task can be done."""
-    require_folder(asked.output)
-    trained = open_run(asked.source, mesh=mesh_of_all())
-    return _measure(asked, trained, int(find_checkpoint(asked.source).name), recipe(), say)
+    require_folder(request.output)
+    trained = open_run(request.source, mesh=mesh_of_all())
+    return _measure(request, trained, int(find_checkpoint(request.source).name), recipe(), say)
 
 
 def told_labels(task: Task, told: Sequence[str], labels: Sequence[str]) -> Sequence[str]:
@@ -139,39 +139,41 @@ def told_labels(task: Task, told: Sequence[str], labels: Sequence[str]) -> Seque
     return told
 
 
-def _measure(asked: Asked, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]) -> int:
+def _measure(request: Request, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]) -> int:
     with quiet_stderr():  # TensorFlow announces itself
         from xlingjax.tasks.registry import register, tasks_of
 
-    for layer in asked.layers:
+    for layer in request.layers:
         if layer != ALL:
             chosen_layer(layer, trained.model.config.layers)
     trained = trained.in_dtype(macros.get("DTYPE"))
-    folder = located(asked.data)
-    name = "_".join([asked.mixture, *asked.tasks, str(abs(hash(folder)))])
-    register(asked.mixture, folder, METRICS, tasks=asked.tasks, allow_missing=asked.allow_missing, name=name)
-    weights, record = parameters_hash(trained.params), read_run_record(asked.source)
+    folder = located(request.data)
+    name = "_".join([request.mixture, *request.tasks, str(abs(hash(folder)))])
+    register(request.mixture, folder, METRICS, tasks=request.tasks, allow_missing=request.allow_missing, name=name)
+    weights, record = parameters_hash(trained.params), read_run_record(request.source)
     done, own = 0, trained.sentences
     for task, of_languages in tasks_of(name):
-        if task.kind in POOLINGS and own and own.unread and not asked.poolings:
+        if task.kind in POOLINGS and own and own.unread and not request.poolings:
             say(f"{task.full_name}: passed over, its sentence vectors are not computed here ({own.unread}); --pooling")
             continue
         labels = labels_of(record, head_of(trained.model, task))
-        if asked.labels and task.kind in LABELLED and not head_fault(trained.model, task):
-            labels = told_labels(task, asked.labels, labels)
+        if request.labels and task.kind in LABELLED and not head_fault(trained.model, task):
+            labels = told_labels(task, request.labels, labels)
         if task.kind in TRAINED and (fault := head_fault(trained.model, task, labels)):
             say(f"{task.full_name}: passed over, {fault}")
             continue
         task = in_order_of(task, labels)
-        of_languages = _known(asked, trained, task, of_languages, say)
-        split = asked.split or _split(task, asked.data, of_languages)
-        if split and {*of_languages} & {*languages_present(task, asked.data, split)}:
-            _measure_task(asked, trained, step, weights, task, of_languages, split, macros, say)
+        of_languages = _known(request, trained, task, of_languages, say)
+        split = request.split or _split(task, request.data, of_languages)
+        if split and {*of_languages} & {*languages_present(task, request.data, split)}:
+            _measure_task(request, trained, step, weights, task, of_languages, split, macros, say)
             done += 1
         else:
-            say(f"{task.full_name}: passed over, no {asked.split or 'test or dev'} files below {asked.data}")
+            say(f"{task.full_name}: passed over, no {request.split or 'test or dev'} files below {request.data}")
     if not done:
-        raise UserError(f"--mixture {asked.mixture}: {asked.source} can do none of its tasks that have files (above)")
+        raise UserError(
+            f"--mixture {request.mixture}: {request.source} can do none of its tasks that have files (above)"
+        )
     return 0
 
 
@@ -179,7 +181,7 @@ def _measure(asked: Asked, trained: TrainedRun, step: int, macros: Macros, say: 
 
 
 def follow(
-    asked: Asked,
+    request: Request,
     run: str,
     recipe: Recipe = dict,
     say: Callable[[str], None] = print,
@@ -194,7 +196,7 @@ def follow(
     patience: minutes in which nothing in the run's folder changes, 0: for ever. Then: raises Stopped where the run was
     asked to stop, UserError where it does not say why. pause: seconds between two looks.
     """
-    require_folder(asked.output)
+    require_folder(request.output)
     folder, seen, told = run_and_checkpoint(run)[0], -1, False
     if not (folder / "run.json").is_file() and not folder.is_dir():
         raise UserError(f"--follow {run}: no such folder; give the --workdir of a run")
@@ -204,7 +206,7 @@ def follow(
         for step in [step for step in checkpoint_steps(folder / "checkpoints") if step > seen]:
             source = f"{folder}@{step}"
             if trained := _opened(folder, step, pause, wait):
-                _measure(dataclasses.replace(asked, source=source), trained, step, recipe(), say)
+                _measure(dataclasses.replace(request, source=source), trained, step, recipe(), say)
             else:
                 say(f"step {step}: passed over, the run deleted this checkpoint (KEEP_CHECKPOINTS keeps more)")
             seen = step
@@ -261,10 +263,12 @@ def _opened(folder: Path, step: int, pause: float, wait: Callable[[float], None]
 # ---- a task ----------------------------------------------------------------------------------------------------------
 
 
-def _known(asked: Asked, trained: TrainedRun, task: Task, of_languages: Mapping[str, Any], say) -> Mapping[str, Any]:
+def _known(
+    request: Request, trained: TrainedRun, task: Task, of_languages: Mapping[str, Any], say
+) -> Mapping[str, Any]:
     """With --allow-missing a model that embeds languages passes over those that it does not know."""
     known = {name: one for name, one in of_languages.items() if name in trained.languages}
-    if not asked.allow_missing or not trained.model.config.has_languages or len(known) == len(of_languages):
+    if not request.allow_missing or not trained.model.config.has_languages or len(known) == len(of_languages):
         return of_languages
     others = ", ".join(name for name in of_languages if name not in known)
     say(f"{task.full_name}: passed over {others}, which the model does not know")
@@ -281,7 +285,7 @@ def _split(task: Task, data: str, of_languages: Collection[str]) -> str:
 
 
 def _measure_task(
-    asked: Asked,
+    request: Request,
     trained: TrainedRun,
     step: int,
     weights: str,
@@ -296,13 +300,13 @@ def _measure_task(
     name = f"{weights[:8]}-step-{step}" + ("" if split == "test" else f"-{split}")
     reads = None
     if task.kind in POOLINGS:
-        reads = states(asked, task.kind, trained.model.config.layers, trained.sentences)
+        reads = states(request, task.kind, trained.model.config.layers, trained.sentences)
         name += f"-prefix-{hashlib.sha256(reads.prefix.encode()).hexdigest()[:8]}" if reads.prefix else ""
-    cell = Path(asked.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / name
+    cell = Path(request.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / name
     reading = reading_of(macros)
     by_language, counts = {}, {}
     by_layer: dict[str, dict[str, dict[str, float]]] = {}  # pooling, language, layer
-    for language in languages_present(task, asked.data, split):
+    for language in languages_present(task, request.data, split):
         if language not in of_languages:
             continue
         seqio_task = of_languages[language]
@@ -312,7 +316,7 @@ def _measure_task(
             found = _searched(trained, records[0], language, reads)
             predicted = found[reads.pooling][reads.layer]
         else:
-            predicted = _predicted(asked, trained, task, records, language, split, reading, reads)
+            predicted = _predicted(request, trained, task, records, language, split, reading, reads)
         write_predictions(task, cell / "predictions", language, predicted, split.partition("[")[0])
         outputs = [predicted[record.id] for record in records] if task.kind == "span_qa" else predicted
         outputs = [predicted] if task.kind in POOLINGS else outputs
@@ -324,20 +328,20 @@ def _measure_task(
                     shares = {str(layer): 100 * accuracy(line, records[0]) for layer, line in lines.items()}
                     by_layer.setdefault(pooling, {})[language] = shares
         counts[language] = len(records[0].target) if task.kind in POOLINGS else len(records)
-    if not asked.split and split != "test":  # what is to be submitted
-        for language in languages_present(task, asked.data, "test"):
+    if not request.split and split != "test":  # what is to be submitted
+        for language in languages_present(task, request.data, "test"):
             if language not in of_languages:
                 continue
-            records = read(task, asked.data, "test", language)
-            predicted = _predicted(asked, trained, task, records, language, "test", reading, reads)
+            records = read(task, request.data, "test", language)
+            predicted = _predicted(request, trained, task, records, language, "test", reading, reads)
             write_predictions(task, cell / "predictions", language, predicted)
     learnt = languages_learnt(macros) if task.kind in TRAINED else ()
     found = means(by_language, task, learnt or ()) if by_language else {}
     if learnt is None:  # which languages are untrained is not known
         found.pop("mean_other", None)
     select = {"split": split, "by": "none", "step": step, "steps": step}
-    best = read_best(run_and_checkpoint(asked.source)[0]).get(macros.get("BEST_METRIC"), {})
-    if step == best.get("step") and (chosen := chosen_on(macros, task, asked.data, split, by_language)):
+    best = read_best(run_and_checkpoint(request.source)[0]).get(macros.get("BEST_METRIC"), {})
+    if step == best.get("step") and (chosen := chosen_on(macros, task, request.data, split, by_language)):
         select["note"] = chosen
     if reads:
         select |= {"note": reads.said(), **reads.text}
@@ -346,7 +350,7 @@ def _measure_task(
                 f", threshold tuned on {'the same set, so that its F1 flatters' if split == 'dev' else 'dev'}"
             )
     before = _layers_before(cell / SCORES, weights, split, counts, reads)
-    if not asked.several and not before:
+    if not request.several and not before:
         by_layer = {}
     if before and by_layer:
         by_layer = {
@@ -361,8 +365,8 @@ def _measure_task(
 
     write_json(cell / SCORES, {
         "task": task.full_name, "strategy": AS_IT_IS,
-        "variant": {"run": run_and_checkpoint(asked.source)[0].name, "step": str(step)}, "settings": {}, "seed": 0,
-        "start": {"run": asked.source, "sha256": weights}, "select": select, "dev": {"means": {}, "by_language": {}},
+        "variant": {"run": run_and_checkpoint(request.source)[0].name, "step": str(step)}, "settings": {}, "seed": 0,
+        "start": {"run": request.source, "sha256": weights}, "select": select, "dev": {"means": {}, "by_language": {}},
         "test": {"split": split, "means": found, "by_language": by_language, "examples": counts},
         "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
         **({"layers": {"layer": reads.layer, "pooling": reads.pooling, "by_language": by_layer}} if by_layer else {}),
@@ -373,7 +377,7 @@ def _measure_task(
     mean = f"mean {mean_of} {found['mean']:.2f}; {score} {told}" if found else "predicted; the files have no answers"
     how = f" ({reads.said()})" if reads else ""
     say(f"step {step}: {task.full_name}, {split}{how}: {mean}")
-    if task.kind == "retrieval" and asked.several and not by_layer:
+    if task.kind == "retrieval" and request.several and not by_layer:
         say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
 
 
@@ -398,18 +402,25 @@ def _searched(trained: TrainedRun, bitext: Any, language: str, reads: States) ->
 
 
 def _predicted(
-    asked: Asked, trained: TrainedRun, task, records, language: str, split: str, reading: Reading, reads: States | None
+    request: Request,
+    trained: TrainedRun,
+    task,
+    records,
+    language: str,
+    split: str,
+    reading: Reading,
+    reads: States | None,
 ) -> Any:
     if task.kind == "retrieval":
         return _searched(trained, records[0], language, reads)[reads.pooling][reads.layer]
     model = trained.model, trained.params
     if task.kind == "mining":
-        dev = records[0] if split == "dev" else read(task, asked.data, "dev", language)[0]
+        dev = records[0] if split == "dev" else read(task, request.data, "dev", language)[0]
         return bucc.predict_mining(
             *model, records[0], dev, trained.vocabulary, language, trained.languages, layer=reads.layer,
             pooling=reads.pooling, mesh=trained.mesh, **reads.text,
         ).pairs  # fmt: skip
-    pivot = translations(trained.model, task, asked.data, split, language)
+    pivot = translations(trained.model, task, request.data, split, language)
     return predict(
         *model, task, records, trained.vocabulary, trained.languages, language, reading, mesh=trained.mesh, pivot=pivot
     )

@@ -18,7 +18,7 @@ from xlingjax.data.labelled.task import TRAINED
 from xlingjax.data.sources import split_list
 from xlingjax.errors import Stopped, UserError
 from xlingjax.evaluation.tatoeba import chosen_layer
-from xlingjax.runtime.signals import asked_to_stop
+from xlingjax.runtime.signals import stop_requested
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows.bakeoff import slug
@@ -162,7 +162,7 @@ def run(
     for name in table.left_out():
         say(f"left out, since ENCODERS does not name {' or '.join(split_list(table.rows[name]['encoders']))}: {name}")
     stop = threading.Event()
-    with asked_to_stop(stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    with stop_requested(stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         for encoder, name in table.cells():
             line = [*table.command(encoder, name, data, output), *arguments]
             say(f"{encoder}, {name}: {' '.join(line[3:])}")

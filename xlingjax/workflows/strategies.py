@@ -18,22 +18,27 @@ STUDIED = "multi_language"
 
 
 def variants(
-    strategy: str, required: set[str], tasks: Sequence[Task], data: str, asked: Sequence[str], given: Collection[str]
+    strategy: str,
+    required: set[str],
+    tasks: Sequence[Task],
+    data: str,
+    requested: Sequence[str],
+    given: Collection[str],
 ) -> list[dict[str, str]]:
     """A variant for each language asked for, or that has training examples; {"LANGUAGES": "en+de"} for each set of
     them; one where a strategy does not run over languages. required: macros that the strategy leaves open; given: those
     of the command line and its gin files. Raises UserError for languages without training examples."""
-    if len(tasks) > 1 and not asked:
+    if len(tasks) > 1 and not requested:
         return [{"TASKS": "+".join(task.name for task in tasks)}]
     over = next((name for name in OVER if name in required), None)
-    if over is None and asked and strategy != STUDIED:
+    if over is None and requested and strategy != STUDIED:
         raise UserError(f"--languages: {strategy} does not run over languages; leave it out")
-    if over is None and not asked:
+    if over is None and not requested:
         return [{}]
     task, gold = tasks[0], over != "TARGET"
     present = [*languages_present(task, data, "train")] if gold else []
     present += [name for name in languages_present(task, data, "translate_train") if name not in present]
-    sets = {one: [one] if over else one.split("+") for one in asked}
+    sets = {one: [one] if over else one.split("+") for one in requested}
     if missing := [name for one in sets.values() for name in one if name not in present]:
         raise UserError(
             f"--languages {' '.join(missing)}: {task.full_name} has no training examples of them below {data}; there "
@@ -43,7 +48,7 @@ def variants(
         split = "train" if gold else "translate_train"
         raise UserError(f"{task.full_name}: no {split} files below {data}, which {strategy} needs")
     if over:
-        return [{over: language} for language in asked or present]
+        return [{over: language} for language in requested or present]
     if both := [name for name in ("TRAIN_LANGUAGES", "TRANSLATED") if name in given]:
         raise UserError(f"--gin.{both[0]} and --languages both say what is trained on: give one of them")
     for one, languages in sets.items():

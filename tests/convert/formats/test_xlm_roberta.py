@@ -322,17 +322,17 @@ def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_p
 
     from xlingjax.convert.import_model import found
 
-    asked = []
+    request = []
 
     def fetch(source, allow_patterns):
-        asked.append((source, any(".bin" in pattern for pattern in allow_patterns)))
+        request.append((source, any(".bin" in pattern for pattern in allow_patterns)))
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    assert found("someone/model") == tmp_path and asked == [("someone/model", False), ("someone/model", True)]
+    assert found("someone/model") == tmp_path and request == [("someone/model", False), ("someone/model", True)]
     (tmp_path / "model-00001-of-00002.safetensors").touch()
-    asked.clear()
-    assert found("someone/model") == tmp_path and asked == [("someone/model", False)]
+    request.clear()
+    assert found("someone/model") == tmp_path and request == [("someone/model", False)]
 
 
 def test_safetensors_are_read_without_torch(folder, monkeypatch):
