@@ -1,7 +1,9 @@
-"""`python -m benchmarks`: MLM training speed of our step beside Hugging Face transformers on PyTorch, on this machine.
+"""`python -m benchmarks`: MLM training speed of our step beside Hugging Face transformers on
+PyTorch, on this machine.
 
-Each contestant runs in its own process; ours takes turns with each of the others within one run, so a machine whose
-speed drifts slows both. Medians over the rounds are printed, and the ratio is the median of the ratios within rounds.
+Each contestant runs in its own process; ours takes turns with each of the others within one run, so
+a machine whose speed drifts slows both. Medians over the rounds are printed, and the ratio is the
+median of the ratios within rounds.
 """
 
 import argparse
@@ -20,33 +22,50 @@ from benchmarks import shapes
 from benchmarks.worker import CONTESTANTS, Worker
 
 
-def measure(shape: shapes.Shape, platform: str, names: list[str], rounds: int, seconds: float) -> dict:
-    """Rounds of about `seconds` of ours and of each other contestant in turn: one pair after the other, since three
-    large models at once do not fit the memory of a small machine."""
+def measure(
+    shape: shapes.Shape, platform: str, names: list[str], rounds: int, seconds: float
+) -> dict:
+    """Rounds of about `seconds` of ours and of each other contestant in turn: one pair after the
+    other, since three large models at once do not fit the memory of a small machine."""
     ours, mine, results = Worker(names[0], shape, platform), [], {}
     for name in names[1:] or [""]:
         pair = [ours, Worker(name, shape, platform)] if name else [ours]
-        steps = [max(1, round(2 * seconds / worker.run(2).get("seconds", seconds))) for worker in pair]
-        answers = [[worker.run(count) for worker, count in zip(pair, steps, strict=True)] for _ in range(rounds)]
+        steps = [
+            max(1, round(2 * seconds / worker.run(2).get("seconds", seconds))) for worker in pair
+        ]
+        answers = [
+            [worker.run(count) for worker, count in zip(pair, steps, strict=True)]
+            for _ in range(rounds)
+        ]
         taken = [[a for a in turn if "seconds" in a] for turn in zip(*answers, strict=True)]
-        rates = [[shape.tokens * n / a["seconds"] for a in turns] for n, turns in zip(steps, taken, strict=True)]
+        rates = [
+            [shape.tokens * n / a["seconds"] for a in turns]
+            for n, turns in zip(steps, taken, strict=True)
+        ]
         mine += zip(rates[0], taken[0], strict=True)
         for worker, speed, turns in zip(pair[1:], rates[1:], taken[1:], strict=True):
             results[name] = _result(worker, speed, turns)
             if speed and rates[0]:
-                results[name]["ratio"] = statistics.median(a / b for a, b in zip(*rates, strict=False))
+                results[name]["ratio"] = statistics.median(
+                    a / b for a, b in zip(*rates, strict=False)
+                )
             worker.close()
     ours.close()
-    return {names[0]: _result(ours, [speed for speed, _ in mine], [turn for _, turn in mine]), **results}
+    return {
+        names[0]: _result(ours, [speed for speed, _ in mine], [turn for _, turn in mine]),
+        **results,
+    }
 
 
 def _result(worker: Worker, rates: list[float], turns: list[dict]) -> dict:
     if worker.failed:
         return {"failed": worker.failed}
     return {
-        "tokens_per_second": statistics.median(rates), "rounds": rates,
-        "compile_seconds": worker.compile_seconds, "peak_bytes": max(turn["peak_bytes"] for turn in turns),
-    }  # fmt: skip
+        "tokens_per_second": statistics.median(rates),
+        "rounds": rates,
+        "compile_seconds": worker.compile_seconds,
+        "peak_bytes": max(turn["peak_bytes"] for turn in turns),
+    }
 
 
 def useful_flops(shape: shapes.Shape) -> float:
@@ -55,7 +74,12 @@ def useful_flops(shape: shapes.Shape) -> float:
     from xlingjax.training.cost import flops_per_token
 
     config = preset(
-        "xlmr_base", layers=shape.layers, dim=shape.dim, heads=shape.heads, ffn=shape.ffn, vocab_size=shape.vocab
+        "xlmr_base",
+        layers=shape.layers,
+        dim=shape.dim,
+        heads=shape.heads,
+        ffn=shape.ffn,
+        vocab_size=shape.vocab,
     )
     return flops_per_token(config, shape.length, shape.slots / shape.length)
 
@@ -72,25 +96,49 @@ def find_platform() -> tuple[str, str]:
     """("cpu" or "gpu", the device's name)."""
     code = "import jax; d = jax.devices()[0]; print(d.platform, d.device_kind, sep='|')"
     platform, kind = in_child(code, "").split("|")
-    return platform, kind if platform != "cpu" else f"{host.processor() or host.machine()}, {os.cpu_count()} cores"
+    return platform, (
+        kind
+        if platform != "cpu"
+        else f"{host.processor() or host.machine()}, {os.cpu_count()} cores"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--output", default="bench.json", metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each contestant (default 5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="turns of each contestant (default 5)"
+    )
     parser.add_argument("--seconds", type=float, default=15.0, help="length of a turn (default 15)")
     parser.add_argument("--only", default="", help="shapes whose name contains this")
-    parser.add_argument("--quick", action="store_true", help="a tiny shape, to see that everything runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tiny shape, to see that everything runs"
+    )
     parser.add_argument("--without-pytorch", action="store_true", help="measure our step alone")
     args = parser.parse_args(argv)
     console = Console()
     platform, device = find_platform()
     grid = shapes.QUICK if args.quick else shapes.GPU if platform == "gpu" else shapes.CPU
     names = list(CONTESTANTS[:1] if args.without_pytorch else CONTESTANTS)
-    report: dict = {"device": device, "platform": platform, "versions": versions(), "shapes": {}, "peak_flops": {}}
+    report: dict = {
+        "device": device,
+        "platform": platform,
+        "versions": versions(),
+        "shapes": {},
+        "peak_flops": {},
+    }
     table = Table(title=f"MLM training, dropout 0.1, AdamW — {device}")
-    for column in ("shape", "contestant", "tokens/s", "ours / theirs", "useful FLOP/s of peak", "compile s", "peak GB"):
+    for column in (
+        "shape",
+        "contestant",
+        "tokens/s",
+        "ours / theirs",
+        "useful FLOP/s of peak",
+        "compile s",
+        "peak GB",
+    ):
         table.add_column(column, justify="left" if column in ("shape", "contestant") else "right")
     for shape in grid:
         if args.only not in shape.name:
@@ -107,10 +155,14 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             result["utilisation"] = result["tokens_per_second"] * flops / peak
             table.add_row(
-                shape.name, name, f"{result['tokens_per_second']:,.0f}",
-                f"{result['ratio']:.2f}" if "ratio" in result else "", f"{result['utilisation']:.1%}",
-                f"{result['compile_seconds']:.1f}", f"{result['peak_bytes'] / 1e9:.2f}",
-            )  # fmt: skip
+                shape.name,
+                name,
+                f"{result['tokens_per_second']:,.0f}",
+                f"{result['ratio']:.2f}" if "ratio" in result else "",
+                f"{result['utilisation']:.1%}",
+                f"{result['compile_seconds']:.1f}",
+                f"{result['peak_bytes'] / 1e9:.2f}",
+            )
         report["shapes"][shape.name] = {"flops_per_token": flops, "contestants": results}
         Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
     console.print(table)
@@ -137,7 +189,9 @@ def versions() -> dict[str, str]:
 def input_pipeline(console: Console) -> dict:
     """Tokens per second of the data pipeline alone, where TensorFlow is installed."""
     try:
-        rate = json.loads(in_child("from benchmarks.pipeline import *; print(measure())", "cpu").splitlines()[-1])
+        rate = json.loads(
+            in_child("from benchmarks.pipeline import *; print(measure())", "cpu").splitlines()[-1]
+        )
     except subprocess.CalledProcessError as error:
         reason = error.stderr.strip().splitlines()[-1]
         console.print(f"input pipeline: not measured ({reason})")

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.bleu_table RUN...`: held-out BLEU of runs side by side, a row each, a column per evaluation."""
+"""`python -m benchmarks.bleu_table RUN...`: held-out BLEU of runs side by side, a row each, a
+column per evaluation."""
 
 import argparse
 import json
@@ -7,22 +8,32 @@ from pathlib import Path
 
 
 def table(runs: Sequence[str], name: str) -> str:
-    """A Markdown table: mean BLEU by step; of the last evaluation BLEU by direction, and the outputs in a wrong
-    language."""
+    """A Markdown table: mean BLEU by step; of the last evaluation BLEU by direction, and the
+    outputs in a wrong language."""
     rows = {}
     for run in runs:
         lines = (Path(run) / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
-        found = [(line["step"], line["values"]) for line in map(json.loads, lines) if line["name"] == name]
+        found = [
+            (line["step"], line["values"])
+            for line in map(json.loads, lines)
+            if line["name"] == name
+        ]
         if found:
             rows[Path(run).name] = dict(found)
     steps = sorted({step for found in rows.values() for step in found})
-    directions = list(dict.fromkeys(way for found in rows.values() for way in found[max(found)]["bleu"]))
+    directions = list(
+        dict.fromkeys(way for found in rows.values() for way in found[max(found)]["bleu"])
+    )
     head = ["run", *(f"step {step:,}" for step in steps), *directions, "wrong language"]
     out = [" | ".join(head), " | ".join("---" for _ in head)]
     for run, found in rows.items():
         means = [f"{found[step]['bleu_mean']:.1f}" if step in found else "" for step in steps]
         last = found[max(found)]
-        cells = [run, *means, *(f"{last['bleu'][way]:.1f}" if way in last["bleu"] else "" for way in directions)]
+        cells = [
+            run,
+            *means,
+            *(f"{last['bleu'][way]:.1f}" if way in last["bleu"] else "" for way in directions),
+        ]
         out.append(" | ".join([*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"]))
     ways: dict[str, list[str]] = {}
     for found in rows.values():
@@ -35,7 +46,9 @@ def table(runs: Sequence[str], name: str) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bleu_table", description=__doc__)
-    parser.add_argument("--name", default="generation_dev", help="of the evaluator (default %(default)s)")
+    parser.add_argument(
+        "--name", default="generation_dev", help="of the evaluator (default %(default)s)"
+    )
     parser.add_argument("runs", nargs="+", metavar="RUN")
     arguments = parser.parse_args()
     print(table(arguments.runs, arguments.name))

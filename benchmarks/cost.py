@@ -1,8 +1,10 @@
-"""What a training step of an objective must compute: matrix products of its passes, counted from the model's shape.
+"""What a training step of an objective must compute: matrix products of its passes, counted from
+the model's shape.
 
-Of one product of a layer with its weights, forward is 1, the gradient of its input 1, that of its weights 1: 3 in all,
-and less where a gradient is not wanted. Products of attention have two activations and no weights: 3, or 1 without
-gradient. Left out: norms, softmax, GELU, dropout, look-ups, optimizer.
+Of one product of a layer with its weights, forward is 1, the gradient of its input 1, that of its
+weights 1: 3 in all, and less where a gradient is not wanted. Products of attention have two
+activations and no weights: 3, or 1 without gradient. Left out: norms, softmax, GELU, dropout,
+look-ups, optimizer.
 """
 
 from collections.abc import Sequence
@@ -20,14 +22,19 @@ class Pass:
     predictions: int
     """Per row: states that are projected onto the vocabulary."""
     gradients: str = "all"
-    """Of which parameters: "all"; those of the "cross_attention" alone (VECO's first phase); "none"."""
+    """Of which parameters: "all"; those of the "cross_attention" alone (VECO's first phase);
+    "none"."""
     plugged_in: bool = False
     """With the cross-attention, to which the memory is a constant (VECO's stop-gradient)."""
 
 
-def step_flops(config: ModelConfig, rows: int, length: int, passes: Sequence[Pass], mixtures: bool = False) -> float:
-    """Floating-point operations of one step on `rows` rows of `length` columns (a multiply-add is 2). mixtures: with
-    Unicoder's word recovery beneath the first layer. Attention is counted over the whole row, whatever its mask."""
+def step_flops(
+    config: ModelConfig, rows: int, length: int, passes: Sequence[Pass], mixtures: bool = False
+) -> float:
+    """Floating-point operations of one step on `rows` rows of `length` columns (a multiply-add is
+    2). mixtures: with Unicoder's word recovery beneath the first layer. Attention is counted over
+    the whole row, whatever its mask.
+    """
     total = sum(_pass(config, length, one) for one in passes)
     if mixtures:
         total += 3 * _attention(config, length)
@@ -57,7 +64,8 @@ def _pass(c: ModelConfig, length: int, one: Pass) -> float:
         slot = (1 + 2 * trained) * (2 * product + attention) + (1 + trained) * 2 * product
         layers += c.layers * slot
     if one.gradients == "cross_attention":
-        # Nothing is trained beneath the first cross-attention: no gradient passes its query or what lies under it.
+        # Nothing is trained beneath the first cross-attention: no gradient passes its query or what
+        # lies under it.
         layers -= 4 * product + 2 * attention + product
     head = 2 * c.dim * c.padded_vocab_size + (2 * c.dim**2 if c.head == "transform" else 0)
     return layers + (1 + weights + inputs) * one.predictions * head

@@ -2,8 +2,9 @@
 
     python -m benchmarks.exported CELL FOLDER DATA [--limit 100]
 
-CELL: a cell of `xlingjax finetune --task` of classification or tagging; FOLDER: its run, exported; DATA: the official
-files. Prints Markdown: per language how many of the first examples, or their words, transformers gives another label.
+CELL: a cell of `xlingjax finetune --task` of classification or tagging; FOLDER: its run, exported;
+DATA: the official files. Prints Markdown: per language how many of the first examples, or their
+words, transformers gives another label.
 """
 
 import argparse
@@ -26,7 +27,9 @@ def labels_of_texts(folder: Path, records: list) -> list[str]:
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found = []
     for one in records:
-        given = tokenizer(one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=LENGTH)
+        given = tokenizer(
+            one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=LENGTH
+        )
         with torch.no_grad():
             found.append(model.config.id2label[int(model(**given).logits.argmax())])
     return found
@@ -39,7 +42,9 @@ def tags_of_words(folder: Path, records: list) -> list[list[str | None]]:
     found = []
     for one in records:
         words = list(one.words)
-        given = tokenizer(words, is_split_into_words=True, return_tensors="pt", truncation=True, max_length=LENGTH)
+        given = tokenizer(
+            words, is_split_into_words=True, return_tensors="pt", truncation=True, max_length=LENGTH
+        )
         with torch.no_grad():
             best = model(**given).logits[0].argmax(-1).tolist()
         tags: list[str | None] = [None] * len(words)
@@ -74,7 +79,9 @@ def differing(cell: Path, folder: Path, data: str, limit: int) -> list[tuple[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("cell", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("data")

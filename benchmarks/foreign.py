@@ -23,7 +23,10 @@ def attention(weights, name, heads):
             "bias": weights[f"{name}.{theirs}.bias"].reshape(heads, -1),
         }
     out = weights[f"{name}.out_proj.weight"].T
-    found["out"] = {"kernel": out.reshape(heads, -1, out.shape[1]), "bias": weights[f"{name}.out_proj.bias"]}
+    found["out"] = {
+        "kernel": out.reshape(heads, -1, out.shape[1]),
+        "bias": weights[f"{name}.out_proj.bias"],
+    }
     return found
 
 
@@ -34,7 +37,8 @@ def stacked(layers):
 
 
 def bart(model):
-    """Parameters of a `BartForConditionalGeneration` or `MBartForConditionalGeneration` (as `Seq2Seq`, separate
+    """Parameters of a `BartForConditionalGeneration` or `MBartForConditionalGeneration` (as
+    `Seq2Seq`, separate
     tables but for the words)."""
     c = model.config
     weights = {name: value.detach().numpy() for name, value in model.model.state_dict().items()}
@@ -63,7 +67,9 @@ def bart(model):
             "positions": {"embedding": weights[f"{side}.embed_positions.weight"]},
             "norm": norm(weights, f"{side}.layernorm_embedding"),
         }
-        params[side] = {"layers": stacked([layer(side, i) for i in range(getattr(c, f"{side}_layers"))])}
+        params[side] = {
+            "layers": stacked([layer(side, i) for i in range(getattr(c, f"{side}_layers"))])
+        }
         if f"{side}.layer_norm.weight" in weights:
             params[side]["final_norm"] = norm(weights, f"{side}.layer_norm")
     return params

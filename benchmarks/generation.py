@@ -1,8 +1,10 @@
-"""`python -m benchmarks.generation`: tokens per second of our decoding beside transformers' `generate` on PyTorch.
+"""`python -m benchmarks.generation`: tokens per second of our decoding beside transformers'
+`generate` on PyTorch.
 
-Both have the same random weights (a BART's), sources and search, and write texts of the same fixed length, so both do
-the same work. Each contestant runs in its own process and the two take turns; the ratio is the median of those within
-rounds. Tokens are those of the texts that are returned, one for each source.
+Both have the same random weights (a BART's), sources and search, and write texts of the same fixed
+length, so both do the same work. Each contestant runs in its own process and the two take turns;
+the ratio is the median of those within rounds. Tokens are those of the texts that are returned, one
+for each source.
 """
 
 import argparse
@@ -43,7 +45,9 @@ def grid(
     ]
 
 
-CPU = grid("small-32k", 4, 256, 1024, 32_000, (1, 8, 32), 32) + grid("base-50k", 6, 512, 2048, 50_000, (1, 8), 32)
+CPU = grid("small-32k", 4, 256, 1024, 32_000, (1, 8, 32), 32) + grid(
+    "base-50k", 6, 512, 2048, 50_000, (1, 8), 32
+)
 GPU = grid("base-250k", 6, 768, 3072, 250_002, (8, 64, 256), 64)
 QUICK = grid("quick", 2, 64, 128, 1_000, (2,), 8)
 
@@ -56,12 +60,23 @@ def bart(shape: GenerationShape):
     torch.manual_seed(0)
     model = BartForConditionalGeneration(
         BartConfig(
-            vocab_size=shape.vocab, d_model=shape.dim, encoder_layers=shape.layers, decoder_layers=shape.layers,
-            encoder_attention_heads=shape.heads, decoder_attention_heads=shape.heads, encoder_ffn_dim=shape.ffn,
-            decoder_ffn_dim=shape.ffn, max_position_embeddings=512, bos_token_id=0, pad_token_id=PAD,
-            eos_token_id=END, decoder_start_token_id=START, forced_eos_token_id=None, forced_bos_token_id=None,
+            vocab_size=shape.vocab,
+            d_model=shape.dim,
+            encoder_layers=shape.layers,
+            decoder_layers=shape.layers,
+            encoder_attention_heads=shape.heads,
+            decoder_attention_heads=shape.heads,
+            encoder_ffn_dim=shape.ffn,
+            decoder_ffn_dim=shape.ffn,
+            max_position_embeddings=512,
+            bos_token_id=0,
+            pad_token_id=PAD,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+            forced_eos_token_id=None,
+            forced_bos_token_id=None,
         )
-    )  # fmt: skip
+    )
     return model.eval()
 
 
@@ -81,25 +96,47 @@ class Ours:
         from xlingjax.model.seq2seq import Seq2Seq
         from xlingjax.runtime.machine import keep_freed_memory
 
-        jax.config.update("jax_enable_compilation_cache", False)  # compile seconds are part of the result
+        jax.config.update(
+            "jax_enable_compilation_cache", False
+        )  # compile seconds are part of the result
         keep_freed_memory()
         model = Seq2Seq(
             preset(
-                "xlmr_base", layers=shape.layers, decoder_layers=shape.layers, dim=shape.dim, heads=shape.heads,
-                ffn=shape.ffn, vocab_size=shape.vocab, vocab_multiple=1, max_positions=514, head="tied",
-                decoder_embeddings="separate", unroll=0 if platform == "cpu" else 1,
+                "xlmr_base",
+                layers=shape.layers,
+                decoder_layers=shape.layers,
+                dim=shape.dim,
+                heads=shape.heads,
+                ffn=shape.ffn,
+                vocab_size=shape.vocab,
+                vocab_multiple=1,
+                max_positions=514,
+                head="tied",
+                decoder_embeddings="separate",
+                unroll=0 if platform == "cpu" else 1,
             )
-        )  # fmt: skip
+        )
         self.params = jax.device_put(foreign.bart(bart(shape)))
         ids = sources(shape)
         ones = np.ones_like(ids)
-        batch = {"input_ids": ids, "position_ids": ones * np.arange(shape.source, dtype=np.int32), "pack_ids": ones}
+        batch = {
+            "input_ids": ids,
+            "position_ids": ones * np.arange(shape.source, dtype=np.int32),
+            "pack_ids": ones,
+        }
         self.batch = jax.device_put({**batch, "language_ids": 0 * ones})
-        config = Decoding(beams=shape.beams, max_length=(0, shape.columns), min_length=shape.columns)
-        start_B, languages_B = jnp.full(shape.rows, START, jnp.int32), jnp.zeros(shape.rows, jnp.int32)
+        config = Decoding(
+            beams=shape.beams, max_length=(0, shape.columns), min_length=shape.columns
+        )
+        start_B, languages_B = (
+            jnp.full(shape.rows, START, jnp.int32),
+            jnp.zeros(shape.rows, jnp.int32),
+        )
 
         def write(params, batch):
-            return generate(model, params, batch, start_B, languages_B, Ids(END, PAD), config, shape.columns)
+            return generate(
+                model, params, batch, start_B, languages_B, Ids(END, PAD), config, shape.columns
+            )
 
         started = time.perf_counter()
         self.write = jax.jit(write).lower(self.params, self.batch).compile()
@@ -141,9 +178,13 @@ class Theirs:
         with torch.inference_mode():
             for _ in range(calls):
                 made = self.model.generate(
-                    self.inputs, attention_mask=torch.ones_like(self.inputs), num_beams=self.shape.beams,
-                    do_sample=False, min_new_tokens=columns, max_new_tokens=columns,
-                )  # fmt: skip
+                    self.inputs,
+                    attention_mask=torch.ones_like(self.inputs),
+                    num_beams=self.shape.beams,
+                    do_sample=False,
+                    min_new_tokens=columns,
+                    max_new_tokens=columns,
+                )
                 self.texts = made[:, 1:].cpu().numpy()
         return time.perf_counter() - started
 
@@ -165,14 +206,18 @@ def measure(shape: GenerationShape, platform: str, rounds: int, seconds: float) 
             raise RuntimeError("; ".join(failed))
         calls = [max(1, round(seconds / one)) for one in once]
         rates = [
-            [shape.tokens * n / worker.run(n)["seconds"] for worker, n in zip(workers, calls, strict=True)]
+            [
+                shape.tokens * n / worker.run(n)["seconds"]
+                for worker, n in zip(workers, calls, strict=True)
+            ]
             for _ in range(rounds)
         ]
     finally:
         for worker in workers:
             worker.close()
     result = {
-        worker.name: statistics.median(turn) for worker, turn in zip(workers, zip(*rates, strict=True), strict=True)
+        worker.name: statistics.median(turn)
+        for worker, turn in zip(workers, zip(*rates, strict=True), strict=True)
     }
     ratios = [ours / theirs for ours, theirs in rates]
     return result | {
@@ -185,23 +230,34 @@ def measure(shape: GenerationShape, platform: str, rounds: int, seconds: float) 
 def main(argv: list[str] | None = None) -> int:
     from benchmarks.__main__ import find_platform, versions
 
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.generation", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.generation", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--output", default="generation.json", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a turn (default 5)")
     parser.add_argument("--only", default="", help="shapes whose name contains this")
-    parser.add_argument("--quick", action="store_true", help="a tiny shape, to see that everything runs")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tiny shape, to see that everything runs"
+    )
     args = parser.parse_args(argv)
     platform, device = find_platform()
     shapes = QUICK if args.quick else GPU if platform == "gpu" else CPU
     report: dict[str, Any] = {"device": device, "versions": versions(), "bar": BAR, "shapes": {}}
-    print(f"tokens/s, float32, fixed length, on {device}; bar: {BAR:g} times transformers", flush=True)
-    print("| shape | xlingjax | transformers | ratio (min to max) | compile s |\n|---|---|---|---|---|", flush=True)
+    print(
+        f"tokens/s, float32, fixed length, on {device}; bar: {BAR:g} times transformers", flush=True
+    )
+    print(
+        "| shape | xlingjax | transformers | ratio (min to max) | compile s"
+        " |\n|---|---|---|---|---|",
+        flush=True,
+    )
     for shape in (shape for shape in shapes if args.only in shape.name):
         found = report["shapes"][shape.name] = measure(shape, platform, args.rounds, args.seconds)
         print(
-            f"| {shape.name} | {found['xlingjax']:,.0f} | {found['transformers']:,.0f} | {found['ratio']:.2f} "
-            f"({min(found['ratios']):.2f} to {max(found['ratios']):.2f}) | {found['compile_seconds']:.1f} |",
+            f"| {shape.name} | {found['xlingjax']:,.0f} | {found['transformers']:,.0f} |"
+            f" {found['ratio']:.2f} ({min(found['ratios']):.2f} to {max(found['ratios']):.2f}) |"
+            f" {found['compile_seconds']:.1f} |",
             flush=True,
         )
         Path(args.output).write_text(json.dumps(report, indent=1) + "\n")

@@ -1,9 +1,10 @@
-"""How often the words of Moses's English rules, which XLM's byte pair codes are given here, differ from those of the
-language's own rules.
+"""How often the words of Moses's English rules, which XLM's byte pair codes are given here, differ
+from those of the language's own rules.
 
     python -m benchmarks.moses_languages DATA [--sentences 300]
 
-DATA: a folder of one folder of .txt files per language. Prints Markdown: share of the sentences, and of the words.
+DATA: a folder of one folder of .txt files per language. Prints Markdown: share of the sentences,
+and of the words.
 """
 
 import argparse
@@ -15,19 +16,28 @@ import sacremoses
 
 def sentences(folder: Path, count: int) -> list[str]:
     """Evenly spaced over all files."""
-    lines = [line for file in sorted(folder.glob("*.txt")) for line in file.read_text("utf-8").splitlines() if line]
+    lines = [
+        line
+        for file in sorted(folder.glob("*.txt"))
+        for line in file.read_text("utf-8").splitlines()
+        if line
+    ]
     return lines[:: max(1, len(lines) // count)][:count]
 
 
 def differing(text: list[str], language: str) -> tuple[float, float]:
-    """Of sentences with another word, of words of the own rules that the English ones do not make, in percent."""
+    """Of sentences with another word, of words of the own rules that the English ones do not make,
+    in percent."""
     normalizer = sacremoses.MosesPunctNormalizer(lang="en", pre_replace_unicode_punct=True)
     english, own = (sacremoses.MosesTokenizer(lang=code) for code in ("en", language))
     others, words, missing = 0, 0, 0
     for line in map(normalizer.normalize, text):
         theirs, made = own.tokenize(line, escape=False), english.tokenize(line, escape=False)
         same = sum(
-            block.size for block in difflib.SequenceMatcher(None, theirs, made, autojunk=False).get_matching_blocks()
+            block.size
+            for block in difflib.SequenceMatcher(
+                None, theirs, made, autojunk=False
+            ).get_matching_blocks()
         )
         others += theirs != made
         words, missing = words + len(theirs), missing + len(theirs) - same

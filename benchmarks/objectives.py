@@ -1,8 +1,9 @@
-"""`python -m benchmarks.objectives`: what a training step of each objective costs, beside one of MLM on as much text.
+"""`python -m benchmarks.objectives`: what a training step of each objective costs, beside one of
+MLM on as much text.
 
-All objectives train one model in one process and take turns, a step each, so a machine whose speed drifts slows all;
-the ratio is the median of the ratios within rounds. Beside it stands the ratio of what each must compute (`cost.py`).
-Needs JAX, Flax, optax and NumPy alone.
+All objectives train one model in one process and take turns, a step each, so a machine whose speed
+drifts slows all; the ratio is the median of the ratios within rounds. Beside it stands the ratio of
+what each must compute (`cost.py`). Needs JAX, Flax, optax and NumPy alone.
 """
 
 import argparse
@@ -69,9 +70,11 @@ class Case:
 
 
 def cases(text: int) -> list[Case]:
-    """Every objective on rows that hold `text` tokens, with the prediction slots that its features give it; MLM first.
-    (Not among them: DAN, whose model has no encoder.)"""
-    mlm, tlm, cl_mlm = (features.slots(text) for features in (MlmFeatures(), TlmFeatures(), ClMlmFeatures()))
+    """Every objective on rows that hold `text` tokens, with the prediction slots that its features
+    give it; MLM first. (Not among them: DAN, whose model has no encoder.)"""
+    mlm, tlm, cl_mlm = (
+        features.slots(text) for features in (MlmFeatures(), TlmFeatures(), ClMlmFeatures())
+    )
     pair, segments = (features.slots(text) for features in (VecoFeatures(), VecoTextFeatures()))
     in_place, apart = (CamlmFeatures(layout=layout) for layout in ("in_place", "slots"))
     masks, longer = in_place.slots(text), _row(apart, text)
@@ -88,26 +91,71 @@ def cases(text: int) -> list[Case]:
         Case("CLPC", CLPC(), (Pass(0),), text, pairs=True),
         Case("CL-MLM", CLMLM(chunk=0), (Pass(cl_mlm),), text, slots=cl_mlm, pairs=True),
         Case("CAMLM, in place", CAMLM(chunk=0), (Pass(masks),), text, slots=masks, pairs=True),
-        Case("CAMLM, slots", CAMLM(chunk=0), (Pass(longer - text),), text, longer - text, longer - text, pairs=True),
-        Case("BTMLM", BTMLM(chunk=0), (Pass(places, "none"), Pass(chosen)), text, with_places - text, chosen),
+        Case(
+            "CAMLM, slots",
+            CAMLM(chunk=0),
+            (Pass(longer - text),),
+            text,
+            longer - text,
+            longer - text,
+            pairs=True,
+        ),
+        Case(
+            "BTMLM",
+            BTMLM(chunk=0),
+            (Pass(places, "none"), Pass(chosen)),
+            text,
+            with_places - text,
+            chosen,
+        ),
         Case("VECO", VECO(chunk=0), (plain, plug_in), text, slots=pair, pairs=True),
-        Case("VECO with TLM", VECO(tlm=True, chunk=0), (plain, plug_in, plain), text, slots=pair, pairs=True),
-        Case("VECO, text", VECO("veco_text", chunk=0), of_segments, text, slots=segments, pairs=True),
-        Case("VECO, phase 1", VECO(plug_out=False, chunk=0), first_phase, text, slots=pair, pairs=True, stage=0),
+        Case(
+            "VECO with TLM",
+            VECO(tlm=True, chunk=0),
+            (plain, plug_in, plain),
+            text,
+            slots=pair,
+            pairs=True,
+        ),
+        Case(
+            "VECO, text", VECO("veco_text", chunk=0), of_segments, text, slots=segments, pairs=True
+        ),
+        Case(
+            "VECO, phase 1",
+            VECO(plug_out=False, chunk=0),
+            first_phase,
+            text,
+            slots=pair,
+            pairs=True,
+            stage=0,
+        ),
     ]
 
 
 def _row(features: Any, text: int) -> int:
     """The shortest row whose text has `text` tokens."""
-    return next(length for length in range(text + 1, 3 * text) if features.text_length(length) == text)
+    return next(
+        length for length in range(text + 1, 3 * text) if features.text_length(length) == text
+    )
 
 
 def model_config(shape: Shape, **overrides: Any) -> ModelConfig:
-    """The shape's model with every part that an objective asks for, its layers in line (XLA counts a loop once)."""
+    """The shape's model with every part that an objective asks for, its layers in line (XLA counts
+    a loop once)."""
     return preset(
-        "xlmr_base", layers=shape.layers, dim=shape.dim, heads=shape.heads, ffn=shape.ffn, vocab_size=shape.vocab,
-        dtype=shape.dtype, unroll=0, cross_attention=True, word_recovery=True, paraphrase=True, **overrides,
-    )  # fmt: skip
+        "xlmr_base",
+        layers=shape.layers,
+        dim=shape.dim,
+        heads=shape.heads,
+        ffn=shape.ffn,
+        vocab_size=shape.vocab,
+        dtype=shape.dtype,
+        unroll=0,
+        cross_attention=True,
+        word_recovery=True,
+        paraphrase=True,
+        **overrides,
+    )
 
 
 def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
@@ -127,7 +175,10 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
         positions_BM, targets_BM = behind_BP, rng.integers(FIRST_ID, mask_id, behind_BP.shape)
     else:
         parts = np.split(columns_L[text_L], 2) if by_side else [columns_L[text_L]]
-        each = [rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[:, : case.slots // len(parts)] for part in parts]
+        each = [
+            rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[:, : case.slots // len(parts)]
+            for part in parts
+        ]
         positions_BM = np.sort(np.concatenate(each, axis=1), axis=1)
         targets_BM = np.take_along_axis(original_BL, positions_BM, 1)
     ids_BL, is_mask_BL = original_BL.copy(), np.zeros_like(original_BL)
@@ -159,7 +210,9 @@ class Steps:
 
     def __init__(self, config: ModelConfig, shape: Shape, chosen: list[Case]):
         mesh = make_mesh(MeshConfig(), jax.devices()[:1])
-        settings = OptimizerConfig(schedule="constant", warmup_steps=0, weight_decay=0.01, frozen=FROZEN)
+        settings = OptimizerConfig(
+            schedule="constant", warmup_steps=0, weight_decay=0.01, frozen=FROZEN
+        )
         encoder = Encoder(config)
         rule = make_optimizer(settings, 2 * PHASE_2, encoder.abstract())
         abstract = abstract_state(mesh, encoder, rule, settings)
@@ -167,12 +220,22 @@ class Steps:
         self.batches, self.steps, self.key = {}, {}, run_key(0, "rbg", mesh)
         for case in chosen:
             rows = batch(case, shape)
-            self.batches[case.name] = to_global(rows, batch_sharding(mesh), {n: x.shape for n, x in rows.items()})
+            self.batches[case.name] = to_global(
+                rows, batch_sharding(mesh), {n: x.shape for n, x in rows.items()}
+            )
             step = make_train_step(
-                shardings=shardings, model=encoder, objective=case.objective, languages=1, optimizer=rule,
-                config=settings, microbatches=1, stage=case.stage,
-            )  # fmt: skip
-            self.steps[case.name] = step.lower(abstract, self.batches[case.name], self.key).compile()
+                shardings=shardings,
+                model=encoder,
+                objective=case.objective,
+                languages=1,
+                optimizer=rule,
+                config=settings,
+                microbatches=1,
+                stage=case.stage,
+            )
+            self.steps[case.name] = step.lower(
+                abstract, self.batches[case.name], self.key
+            ).compile()
             print(f"compiled {case.name}", flush=True)
         self.state = random_state(encoder, rule, settings, shardings, 0)
 
@@ -190,14 +253,17 @@ class Steps:
 
 
 def expected_flops(config: ModelConfig, shape: Shape, case: Case) -> float:
-    return step_flops(config, shape.rows, case.length, case.passes, mixtures=isinstance(case.objective, CLWR))
+    return step_flops(
+        config, shape.rows, case.length, case.passes, mixtures=isinstance(case.objective, CLWR)
+    )
 
 
 def measure(shape: Shape, rounds: int, only: str = "") -> dict[str, dict[str, Any]]:
-    """Per objective: seconds of its steps, and ratios to MLM: measured in every round, expected, counted by XLA.
+    """Per objective: seconds of its steps, and ratios to MLM: measured in every round, expected,
+    counted by XLA.
 
-    only: part of the names of those to measure beside MLM. Measured are seconds of the processor where that is what
-    computes: other work on the machine changes them little.
+    only: part of the names of those to measure beside MLM. Measured are seconds of the processor
+    where that is what computes: other work on the machine changes them little.
     """
     config, chosen = (
         model_config(shape),
@@ -214,39 +280,54 @@ def measure(shape: Shape, rounds: int, only: str = "") -> dict[str, dict[str, An
     for case in chosen:
         name, ratios = case.name, [turn[case.name][kind] / turn["MLM"][kind] for turn in turns]
         results[name] = {
-            "columns": case.length, "seconds": [turn[name][0] for turn in turns],
-            "processor_seconds": [turn[name][1] for turn in turns], "ratios": ratios,
-            "ratio": statistics.median(ratios), "expected": expected[name] / expected["MLM"],
-            "xla": counted[name] / counted["MLM"], "expected_flops": expected[name], "xla_flops": counted[name],
-        }  # fmt: skip
+            "columns": case.length,
+            "seconds": [turn[name][0] for turn in turns],
+            "processor_seconds": [turn[name][1] for turn in turns],
+            "ratios": ratios,
+            "ratio": statistics.median(ratios),
+            "expected": expected[name] / expected["MLM"],
+            "xla": counted[name] / counted["MLM"],
+            "expected_flops": expected[name],
+            "xla_flops": counted[name],
+        }
     return results
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Ratios to MLM in lines of Markdown, with the quartiles of the rounds."""
-    lines = ["| objective | columns | s/step | ratio | quartiles | expected | ratio / expected | XLA's count |"]
+    lines = [
+        "| objective | columns | s/step | ratio | quartiles | expected | ratio / expected | XLA's"
+        " count |"
+    ]
     lines.append("|---|---|---|---|---|---|---|---|")
     for name, of in results.items():
         seconds = of["processor_seconds" if jax.default_backend() == "cpu" else "seconds"]
         low, high = np.quantile(of["ratios"], (0.25, 0.75))
         lines.append(
-            f"| {name} | {of['columns']} | {statistics.median(seconds):.3f} | {of['ratio']:.2f} | "
-            f"{low:.2f}-{high:.2f} | {of['expected']:.2f} | {of['ratio'] / of['expected']:.2f} | {of['xla']:.2f} |"
+            f"| {name} | {of['columns']} | {statistics.median(seconds):.3f} | {of['ratio']:.2f} |"
+            f" {low:.2f}-{high:.2f} | {of['expected']:.2f} | {of['ratio'] / of['expected']:.2f} |"
+            f" {of['xla']:.2f} |"
         )
     return "\n".join(lines)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.objectives", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.objectives", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--output", default="objectives.json", metavar="FILE")
     parser.add_argument("--rounds", type=int, default=9, help="steps of each objective (default 9)")
-    parser.add_argument("--only", default="", help="objectives whose name contains this, beside MLM")
+    parser.add_argument(
+        "--only", default="", help="objectives whose name contains this, beside MLM"
+    )
     parser.add_argument("--shape", choices=SHAPES, help="default: that of the platform")
     args = parser.parse_args(argv)
     if args.rounds < 1:
         parser.error(f"--rounds {args.rounds}: at least 1")
     if not any(args.only in case.name for case in cases(CPU.length)):
-        parser.error(f"--only {args.only}: none of {', '.join(case.name for case in cases(CPU.length))}")
+        parser.error(
+            f"--only {args.only}: none of {', '.join(case.name for case in cases(CPU.length))}"
+        )
     keep_freed_memory()
     device = jax.devices()[0]
     shape = SHAPES[args.shape or ("cpu" if device.platform == "cpu" else "gpu")]
@@ -254,9 +335,12 @@ def main(argv: list[str] | None = None) -> int:
     results = measure(shape, args.rounds, args.only)
     print(table(results))
     report = {
-        "device": device.device_kind, "shape": dataclasses.asdict(shape), "rounds": args.rounds,
-        "versions": {name: metadata.version(name) for name in ("jax", "flax", "optax", "numpy")}, "objectives": results,
-    }  # fmt: skip
+        "device": device.device_kind,
+        "shape": dataclasses.asdict(shape),
+        "rounds": args.rounds,
+        "versions": {name: metadata.version(name) for name in ("jax", "flax", "optax", "numpy")},
+        "objectives": results,
+    }
     Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
     print(f"written to {args.output}")
     return 0

@@ -18,7 +18,9 @@ from xlingjax.training.step import abstract_state, make_train_step, random_state
 
 class Ours:
     def __init__(self, shape: Shape, platform: str):
-        jax.config.update("jax_enable_compilation_cache", False)  # compile seconds are part of the result
+        jax.config.update(
+            "jax_enable_compilation_cache", False
+        )  # compile seconds are part of the result
         on_cpu = platform == "cpu"
         keep_freed_memory()
         mesh = make_mesh(MeshConfig(), jax.devices()[:1])
@@ -28,18 +30,27 @@ class Ours:
         )  # fmt: skip
         # A chunk of 2048 predictions keeps the logits of a large vocabulary near 2 GB.
         objective = MLM(packed=False, chunk=0 if on_cpu else 2048)
-        settings = OptimizerConfig(learning_rate=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.01)
+        settings = OptimizerConfig(
+            learning_rate=1e-4, schedule="constant", warmup_steps=0, weight_decay=0.01
+        )
         encoder = Encoder(config)
         rule = make_optimizer(settings, 1000, encoder.abstract())
-        shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(mesh, encoder, rule, settings))
+        shardings = jax.tree.map(
+            lambda leaf: leaf.sharding, abstract_state(mesh, encoder, rule, settings)
+        )
         self.state = random_state(encoder, rule, settings, shardings, 0)
         rows = [batch(shape, seed) for seed in range(4)]
         shapes = {name: array.shape for name, array in rows[0].items()}
         self.batches = [to_global(one, batch_sharding(mesh), shapes) for one in rows]
         step = make_train_step(
-            shardings=shardings, model=encoder, objective=objective, languages=1, optimizer=rule, config=settings,
+            shardings=shardings,
+            model=encoder,
+            objective=objective,
+            languages=1,
+            optimizer=rule,
+            config=settings,
             microbatches=1,
-        )  # fmt: skip
+        )
         self.key = run_key(0, "rbg", mesh)
         started = time.perf_counter()
         self.step = step.lower(self.state, self.batches[0], self.key).compile()
@@ -50,7 +61,9 @@ class Ours:
         """Seconds of `steps` steps."""
         started = time.perf_counter()
         for index in range(steps):
-            self.state, sums = self.step(self.state, self.batches[index % len(self.batches)], self.key)
+            self.state, sums = self.step(
+                self.state, self.batches[index % len(self.batches)], self.key
+            )
         jax.block_until_ready((self.state, sums))
         return time.perf_counter() - started
 

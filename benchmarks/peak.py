@@ -12,7 +12,10 @@ def matmul_flops_per_second(dtype: str, size: int = 0, seconds: float = 1.0) -> 
     sizes = (size,) if size else ((1024, 2048) if on_cpu else (4096, 8192))
     best = 0.0
     for n in sizes:
-        a, b = (jax.random.normal(jax.random.key(i), (n, n), jnp.float32).astype(dtype) for i in range(2))
+        a, b = (
+            jax.random.normal(jax.random.key(i), (n, n), jnp.float32).astype(dtype)
+            for i in range(2)
+        )
         product = jax.jit(jnp.matmul)
         product(a, b).block_until_ready()
         deadline = time.perf_counter() + seconds

@@ -1,4 +1,5 @@
-"""Tokens per second of the input pipeline alone: SeqIO mixtures of the embedded corpus, masked rows, no model."""
+"""Tokens per second of the input pipeline alone: SeqIO mixtures of the embedded corpus, masked
+rows, no model."""
 
 import json
 import tempfile
@@ -16,11 +17,16 @@ def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         write(root / "data", languages=("en", "de"), size={"mono": 2000, "pairs": 1000})
-        files = {"mono": str(root / "data/mono/*/*.txt"), "parallel": str(root / "data/parallel/*/*")}
+        files = {
+            "mono": str(root / "data/mono/*/*.txt"),
+            "parallel": str(root / "data/parallel/*/*"),
+        }
         vocabulary = train_vocabulary(root / "vocab", size=1500, **files)
         rates = {}
         for name, features in (("mlm", MlmFeatures()), ("tlm", TlmFeatures())):
-            source = TextSource(features, vocabulary, batch=batch, length=length, prefetch=0, **files)()
+            source = TextSource(
+                features, vocabulary, batch=batch, length=length, prefetch=0, **files
+            )()
             for _ in range(5):
                 source.next()
             started = time.perf_counter()

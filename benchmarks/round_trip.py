@@ -1,5 +1,5 @@
-"""XLM-R large, 250 002 pieces and random weights, through `xlingjax import`, `export` and `import` again: time, and the
-most memory of each.
+"""XLM-R large, 250 002 pieces and random weights, through `xlingjax import`, `export` and `import`
+again: time, and the most memory of each.
 
     python -m benchmarks.round_trip OUT [--preset xlmr_large] [--unverified]
 
@@ -22,7 +22,8 @@ ROWS = 250_002
 
 
 def vocabulary_of(folder: Path):
-    """A SentencePiece model of as many pieces as XLM-R's: those of a few sentences, and invented words."""
+    """A SentencePiece model of as many pieces as XLM-R's: those of a few sentences, and invented
+    words."""
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
 
@@ -30,9 +31,17 @@ def vocabulary_of(folder: Path):
 
     stem = str(folder / "few")
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 4), model_prefix=stem, vocab_size=300, character_coverage=1.0, unk_id=0,
-        bos_id=1, eos_id=2, pad_id=-1, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter(SENTENCES * 4),
+        model_prefix=stem,
+        vocab_size=300,
+        character_coverage=1.0,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
     proto = sentencepiece_model_pb2.ModelProto.FromString(Path(stem + ".model").read_bytes())
     syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
     made = ("\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3))
@@ -60,7 +69,9 @@ def make(folder: Path, name: str) -> None:
     found, _ = places(xlm_roberta.written_names(config), config, build_model(config).abstract())
     rng = np.random.default_rng(0)
     tensors = {
-        theirs: rng.normal(0, 0.05, place.shape).astype(np.float32) for place in found for theirs in place.theirs
+        theirs: rng.normal(0, 0.05, place.shape).astype(np.float32)
+        for place in found
+        for theirs in place.theirs
     }
     xlm_roberta.unfold(tensors, config, vocabulary.pad_id)
     save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
@@ -76,7 +87,9 @@ def measured(*line: object) -> tuple[float, float]:
     process = subprocess.Popen([sys.executable, "-m", "xlingjax", *map(str, line)])
     _, status, used = os.wait4(process.pid, 0)
     if status:
-        sys.exit(f"xlingjax {' '.join(map(str, line))} ended with {os.waitstatus_to_exitcode(status)}")
+        sys.exit(
+            f"xlingjax {' '.join(map(str, line))} ended with {os.waitstatus_to_exitcode(status)}"
+        )
     return time.perf_counter() - began, used.ru_maxrss / 2**20
 
 
@@ -87,11 +100,15 @@ def same(a: Path, b: Path) -> bool:
     from xlingjax.inference.run import open_run
 
     first, second = open_run(a).params, open_run(b).params
-    return all(jax.tree.leaves(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), first, second)))
+    return all(
+        jax.tree.leaves(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), first, second))
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("--preset", default="xlmr_large")
     parser.add_argument("--unverified", action="store_true")
@@ -101,7 +118,15 @@ def main() -> None:
     if args.make:
         return make(hf, args.preset)
     if not hf.is_dir():
-        line = [sys.executable, "-m", "benchmarks.round_trip", args.out, "--preset", args.preset, "--make"]
+        line = [
+            sys.executable,
+            "-m",
+            "benchmarks.round_trip",
+            args.out,
+            "--preset",
+            args.preset,
+            "--make",
+        ]
         subprocess.run(line, check=True)
     for folder in (first, back, again):
         shutil.rmtree(folder, ignore_errors=True)

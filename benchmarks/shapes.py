@@ -35,7 +35,8 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class GenerationShape:
-    """A model of as many layers on either side, and what it is to write: B rows, T columns, W beams."""
+    """A model of as many layers on either side, and what it is to write: B rows, T columns, W
+    beams."""
 
     name: str
     layers: int

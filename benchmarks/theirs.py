@@ -1,7 +1,9 @@
-"""The other side: Hugging Face transformers' XLMRobertaForMaskedLM on PyTorch, trained as its users train it.
+"""The other side: Hugging Face transformers' XLMRobertaForMaskedLM on PyTorch, trained as its users
+train it.
 
-Every position is projected onto the vocabulary (labels are -100 where nothing is predicted), dropout 0.1, PyTorch's
-fused AdamW, which is what the Trainer class takes by default. bfloat16 is autocast over float32 weights.
+Every position is projected onto the vocabulary (labels are -100 where nothing is predicted),
+dropout 0.1, PyTorch's fused AdamW, which is what the Trainer class takes by default. bfloat16 is
+autocast over float32 weights.
 """
 
 import resource
@@ -19,14 +21,25 @@ class Theirs:
         self.device = "cuda" if platform == "gpu" else "cpu"
         torch.manual_seed(0)
         config = XLMRobertaConfig(
-            vocab_size=shape.vocab, hidden_size=shape.dim, num_hidden_layers=shape.layers,
-            num_attention_heads=shape.heads, intermediate_size=shape.ffn, max_position_embeddings=514,
-            type_vocab_size=1, pad_token_id=1, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
-        )  # fmt: skip
-        self.autocast = torch.autocast(self.device, torch.bfloat16, enabled=shape.dtype == "bfloat16")
+            vocab_size=shape.vocab,
+            hidden_size=shape.dim,
+            num_hidden_layers=shape.layers,
+            num_attention_heads=shape.heads,
+            intermediate_size=shape.ffn,
+            max_position_embeddings=514,
+            type_vocab_size=1,
+            pad_token_id=1,
+            hidden_dropout_prob=0.1,
+            attention_probs_dropout_prob=0.1,
+        )
+        self.autocast = torch.autocast(
+            self.device, torch.bfloat16, enabled=shape.dtype == "bfloat16"
+        )
         self.model = XLMRobertaForMaskedLM(config).to(self.device).train()
         self.forward = torch.compile(self.model) if compiled else self.model
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=1e-4, weight_decay=0.01, fused=True
+        )
         self.batches = [self.tensors(batch(shape, seed)) for seed in range(4)]
         started = time.perf_counter()
         self.run(1)
@@ -36,8 +49,15 @@ class Theirs:
     def tensors(self, rows: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         labels_BL = np.full_like(rows["input_ids"], -100)
         np.put_along_axis(labels_BL, rows["masked_positions"], rows["masked_targets"], 1)
-        named = {"input_ids": rows["input_ids"], "attention_mask": rows["pack_ids"], "labels": labels_BL}
-        return {name: torch.tensor(array, dtype=torch.long, device=self.device) for name, array in named.items()}
+        named = {
+            "input_ids": rows["input_ids"],
+            "attention_mask": rows["pack_ids"],
+            "labels": labels_BL,
+        }
+        return {
+            name: torch.tensor(array, dtype=torch.long, device=self.device)
+            for name, array in named.items()
+        }
 
     def run(self, steps: int) -> float:
         """Seconds of `steps` steps."""

@@ -1,13 +1,15 @@
-"""What vocabulary surgery costs and gives: a language in a script that a trained model's vocabulary lacks, and half of
-a table of 250 002 rows dropped.
+"""What vocabulary surgery costs and gives: a language in a script that a trained model's vocabulary
+lacks, and half of a table of 250 002 rows dropped.
 
-    python -m benchmarks.vocabulary_surgery OUT DATA [--new hi] [--old de en ru] [--steps 1800] [--continued 700]
+    python -m benchmarks.vocabulary_surgery OUT DATA [--new hi] [--old de en ru] [--steps 1800]
+    [--continued 700]
 
-DATA: a folder of one folder (or file CODE.txt) per language. A small masked LM learns the old languages, `xlingjax
-vocab extend` adds pieces for the new one, and a run goes on with all of them, at first with nothing trained but the
-rows of the vocabulary. Beside it, with the same steps: new rows as in an untrained model and no such stage; and the
-old model on its old languages alone. Prints Markdown, and writes OUT/trim.md and OUT/extend.md; what is there already
-is not done again.
+DATA: a folder of one folder (or file CODE.txt) per language. A small masked LM learns the old
+languages, `xlingjax vocab extend` adds pieces for the new one, and a run goes on with all of them,
+at first with nothing trained but the rows of the vocabulary. Beside it, with the same steps: new
+rows as in an untrained model and no such stage; and the
+old model on its old languages alone. Prints Markdown, and writes OUT/trim.md and OUT/extend.md;
+what is there already is not done again.
 """
 
 import argparse
@@ -26,7 +28,9 @@ ROWS = 250_002
 
 
 def xlingjax(*line: object) -> str:
-    done = subprocess.run([sys.executable, "-m", "xlingjax", *map(str, line)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "xlingjax", *map(str, line)], capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(f"xlingjax {' '.join(map(str, line))}\n{done.stderr}")
     return done.stdout
@@ -35,8 +39,17 @@ def xlingjax(*line: object) -> str:
 def lay_out(data: Path, out: Path, codes: list[str]) -> None:
     """OUT/text/CODE/text.txt and OUT/heldout/CODE.txt: of every language as many sentences."""
     for code in codes:
-        files = [data / f"{code}.txt"] if (data / f"{code}.txt").is_file() else sorted((data / code).glob("*.txt"))
-        lines = [line for file in files for line in file.read_text("utf-8").splitlines() if len(line) > 20]
+        files = (
+            [data / f"{code}.txt"]
+            if (data / f"{code}.txt").is_file()
+            else sorted((data / code).glob("*.txt"))
+        )
+        lines = [
+            line
+            for file in files
+            for line in file.read_text("utf-8").splitlines()
+            if len(line) > 20
+        ]
         lines = list(dict.fromkeys(lines))
         lines = lines[:: max(1, len(lines) // (LINES + HELD_OUT))][: LINES + HELD_OUT]
         step = len(lines) // HELD_OUT
@@ -48,21 +61,37 @@ def lay_out(data: Path, out: Path, codes: list[str]) -> None:
             where.write_text("\n".join(part) + "\n", encoding="utf-8")
 
 
-def pretrain(out: Path, name: str, steps: int, languages: list[str], *more: object, **bindings: object) -> None:
+def pretrain(
+    out: Path, name: str, steps: int, languages: list[str], *more: object, **bindings: object
+) -> None:
     given = {
-        **MODEL, **RATE, **MEASURED, "PARALLEL": None, "TRAIN_STEPS": steps,
-        "MONO": " ".join(str(out / "text" / code) for code in languages), "LANGUAGES": " ".join(languages),
-        "HELDOUT_TEXT": " ".join(str(out / "heldout" / f"{code}.txt") for code in languages), **bindings,
-    }  # fmt: skip
+        **MODEL,
+        **RATE,
+        **MEASURED,
+        "PARALLEL": None,
+        "TRAIN_STEPS": steps,
+        "MONO": " ".join(str(out / "text" / code) for code in languages),
+        "LANGUAGES": " ".join(languages),
+        "HELDOUT_TEXT": " ".join(str(out / "heldout" / f"{code}.txt") for code in languages),
+        **bindings,
+    }
     parts = ("recipes/xlm_text", "models/mini", "optim/muon_linear", "objectives/mlm")
     files = [word for part in parts for word in ("--gin_file", f"gin/{part}.gin")] + [*more]
     if not (out / name / "result.json").is_file():
-        xlingjax("pretrain", *files, *(f"--gin.{k}={v}" for k, v in given.items()), "--workdir", out / name)
+        xlingjax(
+            "pretrain",
+            *files,
+            *(f"--gin.{k}={v}" for k, v in given.items()),
+            "--workdir",
+            out / name,
+        )
 
 
 def perplexities(run: Path) -> list[tuple[int, dict[str, float]]]:
     rows = map(json.loads, (run / "evaluations.jsonl").read_text("utf-8").splitlines())
-    return [(row["step"], row["values"]["by_language"]) for row in rows if row["name"] == "perplexity"]
+    return [
+        (row["step"], row["values"]["by_language"]) for row in rows if row["name"] == "perplexity"
+    ]
 
 
 def evaluated(out: Path, run: str, languages: list[str]) -> dict[str, float]:
@@ -75,42 +104,80 @@ def evaluated(out: Path, run: str, languages: list[str]) -> dict[str, float]:
 def extension(out: Path, old: list[str], new: str, steps: int, continued: int) -> list[str]:
     everything, stage = sorted([*old, new]), continued // 8
     if not (out / "vocab").is_dir():
-        xlingjax("vocab", "--mono", *(out / "text" / code for code in old), "--size", PIECES, "--output", out / "vocab")
+        xlingjax(
+            "vocab",
+            "--mono",
+            *(out / "text" / code for code in old),
+            "--size",
+            PIECES,
+            "--output",
+            out / "vocab",
+        )
     pretrain(out, "base", steps, old, VOCABULARY=out / "vocab")
     initialised = {"extended": "mean", "extended-random": "random"}
     for name, how in initialised.items():
         if not (out / name).is_dir():
             given = ["--initialise", how, "--old_mono", *(out / "text" / code for code in old)]
             files = ["--mono", out / "text" / new, "--pieces", NEW_PIECES]
-            print(xlingjax("vocab", "extend", "--from", out / "base", *files, *given, "--to", out / name), flush=True)
+            print(
+                xlingjax(
+                    "vocab", "extend", "--from", out / "base", *files, *given, "--to", out / name
+                ),
+                flush=True,
+            )
     record = json.loads((out / "extended" / "run.json").read_text("utf-8"))["surgery"][-1]
     every = {"EVAL_EVERY": continued // 5, "SEED": 1}
     first = "--gin_file", "gin/runs/embeddings_first.gin", f"--gin.EMBEDDINGS_ONLY={stage}"
     of_new = {"VOCABULARY": out / "extended", **every}
     began = {name: evaluated(out, name, everything) for name in initialised}
     pretrain(out, "continued", continued, everything, *first, **of_new, INIT_FROM=out / "extended")
-    pretrain(out, "continued-random", continued, everything, **of_new, INIT_FROM=out / "extended-random")
-    pretrain(out, "old-alone", continued, old, VOCABULARY=out / "vocab", INIT_FROM=out / "base", **every)
+    pretrain(
+        out, "continued-random", continued, everything, **of_new, INIT_FROM=out / "extended-random"
+    )
+    pretrain(
+        out, "old-alone", continued, old, VOCABULARY=out / "vocab", INIT_FROM=out / "base", **every
+    )
 
     unknown = [record[when][new]["unknown_rate"] for when in ("before", "after")]
     rows = [("the old model, its own vocabulary", perplexities(out / "base")[-1][1])]
     rows += [("after `extend`, nothing trained", began["extended"])]
     rows += [("the same, new rows `random`", began["extended-random"])]
-    rows += [(f"the first goes on, step {step}", values) for step, values in perplexities(out / "continued")]
+    rows += [
+        (f"the first goes on, step {step}", values)
+        for step, values in perplexities(out / "continued")
+    ]
     step, values = perplexities(out / "continued-random")[-1]
     rows += [(f"the second goes on, without a stage of rows alone, step {step}", values)]
-    rows += [(f"the old model goes on without it, step {continued}", perplexities(out / "old-alone")[-1][1])]
-    table = [f"| perplexity on held-out text | {' | '.join(everything)} |", "|---" * (len(everything) + 1) + "|"]
+    rows += [
+        (
+            f"the old model goes on without it, step {continued}",
+            perplexities(out / "old-alone")[-1][1],
+        )
+    ]
+    table = [
+        f"| perplexity on held-out text | {' | '.join(everything)} |",
+        "|---" * (len(everything) + 1) + "|",
+    ]
     cell = lambda values, code: f"{values[code]:,.1f}" if code in values else "-"  # noqa: E731
-    table += [f"| {name} | {' | '.join(cell(values, code) for code in everything)} |" for name, values in rows]
-    told = [f"unknown pieces of {new}: {unknown[0]:.2%} -> {unknown[1]:.2%}", "rows {} -> {}".format(*record["pieces"])]
-    told += [record["rows"], *record["told"], f"the rows of the vocabulary alone for the first {stage} steps"]
+    table += [
+        f"| {name} | {' | '.join(cell(values, code) for code in everything)} |"
+        for name, values in rows
+    ]
+    told = [
+        f"unknown pieces of {new}: {unknown[0]:.2%} -> {unknown[1]:.2%}",
+        "rows {} -> {}".format(*record["pieces"]),
+    ]
+    told += [
+        record["rows"],
+        *record["told"],
+        f"the rows of the vocabulary alone for the first {stage} steps",
+    ]
     return ["; ".join(told), "", *table]
 
 
 def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
-    """OUT/large: a run of one layer over 250 002 rows in layout `xlmr`, random weights: pieces of real text and
-    invented words. Returns those words and sentences of real text."""
+    """OUT/large: a run of one layer over 250 002 rows in layout `xlmr`, random weights: pieces of
+    real text and invented words. Returns those words and sentences of real text."""
     import dataclasses
     import itertools
 
@@ -127,20 +194,33 @@ def large_run(out: Path, words: int) -> tuple[list[str], list[str]]:
     sentences = [line for file in files for line in file.read_text("utf-8").splitlines()[:4000]]
     stem = str(out / "real")
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(sentences), model_prefix=stem, vocab_size=16_000, unk_id=0, bos_id=1, eos_id=2,
-        pad_id=-1, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter(sentences),
+        model_prefix=stem,
+        vocab_size=16_000,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        minloglevel=2,
+    )
     proto = sentencepiece_model_pb2.ModelProto.FromString(Path(stem + ".model").read_bytes())
     known = {piece.piece for piece in proto.pieces}
     syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
     made = ("\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3))
-    invented = list(itertools.islice((piece for piece in made if piece not in known), ROWS - 2 - len(proto.pieces)))
+    invented = list(
+        itertools.islice(
+            (piece for piece in made if piece not in known), ROWS - 2 - len(proto.pieces)
+        )
+    )
     lowest = min(piece.score for piece in proto.pieces)
     proto.pieces.extend(type(proto).SentencePiece(piece=piece, score=lowest) for piece in invented)
     vocabulary = Vocabulary(proto.SerializeToString(), "xlmr")
     config = preset("xlmr_base", layers=1, attention_dropout=0.0, vocab_size=vocabulary.size)
     model = dataclasses.asdict(config)
-    record = {"model": model, "identity": {"model": model, "data": {"made": {"vocabulary": vocabulary.sha256}}}}
+    record = {
+        "model": model,
+        "identity": {"model": model, "data": {"made": {"vocabulary": vocabulary.sha256}}},
+    }
     record |= {"languages": [], "parameters": count_parameters(config)}
     if not (out / "large").is_dir():
         params = jax.jit(build_model(config).init)(jax.random.key(0))
@@ -184,18 +264,30 @@ def trimming(out: Path) -> list[str]:
     if not (out / "trimmed").is_dir():
         given = ["--mono", f"en={out}/used.txt", "--size", ROWS // 2]
         said = xlingjax("vocab", "trim", "--from", out / "large", *given, "--to", out / "trimmed")
-    took, peak = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    took, peak = (
+        time.perf_counter() - began,
+        resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20,
+    )
     old, was = logits(out / "large", sentences[::2000])
     new, now = logits(out / "trimmed", sentences[::2000])
     difference = np.abs(was[..., source_rows(old, new)] - now[..., : new.size]).max()
     told = (
-        f"{old.size:,} -> {new.size:,} rows in {took:.0f} s, at most {peak:.1f} GiB; logits of the pieces that stay: "
+        f"{old.size:,} -> {new.size:,} rows in {took:.0f} s, at most {peak:.1f} GiB; logits of the"
+        " pieces that stay: "
     )
-    return [said, f"{told}largest difference {difference:.1e} of values up to {np.abs(now[..., : new.size]).max():.1f}"]
+    return [
+        said,
+        (
+            f"{told}largest difference {difference:.1e} of values up to"
+            f" {np.abs(now[..., : new.size]).max():.1f}"
+        ),
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("data", type=Path)
     parser.add_argument("--old", nargs="+", default=["de", "en", "ru"])
@@ -206,7 +298,10 @@ def main() -> None:
     lay_out(args.data, args.out, [*args.old, args.new])
     for name, lines in (
         ("trim", lambda: trimming(args.out)),
-        ("extend", lambda: extension(args.out, sorted(args.old), args.new, args.steps, args.continued)),
+        (
+            "extend",
+            lambda: extension(args.out, sorted(args.old), args.new, args.steps, args.continued),
+        ),
     ):
         if not (path := args.out / f"{name}.md").is_file():
             path.write_text("\n".join(lines()) + "\n", encoding="utf-8")

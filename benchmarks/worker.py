@@ -1,4 +1,5 @@
-"""One contestant in a process of its own, so that memory and threads are its own: it answers commands over a pipe."""
+"""One contestant in a process of its own, so that memory and threads are its own: it answers
+commands over a pipe."""
 
 import contextlib
 import multiprocessing
@@ -45,7 +46,9 @@ class Worker:
         context = multiprocessing.get_context("spawn")
         self.name, self.failed = name, ""
         self._pipe, child = context.Pipe()
-        self._process = context.Process(target=serve, args=(child, name, shape, platform), daemon=True)
+        self._process = context.Process(
+            target=serve, args=(child, name, shape, platform), daemon=True
+        )
         self._process.start()
         child.close()
         self.compile_seconds = self._ask().get("compile_seconds", 0.0)

@@ -1,7 +1,8 @@
 """What data sets feed a run, and the benchmarks: their tables of tasks, found by name.
 
-`suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s; `xlingjax.data.labelled.task.read` reads
-their files; `xlingjax.tasks.registry.register` makes SeqIO tasks of them.
+`suite_tasks("xtreme")` and `task_named("xtreme/udpos")` give the `Task`s;
+`xlingjax.data.labelled.task.read` reads their files; `xlingjax.tasks.registry.register` makes SeqIO
+tasks of them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def suites() -> tuple[str, ...]:
 def suite_tasks(suite: str) -> list[Task]:
     """The tasks of a benchmark, in its order. Raises UserError for an unknown one."""
     if suite not in _SUITES:
-        raise UserError(f"no benchmark {suite!r}{_nearest(suite, _SUITES)}; there are {', '.join(_SUITES)}")
+        raise UserError(
+            f"no benchmark {suite!r}{_nearest(suite, _SUITES)}; there are {', '.join(_SUITES)}"
+        )
     return list(importlib.import_module(f"xlingjax.tasks.{suite}").TASKS)
 
 
@@ -31,12 +34,18 @@ def task_named(name: str) -> Task:
     """The task "SUITE/NAME". Raises UserError for an unknown one, with the nearest name."""
     suite, slash, _ = name.partition("/")
     if not slash:
-        found = [task.full_name for each in _SUITES for task in suite_tasks(each) if task.name == name]
-        raise UserError(f"task {name!r} names no benchmark; write {' or '.join(found) or 'SUITE/NAME, as xtreme/xnli'}")
+        found = [
+            task.full_name for each in _SUITES for task in suite_tasks(each) if task.name == name
+        ]
+        raise UserError(
+            f"task {name!r} names no benchmark; write"
+            f" {' or '.join(found) or 'SUITE/NAME, as xtreme/xnli'}"
+        )
     tasks = {task.full_name: task for task in suite_tasks(suite)}
     if name not in tasks:
         raise UserError(
-            f"no task {name!r}{_nearest(name, tasks)}; {suite} has {', '.join(t.name for t in tasks.values())}"
+            f"no task {name!r}{_nearest(name, tasks)}; {suite} has"
+            f" {', '.join(t.name for t in tasks.values())}"
         )
     return tasks[name]
 

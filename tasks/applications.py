@@ -1,4 +1,5 @@
-"""Labelled sets outside the three benchmarks: CoNLL's entities, question-answer matching, topics, dialogue, generation.
+"""Labelled sets outside the three benchmarks: CoNLL's entities, question-answer matching, topics,
+dialogue, generation.
 
 Together under the name "applications"; each is a task of its own and no average is taken over them.
 """
@@ -11,12 +12,28 @@ from xlingjax.data.labelled.text import Table, read_mtod_intents, read_xcopa, re
 from xlingjax.data.labelled.words import Columns, read_conllu, read_xsid_slots
 from xlingjax.tasks import prepared
 from xlingjax.tasks.xglue import CONLL_TAGS
-from xlingjax.tasks.xtreme import PANX_TAGS, SQUAD, TRANSLATED_TYDIQA, UPOS, XQUAD, XQUAD_OVERLAP, places
+from xlingjax.tasks.xtreme import (
+    PANX_TAGS,
+    SQUAD,
+    TRANSLATED_TYDIQA,
+    UPOS,
+    XQUAD,
+    XQUAD_OVERLAP,
+    places,
+)
 from xlingjax.tasks.xtreme import TASKS as XTREME
 
 _SPLITS = ("train", "dev", "test")
 _FIFTEEN = "ar bg de el en es fr hi ru sw th tr ur vi zh"
-TOPICS = ("science/technology", "travel", "politics", "sports", "health", "entertainment", "geography")
+TOPICS = (
+    "science/technology",
+    "travel",
+    "politics",
+    "sports",
+    "health",
+    "entertainment",
+    "geography",
+)
 _ALARMS = tuple(
     f"{about}/{intent}"
     for about, intents in {
@@ -26,22 +43,33 @@ _ALARMS = tuple(
     }.items()
     for intent in intents.split()
 )
-_SNIPS = ("AddToPlaylist", "BookRestaurant", "PlayMusic", "RateBook", "SearchCreativeWork", "SearchScreeningEvent")
+_SNIPS = (
+    "AddToPlaylist",
+    "BookRestaurant",
+    "PlayMusic",
+    "RateBook",
+    "SearchCreativeWork",
+    "SearchScreeningEvent",
+)
 _SLOT_NAMES = """
-alarm/alarm_modifier album artist best_rating condition_description condition_temperature cuisine datetime
-entity_name facility genre location movie_name movie_type music_item negation news/type object_location_type
-object_name object_part_of_series_type object_select object_type party_size_description party_size_number playlist
-rating_unit rating_value recurring_datetime reference reference-part reminder/reminder_modifier reminder/todo
-restaurant_name restaurant_type served_dish service sort timer/attributes track weather/attribute
-weather/temperatureUnit
-"""
+alarm/alarm_modifier album artist best_rating condition_description condition_temperature
+cuisine datetime entity_name facility genre location movie_name movie_type music_item negation
+news/type object_location_type object_name object_part_of_series_type object_select object_type
+party_size_description party_size_number playlist rating_unit rating_value recurring_datetime
+reference reference-part reminder/reminder_modifier reminder/todo restaurant_name
+restaurant_type served_dish service sort timer/attributes track weather/attribute
+weather/temperatureUnit"""
 _SLOTS = _SLOT_NAMES.split()
 
 
-_XSID_OVERLAP = "186 of xSID's 500 English test utterances stand in its training set: read the other languages"
+_XSID_OVERLAP = (
+    "186 of xSID's 500 English test utterances stand in its training set: read the other languages"
+)
 
 
-def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), **more) -> Task:
+def _task(
+    name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), **more
+) -> Task:
     end = "json" if kind == "span_qa" else "tsv" if kind in ("classification", "tagging") else "txt"
     return Task(
         suite="applications",
@@ -63,7 +91,13 @@ def _conll(split: str) -> tuple[Files, ...]:
     return tuple(
         Files(
             (f"conll{year}/{{conll}}.{end}",),
-            Columns(separator=None, tag=-1, width=widths[language], first_class=year == 2003, unlabelled=False),
+            Columns(
+                separator=None,
+                tag=-1,
+                width=widths[language],
+                first_class=year == 2003,
+                unlabelled=False,
+            ),
             (language,),
         )
         for year, codes in ((2003, ("en", "de")), (2002, ("es", "nl")))
@@ -74,7 +108,12 @@ def _conll(split: str) -> tuple[Files, ...]:
 def _written(stem: str, splits=_SPLITS) -> dict[str, tuple[Files, ...]]:
     """Sources and targets under XGLUE's file names."""
     return {
-        split: (Files((f"{stem}.{{language}}.src.{split}", f"{stem}.{{language}}.tgt.{split}"), read_source_target),)
+        split: (
+            Files(
+                (f"{stem}.{{language}}.src.{split}", f"{stem}.{{language}}.tgt.{split}"),
+                read_source_target,
+            ),
+        )
         for split in splits
     }
 
@@ -85,10 +124,18 @@ def _aligned(english: str, other: str) -> tuple[Files, ...]:
 
 def _xsid(read) -> dict[str, tuple[Files, ...]]:
     ends = {"train": "train", "dev": "valid", "test": "test"}
-    return {split: places(f"xsid/{{language}}.{end}.conll", read=read) for split, end in ends.items()}
+    return {
+        split: places(f"xsid/{{language}}.{end}.conll", read=read) for split, end in ends.items()
+    }
 
 
-_sib = Table(("index_id", "category", "text"), premise=("text",), hypothesis=(), label="category", header=True)
+_sib = Table(
+    ("index_id", "category", "text"),
+    premise=("text",),
+    hypothesis=(),
+    label="category",
+    header=True,
+)
 _matching = Table(("question", "passage", "label"), premise=("question",), hypothesis=("passage",))
 _generated = ("sacrebleu", "chrf", "rouge_l")
 
@@ -152,7 +199,9 @@ TASKS = (
         "en es th",
         {
             split: places(
-                f"mtod/{end}-{{language}}.tsv", f"mtod/{{language}}/{end}-{{language}}.tsv", read=read_mtod_intents
+                f"mtod/{end}-{{language}}.tsv",
+                f"mtod/{{language}}/{end}-{{language}}.tsv",
+                read=read_mtod_intents,
             )
             for split, end in {"train": "train", "dev": "eval", "test": "test"}.items()
         },
@@ -164,9 +213,12 @@ TASKS = (
         "tagging",
         "en",
         {
-            split: places(f"uner/{{language}}_*-{split}.tsv", read=Columns())
-            + places(
-                f"uner/{{language}}_*-ud-{split}.iob2", read=Columns(word=1, tag=2, comments=True, unlabelled=False)
+            split: (
+                places(f"uner/{{language}}_*-{split}.tsv", read=Columns())
+                + places(
+                    f"uner/{{language}}_*-ud-{split}.iob2",
+                    read=Columns(word=1, tag=2, comments=True, unlabelled=False),
+                )
             )
             for split in _SPLITS
         },
@@ -177,7 +229,10 @@ TASKS = (
         "ud",
         "tagging",
         "de en zh",
-        {split: places(f"ud_conllu/{{language}}_*-ud-{split}.conllu", read=read_conllu) for split in _SPLITS},
+        {
+            split: places(f"ud_conllu/{{language}}_*-ud-{split}.conllu", read=read_conllu)
+            for split in _SPLITS
+        },
         ("token_accuracy", "seqeval_f1"),
         UPOS,
         prepared=prepared.UD,
@@ -187,7 +242,11 @@ TASKS = (
         "classification",
         "en et ht id it qu sw ta th tr vi zh",
         {
-            split: places(f"xcopa/{end}-{{language}}.jsonl", f"xcopa/{end}.{{language}}.jsonl", read=read_xcopa)
+            split: places(
+                f"xcopa/{end}-{{language}}.jsonl",
+                f"xcopa/{end}.{{language}}.jsonl",
+                read=read_xcopa,
+            )
             for split, end in {"train": "train", "dev": "val", "test": "test"}.items()
         },
         ("accuracy",),
@@ -214,7 +273,13 @@ TASKS = (
         _written("qg/xglue.qg"),
         ("xglue_bleu", *_generated),
     ),
-    _task("story_title", "generation", "en hi", _written("story_title/xglue.ntg"), ("xglue_bleu", *_generated)),
+    _task(
+        "story_title",
+        "generation",
+        "en hi",
+        _written("story_title/xglue.ntg"),
+        ("xglue_bleu", *_generated),
+    ),
     _task(
         "summarisation",
         "generation",
@@ -236,7 +301,11 @@ TASKS = (
         "newstest2021",
         "generation",
         "de ru zh",
-        {"test": _aligned("mt/newstest2021/en-{language}.en", "mt/newstest2021/en-{language}.{language}")},
+        {
+            "test": _aligned(
+                "mt/newstest2021/en-{language}.en", "mt/newstest2021/en-{language}.{language}"
+            )
+        },
         _generated[:2],
     ),
 )

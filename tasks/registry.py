@@ -1,7 +1,8 @@
 """The benchmarks as SeqIO tasks and mixtures.
 
-A task per task and language, "xtreme.udpos.de"; a mixture per task, "xtreme.udpos"; one of all, "xtreme". Each task has
-the splits that have files, examples of strings, and the metrics of the benchmark.
+A task per task and language, "xtreme.udpos.de"; a mixture per task, "xtreme.udpos"; one of all,
+"xtreme". Each task has the splits that have files, examples of strings, and the metrics of the
+benchmark.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ FEATURES: dict[str, dict[str, tf.TensorSpec]] = {
         "gold": tf.TensorSpec((None, 2), tf.string),
     },
 }
-"""Record -> features of an example, besides "language". What a file does not give (a label, a second text, tags) is
-empty."""
+"""Record -> features of an example, besides "language". What a file does not give (a label, a
+second text, tags) is empty."""
 
 
 def register(
@@ -52,12 +53,13 @@ def register(
     allow_missing: bool = False,
     name: str | None = None,
 ) -> str:
-    """Registers a benchmark's tasks, or those of the names `tasks`, and returns the name of the mixture of all, by
-    default the suite's.
+    """Registers a benchmark's tasks, or those of the names `tasks`, and returns the name of the
+    mixture of all, by default the suite's.
 
-    Files are found, not read. metrics: `xlingjax.evaluation.metrics.registry.METRICS`, or others with a `compute`.
-    Again with the same folder it does nothing. Raises UserError: an unknown suite or metric, a language without files
-    (unless `allow_missing`), no files at all, a name that is taken by another folder.
+    Files are found, not read. metrics: `xlingjax.evaluation.metrics.registry.METRICS`, or others
+    with a `compute`. Again with the same folder it does nothing. Raises UserError: an unknown suite
+    or metric, a language without files (unless `allow_missing`), no files at all, a name that is
+    taken by another folder.
     """
     folder, name = located(folder), name or suite
     asked = (suite, folder, allow_missing, tuple(tasks))
@@ -68,13 +70,20 @@ def register(
     chosen = [task for task in suite_tasks(suite) if not tasks or task.name in tasks]
     sources = {task: _sources(task, folder, allow_missing) for task in chosen}
     if not any(sources.values()):
-        raise UserError(f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from")
+        raise UserError(
+            f"no files of {suite} in {folder}; docs/benchmarks.md says where it is downloaded from"
+        )
     for task in sources:
         if unknown := [metric for metric in task.metrics if metric not in metrics]:
-            raise UserError(f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}")
+            raise UserError(
+                f"{task.full_name}: no metric {unknown[0]!r}; there are {', '.join(metrics)}"
+            )
     registered = []
     for task, found in sources.items():
-        own = [_register(f"{name}.{task.name}.{language}", source, metrics) for language, source in found.items()]
+        own = [
+            _register(f"{name}.{task.name}.{language}", source, metrics)
+            for language, source in found.items()
+        ]
         if own:
             seqio.MixtureRegistry.add(f"{name}.{task.name}", own, default_rate=1.0)
         registered += own
@@ -90,7 +99,9 @@ def tasks_of(mixture: str) -> list[tuple[Task, dict[str, seqio.Task]]]:
     """(task, {language: its SeqIO task}) of a registered mixture."""
     found: dict[str, tuple[Task, dict[str, seqio.Task]]] = {}
     for one in seqio.get_mixture_or_task(mixture).tasks:
-        found.setdefault(one.source.task.full_name, (one.source.task, {}))[1][one.source.language] = one
+        found.setdefault(one.source.task.full_name, (one.source.task, {}))[1][
+            one.source.language
+        ] = one
     return [*found.values()]
 
 
@@ -114,7 +125,11 @@ class BenchmarkFiles(seqio.DataSource):
     def _records(self, split: str) -> Sequence[Any]:
         """Without what a translated training set lost."""
         records = read(self.task, self.folder, split, self.language)
-        return [one for one in records if not is_lost(one)] if split.startswith("translate_train") else records
+        return (
+            [one for one in records if not is_lost(one)]
+            if split.startswith("translate_train")
+            else records
+        )
 
     def get_dataset(
         self,
@@ -124,8 +139,8 @@ class BenchmarkFiles(seqio.DataSource):
         shard_info: seqio.ShardInfo | None = None,
         **unused,
     ) -> tf.data.Dataset:
-        """In the order of the file, whatever `shuffle` is: SeqIO shuffles examples after this. Raises UserError for the
-        faults of a file."""
+        """In the order of the file, whatever `shuffle` is: SeqIO shuffles examples after this.
+        Raises UserError for the faults of a file."""
         records = self._records(split)
         signature = {"language": _TEXT, **FEATURES[KINDS[self.task.kind]]}
 
@@ -141,7 +156,9 @@ def _sources(task: Task, folder: str, allow_missing: bool) -> dict[str, Benchmar
     for language in dict.fromkeys((*task.languages, task.trained_on)):
         splits = [split for split in task.files if find(task, folder, split, language)]
         if language in task.languages and not allow_missing and not {"dev", "test"} & set(splits):
-            read(task, folder, "test" if "test" in task.files else "dev", language)  # says what is missing
+            read(
+                task, folder, "test" if "test" in task.files else "dev", language
+            )  # says what is missing
         if splits:
             found[language] = BenchmarkFiles(task, folder, language, splits)
     return found
@@ -150,7 +167,9 @@ def _sources(task: Task, folder: str, allow_missing: bool) -> dict[str, Benchmar
 def _register(name: str, source: BenchmarkFiles, metrics: Mapping[str, Any]) -> str:
     task = source.task
 
-    def postprocess(output: Any, example: Mapping[str, Any] | None = None, is_target: bool = False, **unused) -> Any:
+    def postprocess(
+        output: Any, example: Mapping[str, Any] | None = None, is_target: bool = False, **unused
+    ) -> Any:
         return record_of(example, task.kind) if is_target else output
 
     name = name.replace("-", "_")
@@ -160,7 +179,10 @@ def _register(name: str, source: BenchmarkFiles, metrics: Mapping[str, Any]) -> 
         preprocessors=[],
         output_features={},
         postprocess_fn=postprocess,
-        metric_fns=[_metric_fn(metric, metrics[metric], task.kind, source.language) for metric in task.metrics],
+        metric_fns=[
+            _metric_fn(metric, metrics[metric], task.kind, source.language)
+            for metric in task.metrics
+        ],
     )
     return name
 
@@ -172,7 +194,9 @@ def _metric_fn(name: str, metric: Any, kind: str, language: str):
         if len(targets) != len(predictions):
             raise UserError(f"{name}: {len(predictions)} predictions for {len(targets)} examples")
         if kind == "span_qa":
-            predictions = {question.id: text for question, text in zip(targets, predictions, strict=True)}
+            predictions = {
+                question.id: text for question, text in zip(targets, predictions, strict=True)
+            }
         elif KINDS[kind] == "Bitext":
             predictions = predictions[0]
         return {name: metric.compute(targets, predictions, language)}
@@ -199,10 +223,14 @@ def _plain(value: Any) -> Any:
 
 
 def record_of(example: Mapping[str, Any], kind: str) -> Any:
-    """The record of an example whose values are tensors, arrays or strings. Raises KeyError for a missing feature."""
+    """The record of an example whose values are tensors, arrays or strings. Raises KeyError for a
+    missing feature."""
     values = {name: _text(example[name]) for name in FEATURES[KINDS[kind]]}
     if KINDS[kind] == "Bitext":
-        sides = (tuple(zip(values[f"{side}_ids"], values[side], strict=True)) for side in ("source", "target"))
+        sides = (
+            tuple(zip(values[f"{side}_ids"], values[side], strict=True))
+            for side in ("source", "target")
+        )
         return Bitext(*sides, frozenset(values["gold"]) or None)
     if KINDS[kind] == "Example":
         return Example(values["premise"], values["hypothesis"] or None, values["label"] or None)
@@ -218,4 +246,10 @@ def _text(value: Any) -> Any:
         return value.decode("utf-8")
     if hasattr(value, "tolist"):
         value = value.tolist()
-    return tuple(map(_text, value)) if isinstance(value, list) else _text(value) if isinstance(value, bytes) else value
+    return (
+        tuple(map(_text, value))
+        if isinstance(value, list)
+        else _text(value)
+        if isinstance(value, bytes)
+        else value
+    )

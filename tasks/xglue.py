@@ -1,7 +1,7 @@
 """XGLUE's eleven tasks (Liang et al. 2020, arXiv:2004.01401), as its archive holds them.
 
-Four come from sets that XTREME has too; where XTREME's file holds the very sentences of XGLUE's (development sets of
-XNLI, PAWS-X and MLQA, POS of bg, hi, ur and vi) it serves as well.
+Four come from sets that XTREME has too; where XTREME's file holds the very sentences of XGLUE's
+(development sets of XNLI, PAWS-X and MLQA, POS of bg, hi, ur and vi) it serves as well.
 """
 
 from __future__ import annotations
@@ -30,17 +30,40 @@ from xlingjax.tasks.xtreme import (
 )
 
 CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
-NEWS = ("foodanddrink", "sports", "news", "entertainment", "health", "video", "finance", "travel", "lifestyle", "autos")
+NEWS = (
+    "foodanddrink",
+    "sports",
+    "news",
+    "entertainment",
+    "health",
+    "video",
+    "finance",
+    "travel",
+    "lifestyle",
+    "autos",
+)
 
 _words = Columns(separator=" ", tag=-1)
 _pawsx = Table(
-    ("id", "sentence1", "sentence2", "label"), premise=("sentence1",), hypothesis=("sentence2",), header=True
+    ("id", "sentence1", "sentence2", "label"),
+    premise=("sentence1",),
+    hypothesis=("sentence2",),
+    header=True,
 )
 _SPLITS = ("train", "dev", "test")
 _TRANSLATED = "translate-train/en-{language}-translated.tsv"
 
 
-def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), tfds=None, **more) -> Task:
+def _task(
+    name: str,
+    kind: str,
+    languages: str,
+    files,
+    metrics: tuple[str, ...],
+    labels=(),
+    tfds=None,
+    **more,
+) -> Task:
     return Task(
         suite="xglue",
         name=name,
@@ -56,12 +79,22 @@ def _task(name: str, kind: str, languages: str, files, metrics: tuple[str, ...],
 
 
 def _table(
-    name: str, languages: str, labels: tuple[str, ...], *columns: str, kind="classification", metrics=("accuracy",)
+    name: str,
+    languages: str,
+    labels: tuple[str, ...],
+    *columns: str,
+    kind="classification",
+    metrics=("accuracy",),
 ):
     """A task whose lines are a text, one or two texts to be judged with it, and the label."""
     # Titles, descriptions and snippets are missing here and there.
-    table = Table((*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:])
-    files = {split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table) for split in _SPLITS}
+    table = Table(
+        (*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:]
+    )
+    files = {
+        split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table)
+        for split in _SPLITS
+    }
     return _task(name, kind, languages, files, metrics, labels)
 
 
@@ -111,8 +144,14 @@ TASKS = (
         "ar bg de el en es fr hi it nl pl pt ru th tr ur vi zh",
         {
             "train": _tags("POS", "train"),
-            "dev": _tags("POS", "dev")
-            + places("udpos/dev-{language}.tsv", read=Columns(width=2), languages=("bg", "hi", "ur", "vi")),
+            "dev": (
+                _tags("POS", "dev")
+                + places(
+                    "udpos/dev-{language}.tsv",
+                    read=Columns(width=2),
+                    languages=("bg", "hi", "ur", "vi"),
+                )
+            ),
             "test": _tags("POS", "test"),
         },
         ("seqeval_precision", "token_accuracy", "seqeval_f1"),
@@ -125,7 +164,10 @@ TASKS = (
         "span_qa",
         "ar de en es hi vi zh",
         {
-            "train": places("MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",)) + SQUAD["train"],
+            "train": (
+                places("MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",))
+                + SQUAD["train"]
+            ),
             "dev": _mlqa("dev"),
             "test": _mlqa("test"),
             "translate_train": TRANSLATED_MLQA,
@@ -139,19 +181,25 @@ TASKS = (
         "classification",
         XNLI,
         {
-            "train": places(
-                "XNLI/multinli.train.{language}.tsv",
-                read=Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True),
-            )
-            + places("xnli/train-{language}.tsv", read=Table(quoted=None))
-            + multinli(("en",)),
+            "train": (
+                places(
+                    "XNLI/multinli.train.{language}.tsv",
+                    read=Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True),
+                )
+                + places("xnli/train-{language}.tsv", read=Table(quoted=None))
+                + multinli(("en",))
+            ),
             "translate_train": multinli() + translations("XNLI", _TRANSLATED),
-            "dev": places("XNLI/{language}.dev", read=Table())
-            + raw_xnli("dev")
-            + places("xnli/dev-{language}.tsv", read=Table(quoted=None)),
-            "test": places("XNLI/{language}.test", read=Table())
-            + raw_xnli("test")
-            + places("xnli/test-{language}.tsv", read=Table(quoted=None)),
+            "dev": (
+                places("XNLI/{language}.dev", read=Table())
+                + raw_xnli("dev")
+                + places("xnli/dev-{language}.tsv", read=Table(quoted=None))
+            ),
+            "test": (
+                places("XNLI/{language}.test", read=Table())
+                + raw_xnli("test")
+                + places("xnli/test-{language}.tsv", read=Table(quoted=None))
+            ),
         },
         ("accuracy",),
         NLI,
@@ -163,16 +211,24 @@ TASKS = (
         "classification",
         "de en es fr",
         {
-            "train": places("PAWSX/{language}/train.tsv", read=_pawsx)
-            + raw_pawsx("train")
-            + places("pawsx/train-{language}.tsv", read=Table(quoted=None)),
-            "dev": places("PAWSX/{language}/dev_2k.tsv", read=_pawsx)
-            + raw_pawsx("dev_2k")
-            + places("pawsx/dev-{language}.tsv", read=Table(quoted=None)),
-            "test": places("PAWSX/{language}/test_2k.tsv", read=_pawsx)
-            + raw_pawsx("test_2k")
-            + places("pawsx/test-{language}.tsv", read=Table(quoted=None)),
-            "translate_train": _of_pawsx(translations("PAWSX", _TRANSLATED) + raw_pawsx("translated_train")),
+            "train": (
+                places("PAWSX/{language}/train.tsv", read=_pawsx)
+                + raw_pawsx("train")
+                + places("pawsx/train-{language}.tsv", read=Table(quoted=None))
+            ),
+            "dev": (
+                places("PAWSX/{language}/dev_2k.tsv", read=_pawsx)
+                + raw_pawsx("dev_2k")
+                + places("pawsx/dev-{language}.tsv", read=Table(quoted=None))
+            ),
+            "test": (
+                places("PAWSX/{language}/test_2k.tsv", read=_pawsx)
+                + raw_pawsx("test_2k")
+                + places("pawsx/test-{language}.tsv", read=Table(quoted=None))
+            ),
+            "translate_train": _of_pawsx(
+                translations("PAWSX", _TRANSLATED) + raw_pawsx("translated_train")
+            ),
         },
         ("accuracy",),
         ("0", "1"),

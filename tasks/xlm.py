@@ -1,4 +1,5 @@
-"""SeqIO tasks and mixtures for monolingual text and aligned pairs, and the batches of CLM, MLM and TLM from them."""
+"""SeqIO tasks and mixtures for monolingual text and aligned pairs, and the batches of CLM, MLM and
+TLM from them."""
 
 from __future__ import annotations
 
@@ -29,12 +30,13 @@ def register_text(
     holdout: float = 0.0,
     name: str | None = None,
 ) -> str:
-    """Registers a task per language and per pair, and the mixtures `<name>.text`, `<name>.pairs` and, for tables of
-    negatives, `<name>.triples`; returns the name.
+    """Registers a task per language and per pair, and the mixtures `<name>.text`, `<name>.pairs`
+    and, for tables of negatives, `<name>.triples`; returns the name.
 
-    Files are found, not read. Held-out files are the split "validation"; without them, `holdout` takes that share of
-    the lines. The default name stands for these arguments, so calling again registers nothing. Raises UserError: no
-    file, an unknown language, a name that is taken by other files.
+    Files are found, not read. Held-out files are the split "validation"; without them, `holdout`
+    takes that share of the lines. The default name stands for these arguments, so calling again
+    registers nothing. Raises UserError: no file, an unknown language, a name that is taken by other
+    files.
     """
     train = [
         *(find_text(mono) if mono else ()),
@@ -63,7 +65,9 @@ def register_text(
             if validation := [f for f in held if type(f) is kind and _languages(f) == languages]:
                 splits["validation"] = validation
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
-            register_source(task, TextFiles(splits, 0.0 if validation else holdout), languages, vocabulary)
+            register_source(
+                task, TextFiles(splits, 0.0 if validation else holdout), languages, vocabulary
+            )
             tasks.append((task, functools.partial(_sentences, vocabulary)))
         if tasks:
             _mixtures().add(f"{name}.{mixture}", tasks)
@@ -90,11 +94,12 @@ def register_source(
     keys: Mapping[str, str] | None = None,
     preprocessors: Sequence[Callable] = (),
 ) -> None:
-    """Registers any SeqIO data source (TFDS, TFRecords ...) as a task of text (one language), pairs (two) or pairs with
-    negatives (three).
+    """Registers any SeqIO data source (TFDS, TFRecords ...) as a task of text (one language), pairs
+    (two) or pairs with negatives (three).
 
-    `preprocessors` run first; `keys` then says which of their string features are `text`, or `first`, `second` and
-    `third`. The task can be cached with SeqIO's tools and read with `use_cached`.
+    `preprocessors` run first; `keys` then says which of their string features are `text`, or
+    `first`, `second` and `third`. The task can be cached with SeqIO's tools and read with
+    `use_cached`.
     """
     import seqio
 
@@ -141,9 +146,9 @@ def _sentences(vocabulary: Vocabulary, task: Any) -> float:
 class TextSource:
     """Batches of one objective from text files; calling it opens the source. What recipes bind.
 
-    features: those of the objective (`preprocessors/`). vocabulary: a `Vocabulary` or the path of one. Give the
-    objectives of a run the same files, so that they number languages alike (or `languages`). The other fields are those
-    of `register_text` and `mixture_source`.
+    features: those of the objective (`preprocessors/`). vocabulary: a `Vocabulary` or the path of
+    one. Give the objectives of a run the same files, so that they number languages alike (or
+    `languages`). The other fields are those of `register_text` and `mixture_source`.
     """
 
     features: Preprocessor
@@ -167,13 +172,19 @@ class TextSource:
     threads: int = 1
 
     def __call__(self) -> BatchSource:
-        """Opens the source; tokenises what is not yet in the cache. Raises UserError on bad input."""
+        """Opens the source; tokenises what is not yet in the cache. Raises UserError on bad
+        input."""
         mixture, kind, macro = READS[self.features.sides]
         if not {"text": self.mono, "pairs": self.parallel, "triples": self.negatives}[mixture]:
             raise UserError(
-                f"'{self.features.name}' reads {kind}; none is given: set {macro}, or leave this objective out"
+                f"'{self.features.name}' reads {kind}; none is given: set {macro}, or leave this"
+                " objective out"
             )
-        vocabulary = self.vocabulary if isinstance(self.vocabulary, Vocabulary) else Vocabulary.load(self.vocabulary)
+        vocabulary = (
+            self.vocabulary
+            if isinstance(self.vocabulary, Vocabulary)
+            else Vocabulary.load(self.vocabulary)
+        )
         name = register_text(
             vocabulary=vocabulary,
             mono=self.mono,

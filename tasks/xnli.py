@@ -1,5 +1,5 @@
-"""XNLI alone (Conneau et al. 2018, arXiv:1809.05053), with MultiNLI translated for translate-train and the test sets
-translated for translate-test.
+"""XNLI alone (Conneau et al. 2018, arXiv:1809.05053), with MultiNLI translated for translate-train
+and the test sets translated for translate-test.
 
 Read from the authors' archives (XNLI-1.0, XNLI-MT-1.0), or from XTREME's download folder.
 """
@@ -17,11 +17,15 @@ _own = {
     "dev": raw_xnli("dev"),
     "test": raw_xnli("test"),
     "translate_train": multinli(),
-    "translate_test": places("XNLI-MT-1.0/xnli/xnli.test.en.tsv", read=dataclasses.replace(RAW_XNLI, translated=True)),
+    "translate_test": places(
+        "XNLI-MT-1.0/xnli/xnli.test.en.tsv", read=dataclasses.replace(RAW_XNLI, translated=True)
+    ),
 }
 
 TASKS = (
     dataclasses.replace(
-        _xtreme, suite="xnli", files={split: _own[split] + places for split, places in _xtreme.files.items()}
+        _xtreme,
+        suite="xnli",
+        files={split: _own[split] + places for split, places in _xtreme.files.items()},
     ),
 )

@@ -1,7 +1,8 @@
 """XTREME's nine tasks (Hu et al. 2020, arXiv:2003.11080), as its `download` folder holds them.
 
-Nobody outside has the answers of its test sets: `xlingjax evaluate` writes predictions in its layout for them, and
-scores on "dev" (or parts of it) meanwhile. SQuAD 1.1 is the training set of XQuAD and MLQA.
+Nobody outside has the answers of its test sets: `xlingjax evaluate` writes predictions in its
+layout for them, and scores on "dev" (or parts of it) meanwhile. SQuAD 1.1 is the training set of
+XQuAD and MLQA.
 """
 
 from __future__ import annotations
@@ -18,13 +19,19 @@ from xlingjax.tasks import prepared
 
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 PAWSX = "de en es fr ja ko zh"
-UDPOS = "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur vi yo zh"
+UDPOS = (
+    "af ar bg de el en es et eu fa fi fr he hi hu id it ja kk ko mr nl pt ru ta te th tl tr ur vi"
+    " yo zh"
+)
 PANX = UDPOS + " bn jv ka ml ms my sw"
 XQUAD = "ar de el en es hi ru th tr vi zh"
 MLQA = "ar de en es hi vi zh"
 TYDIQA = "ar bn en fi id ko ru sw te"
 BUCC = "de fr ru zh"
-TATOEBA = "af ar bg bn de el es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr nl pt ru sw ta te th tl tr ur vi zh"
+TATOEBA = (
+    "af ar bg bn de el es et eu fa fi fr he hi hu id it ja jv ka kk ko ml mr nl pt ru sw ta te th"
+    " tl tr ur vi zh"
+)
 
 NLI = ("contradiction", "entailment", "neutral")
 _UPOS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X"
@@ -32,11 +39,16 @@ UPOS = tuple(_UPOS.split())
 PANX_TAGS = ("B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER", "O")
 
 _csv = Table(quoted=None)
-_numbered = functools.partial(read_squad, numbered=True)  # XTREME's script cuts the ids of TyDiQA's training set
+_numbered = functools.partial(
+    read_squad, numbered=True
+)  # XTREME's script cuts the ids of TyDiQA's training set
 _translated_squad = functools.partial(read_squad, translated=True)
 _translated_numbered = functools.partial(read_squad, numbered=True, translated=True)
 _raw_pawsx = Table(
-    ("id", "sentence1", "sentence2", "label"), premise=("sentence1",), hypothesis=("sentence2",), header=True
+    ("id", "sentence1", "sentence2", "label"),
+    premise=("sentence1",),
+    hypothesis=("sentence2",),
+    header=True,
 )
 RAW_XNLI = Table(
     ("language", "gold_label", "sentence1", "sentence2"),
@@ -56,7 +68,12 @@ def places(*paths: str, read, languages: tuple[str, ...] | None = None) -> tuple
 
 def raw_xnli(split: str) -> tuple[Files, ...]:
     """XNLI as its authors distribute it (XNLI-1.0.zip), or as XGLUE's archive may hold it."""
-    return places(f"XNLI-1.0/xnli.{split}.tsv", f"xnli/xnli.{split}.tsv", f"XNLI/xnli.{split}.tsv", read=RAW_XNLI)
+    return places(
+        f"XNLI-1.0/xnli.{split}.tsv",
+        f"xnli/xnli.{split}.tsv",
+        f"XNLI/xnli.{split}.tsv",
+        read=RAW_XNLI,
+    )
 
 
 def raw_pawsx(split: str) -> tuple[Files, ...]:
@@ -66,29 +83,47 @@ def raw_pawsx(split: str) -> tuple[Files, ...]:
 
 
 def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
-    """MultiNLI, in English alone gold, and (without `languages`) its translations into the languages of XNLI
-    (XNLI-MT-1.0.zip)."""
+    """MultiNLI, in English alone gold, and (without `languages`) its translations into the
+    languages of XNLI (XNLI-MT-1.0.zip)."""
     read = dataclasses.replace(_multinli, translated=languages is None)
-    return places("XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=read, languages=languages)
+    return places(
+        "XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=read, languages=languages
+    )
 
 
-def translations(task: str, path: str, read=read_translated, folder: str | None = None) -> tuple[Files, ...]:
-    """XTREME's own machine translations (the bucket `xtreme_translations`), in their own folder or beside the
+def translations(
+    task: str, path: str, read=read_translated, folder: str | None = None
+) -> tuple[Files, ...]:
+    """XTREME's own machine translations (the bucket `xtreme_translations`), in their own folder or
+    beside the
     task's files. folder: the task's; default its name in small letters."""
-    return places(f"xtreme_translations/{task}/{path}", f"{folder or task.lower()}/{path}", read=read)
+    return places(
+        f"xtreme_translations/{task}/{path}", f"{folder or task.lower()}/{path}", read=read
+    )
 
 
-SQUAD = {split: places(f"squad/{split}-v1.1.json", read=read_squad, languages=("en",)) for split in ("train", "dev")}
+SQUAD = {
+    split: places(f"squad/{split}-v1.1.json", read=read_squad, languages=("en",))
+    for split in ("train", "dev")
+}
 
 
-TRANSLATED_SQUAD = translations("SQuAD", "translate-train/squad.translate.train.en-{language}.json", _translated_squad)
-TRANSLATED_TYDIQA = translations(
-    "TyDiQA-GoldP", "translate-train/tydiqa.translate.train.en-{language}.json", _translated_numbered, "tydiqa"
+TRANSLATED_SQUAD = translations(
+    "SQuAD", "translate-train/squad.translate.train.en-{language}.json", _translated_squad
 )
-TRANSLATED_MLQA = TRANSLATED_SQUAD + places(  # MLQA's own machine translations, mlqa-translate-train.tar.gz
-    "mlqa/mlqa-translate-train/{language}_squad-translate-train-train-v1.1.json",
-    "mlqa-translate-train/{language}_squad-translate-train-train-v1.1.json",
-    read=_translated_squad,
+TRANSLATED_TYDIQA = translations(
+    "TyDiQA-GoldP",
+    "translate-train/tydiqa.translate.train.en-{language}.json",
+    _translated_numbered,
+    "tydiqa",
+)
+TRANSLATED_MLQA = (
+    TRANSLATED_SQUAD
+    + places(  # MLQA's own machine translations, mlqa-translate-train.tar.gz
+        "mlqa/mlqa-translate-train/{language}_squad-translate-train-train-v1.1.json",
+        "mlqa-translate-train/{language}_squad-translate-train-train-v1.1.json",
+        read=_translated_squad,
+    )
 )
 
 
@@ -101,7 +136,10 @@ def mlqa(split: str) -> tuple[Files, ...]:
 
 
 PAWSX_OVERLAP = "PAWS-X's dev and test sets have sentences in common, and so have the halves of dev"
-XQUAD_OVERLAP = "XQuAD's questions and contexts are of SQuAD's dev set: where that chooses the checkpoint, they do"
+XQUAD_OVERLAP = (
+    "XQuAD's questions and contexts are of SQuAD's dev set: where that chooses the checkpoint,"
+    " they do"
+)
 
 
 def _task(
@@ -130,9 +168,16 @@ def _task(
 
 
 def _bucc(split: str, original: str) -> tuple[Files, ...]:
-    sides = ("bucc2018/{language}-en.%s.{language}", "bucc2018/{language}-en.%s.en", "bucc2018/{language}-en.%s.gold")
+    sides = (
+        "bucc2018/{language}-en.%s.{language}",
+        "bucc2018/{language}-en.%s.en",
+        "bucc2018/{language}-en.%s.gold",
+    )
     nested = tuple(side.replace("bucc2018/", "bucc2018/{language}-en/") for side in sides)
-    named, released = tuple(side % split for side in sides), tuple(side % original for side in nested)
+    named, released = (
+        tuple(side % split for side in sides),
+        tuple(side % original for side in nested),
+    )
     return (
         Files(named, read_bucc),
         Files(released, read_bucc),
@@ -146,7 +191,10 @@ def _tatoeba() -> tuple[Files, ...]:
     return (
         Files((*sides, "tatoeba/{language}-en.labels"), read_tatoeba),
         Files(sides, read_tatoeba),
-        *(Files(tuple(folder + name for name in laser), read_tatoeba) for folder in ("tatoeba/v1/", "tatoeba/", "")),
+        *(
+            Files(tuple(folder + name for name in laser), read_tatoeba)
+            for folder in ("tatoeba/v1/", "tatoeba/", "")
+        ),
     )
 
 
@@ -159,8 +207,12 @@ TASKS = (
             "train": places("xnli/train-{language}.tsv", read=_csv) + multinli(("en",)),
             "dev": places("xnli/dev-{language}.tsv", read=_csv) + raw_xnli("dev"),
             "test": places("xnli/test-{language}.tsv", read=_csv) + raw_xnli("test"),
-            "translate_train": translations("XNLI", "translate-train/en-{language}-translated.tsv") + multinli(),
-            "translate_test": translations("XNLI", "translate-test/test-{language}-en-translated.tsv"),
+            "translate_train": (
+                translations("XNLI", "translate-train/en-{language}-translated.tsv") + multinli()
+            ),
+            "translate_test": translations(
+                "XNLI", "translate-test/test-{language}-en-translated.tsv"
+            ),
         },
         ("accuracy",),
         NLI,
@@ -175,9 +227,13 @@ TASKS = (
             "train": places("pawsx/train-{language}.tsv", read=_csv) + raw_pawsx("train"),
             "dev": places("pawsx/dev-{language}.tsv", read=_csv) + raw_pawsx("dev_2k"),
             "test": places("pawsx/test-{language}.tsv", read=_csv) + raw_pawsx("test_2k"),
-            "translate_train": translations("PAWSX", "translate-train/en-{language}-translated.tsv")
-            + raw_pawsx("translated_train"),
-            "translate_test": translations("PAWSX", "translate-test/test-{language}-en-translated.tsv"),
+            "translate_train": (
+                translations("PAWSX", "translate-train/en-{language}-translated.tsv")
+                + raw_pawsx("translated_train")
+            ),
+            "translate_test": translations(
+                "PAWSX", "translate-test/test-{language}-en-translated.tsv"
+            ),
         },
         ("accuracy",),
         ("0", "1"),
@@ -189,8 +245,15 @@ TASKS = (
         "udpos",
         "tagging",
         UDPOS,
-        {split: places(f"udpos/{split}-{{language}}.tsv", read=Columns(width=2)) for split in ("train", "dev", "test")}
-        | {"translate_train": places("udpos/translate-train/train-{language}.mt.tsv", read=read_tagged_lines)},
+        {
+            split: places(f"udpos/{split}-{{language}}.tsv", read=Columns(width=2))
+            for split in ("train", "dev", "test")
+        }
+        | {
+            "translate_train": places(
+                "udpos/translate-train/train-{language}.mt.tsv", read=read_tagged_lines
+            )
+        },
         ("seqeval_f1", "token_accuracy"),
         UPOS,
     ),
@@ -199,10 +262,18 @@ TASKS = (
         "tagging",
         PANX,
         {
-            split: places(f"panx/{split}-{{language}}.tsv", f"panx_dataset/{{language}}-{split}", read=read_wikiann)
+            split: places(
+                f"panx/{split}-{{language}}.tsv",
+                f"panx_dataset/{{language}}-{split}",
+                read=read_wikiann,
+            )
             for split in ("train", "dev", "test")
         }
-        | {"translate_train": places("panx/translate-train/train-{language}.mt.tsv", read=read_tagged_lines)},
+        | {
+            "translate_train": places(
+                "panx/translate-train/train-{language}.mt.tsv", read=read_tagged_lines
+            )
+        },
         ("seqeval_f1", "conll_f1"),
         PANX_TAGS,
         tfds=prepared.PANX,
@@ -242,8 +313,12 @@ TASKS = (
         "span_qa",
         TYDIQA,
         {
-            "train": places("tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json", read=_numbered),
-            "test": places("tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json", read=read_squad),
+            "train": places(
+                "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json", read=_numbered
+            ),
+            "test": places(
+                "tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json", read=read_squad
+            ),
             "translate_train": TRANSLATED_TYDIQA,
         },
         ("squad_f1", "squad_em"),
@@ -257,5 +332,12 @@ TASKS = (
         {"dev": _bucc("dev", "sample"), "test": _bucc("test", "training")},
         ("bucc_f1", "bucc_precision", "bucc_recall"),
     ),
-    _task("tatoeba", "retrieval", TATOEBA, {"test": _tatoeba()}, ("tatoeba_accuracy",), tfds=prepared.TATOEBA),
+    _task(
+        "tatoeba",
+        "retrieval",
+        TATOEBA,
+        {"test": _tatoeba()},
+        ("tatoeba_accuracy",),
+        tfds=prepared.TATOEBA,
+    ),
 )

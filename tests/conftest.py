@@ -1,4 +1,5 @@
-"""Every test sees 8 host CPU devices, one persistent compile cache, and the same tiny model and batches."""
+"""Every test sees 8 host CPU devices, one persistent compile cache, and the same tiny model and
+batches."""
 
 import gc
 import os
@@ -11,14 +12,19 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", ""):
     flags = ["--xla_force_host_platform_device_count=8"]
     if metadata.version("jaxlib").startswith("0.10."):
-        # A test compiles more than it computes: this compiler makes slower code in a sixth of the time.
+        # A test compiles more than it computes: this compiler makes slower code in a sixth of the
+        # time.
         flags += ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
         flags += ["--xla_cpu_use_fusion_emitters=false"]
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")  # they put the cache's path into its keys
-os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")  # programs are lowered a little faster without
+os.environ.setdefault(
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none"
+)  # they put the cache's path into its keys
+os.environ.setdefault(
+    "JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0"
+)  # programs are lowered a little faster without
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Tracing makes many small objects that live: looking for garbage among them is a tenth of the time.
@@ -31,13 +37,24 @@ from tests.helpers import tiny  # noqa: E402
 
 @pytest.fixture(scope="session")
 def tiny_config():
-    """A two-layer float32 model without dropout: what is compared across meshes and microbatches must not be noise."""
+    """A two-layer float32 model without dropout: what is compared across meshes and microbatches
+    must not be noise."""
     from xlingjax.model.config import preset
 
     return preset(
-        "tiny", layers=2, dim=32, heads=4, ffn=64, vocab_size=tiny.VOCAB, max_positions=32,
-        num_languages=len(tiny.LANGUAGES), dropout=0.0, attention_dropout=0.0, dtype="float32", unroll=1,
-    )  # fmt: skip
+        "tiny",
+        layers=2,
+        dim=32,
+        heads=4,
+        ffn=64,
+        vocab_size=tiny.VOCAB,
+        max_positions=32,
+        num_languages=len(tiny.LANGUAGES),
+        dropout=0.0,
+        attention_dropout=0.0,
+        dtype="float32",
+        unroll=1,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,5 @@
-"""What a step is said to cost is what XLA computes; the command that measures it needs little and runs."""
+"""What a step is said to cost is what XLA computes; the command that measures it needs little and
+runs."""
 
 import json
 import math
@@ -29,18 +30,23 @@ def products(hlo):
     shapes = dict(re.findall(r"^\s*(?:ROOT )?%?([\w.-]+) = \w+\[([\d,]*)\]", hlo, re.M))
     total = 0
     for result, left, axes in re.findall(
-        r"= \w+\[([\d,]*)\]\S* dot\((?:\w+\[[^ ]* )?%?([\w.-]+),.*lhs_contracting_dims=\{([\d,]*)\}", hlo
+        r"= \w+\[([\d,]*)\]\S* dot\((?:\w+\[[^ ]*"
+        r" )?%?([\w.-]+),.*lhs_contracting_dims=\{([\d,]*)\}",
+        hlo,
     ):
         sizes = [int(n) for n in shapes[left].split(",")]
         total += (
-            2 * math.prod(int(n) for n in result.split(",") if n) * math.prod(sizes[int(a)] for a in axes.split(","))
+            2
+            * math.prod(int(n) for n in result.split(",") if n)
+            * math.prod(sizes[int(a)] for a in axes.split(","))
         )
     return total
 
 
 @pytest.mark.parametrize("name", COUNTED)
 def test_the_expected_cost_is_that_of_the_matrix_products(steps, name):
-    """Exact but for the matrix-vector products of word recovery; XLA's whole count has what is element by element."""
+    """Exact but for the matrix-vector products of word recovery; XLA's whole count has what is
+    element by element."""
     (case,) = (case for case in objectives.cases(SHAPE.length) if case.name == name)
     expected = objectives.expected_flops(objectives.model_config(SHAPE), SHAPE, case)
     found = products(steps.steps[name].as_text())
@@ -49,7 +55,8 @@ def test_the_expected_cost_is_that_of_the_matrix_products(steps, name):
 
 
 def test_expected_costs_by_hand():
-    """One layer of 2 x 2 on one row of 3: products of 24 operations, feed-forward of 4 wide 96, attention 72."""
+    """One layer of 2 x 2 on one row of 3: products of 24 operations, feed-forward of 4 wide 96,
+    attention 72."""
     config = objectives.model_config(Shape("by hand", 1, 2, 1, 4, 5, 1, 3), vocab_multiple=1)
     head = 2 * 2 * 5 + 2 * 2 * 2
 
@@ -58,8 +65,12 @@ def test_expected_costs_by_hand():
 
     forward = 4 * 24 + 96 + 72
     assert flops(0, "none") == forward and flops(7) == 3 * (forward + 7 * head)
-    assert flops(0, plugged_in=True) - flops(0) == 3 * (2 * 24 + 72) + 2 * 2 * 24  # none to the memory
-    first_phase = forward + 96 + (3 * 24 + 2 * 24 + 3 * 72 + 2 * 2 * 24)  # one layer: none to its self-attention
+    assert (
+        flops(0, plugged_in=True) - flops(0) == 3 * (2 * 24 + 72) + 2 * 2 * 24
+    )  # none to the memory
+    first_phase = (
+        forward + 96 + (3 * 24 + 2 * 24 + 3 * 72 + 2 * 2 * 24)
+    )  # one layer: none to its self-attention
     assert flops(1, "cross_attention", plugged_in=True) == first_phase + 2 * head
 
 
@@ -72,7 +83,11 @@ def test_batches_are_what_the_objectives_read(case):
         assert (fields["sides"].sum(1) == case.length // 2).all()
     if "masked_positions" in fields:
         columns = fields["masked_positions"]
-        assert columns.shape == (4, case.slots) and (np.diff(columns, axis=1) > 0).all() and columns.min() > 0
+        assert (
+            columns.shape == (4, case.slots)
+            and (np.diff(columns, axis=1) > 0).all()
+            and columns.min() > 0
+        )
         hidden = np.take_along_axis(fields["input_ids"], columns, 1)
         assert (hidden == objectives.QUICK.vocab - 1).all()
         if case.name.startswith(("VECO", "CAMLM")):
@@ -82,7 +97,8 @@ def test_batches_are_what_the_objectives_read(case):
 
 @pytest.mark.long
 def test_the_command_needs_jax_alone(tmp_path):
-    """Its answer is a table and a file; measured here on two objectives, since compiling all takes a minute."""
+    """Its answer is a table and a file; measured here on two objectives, since compiling all takes
+    a minute."""
     code = """
 import sys
 from benchmarks import objectives
@@ -90,15 +106,22 @@ objectives.main(["--shape", "quick", "--rounds", "2", "--only", "CLPC", "--outpu
 print(sorted({m.split(".")[0] for m in sys.modules} & {"tensorflow", "seqio", "gin", "torch"}))
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "out.json"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, tmp_path / "out.json"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert done.splitlines()[-1] == "[]" and "| CLPC | 32 |" in done
     report = json.loads((tmp_path / "out.json").read_text())["objectives"]
-    assert set(report) == {"MLM", "CLPC"} and report["MLM"]["ratio"] == report["MLM"]["expected"] == 1
+    assert (
+        set(report) == {"MLM", "CLPC"} and report["MLM"]["ratio"] == report["MLM"]["expected"] == 1
+    )
     assert len(report["CLPC"]["ratios"]) == 2 and 0.5 < report["CLPC"]["expected"] < 1
 
 
-@pytest.mark.parametrize("wrong, said", [(["--only", "BERT"], "none of MLM, CLM"), (["--rounds", "0"], "at least 1")])
+@pytest.mark.parametrize(
+    "wrong, said", [(["--only", "BERT"], "none of MLM, CLM"), (["--rounds", "0"], "at least 1")]
+)
 def test_refusals(wrong, said, capsys):
     with pytest.raises(SystemExit):
         objectives.main(wrong)

@@ -10,7 +10,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "xlingjax"
 
-# From the top down; a file imports only from its own row and those below. "" is the package's own __init__.
+# From the top down; a file imports only from its own row and those below. "" is the package's own
+# __init__.
 LEVELS = [
     {"cli"},
     {"workflows"},
@@ -26,9 +27,15 @@ LEVELS = [
     {"errors", ""},
 ]
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-# The package's public names come from everywhere, when they are asked for; `python -m xlingjax` is the command line.
+# The package's public names come from everywhere, when they are asked for; `python -m xlingjax` is
+# the command line.
 PLACES = {"__init__.py": "cli", "__main__.py": "cli"}
-FORBIDDEN = [("data", "model"), ("preprocessors", "model"), ("model", "objectives"), ("data", "tasks")]
+FORBIDDEN = [
+    ("data", "model"),
+    ("preprocessors", "model"),
+    ("model", "objectives"),
+    ("data", "tasks"),
+]
 # Package -> the parts of xlingjax that may import it.
 HOMES = {
     "flax": {"model"},
@@ -71,14 +78,18 @@ def own_parts(path):
 
 
 def test_every_part_has_its_level():
-    assert {part(path) for path in files()} - set(LEVEL) == set(), "give the new part its place in LEVELS"
+    assert {part(path) for path in files()} - set(LEVEL) == set(), (
+        "give the new part its place in LEVELS"
+    )
 
 
 @pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_flow_downwards(path):
     here = part(path)
     for line, target in own_parts(path):
-        assert LEVEL[target] >= LEVEL.get(here, 0), f"{path}:{line}: {here} imports {target}, which stands above it"
+        assert LEVEL[target] >= LEVEL.get(here, 0), (
+            f"{path}:{line}: {here} imports {target}, which stands above it"
+        )
         assert (here, target) not in FORBIDDEN, f"{path}:{line}: {here} must not import {target}"
     for line, name in imports(path):
         home = HOMES.get(name.split(".")[0])
@@ -90,7 +101,9 @@ def test_no_cycles():
     """Within a level, too, parts do not import each other in a circle."""
     graph = {}
     for path in files():
-        graph.setdefault(part(path), set()).update(target for _, target in own_parts(path) if target != part(path))
+        graph.setdefault(part(path), set()).update(
+            target for _, target in own_parts(path) if target != part(path)
+        )
 
     def visit(name, trail):
         assert name not in trail, " -> ".join([*trail, name])
@@ -102,9 +115,12 @@ def test_no_cycles():
 
 
 def test_the_trainer_needs_neither_tensorflow_nor_gin():
-    """Importing the loop brings in neither TensorFlow, SeqIO, gin nor PyTorch: they take seconds or may be absent."""
+    """Importing the loop brings in neither TensorFlow, SeqIO, gin nor PyTorch: they take seconds or
+    may be absent."""
     code = "import sys, xlingjax.training.loop, xlingjax.data.frozen; "
     code += "print(sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     for package in ("tensorflow", "seqio", "gin", "torch", "t5"):
         assert f"'{package}'" not in loaded, package

@@ -21,8 +21,15 @@ def test_it_is_a_notebook_of_version_4_without_outputs(cells):
     assert len({cell["id"] for cell in cells}) == len(cells)
     for cell in cells:
         code = {"execution_count", "outputs"} if cell["cell_type"] == "code" else set()
-        assert cell["cell_type"] in ("code", "markdown") and {*cell} == {"cell_type", "id", "metadata", "source"} | code
-        assert cell["metadata"] == {} and not cell.get("outputs") and cell.get("execution_count") is None
+        assert (
+            cell["cell_type"] in ("code", "markdown")
+            and {*cell} == {"cell_type", "id", "metadata", "source"} | code
+        )
+        assert (
+            cell["metadata"] == {}
+            and not cell.get("outputs")
+            and cell.get("execution_count") is None
+        )
         assert all(line.endswith("\n") for line in cell["source"][:-1])
     assert NOTEBOOK.stat().st_size < 16_000
 
@@ -38,5 +45,7 @@ def test_its_cells_run_in_order(cells, tmp_path, monkeypatch, capsys):
     rows = {row["figure"]: row for row in space["told"]["before_after"]}
     assert {"perplexity de", "perplexity en", "perplexity beside the translation, mean"} <= {*rows}
     assert rows["perplexity, mean"]["after"] < 0.9 * rows["perplexity, mean"]["before"]
-    assert space["alike"].shape == (200, 200) and all(0 < value <= 1 for value in space["found"].values())
+    assert space["alike"].shape == (200, 200) and all(
+        0 < value <= 1 for value in space["found"].values()
+    )
     assert (tmp_path / "adapt-notebook" / "out" / "model" / "model.safetensors").is_file()

@@ -1,4 +1,5 @@
-"""Programs for TPUs, compiled by their compiler without one: `make test-tpu` installs it (the wheel libtpu)."""
+"""Programs for TPUs, compiled by their compiler without one: `make test-tpu` installs it (the wheel
+libtpu)."""
 
 import importlib.util
 import os
@@ -16,10 +17,16 @@ from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.step import abstract_state, make_train_step
 
 pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="libtpu, the compiler of TPUs, is not installed: make test-tpu"
+    importlib.util.find_spec("libtpu") is None,
+    reason="libtpu, the compiler of TPUs, is not installed: make test-tpu",
 )
 
-ONE, DATA, FSDP, TENSOR = MeshConfig(1, 1, 1), MeshConfig(8, 1, 1), MeshConfig(1, 8, 1), MeshConfig(4, 1, 2)
+ONE, DATA, FSDP, TENSOR = (
+    MeshConfig(1, 1, 1),
+    MeshConfig(8, 1, 1),
+    MeshConfig(1, 8, 1),
+    MeshConfig(4, 1, 2),
+)
 HEADS, HEAD_DIM = 4, 16
 KERNELS = {"fwd", "dkv", "dq"}
 """One forward, two backward; layers are looped over, so that a program has those of one."""
@@ -27,7 +34,8 @@ KERNELS = {"fwd", "dkv", "dq"}
 
 @pytest.fixture(scope="module")
 def chips():
-    """{number: devices}: 8 chips of a TPU v5e, and one. No program of theirs is kept: the cache could not read it."""
+    """{number: devices}: 8 chips of a TPU v5e, and one. No program of theirs is kept: the cache
+    could not read it."""
     from jax.experimental.topologies import get_topology_desc
 
     # Else it asks the cloud which machine this is, and lets one process at a time in.
@@ -36,51 +44,75 @@ def chips():
     kept_from = jax.config.jax_persistent_cache_min_compile_time_secs
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 1e6)
     pod = get_topology_desc(platform="tpu", topology_name="v5e:2x4")
-    one = get_topology_desc(platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=[1, 1, 1])
+    one = get_topology_desc(
+        platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=[1, 1, 1]
+    )
     yield {8: pod.devices, 1: one.devices}
     jax.config.update("jax_persistent_cache_min_compile_time_secs", kept_from)
 
 
 def a_model(mesh, **overrides):
     config = preset(
-        "tiny", layers=2, dim=HEADS * HEAD_DIM, heads=HEADS, ffn=128, vocab_size=512, max_positions=512, unroll=1,
-        num_languages=len(tiny.LANGUAGES), dtype="bfloat16", attention_backend="splash", **overrides,
-    )  # fmt: skip
+        "tiny",
+        layers=2,
+        dim=HEADS * HEAD_DIM,
+        heads=HEADS,
+        ffn=128,
+        vocab_size=512,
+        max_positions=512,
+        unroll=1,
+        num_languages=len(tiny.LANGUAGES),
+        dtype="bfloat16",
+        attention_backend="splash",
+        **overrides,
+    )
     return build_model(config, mesh)
 
 
 def abstract(mesh, objective, rows, length, source=None):
-    """What the objective reads of a batch. source: tokens of a row's source, where they are not `length` too."""
+    """What the objective reads of a batch. source: tokens of a row's source, where they are not
+    `length` too."""
     fields, lies = tiny.batch(objective.name, rows=rows, length=length), batch_sharding(mesh)
     shapes = {name: fields[name].shape for name in objective.reads}
     if source:
         shapes |= {name: (rows, source) for name in shapes if not name.startswith("decoder")}
-    return {name: jax.ShapeDtypeStruct(shape, fields[name].dtype, sharding=lies) for name, shape in shapes.items()}
+    return {
+        name: jax.ShapeDtypeStruct(shape, fields[name].dtype, sharding=lies)
+        for name, shape in shapes.items()
+    }
 
 
 def compiled_step(model, mesh, objective, batch, microbatches=1):
-    """The program that a run compiles for a turn of the objective, as `training/loop.py` asks for it; as text."""
+    """The program that a run compiles for a turn of the objective, as `training/loop.py` asks for
+    it; as text."""
     config = OptimizerConfig()
     optimizer = make_optimizer(config, 10, model.abstract())
     state = abstract_state(mesh, model, optimizer, config)
     step = make_train_step(
-        shardings=jax.tree.map(lambda x: x.sharding, state), model=model, objective=objective,
-        languages=len(tiny.LANGUAGES), optimizer=optimizer, config=config, microbatches=microbatches,
-    )  # fmt: skip
+        shardings=jax.tree.map(lambda x: x.sharding, state),
+        model=model,
+        objective=objective,
+        languages=len(tiny.LANGUAGES),
+        optimizer=optimizer,
+        config=config,
+        microbatches=microbatches,
+    )
     key = jax.eval_shape(lambda: jax.random.key(0))
     key = jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=replicated(mesh))
     return step.lower(state, batch, key).compile().as_text()
 
 
 def kernels(program):
-    """[(which, rows, heads, queries, keys)] of every kernel of a device's program, which has 2 rows or more."""
+    """[(which, rows, heads, queries, keys)] of every kernel of a device's program, which has 2 rows
+    or more."""
     found = []
     for line in program.splitlines():
         if 'custom_call_target="tpu_custom_call"' in line:
             which = re.search(r"splash_mha_([a-z]+)", line)[1]
             operands = line.split("operand_layout_constraints=")[1]
             (rows, heads, queries, size), (_, _, keys, _) = [
-                map(int, shape.split(",")) for shape in re.findall(r"bf16\[(\d+,\d+,\d+,\d+)\]", operands)[:2]
+                map(int, shape.split(","))
+                for shape in re.findall(r"bf16\[(\d+,\d+,\d+,\d+)\]", operands)[:2]
             ]
             assert size == HEAD_DIM
             found.append((which, rows, heads, queries, keys))
@@ -96,10 +128,15 @@ def kernels(program):
         ("clm", FSDP, 32, 128, 2),
         ("mlm", ONE, 4, 128, 1),
     ],
-    ids=lambda value: "x".join(map(str, vars(value).values())) if isinstance(value, MeshConfig) else None,
+    ids=lambda value: (
+        "x".join(map(str, vars(value).values())) if isinstance(value, MeshConfig) else None
+    ),
 )
-def test_every_device_computes_the_attention_of_its_rows_and_heads(chips, name, mesh, rows, length, microbatches):
-    """Packed rows, forward and backward: the compiler takes the kernel, and no device has what is another's."""
+def test_every_device_computes_the_attention_of_its_rows_and_heads(
+    chips, name, mesh, rows, length, microbatches
+):
+    """Packed rows, forward and backward: the compiler takes the kernel, and no device has what is
+    another's."""
     size = mesh.data * mesh.fsdp * mesh.tensor
     devices = make_mesh(mesh, chips[size])
     objective = tiny.objective(name)
@@ -117,7 +154,11 @@ def test_a_decoder_has_kernels_for_itself_and_its_sources(chips, mesh, heads):
     batch = abstract(mesh, objective, 16, 128, source=256)
     found = kernels(compiled_step(a_model(mesh, decoder_layers=2), mesh, objective, batch))
     rows = 16 // row_devices(mesh)
-    lengths = {(256, 256), (128, 128), (128, 256)}  # of the encoder, of the decoder, from the decoder to the encoder
+    lengths = {
+        (256, 256),
+        (128, 128),
+        (128, 256),
+    }  # of the encoder, of the decoder, from the decoder to the encoder
     assert {*found} == {(which, rows, heads, *pair) for which in KERNELS for pair in lengths}
 
 
@@ -125,7 +166,11 @@ def test_a_decoder_has_kernels_for_itself_and_its_sources(chips, mesh, heads):
 def test_back_translation_writes_without_the_kernel_and_reads_with_it(chips):
     mesh = make_mesh(DATA, chips[8])
     objective = tiny.objective("back_translation")
-    found = kernels(compiled_step(a_model(mesh, decoder_layers=2), mesh, objective, abstract(mesh, objective, 16, 128)))
+    found = kernels(
+        compiled_step(
+            a_model(mesh, decoder_layers=2), mesh, objective, abstract(mesh, objective, 16, 128)
+        )
+    )
     assert {*found} == {(which, 2, HEADS, 128, 128) for which in KERNELS}
 
 
@@ -134,6 +179,11 @@ def test_evaluators_compute_on_xla(chips):
     mesh = make_mesh(DATA, chips[8])
     model, objective = a_model(mesh), tiny.objective("mlm")
     everywhere = replicated(mesh)
-    params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere), model.abstract())
+    params = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=everywhere), model.abstract()
+    )
     evaluation = _sums(model, objective, len(tiny.LANGUAGES), mesh)
-    assert kernels(evaluation.lower(params, abstract(mesh, objective, 8, 40)).compile().as_text()) == []
+    assert (
+        kernels(evaluation.lower(params, abstract(mesh, objective, 8, 40)).compile().as_text())
+        == []
+    )

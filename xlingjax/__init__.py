@@ -43,9 +43,19 @@ _HOMES = {
 }
 
 __all__ = [
-    "CheckpointConfig", "Initialisation", "MeshConfig", "ModelConfig", "ObjectiveRun", "OptimizerConfig", "TrainedRun",
-    "UserError", "Vocabulary", "mixture_source", "open_run", "train",
-]  # fmt: skip
+    "CheckpointConfig",
+    "Initialisation",
+    "MeshConfig",
+    "ModelConfig",
+    "ObjectiveRun",
+    "OptimizerConfig",
+    "TrainedRun",
+    "UserError",
+    "Vocabulary",
+    "mixture_source",
+    "open_run",
+    "train",
+]
 
 moved.install()
 

@@ -1,4 +1,5 @@
-"""What ends a command without a traceback: bad input that its user can repair, and being asked to stop."""
+"""What ends a command without a traceback: bad input that its user can repair, and being asked to
+stop."""
 
 EXIT_CODE = 75  # EX_TEMPFAIL: "try again later"; what a job script looks for to queue the run again
 

@@ -1,4 +1,5 @@
-"""The command line: recipes and overrides, runs end to end on a tiny corpus, and one clear line for every bad input."""
+"""The command line: recipes and overrides, runs end to end on a tiny corpus, and one clear line for
+every bad input."""
 
 import json
 import os
@@ -41,14 +42,26 @@ def refused(capsys):
     return check
 
 
-# --- parsing ---------------------------------------------------------------------------------------------------------
+# --- parsing --------------------------------------------------------------------------------------
 
 
 def test_help_answers_in_under_a_second():
     started = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "xlingjax", "--help"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "xlingjax", "--help"], capture_output=True, text=True, check=True
+    )
     assert time.perf_counter() - started < 1.0
-    for verb in ("pretrain", "finetune", "vocab", "data", "tinyworld", "inspect", "report", "evaluate", "freeze"):
+    for verb in (
+        "pretrain",
+        "finetune",
+        "vocab",
+        "data",
+        "tinyworld",
+        "inspect",
+        "report",
+        "evaluate",
+        "freeze",
+    ):
         assert f"\n    {verb}" in done.stdout
 
 
@@ -71,9 +84,17 @@ def test_values_are_read_as_a_shell_user_means_them(typed, read):
 
 
 def test_overrides_reach_the_run(corpus):
-    given = {"train.seed": 7, "TRAIN_STEPS": "1.1e1", "MASK_RATE": 0.3, "tlm.weight": 3, "LANGUAGE_EMBEDDING": True}
+    given = {
+        "train.seed": 7,
+        "TRAIN_STEPS": "1.1e1",
+        "MASK_RATE": 0.3,
+        "tlm.weight": 3,
+        "LANGUAGE_EMBEDDING": True,
+    }
     bindings = options(corpus) | given
-    recipe = recipes.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()])
+    recipe = recipes.read_recipe(
+        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in bindings.items()]
+    )
     mlm, tlm = recipe.bound["objectives"]
     assert (recipe.bound["seed"], recipe.bound["steps"], mlm.weight, tlm.weight) == (7, 11, 1.0, 3)
     assert recipe.bound["model"].dim == 16 and recipe.bound["model"].vocab_size == 80
@@ -85,8 +106,13 @@ def test_overrides_reach_the_run(corpus):
 
 
 def test_mlm_and_tlm_may_have_weights_of_their_own(corpus):
-    """Two objectives draw from different names: each gets the weights bound to it, or those bound to both."""
-    given = {"ALPHA": None, "sampling.weights": '{"de": 1, "en": 3}', "tlm/sampling.weights": '{"de-en": 1}'}
+    """Two objectives draw from different names: each gets the weights bound to it, or those bound
+    to both."""
+    given = {
+        "ALPHA": None,
+        "sampling.weights": '{"de": 1, "en": 3}',
+        "tlm/sampling.weights": '{"de-en": 1}',
+    }
     recipe = recipes.read_recipe(
         ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in (options(corpus) | given).items()]
     )
@@ -107,16 +133,26 @@ def test_a_saved_configuration_is_a_recipe_with_the_same_meaning(corpus, tmp_pat
     saved = write(tmp_path / "config.gin", first.config.splitlines())
     again = recipes.read_recipe([saved], [])
     assert again.config == first.config
-    assert again.bound["model"] == first.bound["model"] and again.bound["optimizer"] == first.bound["optimizer"]
+    assert (
+        again.bound["model"] == first.bound["model"]
+        and again.bound["optimizer"] == first.bound["optimizer"]
+    )
 
 
 def test_weights_are_any_number_or_stages(corpus, refused):
     """Also where the recipe writes a whole number, as xlm_tiny does."""
     given = options(corpus, MLM_WEIGHT="{0: 1.0, 1000: 0.5}", TLM_WEIGHT=0.5)
-    recipe = recipes.read_recipe(["gin/recipes/xlm_tiny.gin"], [f"{k}={v}" for k, v in given.items()])
+    recipe = recipes.read_recipe(
+        ["gin/recipes/xlm_tiny.gin"], [f"{k}={v}" for k, v in given.items()]
+    )
     assert [run.weight for run in recipe.bound["objectives"]] == [{0: 1.0, 1000: 0.5}, 0.5]
-    refused(pretrain(corpus, corpus / "never", MLM_WEIGHT="many"), "--gin.MLM_WEIGHT=many: a number is needed")
-    refused(pretrain(corpus, corpus / "never", BATCH="(8, 8)"), "--gin.BATCH=(8, 8): a number is needed")
+    refused(
+        pretrain(corpus, corpus / "never", MLM_WEIGHT="many"),
+        "--gin.MLM_WEIGHT=many: a number is needed",
+    )
+    refused(
+        pretrain(corpus, corpus / "never", BATCH="(8, 8)"), "--gin.BATCH=(8, 8): a number is needed"
+    )
 
 
 def test_a_recipe_is_found_by_its_name_alone(corpus, tmp_path, monkeypatch):
@@ -129,7 +165,10 @@ def test_a_recipe_is_found_by_its_name_alone(corpus, tmp_path, monkeypatch):
     "override, parts",
     [
         ("TRAIN_STEP=3", ["--gin.TRAIN_STEP", "did you mean 'TRAIN_STEPS'"]),
-        ("train.sed=3", ["--gin.train.sed", "'train' has no parameter 'sed'", "did you mean 'seed'"]),
+        (
+            "train.sed=3",
+            ["--gin.train.sed", "'train' has no parameter 'sed'", "did you mean 'seed'"],
+        ),
         ("trian.seed=3", ["nothing is called 'trian'", "did you mean 'train'"]),
         ("model.dropuot=0", ["'model' has no parameter 'dropuot'", "did you mean 'dropout'"]),
         ("batch=3", ["--gin.batch", "did you mean 'BATCH'"]),
@@ -152,17 +191,35 @@ def test_a_required_macro_left_open_is_named_with_what_it_means(refused):
 
 def test_bad_recipes(refused, tmp_path, capsys):
     workdir = ["--workdir", str(tmp_path / "run")]
-    refused(main.main(["pretrain", "--gin_file", "xlm_tny.gin", *workdir]), "missing file", "xlm_tiny")
+    refused(
+        main.main(["pretrain", "--gin_file", "xlm_tny.gin", *workdir]), "missing file", "xlm_tiny"
+    )
     bad = write(tmp_path / "bad.gin", ['include "recipes/xlm_tiny.gin"', "train.sed = 3"])
-    refused(main.main(["pretrain", "--gin_file", bad, *workdir]), f"{bad}, line 2", "did you mean 'seed'")
+    refused(
+        main.main(["pretrain", "--gin_file", bad, *workdir]),
+        f"{bad}, line 2",
+        "did you mean 'seed'",
+    )
     bad = write(tmp_path / "bad.gin", ['include "recipes/xlm_tiny.gin"', "mlm.batch = %BATCHH"])
-    refused(main.main(["pretrain", "--gin_file", bad, *workdir]), "mlm.batch = %BATCHH", "did you mean 'BATCH'")
+    refused(
+        main.main(["pretrain", "--gin_file", bad, *workdir]),
+        "mlm.batch = %BATCHH",
+        "did you mean 'BATCH'",
+    )
     bad = write(tmp_path / "bad.gin", ["train.seed = [3,", "train.steps = 2"])
     refused(main.main(["pretrain", "--gin_file", bad, *workdir]), "not gin syntax", bad)
     (tmp_path / "latin.gin").write_bytes(b"TRAIN_STEPS = 3  # k\xfcrzer")
-    refused(main.main(["pretrain", "--gin_file", str(tmp_path / "latin.gin"), *workdir]), "latin.gin: not valid UTF-8")
+    refused(
+        main.main(["pretrain", "--gin_file", str(tmp_path / "latin.gin"), *workdir]),
+        "latin.gin: not valid UTF-8",
+    )
     bad = write(tmp_path / "bad.gin", ['include "recipes/none.gin"'])
-    refused(main.main(["pretrain", "--gin_file", bad, *workdir]), f"{bad}, line 1", "missing file", "recipes/none.gin")
+    refused(
+        main.main(["pretrain", "--gin_file", bad, *workdir]),
+        f"{bad}, line 1",
+        "missing file",
+        "recipes/none.gin",
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,7 +239,7 @@ def test_counts_are_above_zero(line, refused):
     refused(main.main(line.split()), line.split()[-2], "is not a whole number above 0")
 
 
-# --- from text to a report -------------------------------------------------------------------------------------------
+# --- from text to a report ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -200,12 +257,17 @@ def test_a_run_leaves_its_configuration_identity_and_evaluations(run, corpus):
     assert record["config"]["vocabulary"] == f"{corpus}/vocab"
     assert (run / "vocab.model").read_bytes() == (corpus / "vocab" / "vocab.model").read_bytes()
     assert "TRAIN_STEPS = 4" in (run / "config.gin").read_text()
-    names = {json.loads(line)["name"] for line in (run / "evaluations.jsonl").read_text().splitlines()}
+    names = {
+        json.loads(line)["name"] for line in (run / "evaluations.jsonl").read_text().splitlines()
+    }
     assert names == {"retrieval", "perplexity", "translation_perplexity", "masked_samples"}
 
 
 def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
-    files = {f"{split.upper()}_FILES": f"{corpus}/nli/{split}-{{language}}.tsv" for split in ("train", "dev", "test")}
+    files = {
+        f"{split.upper()}_FILES": f"{corpus}/nli/{split}-{{language}}.tsv"
+        for split in ("train", "dev", "test")
+    }
     bindings = {"INIT_FROM": run, **files, "TRAIN_STEPS": 2, "WARMUP_STEPS": 1, "BATCH": 8}
     tuned = tmp_path / "nli"
     assert main.main(arguments("finetune", "nli_tiny", bindings, "--workdir", str(tuned))) == 0
@@ -213,19 +275,33 @@ def test_fine_tuning_and_report(run, corpus, tmp_path, capsys):
     assert {line["name"] for line in lines} == {"nli_dev", "nli_test"}
     assert set(lines[0]["values"]["by_language"]) == {"de", "en"}
 
-    report = ["report", str(run), "--compare", f"MLM only={run}", "--finetuned", str(tuned), "--output", str(tmp_path)]
+    report = [
+        "report",
+        str(run),
+        "--compare",
+        f"MLM only={run}",
+        "--finetuned",
+        str(tuned),
+        "--output",
+        str(tmp_path),
+    ]
     assert main.main([*report, "--pictures", str(tmp_path / "pictures")]) == 0
     assert (tmp_path / "pictures" / "losses.png").is_file()
     summary = json.loads((tmp_path / "report.json").read_text())["summary"]
-    assert {"retrieval_mean", "retrieval_mean_mlm_only", "nli_en", "nli_mean_other", "tokens_per_second"} <= set(
-        summary
-    )
+    assert {
+        "retrieval_mean",
+        "retrieval_mean_mlm_only",
+        "nli_en",
+        "nli_mean_other",
+        "tokens_per_second",
+    } <= set(summary)
     assert "nli_mean_other" in capsys.readouterr().out
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
 def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
-    """Files in SQuAD's layout, contexts longer than a row; then the same run evaluated by another metric."""
+    """Files in SQuAD's layout, contexts longer than a row; then the same run evaluated by another
+    metric."""
     stories = {
         "en": "The dog sleeps in the house. It rains again. ",
         "de": "Der Hund schläft im Haus. Es regnet wieder. ",
@@ -234,15 +310,30 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
         asked = [question(story * 2, story.split()[1], id=f"{code}-{i}") for i in range(4)]
         squad(tmp_path / f"train.{code}.json", asked)
         squad(tmp_path / f"test.{code}.json", asked)
-    files = {"TRAIN_FILES": f"{tmp_path}/train.{{language}}.json", "TEST_FILES": f"{tmp_path}/test.{{language}}.json"}
-    bindings = {"INIT_FROM": run, **files, "DEV_FILES": None, "TRAIN_STEPS": 2, "WARMUP_STEPS": 1, "BATCH": 8}
+    files = {
+        "TRAIN_FILES": f"{tmp_path}/train.{{language}}.json",
+        "TEST_FILES": f"{tmp_path}/test.{{language}}.json",
+    }
+    bindings = {
+        "INIT_FROM": run,
+        **files,
+        "DEV_FILES": None,
+        "TRAIN_STEPS": 2,
+        "WARMUP_STEPS": 1,
+        "BATCH": 8,
+    }
     bindings |= {"LENGTH": 32, "STRIDE": 8, "MAX_QUESTION": 8}
     tuned = tmp_path / "qa"
     assert main.main(arguments("finetune", "qa_tiny", bindings, "--workdir", str(tuned))) == 0
     (line,) = [json.loads(line) for line in (tuned / "evaluations.jsonl").read_text().splitlines()]
     assert line["name"] == "qa_test" and set(line["values"]["by_language"]) == {"de", "en"}
     assert all(0 <= line["values"][name] <= 1 for name in ("en", "mean_other_exact_match"))
-    assert main.main(["evaluate", "--workdir", str(tuned), "--gin.METRIC=mlqa", "--gin.EVAL_QUESTIONS=2"]) == 0
+    assert (
+        main.main(
+            ["evaluate", "--workdir", str(tuned), "--gin.METRIC=mlqa", "--gin.EVAL_QUESTIONS=2"]
+        )
+        == 0
+    )
     last = json.loads((tuned / "evaluations.jsonl").read_text().splitlines()[-1])
     assert last["values"]["metric"] == "mlqa"
     capsys.readouterr()
@@ -250,7 +341,9 @@ def test_fine_tuning_on_answers(run, tmp_path, refused, capsys):
     squad(tmp_path / "train.en.json", [*asked, question("A long book.", "long", 3, id="n-7")])
     again = arguments("finetune", "qa_tiny", bindings, "--workdir", str(tmp_path / "again"))
     refused(main.main(again), "train.en.json, question n-7", "'long'", "character 3")
-    again = arguments("finetune", "qa_tiny", bindings | {"LENGTH": 11}, "--workdir", str(tmp_path / "again"))
+    again = arguments(
+        "finetune", "qa_tiny", bindings | {"LENGTH": 11}, "--workdir", str(tmp_path / "again")
+    )
     refused(main.main(again), "LENGTH must be above MAX_QUESTION + 3")
 
 
@@ -270,10 +363,22 @@ def test_evaluate_repeats_the_runs_own_values(run, tmp_path):
 def test_frozen_batches_train_without_the_text(corpus, tmp_path, refused):
     frozen = tmp_path / "frozen"
     bindings = options(corpus)
-    assert main.main(arguments("freeze", "xlm_text", bindings, "--batches", "3", "--output", str(frozen))) == 0
-    assert sorted(path.name for path in frozen.iterdir()) == ["mlm.frozen", "tlm.frozen", "vocab.json", "vocab.model"]
+    assert (
+        main.main(
+            arguments("freeze", "xlm_text", bindings, "--batches", "3", "--output", str(frozen))
+        )
+        == 0
+    )
+    assert sorted(path.name for path in frozen.iterdir()) == [
+        "mlm.frozen",
+        "tlm.frozen",
+        "vocab.json",
+        "vocab.model",
+    ]
     steps = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
-    argv = arguments("pretrain", "xlm_text", steps | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run"))
+    argv = arguments(
+        "pretrain", "xlm_text", steps | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run")
+    )
     assert main.main([*argv, "--gin_file", "gin/runs/frozen.gin"]) == 0
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     assert record["languages"] == ["de", "en"] and record["model"]["vocab_size"] == 80
@@ -289,15 +394,21 @@ def test_frozen_batches_of_btmlm_have_the_languages_they_were_frozen_with(corpus
     argv = arguments("freeze", "xlm_text", bindings, "--batches", "2", "--output", str(frozen))
     assert main.main([*argv, *btmlm]) == 0
     bindings = {k: v for k, v in bindings.items() if k not in ("MONO", "PARALLEL", "VOCABULARY")}
-    argv = arguments("pretrain", "xlm_text", bindings | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run"))
+    argv = arguments(
+        "pretrain", "xlm_text", bindings | {"BATCHES": frozen}, "--workdir", str(tmp_path / "run")
+    )
     assert main.main([*argv, *btmlm, "--gin_file", "gin/runs/frozen.gin"]) == 0
 
 
 def test_inspect_shows_pieces_and_writes_pictures(corpus, tmp_path, capsys):
-    argv = arguments("inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path))
+    argv = arguments(
+        "inspect", "xlm_text", options(corpus), "--rows", "1", "--output", str(tmp_path)
+    )
     assert main.main(argv) == 0
     assert "<mask>" in capsys.readouterr().out
-    assert {"inspect.html", "mlm-0-attention.png", "tlm-0-attention.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"inspect.html", "mlm-0-attention.png", "tlm-0-attention.png"} <= {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
@@ -307,9 +418,14 @@ def test_data_check_finds_what_is_wrong(corpus, tmp_path, capsys):
     assert "0 errors" in out and "de-en" in out and "unknown pieces" in out
     write(tmp_path / "both" / "de-en.en", ["green"])
     (tmp_path / "both" / "de-en.de").write_bytes(b"gr\xfcn\n")
-    assert main.main(["data", "check", "--mono", f"{tmp_path}/both", "--parallel", f"{tmp_path}/both"]) == 1
+    assert (
+        main.main(["data", "check", "--mono", f"{tmp_path}/both", "--parallel", f"{tmp_path}/both"])
+        == 1
+    )
     out = capsys.readouterr().out
-    assert out.count("de-en.de, line 1: ") == 1 and "\n1 error," in out, "said once of a file that is read twice"
+    assert out.count("de-en.de, line 1: ") == 1 and "\n1 error," in out, (
+        "said once of a file that is read twice"
+    )
     write(tmp_path / "de-en.de", GERMAN)
     write(tmp_path / "de-en.en", ENGLISH[:3])
     assert main.main(["data", "check", "--parallel", f"{tmp_path}/de-en.*"]) == 1
@@ -323,7 +439,9 @@ def test_tinyworld_by_counts(tmp_path, refused, capsys):
     small = ",".join(f"{name}=3" for name in DEMO)
     argv = ["tinyworld", str(tmp_path), "--languages", "de,en", "--workers", "1"]
     assert main.main([*argv, "--size", small]) == 0
-    assert (tmp_path / "mono" / "de" / "tinyworld.txt").is_file() and "de, en" in capsys.readouterr().out
+    assert (
+        tmp_path / "mono" / "de" / "tinyworld.txt"
+    ).is_file() and "de, en" in capsys.readouterr().out
     refused(main.main([*argv, "--size", "mono=few"]), "--size", "mono=2000")
     refused(main.main(["tinyworld", str(tmp_path), "--languages", "xx,en"]), "'xx'")
 
@@ -357,32 +475,57 @@ def test_text_from_registered_mixtures(corpus, tmp_path, monkeypatch):
     given = {k: v for k, v in options(corpus).items() if k not in ("MONO", "PARALLEL")}
     given |= {"MIXTURE": "mine.text", "TLM_MIXTURE": "mine.pairs", "LANGUAGES": "en,de"}
     files = ["gin/recipes/xlm_text.gin", "gin/runs/mixture.gin"]
-    recipe = recipes.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()])
+    recipe = recipes.read_recipe(
+        files, [f"{k}={v}" for k, v in (given | {"TASKS": "my_tasks"}).items()]
+    )
     for run in recipe.bound["objectives"]:
         source = run.source()
         assert source.languages == ("de", "en") and source.next()["input_ids"].shape == (8, 32)
         source.close()
-    recipe = recipes.read_recipe(files, [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()])
+    recipe = recipes.read_recipe(
+        files, [f"{k}={v}" for k, v in (given | {"TASKS": "no_tasks"}).items()]
+    )
     with pytest.raises(UserError, match="TASKS.*no_tasks"):
         recipe.bound["objectives"][0].source()
 
 
-# --- bad input -------------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 
 
 def test_missing_files(corpus, refused, tmp_path):
-    refused(pretrain(corpus, tmp_path, MONO=f"{corpus}/none/*.txt"), "missing file", f"{corpus}/none/*.txt")
-    refused(pretrain(corpus, tmp_path, VOCABULARY=f"{corpus}/none"), "vocabulary", f"{corpus}/none", "xlingjax vocab")
+    refused(
+        pretrain(corpus, tmp_path, MONO=f"{corpus}/none/*.txt"),
+        "missing file",
+        f"{corpus}/none/*.txt",
+    )
+    refused(
+        pretrain(corpus, tmp_path, VOCABULARY=f"{corpus}/none"),
+        "vocabulary",
+        f"{corpus}/none",
+        "xlingjax vocab",
+    )
     refused(pretrain(corpus, tmp_path, HELDOUT_PAIRS=f"{corpus}/none"), f"{corpus}/none")
-    refused(pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none")
+    refused(
+        pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none"
+    )
     refused(main.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
-    refused(main.main(["evaluate", "--workdir", f"{corpus}/none"]), f"no run in {corpus}/none", "--workdir")
+    refused(
+        main.main(["evaluate", "--workdir", f"{corpus}/none"]),
+        f"no run in {corpus}/none",
+        "--workdir",
+    )
 
 
 def test_pairs_of_unequal_length(corpus, refused, tmp_path):
     write(tmp_path / "p" / "de-en.de", GERMAN)
     write(tmp_path / "p" / "de-en.en", ENGLISH[:3])
-    refused(pretrain(corpus, tmp_path / "run", PARALLEL=f"{tmp_path}/p"), "de-en.de", "4", "de-en.en", "3")
+    refused(
+        pretrain(corpus, tmp_path / "run", PARALLEL=f"{tmp_path}/p"),
+        "de-en.de",
+        "4",
+        "de-en.en",
+        "3",
+    )
 
 
 def test_text_that_is_not_utf8(corpus, refused, tmp_path):
@@ -397,7 +540,12 @@ def test_an_empty_corpus(corpus, refused, tmp_path):
 
 
 def test_vocabulary_and_model_of_different_size(corpus, refused, tmp_path):
-    refused(pretrain(corpus, tmp_path, VOCABULARY_SIZE=200), "80 pieces", "fewer than the 200", "VOCABULARY_SIZE=80")
+    refused(
+        pretrain(corpus, tmp_path, VOCABULARY_SIZE=200),
+        "80 pieces",
+        "fewer than the 200",
+        "VOCABULARY_SIZE=80",
+    )
     refused(pretrain(corpus, tmp_path, VOCABULARY_SIZE=70), "80 pieces", "more than the 70")
 
 
@@ -412,7 +560,11 @@ def test_rows_longer_than_the_position_table(corpus, refused, tmp_path):
 
 def test_workdirs_that_cannot_be_used(corpus, refused, tmp_path, monkeypatch):
     write(tmp_path / "file", ["not a folder"])
-    refused(pretrain(corpus, tmp_path / "file" / "run"), "cannot be written", str(tmp_path / "file" / "run"))
+    refused(
+        pretrain(corpus, tmp_path / "file" / "run"),
+        "cannot be written",
+        str(tmp_path / "file" / "run"),
+    )
     real = shutil.disk_usage
     monkeypatch.setattr(shutil, "disk_usage", lambda path: real(path)._replace(free=1000))
     refused(pretrain(corpus, tmp_path / "run"), "free", "--workdir")
@@ -433,17 +585,29 @@ def test_a_platform_that_jax_is_installed_without(corpus, tmp_path, verb):
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert len(errors) == 1 and "platform 'gpu' is not available" in errors[0] and "nvidia-smi" in errors[0]
+    assert (
+        len(errors) == 1
+        and "platform 'gpu' is not available" in errors[0]
+        and "nvidia-smi" in errors[0]
+    )
     assert not (tmp_path / "run").exists()
 
 
 def test_a_first_start_that_is_refused_leaves_no_file(corpus, tmp_path, refused):
-    for override in ({"BATCH": 12}, {"LENGTH": 600}, {"MESH_TENSOR": 3}, {"INIT_FROM": "nowhere"}, {"MONO": "none/*"}):
+    for override in (
+        {"BATCH": 12},
+        {"LENGTH": 600},
+        {"MESH_TENSOR": 3},
+        {"INIT_FROM": "nowhere"},
+        {"MONO": "none/*"},
+    ):
         refused(pretrain(corpus, tmp_path / "run", **override))
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == [], override
 
 
-def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(run, corpus, refused, tmp_path):
+def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(
+    run, corpus, refused, tmp_path
+):
     copy = shutil.copytree(run, tmp_path / "copy")
     names = ("run.json", "config.gin", "result.json")
     before = [(copy / name).read_bytes() for name in names]
@@ -456,12 +620,22 @@ def test_a_start_with_nothing_to_do_or_refused_leaves_a_finished_run_as_it_is(ru
 def test_continuing_with_another_vocabulary_or_model(run, corpus, refused, tmp_path):
     copy = shutil.copytree(run, tmp_path / "copy")
     before = (copy / "config.gin").read_text()
-    refused(pretrain(corpus, copy, model__ffn=64), "belongs to another run", "model.ffn", "32", "64")
+    refused(
+        pretrain(corpus, copy, model__ffn=64), "belongs to another run", "model.ffn", "32", "64"
+    )
     files = ["--mono", f"{corpus}/mono", "--seed", "1", "--size", "80"]
     assert main.main(["vocab", *files, "--output", str(tmp_path / "vocab")]) == 0
-    refused(pretrain(corpus, copy, VOCABULARY=tmp_path / "vocab"), "belongs to another run", "vocabulary")
+    refused(
+        pretrain(corpus, copy, VOCABULARY=tmp_path / "vocab"),
+        "belongs to another run",
+        "vocabulary",
+    )
     other = {"VOCABULARY": tmp_path / "vocab", "LANGUAGES": "de,en"}
-    refused(pretrain(corpus, tmp_path / "new", INIT_FROM=run, **other), f"{run}/checkpoints/4", "another vocabulary")
+    refused(
+        pretrain(corpus, tmp_path / "new", INIT_FROM=run, **other),
+        f"{run}/checkpoints/4",
+        "another vocabulary",
+    )
     evaluate = ["evaluate", "--workdir", str(copy), f"--gin.VOCABULARY={tmp_path / 'vocab'}"]
     refused(main.main(evaluate), "another vocabulary", "set VOCABULARY")
     assert (copy / "config.gin").read_text() == before
@@ -475,7 +649,9 @@ def test_a_corrupted_checkpoint_is_said_and_the_one_before_is_taken(run, corpus,
     assert pretrain(corpus, copy) == 0
     out = capsys.readouterr().out
     assert "checkpoint 4 cannot be read" in out and "weights: checkpoint 2 of" in out
-    assert (copy / "checkpoints" / "4").is_dir() and (copy / "checkpoints" / "4.unreadable").is_dir()
+    assert (copy / "checkpoints" / "4").is_dir() and (
+        copy / "checkpoints" / "4.unreadable"
+    ).is_dir()
 
 
 def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
@@ -484,9 +660,14 @@ def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
     from xlingjax.model.masks import bidirectional
 
     bindings = options(corpus, LANGUAGE_EMBEDDING=True)
-    assert main.main(arguments("pretrain", "xlm_text", bindings, "--workdir", str(tmp_path / "run"))) == 0
+    assert (
+        main.main(arguments("pretrain", "xlm_text", bindings, "--workdir", str(tmp_path / "run")))
+        == 0
+    )
     without = open_run(tmp_path / "run", language_embedding=False)
-    assert without.model.config.num_languages == 0 and "languages" not in without.params["embeddings"]
+    assert (
+        without.model.config.num_languages == 0 and "languages" not in without.params["embeddings"]
+    )
     run = open_run(tmp_path / "run")
     assert run.languages == ("de", "en") and run.model.config.num_languages == 2
     assert np.abs(without.embed(GERMAN, "de") - run.embed(GERMAN, "de")).max() > 1e-3
@@ -500,5 +681,7 @@ def test_a_trained_run_gives_sentence_vectors_in_python(corpus, tmp_path):
     np.testing.assert_allclose(vectors[-1, 0], np.asarray(states)[0, 1:-1].mean(0), atol=1e-5)
     with pytest.raises(UserError, match="unknown pooling 'max'"):
         run.embed(GERMAN[:1], "de", pooling="max")
-    with pytest.raises(UserError, match="missing file: .*run.json; give the workdir of a training run"):
+    with pytest.raises(
+        UserError, match="missing file: .*run.json; give the workdir of a training run"
+    ):
         open_run(tmp_path)

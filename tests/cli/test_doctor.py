@@ -1,4 +1,5 @@
-"""`xlingjax doctor` on made-up installations: two owners of one folder, wrong versions, missing extras."""
+"""`xlingjax doctor` on made-up installations: two owners of one folder, wrong versions, missing
+extras."""
 
 import os
 import subprocess
@@ -39,7 +40,9 @@ def test_two_distributions_that_wrote_one_folder_are_named_with_the_repair():
 def test_namespace_packages_and_nested_folders_are_not_conflicts():
     installed = [
         Distribution("protobuf", "google/protobuf/__init__.py"),
-        Distribution("googleapis-common-protos", "google/api/__init__.py", "google/protobuf/__init__.py"),
+        Distribution(
+            "googleapis-common-protos", "google/api/__init__.py", "google/protobuf/__init__.py"
+        ),
         Distribution("seqio", "seqio/__init__.py"),
         Distribution("t5", "t5/seqio/__init__.py"),
     ]
@@ -53,17 +56,24 @@ def test_this_environment_has_no_shared_folder():
 def test_versions_outside_their_range_and_missing_packages_are_broken():
     findings = {
         f.subject: f
-        for f in doctor.check_requirements(["numpy<1", "numpy>=1", "no-such-thing>=2", 'torch>=9; extra == "x"'])
+        for f in doctor.check_requirements(
+            ["numpy<1", "numpy>=1", "no-such-thing>=2", 'torch>=9; extra == "x"']
+        )
     }
     assert "no-such-thing" in findings and "torch" not in findings
     assert findings["no-such-thing"].repair == 'pip install "no-such-thing>=2"'
     assert findings["numpy"].level == "ok"
     (low,) = doctor.check_requirements(["numpy<1"])
-    assert low.level == "broken" and "outside <1" in low.text and low.repair == 'pip install "numpy<1"'
+    assert (
+        low.level == "broken" and "outside <1" in low.text and low.repair == 'pip install "numpy<1"'
+    )
 
 
 def test_a_missing_extra_is_a_note_with_its_command():
-    findings = {f.subject: f for f in doctor.check_extras(lambda module: None if module == "apache_beam" else object())}
+    findings = {
+        f.subject: f
+        for f in doctor.check_extras(lambda module: None if module == "apache_beam" else object())
+    }
     assert findings["extra beam"].level == "note"
     assert "[beam]" in findings["extra beam"].repair
     assert findings["extra dev"].level == "ok"
@@ -88,7 +98,9 @@ def test_a_platform_that_jax_is_installed_without_is_broken():
     """In a process of its own, since JAX chooses once."""
     code = "from xlingjax.cli.doctor import check_devices; print(list(check_devices()))"
     environment = {**os.environ, "JAX_PLATFORMS": "cuda", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert "level='broken'" in done.stdout and "platform 'cuda' is not available" in done.stdout
 
 

@@ -51,15 +51,27 @@ def command(verb, corpus, *rest, objective, **overrides):
 def run(corpus, tmp_path_factory):
     """The workdir of a VECO run with a first phase of two steps."""
     workdir = tmp_path_factory.mktemp("veco") / "run"
-    given = {"FIRST_PHASE": 2, "HELDOUT_PAIRS": corpus / "heldout_pairs", "HELDOUT_ALIGNMENTS": corpus / "align"}
-    assert main.main(command("pretrain", corpus, "--workdir", str(workdir), objective="veco", **given)) == 0
+    given = {
+        "FIRST_PHASE": 2,
+        "HELDOUT_PAIRS": corpus / "heldout_pairs",
+        "HELDOUT_ALIGNMENTS": corpus / "align",
+    }
+    assert (
+        main.main(command("pretrain", corpus, "--workdir", str(workdir), objective="veco", **given))
+        == 0
+    )
     return workdir
 
 
 def test_phases_are_stages_of_one_run(run):
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    terms = {step: {key for line in lines if line["step"] == step for key in line if "/loss" in key} for step in (2, 4)}
-    assert terms[2] == {f"{name}_plug_in_{side}/loss" for name in ("veco", "veco_text") for side in "xy"}
+    terms = {
+        step: {key for line in lines if line["step"] == step for key in line if "/loss" in key}
+        for step in (2, 4)
+    }
+    assert terms[2] == {
+        f"{name}_plug_in_{side}/loss" for name in ("veco", "veco_text") for side in "xy"
+    }
     more = {f"{name}_plug_out_{side}/loss" for name in ("veco", "veco_text") for side in "xy"}
     assert terms[4] == terms[2] | more | {"veco_tlm/loss"}
     record = json.loads((run / "run.json").read_text())
@@ -72,17 +84,26 @@ def test_phases_are_stages_of_one_run(run):
     assert "had not logged a step" in page and "False; from step 2: True" in page
     assert "^(?!.*cross_attention); from step 2: none" in page
     rows = page.split("What the objectives read</h2>")[1].split("</section>")[0]
-    grids = ["self-attention of H and S", "cross-attention of S to H", "TLM"]  # the last of the stage that has it
+    grids = [
+        "self-attention of H and S",
+        "cross-attention of S to H",
+        "TLM",
+    ]  # the last of the stage that has it
     assert re.findall('aria-label="(.*?): grid"', rows) == grids and "VECO@2" in rows
     assert '<bdi lang="de"' in rows and '<bdi lang="en"' in rows
 
 
 @pytest.mark.long
 def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
-    rows = ["en\tde\tnegative\tsimilarity\tkind", *(f"{x}\t{y}\t{GERMAN[0]}\t0.5\thard" for x, y in PAIRS[1:])]
+    rows = [
+        "en\tde\tnegative\tsimilarity\tkind",
+        *(f"{x}\t{y}\t{GERMAN[0]}\t0.5\thard" for x, y in PAIRS[1:]),
+    ]
     write(tmp_path / "en-de.tsv", rows)
     given = {"NEGATIVES": tmp_path / "en-de.tsv", "LENGTH": "{0: 96, 2: 128}"}
-    words = command("inspect", corpus, "--rows", "1", "--output", str(tmp_path), objective="clpc", **given)
+    words = command(
+        "inspect", corpus, "--rows", "1", "--output", str(tmp_path), objective="clpc", **given
+    )
     assert main.main(words) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "96; from step 2: 128" in out and "clpc, row 0" in out and "clpc@2, row 0" in out
@@ -90,7 +111,9 @@ def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
     files = {path.name for path in tmp_path.glob("*.png")}
     assert files == {"schedule.png", "clpc-0-attention.png", "clpc@2-0-attention.png"}
     run = tmp_path / "run"
-    words = command("pretrain", corpus, "--workdir", str(run), objective="clpc", **given, TRAIN_STEPS=3)
+    words = command(
+        "pretrain", corpus, "--workdir", str(run), objective="clpc", **given, TRAIN_STEPS=3
+    )
     assert main.main(words) == 0
     (table,) = json.loads((run / "run.json").read_text())["config"]["negatives"]
     assert table["pairs"] == 3 and table["rows"][0] == [0.5, "hard", *PAIRS[1], GERMAN[0]]
@@ -100,7 +123,11 @@ def test_inspect_shows_the_stages_and_the_negatives(corpus, tmp_path, capsys):
 @pytest.mark.long
 def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
     def words(verb, *rest):
-        given = {"HELDOUT_PAIRS": corpus / "heldout_pairs", "HELDOUT_TEXT": corpus / "heldout", "PROBE_PAIRS": 2}
+        given = {
+            "HELDOUT_PAIRS": corpus / "heldout_pairs",
+            "HELDOUT_TEXT": corpus / "heldout",
+            "PROBE_PAIRS": 2,
+        }
         given |= {"TRAIN_STEPS": 12, "STAGE_1_STEPS": 6, "CHECKPOINT_EVERY": 12}
         mix = f"--gin.train.objectives=[{', '.join(f'@{name}()' for name in ALL)}]"
         more = ["--gin_file", "gin/objectives/ernie_m.gin", mix]
@@ -109,7 +136,10 @@ def test_a_mix_of_two_papers_trains_and_verifies(corpus, tmp_path, capsys):
     assert main.main(words("pretrain", "--workdir", str(tmp_path / "run"))) == 0
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(result["metrics"]) == {*ALL} and (result["steps"], result["skipped"]) == (12, 0)
-    for name, samples in (("pseudo_samples", 4), ("recovery_samples", 2)):  # two of each language; de-en either way
+    for name, samples in (
+        ("pseudo_samples", 4),
+        ("recovery_samples", 2),
+    ):  # two of each language; de-en either way
         assert len(result["evaluations"][name]["samples"]) == samples
     capsys.readouterr()
     status = main.main(words("verify", "--rows", "1"))
@@ -123,7 +153,9 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
     from xlingjax.objectives.ernie_m import CAMLM
 
     monkeypatch.setattr(CAMLM, "attention", lambda self: AttentionSpec(bidirectional))
-    words = command("verify", corpus, "--rows", "2", objective="camlm", CAMLM_LENGTH="{0: 32, 2: 40}")
+    words = command(
+        "verify", corpus, "--rows", "2", objective="camlm", CAMLM_LENGTH="{0: 32, 2: 40}"
+    )
     assert main.main(words) == 1
     told = capsys.readouterr().out.split("verdict")[1]
     assert "leaks" in told and {"camlm", "camlm@2"} <= {*told.split()}  # every stage by its name
@@ -131,56 +163,131 @@ def test_verify_fails_where_a_mask_leaks(corpus, capsys, monkeypatch):
 
 def test_encode_align_and_mine(run, corpus, tmp_path, capsys):
     source = str(corpus / "heldout" / "en.txt")
-    assert main.main(["encode", str(run), "--input", source, "--language", "en", "--output", str(tmp_path / "v")]) == 0
+    assert (
+        main.main(
+            [
+                "encode",
+                str(run),
+                "--input",
+                source,
+                "--language",
+                "en",
+                "--output",
+                str(tmp_path / "v"),
+            ]
+        )
+        == 0
+    )
     assert f"layer {best_layer(run)} (best of the run's retrieval)" in capsys.readouterr().out
     vectors = np.load(tmp_path / "v.npy")
     for code in ("de", "en"):  # two files, not one over the other
-        words = ["encode", str(run), "--input", str(corpus / "heldout" / f"{code}.txt"), "--language", code]
+        words = [
+            "encode",
+            str(run),
+            "--input",
+            str(corpus / "heldout" / f"{code}.txt"),
+            "--language",
+            code,
+        ]
         assert main.main([*words, "--layer", "0", "--output", str(tmp_path / f"w.{code}")]) == 0
     assert not np.array_equal(*(np.load(tmp_path / f"w.{code}.npy") for code in ("de", "en")))
-    np.testing.assert_allclose(vectors, open_run(run).embed(ENGLISH, "en")[best_layer(run)], atol=1e-5)
-    words = ["align", str(run), "--languages", "de", "en", "--stem", str(corpus / "align" / "de-en")]
+    np.testing.assert_allclose(
+        vectors, open_run(run).embed(ENGLISH, "en")[best_layer(run)], atol=1e-5
+    )
+    words = [
+        "align",
+        str(run),
+        "--languages",
+        "de",
+        "en",
+        "--stem",
+        str(corpus / "align" / "de-en"),
+    ]
     assert main.main([*words, "--output", str(tmp_path / "a.txt"), "--picture", "1"]) == 0
     assert "alignment error rate" in capsys.readouterr().out
     for code in ("de", "en"):
-        write(tmp_path / f"own.de-en.{code}", (corpus / "align" / f"de-en.{code}").read_text().splitlines())
+        write(
+            tmp_path / f"own.de-en.{code}",
+            (corpus / "align" / f"de-en.{code}").read_text().splitlines(),
+        )
     write(tmp_path / "own.de-en.txt", (tmp_path / "a.txt").read_text().splitlines())
     words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "own.de-en")]
     assert main.main([*words, "--output", str(tmp_path / "b.txt")]) == 0
     assert "0.0000" in capsys.readouterr().out  # gold links stay in the order of their file's name
-    assert links_of(tmp_path / "b.txt") == [{(j, i) for i, j in one} for one in links_of(tmp_path / "a.txt")]
+    assert links_of(tmp_path / "b.txt") == [
+        {(j, i) for i, j in one} for one in links_of(tmp_path / "a.txt")
+    ]
     assert links_of(tmp_path / "b.txt") != links_of(tmp_path / "a.txt")
     for end in ("de", "en"):
-        (tmp_path / f"own.de-en.{end}").rename(tmp_path / f"made-en.{end}")  # a name, not a pair of languages
+        (tmp_path / f"own.de-en.{end}").rename(
+            tmp_path / f"made-en.{end}"
+        )  # a name, not a pair of languages
     (tmp_path / "b.txt").rename(tmp_path / "made-en.txt")
     words = ["align", str(run), "--languages", "en", "de", "--stem", str(tmp_path / "made-en")]
     assert main.main([*words, "--output", str(tmp_path / "c.txt")]) == 0
     assert "0.0000" in capsys.readouterr().out
-    assert len((tmp_path / "a.txt").read_text().splitlines()) == 4 and (tmp_path / "a.txt.png").stat().st_size > 1000
+    assert (
+        len((tmp_path / "a.txt").read_text().splitlines()) == 4
+        and (tmp_path / "a.txt.png").stat().st_size > 1000
+    )
     files = [str(corpus / "heldout" / f"{code}.txt") for code in ("de", "en")]
-    words = ["mine", str(run), "--languages", "de", "en", "--files", *files, "--output", str(tmp_path / "mined")]
+    words = [
+        "mine",
+        str(run),
+        "--languages",
+        "de",
+        "en",
+        "--files",
+        *files,
+        "--output",
+        str(tmp_path / "mined"),
+    ]
     assert main.main(words) == 0
     (pair,) = find_pairs(str(tmp_path / "mined.de-en.tsv"))  # a file that PARALLEL reads
     found = list(pair.lines())
-    assert 0 < len(found) <= 4 and {a for a, _ in found} <= {*GERMAN} and {b for _, b in found} <= {*ENGLISH}
+    assert (
+        0 < len(found) <= 4
+        and {a for a, _ in found} <= {*GERMAN}
+        and {b for _, b in found} <= {*ENGLISH}
+    )
 
 
 def links_of(path):
-    return [{tuple(map(int, link.split("-"))) for link in line.split()} for line in path.read_text().splitlines()]
+    return [
+        {tuple(map(int, link.split("-"))) for link in line.split()}
+        for line in path.read_text().splitlines()
+    ]
 
 
 def best_layer(run):
-    return json.loads((run / "result.json").read_text())["evaluations"]["retrieval"]["retrieval_best_layer"]
+    return json.loads((run / "result.json").read_text())["evaluations"]["retrieval"][
+        "retrieval_best_layer"
+    ]
 
 
 def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys):
     assert main.main(["plug", "out", str(run), "--output", str(tmp_path / "out")]) == 0
     before, after = open_run(run), open_run(tmp_path / "out")
-    slot = sum(leaf.size for leaf in jax.tree.leaves(before.params["encoder"]["layers"]["cross_attention"]))
-    assert f"{slot:,} parameters of the cross-attention plugged out" in capsys.readouterr().out  # from what is written
-    assert not after.model.config.cross_attention and "cross_attention" not in after.params["encoder"]["layers"]
+    slot = sum(
+        leaf.size for leaf in jax.tree.leaves(before.params["encoder"]["layers"]["cross_attention"])
+    )
+    assert (
+        f"{slot:,} parameters of the cross-attention plugged out" in capsys.readouterr().out
+    )  # from what is written
+    assert (
+        not after.model.config.cross_attention
+        and "cross_attention" not in after.params["encoder"]["layers"]
+    )
     np.testing.assert_array_equal(before.embed(ENGLISH, "en"), after.embed(ENGLISH, "en"))
-    back = ["plug", "in", str(tmp_path / "out"), "--output", str(tmp_path / "back"), "--source", str(run)]
+    back = [
+        "plug",
+        "in",
+        str(tmp_path / "out"),
+        "--output",
+        str(tmp_path / "back"),
+        "--source",
+        str(run),
+    ]
     assert main.main(back) == 0
     whole = open_run(tmp_path / "back")
     for a, b in zip(*map(jax.tree.leaves, (before.params, whole.params)), strict=True):
@@ -188,12 +295,27 @@ def test_a_plugged_out_model_is_the_encoder_alone(run, corpus, tmp_path, capsys)
     assert main.main(["plug", "in", str(tmp_path / "out"), "--output", str(tmp_path / "new")]) == 0
     assert open_run(tmp_path / "new").model.config.cross_attention
     source = str(corpus / "heldout" / "en.txt")
-    words = ["encode", str(tmp_path / "out"), "--input", source, "--language", "en", "--output", str(tmp_path / "v")]
+    words = [
+        "encode",
+        str(tmp_path / "out"),
+        "--input",
+        source,
+        "--language",
+        "en",
+        "--output",
+        str(tmp_path / "v"),
+    ]
     assert main.main(words) == 0
-    assert f"layer {after.model.config.layers} (the last: {tmp_path / 'out'} has no ret" in capsys.readouterr().out
+    assert (
+        f"layer {after.model.config.layers} (the last: {tmp_path / 'out'} has no ret"
+        in capsys.readouterr().out
+    )
     capsys.readouterr()
     for words, part in (
-        (["plug", "out", str(tmp_path / "out"), "--output", str(tmp_path / "x")], "no cross-attention to plug out"),
+        (
+            ["plug", "out", str(tmp_path / "out"), "--output", str(tmp_path / "x")],
+            "no cross-attention to plug out",
+        ),
         (["plug", "in", str(run), "--output", str(tmp_path / "x")], "plugged in already"),
         (["plug", "out", str(run), "--output", str(tmp_path / "new")], "is not empty"),
     ):
@@ -212,7 +334,9 @@ def test_a_plugged_out_model_is_described_and_evaluated_as_what_it_is(run, tmp_p
     assert whole["parameters"] - plain["parameters"] == sum(leaf.size for leaf in slot) > 0
     assert plain["identity"]["model"]["cross_attention"] is False and again == whole
     ((step, values),) = read_run(out).evaluated("alignment")["alignment"]
-    assert step == 4 and values["by_layer"] == read_run(run).last("alignment")["by_layer"]  # of H, which is the same
+    assert (
+        step == 4 and values["by_layer"] == read_run(run).last("alignment")["by_layer"]
+    )  # of H, which is the same
     with pytest.raises(UserError, match="another vocabulary"):
         load_params(out, after.params, vocabulary="0" * 64)
 
@@ -221,12 +345,19 @@ def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, cap
     first, last = (open_run(f"{run}@{step}").params for step in (2, 4))
     for path in (run, run / "checkpoints" / "4"):
         jax.tree.map(np.testing.assert_array_equal, open_run(path).params, last)
-    assert any(not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (first, last)), strict=True))
-    assert main.main(["average", str(run), "--steps", "2,4", "--output", str(tmp_path / "mean")]) == 0
+    assert any(
+        not np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (first, last)), strict=True)
+    )
+    assert (
+        main.main(["average", str(run), "--steps", "2,4", "--output", str(tmp_path / "mean")]) == 0
+    )
     mean = jax.tree.map(lambda a, b: np.mean([a, b], axis=0), first, last)
     averaged = open_run(tmp_path / "mean")
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-7), averaged.params, mean)
-    assert main.main(["evaluate", "--workdir", str(tmp_path / "mean"), "--gin.HELDOUT_PAIRS=None"]) == 0
+    assert (
+        main.main(["evaluate", "--workdir", str(tmp_path / "mean"), "--gin.HELDOUT_PAIRS=None"])
+        == 0
+    )
     source, vectors = str(corpus / "heldout" / "en.txt"), []
     for which in ("@2", "@4", "/checkpoints/2"):
         words = ["--input", source, "--language", "en", "--output", str(tmp_path / "v.npy")]
@@ -236,7 +367,9 @@ def test_a_run_is_opened_at_a_checkpoint_and_averaged(run, corpus, tmp_path, cap
     assert not np.array_equal(vectors[0], vectors[1])
 
 
-def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(run, tmp_path, capsys, monkeypatch):
+def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(
+    run, tmp_path, capsys, monkeypatch
+):
     plain, source = str(tmp_path / "plain"), str(tmp_path / "source")
     assert main.main(["plug", "out", str(run), "--output", plain]) == 0
 
@@ -245,30 +378,50 @@ def test_a_plugged_in_cross_attention_asks_as_it_did_in_its_source(run, tmp_path
         trained = open_run(run)
         model = Encoder(trained.model.config.replace(**fields))
         other = dataclasses.replace(trained, model=model)
-        monkeypatch.setattr(cross_attention, "open_run", lambda folder: other if folder == source else open_run(folder))
+        monkeypatch.setattr(
+            cross_attention,
+            "open_run",
+            lambda folder: other if folder == source else open_run(folder),
+        )
 
     changed(cross_attention_query="input")
-    assert main.main(["plug", "in", plain, "--output", str(tmp_path / "in"), "--source", source]) == 0
+    assert (
+        main.main(["plug", "in", plain, "--output", str(tmp_path / "in"), "--source", source]) == 0
+    )
     assert [open_run(of).model.config.cross_attention_query for of in (plain, tmp_path / "in")] == [
         "self_attention", "input"
     ]  # fmt: skip
     changed(norm_order="post")
     capsys.readouterr()
-    assert main.main(["plug", "in", plain, "--output", str(tmp_path / "x"), "--source", source]) == 2
+    assert (
+        main.main(["plug", "in", plain, "--output", str(tmp_path / "x"), "--source", source]) == 2
+    )
     error = capsys.readouterr().err
     assert "norm_order=post" in error and "with pre" in error and not (tmp_path / "x").exists()
 
 
 def plug_in_command(corpus, run, workdir, **overrides):
-    files = {f"{split.upper()}_FILES": f"{corpus}/nli/{split}-{{language}}.tsv" for split in ("train", "dev", "test")}
-    given = {"INIT_FROM": run, **files, "TRAIN_LANGUAGES": "de", "TRAIN_STEPS": 2, "WARMUP_STEPS": 1, "BATCH": 8}
+    files = {
+        f"{split.upper()}_FILES": f"{corpus}/nli/{split}-{{language}}.tsv"
+        for split in ("train", "dev", "test")
+    }
+    given = {
+        "INIT_FROM": run,
+        **files,
+        "TRAIN_LANGUAGES": "de",
+        "TRAIN_STEPS": 2,
+        "WARMUP_STEPS": 1,
+        "BATCH": 8,
+    }
     return arguments("finetune", "nli_plug_in_tiny", given | overrides, "--workdir", str(workdir))
 
 
 @pytest.mark.long
 def test_plug_in_fine_tuning(corpus, run, tmp_path):
     assert main.main(plug_in_command(corpus, run, tmp_path / "nli", LOG_EVERY=1)) == 0
-    (line, *_) = (json.loads(line) for line in (tmp_path / "nli" / "metrics.jsonl").read_text().splitlines())
+    line, *_ = (
+        json.loads(line) for line in (tmp_path / "nli" / "metrics.jsonl").read_text().splitlines()
+    )
     assert line["objective"] == "plug_in" and set(line["accuracy_by_language"]) == {"de", "en"}
     result = json.loads((tmp_path / "nli" / "result.json").read_text())
     for name in ("plug_in_dev", "plug_in_test"):
@@ -309,13 +462,21 @@ def test_bad_input(corpus, run, tmp_path, capsys):
         assert all(part in line for part in parts), line
 
     work = ("--workdir", str(tmp_path / "run"))
-    refused(command("pretrain", corpus, *work, objective="camlm", PARALLEL=None), "camlm", "parallel")
+    refused(
+        command("pretrain", corpus, *work, objective="camlm", PARALLEL=None), "camlm", "parallel"
+    )
     words = command("pretrain", corpus, *work, objective="cl_mlm")
     flat = [word.replace(f"{corpus}/documents", f"{corpus}/pairs/*") for word in words]
     refused(flat, "cl_mlm", "blank on both sides")
     gaps = tmp_path / "documents"
-    for code, blank in (("de", 7), ("en", 20)):  # a side that is missing here and there ends no document
-        write(gaps / f"de-en.{code}", ["" if i == blank else f"{line} {i}" for i, line in enumerate(GERMAN * 10)])
+    for code, blank in (
+        ("de", 7),
+        ("en", 20),
+    ):  # a side that is missing here and there ends no document
+        write(
+            gaps / f"de-en.{code}",
+            ["" if i == blank else f"{line} {i}" for i, line in enumerate(GERMAN * 10)],
+        )
     of_gaps = [word.replace(f"{corpus}/documents", str(gaps)) for word in words]
     refused(of_gaps, "blank on both sides")
     write(gaps / "de-en.en", ["Once."])
@@ -326,25 +487,75 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     refused(more, "btmlm", "no parallel data for fr")
     (corpus / "mono" / "fr" / "a.txt").unlink()
     (corpus / "pairs" / "fr-fr.tsv").unlink()
-    refused(["inspect", *command("pretrain", corpus, objective="unicoder")[1:], "--gin.SCHEDULE=turns"], "alternate")
-    refused(["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"], "none.txt")
+    refused(
+        ["inspect", *command("pretrain", corpus, objective="unicoder")[1:], "--gin.SCHEDULE=turns"],
+        "alternate",
+    )
+    refused(
+        ["encode", str(run), "--input", "none.txt", "--language", "en", "--output", "x"], "none.txt"
+    )
     source = str(corpus / "heldout" / "en.txt")
-    refused(["encode", str(run), "--input", source, "--language", "en", "--output", "x", "--layer", "9"], "--layer 9")
+    refused(
+        [
+            "encode",
+            str(run),
+            "--input",
+            source,
+            "--language",
+            "en",
+            "--output",
+            "x",
+            "--layer",
+            "9",
+        ],
+        "--layer 9",
+    )
     words = plug_in_command(corpus, run, tmp_path / "nli")
     refused(
-        ["verify", *words[1 : words.index("--workdir")]], "verify tests pretraining objectives; plug_in is fine-tun"
+        ["verify", *words[1 : words.index("--workdir")]],
+        "verify tests pretraining objectives; plug_in is fine-tun",
     )
     refused(["mine", "--output", "x"], "mine needs RUN")
     for codes in (("zh-TW", "en"), ("de", "de")):
-        words = ["mine", str(run), "--languages", *codes, "--files", source, source, "--output", str(tmp_path / "m")]
+        words = [
+            "mine",
+            str(run),
+            "--languages",
+            *codes,
+            "--files",
+            source,
+            source,
+            "--output",
+            str(tmp_path / "m"),
+        ]
         refused(words, f"--languages {codes[0]} {codes[1]}", "zh_TW")
-    words = ["mine", str(run), "--languages", "de", "en", "--files", source, source, "--output", f"{tmp_path}/"]
+    words = [
+        "mine",
+        str(run),
+        "--languages",
+        "de",
+        "en",
+        "--files",
+        source,
+        source,
+        "--output",
+        f"{tmp_path}/",
+    ]
     refused(words, f"--output {tmp_path}/: give the folder and a name")
     refused(["mine", "--negatives", "--output", "x"], "give both")
     refused([*words, "--platform", "cpu"], "--platform: only mine --negatives reads this")
-    refused(["mine", str(run), "--negatives", "--margin", "ratio", "--output", "x"], "run, --margin: mine --negatives")
-    refused(["mine", "--negatives", "--random_share", "5", "--output", "x"], "'5' is not a share from 0 to 1")
-    refused(["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads this")
     refused(
-        ["plug", "in", str(run), "--output", "x", "--source", str(run), "--seed", "0"], "--seed: the cross-attention"
+        ["mine", str(run), "--negatives", "--margin", "ratio", "--output", "x"],
+        "run, --margin: mine --negatives",
+    )
+    refused(
+        ["mine", "--negatives", "--random_share", "5", "--output", "x"],
+        "'5' is not a share from 0 to 1",
+    )
+    refused(
+        ["plug", "out", str(run), "--output", "x", "--seed", "0"], "--seed: only plug in reads this"
+    )
+    refused(
+        ["plug", "in", str(run), "--output", "x", "--source", str(run), "--seed", "0"],
+        "--seed: the cross-attention",
     )

@@ -1,4 +1,5 @@
-"""`xlingjax translate` and `generate`: a line for each line, in order, also when interrupted; and what is refused."""
+"""`xlingjax translate` and `generate`: a line for each line, in order, also when interrupted; and
+what is refused."""
 
 import dataclasses
 import functools
@@ -22,9 +23,18 @@ from xlingjax.model.config import count_parameters, preset
 from xlingjax.workflows import translate as generation
 
 SHAPE = dict(
-    layers=1, decoder_layers=1, dim=16, heads=2, ffn=32, max_positions=40, num_languages=2, dropout=0.0, init_std=1.0,
-    norm_order="pre", vocab_multiple=16,
-)  # fmt: skip
+    layers=1,
+    decoder_layers=1,
+    dim=16,
+    heads=2,
+    ffn=32,
+    max_positions=40,
+    num_languages=2,
+    dropout=0.0,
+    init_std=1.0,
+    norm_order="pre",
+    vocab_multiple=16,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -40,7 +50,12 @@ def vocabulary(tmp_path_factory):
     root = tmp_path_factory.mktemp("vocabulary")
     for code, lines in (("en", ENGLISH), ("de", GERMAN)):
         write(root / "mono" / code / "a.txt", [f"{line} {i}" for i in range(30) for line in lines])
-    assert main.main(["vocab", "--mono", f"{root}/mono", "--size", "80", "--output", str(root / "vocab")]) == 0
+    assert (
+        main.main(
+            ["vocab", "--mono", f"{root}/mono", "--size", "80", "--output", str(root / "vocab")]
+        )
+        == 0
+    )
     return root / "vocab"
 
 
@@ -88,14 +103,20 @@ def expected(run, source, tmp_path_factory):
 def test_a_line_for_each_line(run, source, expected, capsys, monkeypatch):
     trained = open_run(run)  # on one device; the command's are eight
     decoding = generation.Decoding(beams=2, max_length=(0, 7))
-    one_device = Generator(trained.model, trained.params, trained.vocabulary, trained.languages, decoding)
+    one_device = Generator(
+        trained.model, trained.params, trained.vocabulary, trained.languages, decoding
+    )
     assert expected == [best.text for best, *_ in one_device.generate(LINES, "de", "en")]
     assert [not line for line in expected] == [not line.strip() for line in LINES]
     assert expected[0] != expected[1] and expected[0] == expected[8]
     assert translate(run, "--input", source) == 0
     told = capsys.readouterr()
     assert told.out.split("\n")[:-1] == expected
-    assert told.err.startswith("11 lines, ") and told.err.endswith(" tokens/s\n") and told.err.count("\n") == 1
+    assert (
+        told.err.startswith("11 lines, ")
+        and told.err.endswith(" tokens/s\n")
+        and told.err.count("\n") == 1
+    )
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(LINES).encode())))
     assert translate(run, "--from", "de") == 0
     assert capsys.readouterr().out.split("\n")[:-1] == expected
@@ -103,7 +124,16 @@ def test_a_line_for_each_line(run, source, expected, capsys, monkeypatch):
 
 def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
     references = write(tmp_path / "en.txt", [line or "x" for line in expected])
-    words = ("--input", source, "--n_best", "2", "--output", str(tmp_path / "out"), "--references", references)
+    words = (
+        "--input",
+        source,
+        "--n_best",
+        "2",
+        "--output",
+        str(tmp_path / "out"),
+        "--references",
+        references,
+    )
     assert translate(run, *words) == 0
     told = capsys.readouterr().err
     lines = [line.split(" ||| ") for line in (tmp_path / "out").read_text().splitlines()]
@@ -124,15 +154,21 @@ def test_n_best_lists_and_references(run, source, expected, tmp_path, capsys):
     assert score == pytest.approx(total / tokens, abs=1e-5)
 
 
-@pytest.mark.parametrize("ends, stop, status", [("\n", None, 130), ("\nhalf a li", signal.SIGTERM, 75)])
-def test_an_interrupted_file_goes_on(run, source, expected, tmp_path, capsys, monkeypatch, ends, stop, status):
+@pytest.mark.parametrize(
+    "ends, stop, status", [("\n", None, 130), ("\nhalf a li", signal.SIGTERM, 75)]
+)
+def test_an_interrupted_file_goes_on(
+    run, source, expected, tmp_path, capsys, monkeypatch, ends, stop, status
+):
     monkeypatch.setattr(generation, "CHUNK", 4)
     whole, calls = Generator.generate, []
 
     def interrupted(self, lines, *arguments, **options):
         calls.append(lines)
         if len(calls) == 2:
-            if stop is None:  # Ctrl-C; the signal itself is ignored where the tests run in the background
+            if (
+                stop is None
+            ):  # Ctrl-C; the signal itself is ignored where the tests run in the background
                 raise KeyboardInterrupt
             signal.raise_signal(stop)
         return whole(self, lines, *arguments, **options)
@@ -152,7 +188,10 @@ def test_an_interrupted_file_goes_on(run, source, expected, tmp_path, capsys, mo
         line = one_line(capsys)
         assert all(part in line for part in parts), line
 
-    refused("en.txt.partial was begun with other beams 2 (now 3): repeat", words=(*words, "--beams", "3"))
+    refused(
+        "en.txt.partial was begun with other beams 2 (now 3): repeat",
+        words=(*words, "--beams", "3"),
+    )
     other = write(tmp_path / "de.txt", LINES[1:])
     refused("begun with other text of --input:", words=("--input", other, "--output", str(output)))
     record = (tmp_path / "en.txt.partial.json").read_text()
@@ -162,7 +201,11 @@ def test_an_interrupted_file_goes_on(run, source, expected, tmp_path, capsys, mo
     assert translate(run, *words) == 0
     assert output.read_text().split("\n")[:-1] == expected
     read = [line.strip() for line in LINES]
-    assert calls[2:] == [tuple(read[2:6]), tuple(read[6:10]), tuple(read[10:])]  # what was done is not repeated
+    assert calls[2:] == [
+        tuple(read[2:6]),
+        tuple(read[6:10]),
+        tuple(read[10:]),
+    ]  # what was done is not repeated
     assert "9 lines and 2 before" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["de.txt", "en.txt"]
 
@@ -179,7 +222,19 @@ def test_generate_within_a_language(run, source, expected, capsys):
 
 def test_drawn_texts(run, source, capsys):
     def drawn(*more):
-        words = ["translate", run, "--to", "en", "--input", source, "--max_length", "0,7", "--temperature", "1", *more]
+        words = [
+            "translate",
+            run,
+            "--to",
+            "en",
+            "--input",
+            source,
+            "--max_length",
+            "0,7",
+            "--temperature",
+            "1",
+            *more,
+        ]
         assert main.main(words) == 0
         return capsys.readouterr().out
 
@@ -203,13 +258,24 @@ def test_refusals(run, vocabulary, source, tmp_path, capsys):
     refused("language 'fr' is not one of the run's: de, en", to="fr")
     refused("language 'fr' is not one of the run's", words=("--from", "fr", "--input", source))
     refused("no-such.txt", words=("--input", "no-such.txt"))
-    refused("line 2: ", "tokens, and the model's position table takes 40", "--truncate", words=("--input", long))
+    refused(
+        "line 2: ",
+        "tokens, and the model's position table takes 40",
+        "--truncate",
+        words=("--input", long),
+    )
     for option in ("--score", "--references"):
-        refused(f"{option} {short} has 10 lines and the input 11", words=("--input", source, option, short))
+        refused(
+            f"{option} {short} has 10 lines and the input 11",
+            words=("--input", source, option, short),
+        )
     refused("set beams=1, not 3", words=("--input", source, "--temperature", "1", "--beams", "3"))
     refused("n_best=6 must be from 1 to beams=5", words=("--input", source, "--n_best", "6"))
     refused("--top_k, --seed: only drawn tokens", words=("--top_k", "3", "--seed", "1"))
-    refused("--beams, --n_best: --score searches", words=("--score", short, "--beams", "3", "--n_best", "2"))
+    refused(
+        "--beams, --n_best: --score searches",
+        words=("--score", short, "--beams", "3", "--n_best", "2"),
+    )
     refused("'1.5' is not A,B", words=("--max_length", "1.5"))
     refused("cannot write", words=("--input", source, "--output", f"{source}/x"))
     encoder = workdir(tmp_path / "encoder", vocabulary, decoder_layers=0)
@@ -235,15 +301,22 @@ def test_a_file_that_is_read_is_not_written(run, tmp_path, capsys):
     assert "--from en --to en: name two languages" in one_line(capsys)
 
 
-def test_what_was_not_learnt_and_what_came_out_empty_is_told(run, source, tmp_path, capsys, monkeypatch):
+def test_what_was_not_learnt_and_what_came_out_empty_is_told(
+    run, source, tmp_path, capsys, monkeypatch
+):
     other = shutil.copytree(run, tmp_path / "run")
     record = json.loads((other / "run.json").read_text())
-    (other / "run.json").write_text(json.dumps(record | {"stages": {"translation": {"directions": ["en-de"]}}}))
+    (other / "run.json").write_text(
+        json.dumps(record | {"stages": {"translation": {"directions": ["en-de"]}}})
+    )
     whole = Generator.generate
 
     def emptied(self, lines, *arguments, **options):
         found = whole(self, lines, *arguments, **options)
-        return [[dataclasses.replace(best[0], text="")] if n in (0, 2, 4) else best for n, best in enumerate(found)]
+        return [
+            [dataclasses.replace(best[0], text="")] if n in (0, 2, 4) else best
+            for n, best in enumerate(found)
+        ]
 
     monkeypatch.setattr(Generator, "generate", emptied)
     assert translate(str(other), "--input", source) == 0

@@ -1,4 +1,5 @@
-"""A value that a parameter does not declare, and a name that it does not have, are one line that says where."""
+"""A value that a parameter does not declare, and a name that it does not have, are one line that
+says where."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -89,22 +90,55 @@ def said(tmp_path, line, *overrides):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('TRAIN_STEPS = "many"', "mine.gin, line 7: TRAIN_STEPS='many': a whole number is needed (train.steps)"),
-        ("TRAIN_STEPS = 1e4", "mine.gin, line 7: TRAIN_STEPS=10000.0: a whole number is needed (train.steps)"),
-        ("TRAIN_STEPS = None", "mine.gin, line 7: TRAIN_STEPS=None: a whole number is needed (train.steps)"),
-        ("STEPS = 3.5\nTRAIN_STEPS = %STEPS", "mine.gin, line 7: STEPS=3.5: a whole number is needed (train.steps)"),
+        (
+            'TRAIN_STEPS = "many"',
+            "mine.gin, line 7: TRAIN_STEPS='many': a whole number is needed (train.steps)",
+        ),
+        (
+            "TRAIN_STEPS = 1e4",
+            "mine.gin, line 7: TRAIN_STEPS=10000.0: a whole number is needed (train.steps)",
+        ),
+        (
+            "TRAIN_STEPS = None",
+            "mine.gin, line 7: TRAIN_STEPS=None: a whole number is needed (train.steps)",
+        ),
+        (
+            "STEPS = 3.5\nTRAIN_STEPS = %STEPS",
+            "mine.gin, line 7: STEPS=3.5: a whole number is needed (train.steps)",
+        ),
         ("PACKING = 1", "mine.gin, line 7: PACKING=1: True or False is needed (tlm.packing)"),
         ("mlm.holdout = '5 %'", "mine.gin, line 7: mlm.holdout='5 %': a number is needed"),
-        ("mlm.hodlout = 0.1", "mine.gin, line 7: 'mlm' has no parameter 'hodlout'; did you mean 'holdout'?"),
-        ("model.dimm = 96", "mine.gin, line 7: 'model' has no parameter 'dimm'; did you mean 'dim'?"),
+        (
+            "mlm.hodlout = 0.1",
+            "mine.gin, line 7: 'mlm' has no parameter 'hodlout'; did you mean 'holdout'?",
+        ),
+        (
+            "model.dimm = 96",
+            "mine.gin, line 7: 'model' has no parameter 'dimm'; did you mean 'dim'?",
+        ),
         ("model.dim = '96'", "mine.gin, line 7: model.dim='96': a whole number is needed"),
-        ("tlm/sampling.weights = {'de': 'x'}", "tlm/sampling.weights={'de': 'x'}: {a string in quotes: a number} or "),
-        ("train.optimizer = @mesh()", "mine.gin, line 7: train.optimizer=@mesh(): OptimizerConfig (a reference, @NAME"),
-        ("train.objectives = @mlm()", "mine.gin, line 7: train.objectives=@mlm(): a list of ObjectiveRun "),
+        (
+            "tlm/sampling.weights = {'de': 'x'}",
+            "tlm/sampling.weights={'de': 'x'}: {a string in quotes: a number} or ",
+        ),
+        (
+            "train.optimizer = @mesh()",
+            "mine.gin, line 7: train.optimizer=@mesh(): OptimizerConfig (a reference, @NAME",
+        ),
+        (
+            "train.objectives = @mlm()",
+            "mine.gin, line 7: train.objectives=@mlm(): a list of ObjectiveRun ",
+        ),
         ("train.objectives = [@camlm()]", "the recipe does not bind camlm.corpus"),
         ("A = %B\nB = %A\nTRAIN_STEPS = %A", "A is defined by itself: TRAIN_STEPS = A = B = A"),
-        ("train_steps = 5", "mine.gin, line 7: this recipe has no macro train_steps; did you mean 'TRAIN_STEPS'?"),
-        ("TRAIN_STEPS = many", "mine.gin, line 7: not gin syntax: a value is a number, True, False, "),
+        (
+            "train_steps = 5",
+            "mine.gin, line 7: this recipe has no macro train_steps; did you mean 'TRAIN_STEPS'?",
+        ),
+        (
+            "TRAIN_STEPS = many",
+            "mine.gin, line 7: not gin syntax: a value is a number, True, False, ",
+        ),
         ("import nowhere", "mine.gin, line 7: No module named 'nowhere'"),
     ],
 )
@@ -116,10 +150,19 @@ def test_a_line_of_ones_own_file(tmp_path, line, message):
     ("override", "message"),
     [
         ("mlm.bogus=3", "--gin.mlm.bogus: 'mlm' has no parameter 'bogus'"),
-        ("mlm.batchh=3", "--gin.mlm.batchh: 'mlm' has no parameter 'batchh'; did you mean 'batch'?"),
+        (
+            "mlm.batchh=3",
+            "--gin.mlm.batchh: 'mlm' has no parameter 'batchh'; did you mean 'batch'?",
+        ),
         ("train.steps=many", "--gin.train.steps='many': a whole number is needed"),
-        ("WARMUP_SHARE=many", "--gin.WARMUP_SHARE='many': a number or None is needed (optimizer.warmup_share)"),
-        ("HELDOUT_PAIRS=2024", "--gin.HELDOUT_PAIRS=2024: a string in quotes or None is needed (floors.pairs)"),
+        (
+            "WARMUP_SHARE=many",
+            "--gin.WARMUP_SHARE='many': a number or None is needed (optimizer.warmup_share)",
+        ),
+        (
+            "HELDOUT_PAIRS=2024",
+            "--gin.HELDOUT_PAIRS=2024: a string in quotes or None is needed (floors.pairs)",
+        ),
         ("FROZEN=embeddings/", "--gin.FROZEN='embeddings/': a list of strings or "),
     ],
 )
@@ -138,7 +181,11 @@ def test_a_wrong_value_of_any_macro_is_one_line_and_never_a_traceback(recipe):
         recipes.parse_gin([path], [])
     except UserError as error:
         assert "is not set and this recipe needs it" in str(error)
-    read = {name for text, _ in recipes.parts_of([path]) for name in re.findall(r"= %([A-Z][A-Z0-9_]*)", text)}
+    read = {
+        name
+        for text, _ in recipes.parts_of([path])
+        for name in re.findall(r"= %([A-Z][A-Z0-9_]*)", text)
+    }
     before = recipes.config_lines()
     assert len(read) > 3
     for macro in read:

@@ -1,4 +1,5 @@
-"""The papers' fine-tuning settings, gin/finetuning: each fits the recipe it is for and has the published numbers."""
+"""The papers' fine-tuning settings, gin/finetuning: each fits the recipe it is for and has the
+published numbers."""
 
 import dataclasses
 import json
@@ -14,7 +15,8 @@ GIN = recipes.gin_folder()
 STEPS = 1000
 TEXTS, WORDS, QUESTIONS, GENERATION = "", "runs/tagging.gin", "runs/span_qa.gin", None
 
-# Layer, batch, rate, decay by layer, weight decay, epochs, length: Tables 11 and 12 of ERNIE-M and its scripts.
+# Layer, batch, rate, decay by layer, weight decay, epochs, length: Tables 11 and 12 of ERNIE-M and
+# its scripts.
 ERNIE_M = {
     "base_xnli": (TEXTS, 32, 5e-5, 0.8, 0, 5, 256),
     "base_xnli_translate_train": (TEXTS, 128, 5e-5, 0.8, 0, 2, 256),
@@ -73,7 +75,12 @@ def built(tmp_path, monkeypatch):
     def build(name):
         layer = SETTINGS[name][0]
         layers = ["runs/finetune.gin", *([layer] if layer and (GIN / layer).is_file() else [])]
-        given = ["INIT_FROM=run", f"TRAIN_STEPS={STEPS}", "TRAIN_FILES={language}", "TEST_FILES={language}"]
+        given = [
+            "INIT_FROM=run",
+            f"TRAIN_STEPS={STEPS}",
+            "TRAIN_FILES={language}",
+            "TEST_FILES={language}",
+        ]
         files = [*layers, "optim/adamw_linear.gin", "mesh/data.gin", f"finetuning/{name}.gin"]
         return recipes.read_recipe(files, [*given, "LABELS=O B-X I-X"]).bound
 
@@ -102,13 +109,19 @@ def test_settings_are_the_published_ones_and_fit_their_recipe(name, built):
         assert bound["model"].classifier == "pooler"
     if SETTINGS[name][0] == WORDS:
         pieces = "all" if name.startswith("ernie_m") else "first"
-        assert (bound["model"].classifier, gin.query_parameter("%TAGGED_PIECES")) == ("tagging", pieces)
+        assert (bound["model"].classifier, gin.query_parameter("%TAGGED_PIECES")) == (
+            "tagging",
+            pieces,
+        )
     if name in STRIDES:
         assert gin.query_parameter("%STRIDE") == STRIDES[name]
 
 
 def test_clipping_and_second_moments_are_those_of_the_released_code(built):
-    optimizers = {name: built(name)["optimizer"] for name in ("ernie_m_base_xnli", "xlm_xnli", "xglue", "veco")}
+    optimizers = {
+        name: built(name)["optimizer"]
+        for name in ("ernie_m_base_xnli", "xlm_xnli", "xglue", "veco")
+    }
     assert {name: (o.name, o.clip_norm, o.b1, o.b2, o.eps) for name, o in optimizers.items()} == {
         "ernie_m_base_xnli": ("adamw", 1.0, 0.9, 0.999, 1e-6),
         "xlm_xnli": ("adam", 0.0, 0.9, 0.999, 1e-8),

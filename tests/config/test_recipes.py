@@ -1,4 +1,5 @@
-"""Every recipe parses, builds, fits its own shapes and means what it meant, where none of its files exist.
+"""Every recipe parses, builds, fits its own shapes and means what it meant, where none of its files
+exist.
 
 The operative configurations stand in golden/configs;
 `XLINGJAX_GOLDEN=write pytest tests/config/test_recipes.py` writes them.
@@ -45,7 +46,8 @@ TINY = {"VOCABULARY_SIZE": 4000, "LANGUAGES": "de en es fr hi ru tr zh"}
 GIVEN = {"INIT_ENCODER": "run"}
 PAIR_SIZE = {"VOCABULARY_SIZE": 64_500}
 
-# What a user must give, and how many parameters (in millions) the model then has; spec figures of the papers.
+# What a user must give, and how many parameters (in millions) the model then has; spec figures of
+# the papers.
 RECIPES = {
     "xlm_tiny": (TINY, 0.8),
     "xlm_tiny_mlm": (TINY, 0.8),
@@ -61,7 +63,10 @@ RECIPES = {
     "pos_tiny": ({"INIT_FROM": "run"}, 2.65),
     "ner_tiny": ({"INIT_FROM": "run"}, 2.65),
     "qa_tiny": ({"INIT_FROM": "run"}, 2.65),
-    "unicoder": (TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents", "NEGATIVES": "n/*.tsv"}, 249.1),
+    "unicoder": (
+        TEXT | PAIRS | {"INIT_FROM": "run", "DOCUMENTS": "documents", "NEGATIVES": "n/*.tsv"},
+        249.1,
+    ),
     "unicoder_lc": (TEXT | PAIRS | {"INIT_FROM": "run", "LANGUAGES": XNLI}, 278.3),
     "unicoder_lc_tiny": (TINY, 0.8),
     "unicoder_tiny": (TINY, 0.8),
@@ -122,29 +127,49 @@ def test_the_table_above_is_complete():
 @pytest.mark.parametrize(
     "given, refused",
     [
-        ([], "writes both languages of its pairs, and nothing tells the decoder which: set LANGUAGE_TOKENS=True"),
+        (
+            [],
+            (
+                "writes both languages of its pairs, and nothing tells the decoder which: set"
+                " LANGUAGE_TOKENS=True"
+            ),
+        ),
         (["DIRECTIONS=de-en en-de"], "writes de and en, and nothing tells"),
         (["DIRECTIONS=de-en fr-en"], None),
         (["LANGUAGE_EMBEDDING=True"], None),
     ],
 )
 def test_a_decoder_that_is_told_no_language_is_refused(given, refused):
-    files = ["gin/recipes/mt_text.gin", "gin/models/mini_decoder.gin"]  # which has no tokens of languages
+    files = [
+        "gin/recipes/mt_text.gin",
+        "gin/models/mini_decoder.gin",
+    ]  # which has no tokens of languages
     options = PAIRS | TINY | {"VOCABULARY": "vocab"}
     bound = recipes.read_recipe(files, [*(f"{k}={v}" for k, v in options.items()), *given]).bound
     with pytest.raises(UserError, match=refused) if refused else contextlib.nullcontext():
         Feed(bound["objectives"], build_model(bound["model"]), make_mesh(bound["mesh"]), 1)
 
 
-@pytest.mark.parametrize("beside, streams", [("xdae", 0), ("xfnp", 2)])  # the file alone says what a run of xFNP needs
-def test_pretraining_can_go_on_beside_fine_tuning_for_generation(beside, streams, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "beside, streams", [("xdae", 0), ("xfnp", 2)]
+)  # the file alone says what a run of xFNP needs
+def test_pretraining_can_go_on_beside_fine_tuning_for_generation(
+    beside, streams, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    write_record(tmp_path / "run", decoder_layers=1, streams=streams, language_tokens=0 if streams else 8)
+    write_record(
+        tmp_path / "run", decoder_layers=1, streams=streams, language_tokens=0 if streams else 8
+    )
     files = ["gin/recipes/titles_tiny.gin", f"gin/objectives/generation_{beside}.gin"]
     recipe = recipes.read_recipe(files, ["INIT_FROM=run", "MONO=text"])
     names = [run.objective.name for run in recipe.bound["objectives"]]
     assert names == ["generation", beside] and recipe.corpus.mono == ("text",)
-    Feed(recipe.bound["objectives"], build_model(recipe.bound["model"]), make_mesh(recipe.bound["mesh"]), 1)
+    Feed(
+        recipe.bound["objectives"],
+        build_model(recipe.bound["model"]),
+        make_mesh(recipe.bound["mesh"]),
+        1,
+    )
     as_there = ["INIT_FROM=run", f"GENERATION_STREAMS={streams}", f"LANGUAGE_TOKENS={not streams}"]
     alone = recipes.read_recipe(files[:1], as_there).bound
     assert recipe.bound["objectives"][0].source.shapes == alone["objectives"][0].source.shapes
@@ -155,7 +180,9 @@ def test_pretraining_can_go_on_beside_fine_tuning_for_generation(beside, streams
 def test_fine_tuning_can_leave_the_language_embedding_behind(given, rows, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path / "run")
-    built = recipes.read_recipe(["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"])
+    built = recipes.read_recipe(
+        ["gin/recipes/nli_tiny.gin"], ["INIT_FROM=run", f"LANGUAGE_EMBEDDING={given}"]
+    )
     model = built.bound["model"]
     assert (model.num_languages, model.vocab_size) == (rows, 4000)
 
@@ -170,7 +197,10 @@ def test_recipe_builds_and_fits_its_shapes(recipe):
     for run in [run for entry in bound["objectives"] for run in in_stages(entry).values()]:
         shapes = run.source.shapes
         check_rows(mesh, shapes["input_ids"][0], bound["microbatches"], name)
-        batch = {field: jax.ShapeDtypeStruct(shapes[field], FIELDS[field].dtype) for field in run.objective.reads}
+        batch = {
+            field: jax.ShapeDtypeStruct(shapes[field], FIELDS[field].dtype)
+            for field in run.objective.reads
+        }
 
         def loss(params, batch, key, objective=run.objective):
             return objective.loss(encoder, params, batch, key, languages)
@@ -190,13 +220,22 @@ def test_every_recipe_has_a_dtype(recipe, monkeypatch):
     for dtype in ("bfloat16", "float32"):
         given = [*(f"{k}={v}" for k, v in RECIPES[name][0].items()), f"DTYPE={dtype}"]
         assert recipes.read_recipe([f"gin/recipes/{name}.gin"], given).bound["model"].dtype == dtype
-    if "INIT_FROM" in RECIPES[name][0] and name.endswith("_tiny"):  # fine-tuning goes on in that of the run
+    if "INIT_FROM" in RECIPES[name][0] and name.endswith(
+        "_tiny"
+    ):  # fine-tuning goes on in that of the run
         write_record(Path("half"), dtype="bfloat16")
-        found = recipes.read_recipe([f"gin/recipes/{name}.gin"], [f"INIT_FROM={Path('half').absolute()}"])
-        assert built(name).bound["model"].dtype == "float32" and found.bound["model"].dtype == "bfloat16"
+        found = recipes.read_recipe(
+            [f"gin/recipes/{name}.gin"], [f"INIT_FROM={Path('half').absolute()}"]
+        )
+        assert (
+            built(name).bound["model"].dtype == "float32"
+            and found.bound["model"].dtype == "bfloat16"
+        )
 
 
-@pytest.mark.parametrize("path", sorted((GIN / "recipes" / "tables").glob("*.gin")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted((GIN / "recipes" / "tables").glob("*.gin")), ids=lambda path: path.stem
+)
 def test_tables_of_papers_train_in_bfloat16(path):
     named = re.findall(r'"encoders": "(\w+)"', path.read_text(encoding="utf-8"))
     encoders = f"ENCODERS={dict.fromkeys(['any', *named], 'r')!r}"
@@ -204,7 +243,11 @@ def test_tables_of_papers_train_in_bfloat16(path):
         table = recipes.read_part("table", Table, [str(path)], [encoders, *given])
         for encoder, row in table.cells():
             line = table.command(encoder, row, "d", "o")
-            told = [word.removeprefix("--gin.DTYPE=") for word in line if word.startswith("--gin.DTYPE=")]
+            told = [
+                word.removeprefix("--gin.DTYPE=")
+                for word in line
+                if word.startswith("--gin.DTYPE=")
+            ]
             assert told == ([wanted] if wanted and "finetune" in line else [])
 
 
@@ -214,18 +257,29 @@ def test_a_bakeoff_has_a_dtype():
     assert recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], []).last_words == []
 
 
-@pytest.mark.parametrize("strategy", sorted(path.stem for path in (GIN / "strategies").glob("*.gin")))
+@pytest.mark.parametrize(
+    "strategy", sorted(path.stem for path in (GIN / "strategies").glob("*.gin"))
+)
 def test_every_strategy_has_a_dtype(strategy, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_record(tmp_path / "run")
-    files = ["gin/optim/adamw_linear.gin", "gin/mesh/data.gin", "gin/runs/task.gin", f"gin/strategies/{strategy}.gin"]
+    files = [
+        "gin/optim/adamw_linear.gin",
+        "gin/mesh/data.gin",
+        "gin/runs/task.gin",
+        f"gin/strategies/{strategy}.gin",
+    ]
     task = "xglue/xnli xglue/pawsx" if strategy == "multi_task" else "xglue/xnli"
     given = {"INIT_FROM": "run", "TASK": task, "DATA": "d", "TRAIN_STEPS": 1, "LEARNING_RATE": 1e-3}
-    required = re.findall(r"^([A-Z_]+) = %gin.REQUIRED", (GIN / "strategies" / f"{strategy}.gin").read_text(), re.M)
+    required = re.findall(
+        r"^([A-Z_]+) = %gin.REQUIRED", (GIN / "strategies" / f"{strategy}.gin").read_text(), re.M
+    )
     given |= dict.fromkeys(required, "de")
     for dtype in (None, "bfloat16"):
         more = [f"DTYPE={dtype}"] if dtype else []
-        bound = recipes.read_recipe(files, [*(f"{name}={value}" for name, value in given.items()), *more]).bound
+        bound = recipes.read_recipe(
+            files, [*(f"{name}={value}" for name, value in given.items()), *more]
+        ).bound
         assert bound["model"].dtype == (dtype or "float32")
 
 
@@ -238,23 +292,47 @@ def test_operative_configuration_is_the_golden_one(recipe):
     assert built.config == golden.read_text(encoding="utf-8")
 
 
-# --- what the papers say ---------------------------------------------------------------------------------------------
+# --- what the papers say --------------------------------------------------------------------------
 
 
 def built(name: str):
-    return recipes.read_recipe([f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()])
+    return recipes.read_recipe(
+        [f"gin/recipes/{name}.gin"], [f"{k}={v}" for k, v in RECIPES[name][0].items()]
+    )
 
 
 def test_xlm_15_is_the_papers():
     recipe = built("xlm_15_mlm_tlm")
     mlm, tlm = recipe.bound["objectives"]
     model, optimizer = recipe.bound["model"], recipe.bound["optimizer"]
-    assert (model.layers, model.dim, model.heads, model.ffn, model.num_languages) == (12, 1024, 8, 4096, 15)
-    assert (model.dropout, model.attention_dropout, model.head, model.gelu) == (0.1, 0.1, "tied", "exact")
-    assert mlm.source.shapes["input_ids"] == (64, 256) and mlm.source.shapes["masked_positions"] == (64, 39)
+    assert (model.layers, model.dim, model.heads, model.ffn, model.num_languages) == (
+        12,
+        1024,
+        8,
+        4096,
+        15,
+    )
+    assert (model.dropout, model.attention_dropout, model.head, model.gelu) == (
+        0.1,
+        0.1,
+        "tied",
+        "exact",
+    )
+    assert mlm.source.shapes["input_ids"] == (64, 256) and mlm.source.shapes[
+        "masked_positions"
+    ] == (64, 39)
     assert tlm.source.shapes["input_ids"] == (16, 256)  # about 4000 tokens
-    assert (optimizer.name, optimizer.schedule, optimizer.learning_rate) == ("adam", "inverse_sqrt", 1e-4)
-    assert (optimizer.warmup_steps, optimizer.warmup_from, optimizer.b2, optimizer.clip_norm) == (4000, 1e-7, 0.98, 5.0)
+    assert (optimizer.name, optimizer.schedule, optimizer.learning_rate) == (
+        "adam",
+        "inverse_sqrt",
+        1e-4,
+    )
+    assert (optimizer.warmup_steps, optimizer.warmup_from, optimizer.b2, optimizer.clip_norm) == (
+        4000,
+        1e-7,
+        0.98,
+        5.0,
+    )
     assert "sampling.alpha = %ALPHA" in recipe.config and "ALPHA = 0.7" in recipe.config
     assert recipe.bound["schedule"] == "alternate" and mlm.weight == tlm.weight
 
@@ -264,7 +342,12 @@ def test_xlmr_is_the_papers():
         recipe = built(name)
         (mlm,) = recipe.bound["objectives"]
         model = recipe.bound["model"]
-        assert (model.layers, model.dim, model.vocab_size, model.num_languages) == (layers, dim, 250_002, 0)
+        assert (model.layers, model.dim, model.vocab_size, model.num_languages) == (
+            layers,
+            dim,
+            250_002,
+            0,
+        )
         assert (model.position_offset, model.max_positions, model.head) == (2, 514, "transform")
         assert mlm.source.shapes["input_ids"] == (8192, 512) and recipe.bound["steps"] == 1_500_000
         assert "ALPHA = 0.3" in recipe.config and "SAME_LANGUAGE = False" in recipe.config
@@ -272,40 +355,96 @@ def test_xlmr_is_the_papers():
 
 def test_unicoder_is_the_papers():
     recipe = built("unicoder")
-    runs, optimizer = {run.objective.name: run for run in recipe.bound["objectives"]}, recipe.bound["optimizer"]
-    assert list(runs) == ["mlm", "tlm", "clwr", "clpc", "cl_mlm"] and recipe.bound["schedule"] == "alternate"
+    runs, optimizer = (
+        {run.objective.name: run for run in recipe.bound["objectives"]},
+        recipe.bound["optimizer"],
+    )
+    assert (
+        list(runs) == ["mlm", "tlm", "clwr", "clpc", "cl_mlm"]
+        and recipe.bound["schedule"] == "alternate"
+    )
     assert {run.source.shapes["input_ids"] for run in runs.values()} == {(512, 256)}
     assert len({run.weight for run in runs.values()}) == 1
-    assert {run.source.settings["sampling"]["alpha"] for run in runs.values()} == {0.0}  # with equal probability
+    assert {run.source.settings["sampling"]["alpha"] for run in runs.values()} == {
+        0.0
+    }  # with equal probability
     assert {runs[name].source.settings["max_pieces"] for name in ("tlm", "clwr", "clpc")} == {126}
-    assert (optimizer.name, optimizer.schedule, optimizer.learning_rate) == ("adam", "inverse_sqrt", 1e-5)
+    assert (optimizer.name, optimizer.schedule, optimizer.learning_rate) == (
+        "adam",
+        "inverse_sqrt",
+        1e-5,
+    )
 
 
 def test_veco_is_the_papers():
-    for name, rate, b2, layers, dim in (("veco_large", 2e-4, 0.98, 24, 1024), ("veco_small", 3e-4, 0.999, 6, 768)):
+    for name, rate, b2, layers, dim in (
+        ("veco_large", 2e-4, 0.98, 24, 1024),
+        ("veco_small", 3e-4, 0.999, 6, 768),
+    ):
         recipe = built(name)
         stages = [list(in_stages(entry).values()) for entry in recipe.bound["objectives"]]
-        assert [len(entry) for entry in stages] == ([2, 2] if name == "veco_large" else [1, 1])  # a first phase
+        assert [len(entry) for entry in stages] == (
+            [2, 2] if name == "veco_large" else [1, 1]
+        )  # a first phase
         text, pairs = (entry[-1] for entry in stages)
         model, optimizer = recipe.bound["model"], recipe.bound["optimizer"]
-        assert (model.layers, model.dim, model.num_languages, model.cross_attention) == (layers, dim, 0, True)
-        assert text.source.shapes["input_ids"] == (1024, 512) and pairs.source.shapes["input_ids"] == (4096, 256)
-        assert (text.source.settings["masking"]["rate"], pairs.source.settings["masking"]["rate"]) == (0.15, 0.25)
-        assert pairs.source.settings["max_pieces"] == 126 and pairs.objective.tlm and not text.objective.tlm
+        assert (model.layers, model.dim, model.num_languages, model.cross_attention) == (
+            layers,
+            dim,
+            0,
+            True,
+        )
+        assert text.source.shapes["input_ids"] == (1024, 512) and pairs.source.shapes[
+            "input_ids"
+        ] == (4096, 256)
+        assert (
+            text.source.settings["masking"]["rate"],
+            pairs.source.settings["masking"]["rate"],
+        ) == (0.15, 0.25)
+        assert (
+            pairs.source.settings["max_pieces"] == 126
+            and pairs.objective.tlm
+            and not text.objective.tlm
+        )
         assert {run.source.settings["sampling"]["alpha"] for run in (text, pairs)} == {0.5}
-        assert (optimizer.schedule, optimizer.learning_rate, optimizer.warmup_steps) == ("linear", rate, 12_000)
-        assert optimizer.b2 == b2 and recipe.bound["steps"] == 240_000 and text.weight == pairs.weight
+        assert (optimizer.schedule, optimizer.learning_rate, optimizer.warmup_steps) == (
+            "linear",
+            rate,
+            12_000,
+        )
+        assert (
+            optimizer.b2 == b2 and recipe.bound["steps"] == 240_000 and text.weight == pairs.weight
+        )
 
 
 def test_xfnp_is_the_papers():
     recipe = built("xfnp")
     (xfnp,), model = recipe.bound["objectives"], recipe.bound["model"]
-    assert (model.layers, model.decoder_layers, model.dim, model.heads, model.ffn) == (12, 12, 1024, 16, 4096)
-    assert (model.vocab_size, model.num_languages, model.streams, model.norm_order) == (250_012, 0, 2, "post")
+    assert (model.layers, model.decoder_layers, model.dim, model.heads, model.ffn) == (
+        12,
+        12,
+        1024,
+        16,
+        4096,
+    )
+    assert (model.vocab_size, model.num_languages, model.streams, model.norm_order) == (
+        250_012,
+        0,
+        2,
+        "post",
+    )
     assert (model.head, model.decoder_embeddings, model.dropout) == ("plain", "shared_tokens", 0.1)
-    assert xfnp.source.shapes["input_ids"] == (1024, 512) and xfnp.source.shapes["decoder_ids"] == (1024, 71)
+    assert xfnp.source.shapes["input_ids"] == (1024, 512) and xfnp.source.shapes["decoder_ids"] == (
+        1024,
+        71,
+    )
     settings = xfnp.source.settings
-    assert (settings["block"], settings["span"], settings["mask"], settings["random"]) == (64, 9, 0.8, 0.1)
+    assert (settings["block"], settings["span"], settings["mask"], settings["random"]) == (
+        64,
+        9,
+        0.8,
+        0.1,
+    )
     assert xfnp.objective.alphas == (1.0, 1.0) and xfnp.objective.skip
     assert (recipe.bound["steps"], recipe.bound["optimizer"].learning_rate) == (120_000, 1e-4)
     check_length("xfnp", 512, model)
@@ -316,13 +455,23 @@ def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
     for code in ("de", "en"):
         (tmp_path / f"de-en.{code}").write_text("x\n" * 4)
         (tmp_path / f"{code}.txt").write_text("x\n")
-    given = TEXT | {"VOCABULARY_SIZE": 4000, "PARALLEL": "de-en.*", "LANGUAGES": "de en", "HELDOUT_PAIRS": "."}
+    given = TEXT | {
+        "VOCABULARY_SIZE": 4000,
+        "PARALLEL": "de-en.*",
+        "LANGUAGES": "de en",
+        "HELDOUT_PAIRS": ".",
+    }
     given |= {"HELDOUT_TEXT": "??.txt", "FLOORS": True, "PROBE_PAIRS": 3}
     given |= {"LENGTH": 96, "TLM_LENGTH": 48, "RESET_POSITIONS": False}
-    recipe = recipes.read_recipe(["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()])
+    recipe = recipes.read_recipe(
+        ["gin/recipes/xlm_text.gin"], [f"{k}={v}" for k, v in given.items()]
+    )
     monkeypatch.setattr(Vocabulary, "load", lambda path: toy.ToyVocabulary())
     made = {made.name: made for make in recipe.bound["evaluators"] for made in make()}
-    assert made["retrieval_floors"].test == made["retrieval"].pairs and len(made["retrieval"].pairs["de"]) == 3
+    assert (
+        made["retrieval_floors"].test == made["retrieval"].pairs
+        and len(made["retrieval"].pairs["de"]) == 3
+    )
     translation, samples = made["translation_perplexity"], made["masked_samples"]
     assert (translation.length, translation.reset_positions) == (48, False)
     assert (samples.length, samples.pair_length, samples.reset_positions) == (96, 48, False)
@@ -332,16 +481,25 @@ def test_what_is_measured_on_pairs_follows_the_training(tmp_path, monkeypatch):
 def test_models_for_cpu_have_what_their_preset_sets_for_speed(name):
     model = built(name).bound["model"]
     fast = preset(model.name)
-    assert (model.dtype, model.unroll, model.attention_dropout) == (fast.dtype, fast.unroll, fast.attention_dropout)
+    assert (model.dtype, model.unroll, model.attention_dropout) == (
+        fast.dtype,
+        fast.unroll,
+        fast.attention_dropout,
+    )
 
 
-@pytest.mark.parametrize("name, updates", [("xlm_unmt_tiny", 1), ("xlm_unmt_en_fr", 4), ("xlm_unmt_en_ro", 4)])
+@pytest.mark.parametrize(
+    "name, updates", [("xlm_unmt_tiny", 1), ("xlm_unmt_en_fr", 4), ("xlm_unmt_en_ro", 4)]
+)
 def test_the_weight_of_denoising_falls_as_xlms_lambda(name, updates):
-    """1 to 0.1 over 100,000 of XLM's iterations, 0 from 300,000 on; one of the papers' runs is four updates."""
+    """1 to 0.1 over 100,000 of XLM's iterations, 0 from 300,000 on; one of the papers' runs is four
+    updates."""
     denoising, translation = (in_stages(entry)[0] for entry in built(name).bound["objectives"])
     assert translation.objective.coefficients == {"back_translation": 1.0}
     (weight,) = denoising.objective.coefficients.values()
-    found = [float(weight.at(updates * step)) for step in (0, 50_000, 100_000, 200_000, 300_000, 10**6)]
+    found = [
+        float(weight.at(updates * step)) for step in (0, 50_000, 100_000, 200_000, 300_000, 10**6)
+    ]
     assert found == pytest.approx([1, 0.55, 0.1, 0.05, 0, 0], abs=1e-6)
 
 
@@ -350,12 +508,16 @@ def test_xlm_tiny_and_its_comparison_differ_in_tlm_alone():
     assert [run.objective.name for run in both.bound["objectives"]] == ["mlm", "tlm"]
     assert [run.objective.name for run in alone.bound["objectives"]] == ["mlm"]
     shapes = {run.source.shapes["input_ids"] for run in both.bound["objectives"]}
-    assert shapes == {alone.bound["objectives"][0].source.shapes["input_ids"]}  # the same tokens in each step
+    assert shapes == {
+        alone.bound["objectives"][0].source.shapes["input_ids"]
+    }  # the same tokens in each step
     for name in ("model", "steps", "seed", "optimizer", "mesh", "microbatches"):
         assert both.bound[name] == alone.bound[name]
 
 
-@pytest.mark.parametrize("file", ["clm", "mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm", "xfnp"])
+@pytest.mark.parametrize(
+    "file", ["clm", "mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm", "xfnp"]
+)
 def test_an_objectives_file_makes_a_recipe_its_own(file):
     given = TEXT | PAIRS | TINY | MORE.get(file, {})
     files = ["gin/recipes/xlm_text.gin", *PARTS.get(file, ()), f"gin/objectives/{file}.gin"]
@@ -367,17 +529,49 @@ def test_an_objectives_file_makes_a_recipe_its_own(file):
     "file, given, arrives",
     [
         ("clwr", {"CLWR_RAW": True, "MAX_PIECES": 9}, {"raw": True, "max_pieces": 9}),
-        ("clpc", {"CLPC_NEGATIVES": 3, "RESET_POSITIONS": False}, {"negatives": 3, "reset_positions": False}),
-        ("cl_mlm", {"PARITY": "odd", "PACKING": False}, {"parity": "odd", "packed": False, "packing": False}),
-        ("camlm", {"CAMLM_LAYOUT": "slots", "OWN_MASKS": "self"}, {"layout": "slots", "own_masks": "self"}),
+        (
+            "clpc",
+            {"CLPC_NEGATIVES": 3, "RESET_POSITIONS": False},
+            {"negatives": 3, "reset_positions": False},
+        ),
+        (
+            "cl_mlm",
+            {"PARITY": "odd", "PACKING": False},
+            {"parity": "odd", "packed": False, "packing": False},
+        ),
+        (
+            "camlm",
+            {"CAMLM_LAYOUT": "slots", "OWN_MASKS": "self"},
+            {"layout": "slots", "own_masks": "self"},
+        ),
         ("camlm", {"CAMLM_RESET_POSITIONS": True}, {"reset_positions": True}),
-        ("btmlm", {"PSEUDO_DECODE": "sample", "PSEUDO_MASKS": "all"}, {"decode": "sample", "own_masks": "all"}),
-        ("btmlm", {"PSEUDO_RATE": 0.3, "PSEUDO_RESET_POSITIONS": True}, {"proportion": 0.3, "reset_positions": True}),
+        (
+            "btmlm",
+            {"PSEUDO_DECODE": "sample", "PSEUDO_MASKS": "all"},
+            {"decode": "sample", "own_masks": "all"},
+        ),
+        (
+            "btmlm",
+            {"PSEUDO_RATE": 0.3, "PSEUDO_RESET_POSITIONS": True},
+            {"proportion": 0.3, "reset_positions": True},
+        ),
         ("veco", {"STOP_GRADIENT": False}, {"stop_gradient": False}),
         ("veco", {"CROSS_ATTENTION_QUERY": "input"}, {"query": "input"}),
-        ("xfnp", {"XFNP_BLOCK": 32, "XFNP_SPAN": 5, "PACKING": False}, {"block": 32, "span": 5, "packing": False}),
-        ("xfnp", {"STREAMS": 3, "LABEL_SMOOTHING": 0.1}, {"alphas": (1.0, 1.0, 1.0), "smoothing": 0.1}),
-        ("xfnp", {"XFNP_ALPHAS": "(2, 1)", "RANDOM_RANGE": "all"}, {"alphas": (2.0, 1.0), "random_range": "all"}),
+        (
+            "xfnp",
+            {"XFNP_BLOCK": 32, "XFNP_SPAN": 5, "PACKING": False},
+            {"block": 32, "span": 5, "packing": False},
+        ),
+        (
+            "xfnp",
+            {"STREAMS": 3, "LABEL_SMOOTHING": 0.1},
+            {"alphas": (1.0, 1.0, 1.0), "smoothing": 0.1},
+        ),
+        (
+            "xfnp",
+            {"XFNP_ALPHAS": "(2, 1)", "RANDOM_RANGE": "all"},
+            {"alphas": (2.0, 1.0), "random_range": "all"},
+        ),
     ],
 )
 def test_switches_arrive_in_every_objective_of_their_file(file, given, arrives):
@@ -391,11 +585,14 @@ def test_switches_arrive_in_every_objective_of_their_file(file, given, arrives):
 
 
 def test_pseudo_tokens_have_positions():
-    """Theirs run on behind the text: XLM-R's 512 are enough for the recipes' rows and too few for rows of 512."""
+    """Theirs run on behind the text: XLM-R's 512 are enough for the recipes' rows and too few for
+    rows of 512."""
     for name in ("ernie_m_base", "ernie_m_large", "ernie_m_15"):
         recipe = built(name)
         positions = max(
-            run.source.positions for entry in recipe.bound["objectives"] for run in in_stages(entry).values()
+            run.source.positions
+            for entry in recipe.bound["objectives"]
+            for run in in_stages(entry).values()
         )
         assert 450 < positions <= 512
         check_length("btmlm", 288, recipe.bound["model"], positions)
@@ -406,13 +603,22 @@ def test_pseudo_tokens_have_positions():
 
 
 def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
-    config, shares, models = recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], []), {}, set()
+    config, shares, models = (
+        recipes.read_part("bakeoff", Bakeoff, ["gin/recipes/bakeoff.gin"], []),
+        {},
+        set(),
+    )
     for mix, words in config.mixes.items():
         words = [*config.base, *words, "LANGUAGES=de en", "VOCABULARY_SIZE=4000"]
         line = bakeoff.command("pretrain", words, Path("x"), 3000)
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
-        bound = recipes.read_recipe(files, [word.removeprefix("--gin.") for word in line if "--gin." in word]).bound
-        assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (0, 4e-3)
+        bound = recipes.read_recipe(
+            files, [word.removeprefix("--gin.") for word in line if "--gin." in word]
+        ).bound
+        assert bound["model"].layers == 3 and (bound["seed"], bound["optimizer"].learning_rate) == (
+            0,
+            4e-3,
+        )
         added = dict(cross_attention=False, word_recovery=False, paraphrase=False)
         # ERNIE-M's table of languages begins at 0 and so changes nothing at first.
         assert bound["model"].has_languages == (mix in ("ERNIE-M", "all"))
@@ -428,7 +634,7 @@ def test_mixes_of_the_bakeoff_read_pairs_four_times_in_five():
     assert shares == pytest.approx(dict.fromkeys(shares, 0.8), abs=0.01)
 
 
-# --- how recipes are written -----------------------------------------------------------------------------------------
+# --- how recipes are written ----------------------------------------------------------------------
 
 
 def bindings(path: Path) -> list[str]:
@@ -443,9 +649,16 @@ def test_a_recipe_is_includes_and_few_bindings_and_says_what_it_is():
 
 
 def test_a_file_sets_nothing_twice_and_no_macro_that_nothing_reads():
-    read = {name for path in GIN.rglob("*.gin") for name in re.findall(r"%([A-Z][A-Z0-9_]*)", path.read_text("utf-8"))}
+    read = {
+        name
+        for path in GIN.rglob("*.gin")
+        for name in re.findall(r"%([A-Z][A-Z0-9_]*)", path.read_text("utf-8"))
+    }
     swept = GIN / "runs" / "task.gin"
-    read |= {"EPOCHS", *(bindings(swept) if swept.is_file() else ())}  # those of a sweep, which sets TRAIN_STEPS
+    read |= {
+        "EPOCHS",
+        *(bindings(swept) if swept.is_file() else ()),
+    }  # those of a sweep, which sets TRAIN_STEPS
     if not (GIN / "runs" / "span_qa.gin").is_file():
         read |= {"STRIDE", "MAX_QUESTION", "LONGEST_ANSWER"}
     for path in GIN.rglob("*.gin"):

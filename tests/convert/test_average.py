@@ -31,15 +31,17 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "asked, steps", [(("--last", "2"), (10, 30)), (("--steps", "30,2"), (2, 30)), (("--last", "3"), STEPS)]
+    "asked, steps",
+    [(("--last", "2"), (10, 30)), (("--steps", "30,2"), (2, 30)), (("--last", "3"), STEPS)],
 )
 def test_the_mean(request, steps, run, tmp_path, capsys):
     folder, given = run
     output = tmp_path / "mean"
     assert main.main(["average", str(folder), *request, "--output", str(output)]) == 0
     names = ", ".join(map(str, steps))
-    assert capsys.readouterr().out.strip() == (
-        f"{output}: the mean of {len(steps)} checkpoints of {folder}: steps {names}"
+    assert (
+        capsys.readouterr().out.strip()
+        == f"{output}: the mean of {len(steps)} checkpoints of {folder}: steps {names}"
     )
     mean = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *(given[step] for step in steps))
     found, new = load_params(f"{output}@{steps[-1]}", jax.tree.map(jax.numpy.zeros_like, mean))
@@ -51,13 +53,18 @@ def test_the_mean(request, steps, run, tmp_path, capsys):
     record = json.loads((output / "run.json").read_text())
     assert record["averaged"] == {"run": str(folder), "steps": list(steps)}
     assert record["model"] == json.loads((folder / "run.json").read_text())["model"]
-    assert (output / "vocab.model").read_bytes() == b"pieces" and "# a recipe" in (output / "config.gin").read_text()
+    assert (output / "vocab.model").read_bytes() == b"pieces" and "# a recipe" in (
+        output / "config.gin"
+    ).read_text()
 
 
 @pytest.mark.parametrize(
     "asked, message",
     [
-        (("--last", "4"), "has 3 checkpoints (steps 2, 10, 30); ask for fewer, or train with KEEP_CHECKPOINTS=4"),
+        (
+            ("--last", "4"),
+            "has 3 checkpoints (steps 2, 10, 30); ask for fewer, or train with KEEP_CHECKPOINTS=4",
+        ),
         (("--last", "0"), "--last 0: say how many checkpoints"),
         ((), "or which, --steps 1000,2000"),
         (("--steps", "2,5,30"), "has no checkpoint 5 (there are: 2, 10, 30)"),
@@ -73,7 +80,11 @@ def test_refusals(request, message, run, tmp_path, capsys):
 
 def test_what_is_there_stays(run, tmp_path, capsys):
     (tmp_path / "file").write_text("kept")
-    for output, given in ((tmp_path, run[0]), (tmp_path / "file", run[0]), (tmp_path / "new", tmp_path / "nowhere")):
+    for output, given in (
+        (tmp_path, run[0]),
+        (tmp_path / "file", run[0]),
+        (tmp_path / "new", tmp_path / "nowhere"),
+    ):
         assert main.main(["average", str(given), "--last", "2", "--output", str(output)]) == 2
         (line,) = capsys.readouterr().err.strip().splitlines()
         assert "is not empty; choose another folder" in line or "no checkpoints in" in line

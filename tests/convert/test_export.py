@@ -1,5 +1,5 @@
-"""A run as a Hugging Face folder: AutoModel and AutoTokenizer open it and give our predictions, and the way back gives
-the same bits."""
+"""A run as a Hugging Face folder: AutoModel and AutoTokenizer open it and give our predictions, and
+the way back gives the same bits."""
 
 import dataclasses
 import json
@@ -29,20 +29,38 @@ def vocabularies(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabularies")
     small_xlmr.tokenizer_model(folder)
     (folder / "text.en.txt").write_text("\n".join(SENTENCES * 4) + "\n", encoding="utf-8")
-    train_vocabulary(folder / "xlm", mono=[f"en={folder / 'text.en.txt'}"], size=270, character_coverage=1.0)
+    train_vocabulary(
+        folder / "xlm", mono=[f"en={folder / 'text.en.txt'}"], size=270, character_coverage=1.0
+    )
     xlmr = Vocabulary.load(folder / "sentencepiece.bpe.model", "xlmr")
     return {"xlmr": xlmr, "xlm": Vocabulary.load(folder / "xlm")}
 
 
 def run_of(folder, vocabulary, languages=(), labels=(), **options):
     """A workdir of a model with random weights, large enough that its outputs differ."""
-    sizes = dict(layers=2, dim=24, heads=4, ffn=40, vocab_size=vocabulary.size, max_positions=70, init_std=0.3)
+    sizes = dict(
+        layers=2,
+        dim=24,
+        heads=4,
+        ffn=40,
+        vocab_size=vocabulary.size,
+        max_positions=70,
+        init_std=0.3,
+    )
     config = preset("xlmr_base").replace(**{**sizes, **options})
     rng = np.random.default_rng(0)
     params = build_model(config).init(jax.random.key(0))
     params = jax.tree.map(lambda x: np.array(x + rng.normal(0, 0.1, x.shape), np.float32), params)
-    identity = {"model": dataclasses.asdict(config), "data": {"x": {"vocabulary": vocabulary.sha256}}}
-    record = {"identity": identity, "languages": list(languages), "model": identity["model"], "labels": list(labels)}
+    identity = {
+        "model": dataclasses.asdict(config),
+        "data": {"x": {"vocabulary": vocabulary.sha256}},
+    }
+    record = {
+        "identity": identity,
+        "languages": list(languages),
+        "model": identity["model"],
+        "labels": list(labels),
+    }
     write_trained(str(folder), record, 7, params, vocabulary.files())
     return config, params
 
@@ -73,7 +91,9 @@ HEADS = {
 def test_a_run_in_bfloat16_is_compared_in_float32(vocabularies, tmp_path, capsys):
     run_of(tmp_path / "run", vocabularies["xlmr"], dtype="bfloat16")
     assert command("export", tmp_path / "run", tmp_path / "hf") == 0
-    assert json.loads((tmp_path / "hf" / "xlingjax.json").read_text())["model"]["dtype"] == "bfloat16"
+    assert (
+        json.loads((tmp_path / "hf" / "xlingjax.json").read_text())["model"]["dtype"] == "bfloat16"
+    )
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -85,18 +105,29 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
     labels = ["A", "B", "C"] if head == "ForSequenceClassification" else []
     config, params = run_of(tmp_path / "run", vocabularies["xlmr"], labels=labels, **HEADS[head])
     verified = head in ("ForMaskedLM", "ForQuestionAnswering")
-    assert command("export", tmp_path / "run", tmp_path / "hf", *([] if verified else ["--unverified"])) == 0
+    assert (
+        command(
+            "export", tmp_path / "run", tmp_path / "hf", *([] if verified else ["--unverified"])
+        )
+        == 0
+    )
     told = capsys.readouterr().out
     assert f"XLMRoberta{head}" in told and ("16 sentences of as many languages" in told) == verified
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")
-    model = getattr(transformers, f"Auto{'ModelFor' + head.removeprefix('For')}").from_pretrained(tmp_path / "hf")
+    model = getattr(transformers, f"Auto{'ModelFor' + head.removeprefix('For')}").from_pretrained(
+        tmp_path / "hf"
+    )
     assert model.config.architectures == [f"XLMRoberta{head}"]
     if labels:
         assert model.config.id2label == {0: "A", 1: "B", 2: "C"}
     given = tokenizer(list(SENTENCES[3:5]), padding=True, return_tensors="pt")
     with torch.no_grad():
         found = model.eval()(**given)
-    theirs = torch.stack([found.start_logits, found.end_logits], -1) if "start_logits" in found else found.logits
+    theirs = (
+        torch.stack([found.start_logits, found.end_logits], -1)
+        if "start_logits" in found
+        else found.logits
+    )
     valid_BL = given["attention_mask"].numpy()
     ids_BL = given["input_ids"].numpy().astype(np.int32)
     batch = {
@@ -122,12 +153,16 @@ def test_auto_classes_open_it_and_predict_as_the_run_does(head, vocabularies, tm
     again = open_run(tmp_path / "again")
     require_equal(jax.tree.map(np.asarray, again.params), params, config)
     assert again.model.config == config and again.vocabulary == vocabularies["xlmr"]
-    of_classes = config.num_labels if config.classifier != "spans" else 0  # begin and end have no names
+    of_classes = (
+        config.num_labels if config.classifier != "spans" else 0
+    )  # begin and end have no names
     names = labels or [f"LABEL_{i}" for i in range(of_classes)]
     assert json.loads((tmp_path / "again" / "run.json").read_text())["labels"] == names[:of_classes]
 
 
-def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(vocabularies, tmp_path, capsys):
+def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(
+    vocabularies, tmp_path, capsys
+):
     """A SentencePiece model does not show that its ids are counted as theirs are."""
     from xlingjax.inference.run import open_run
 
@@ -145,18 +180,33 @@ def test_a_run_with_the_pieces_of_xlm_prophetnet_comes_back_with_them(vocabulari
             require_equal({name: found}, {name: flattened(params)[name]}, config)
 
 
-def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(vocabularies, tmp_path, capsys):
+def test_what_their_class_has_no_place_for_lies_beside_and_comes_back(
+    vocabularies, tmp_path, capsys
+):
     from xlingjax.inference.run import open_run
 
     options = dict(
-        cross_attention=True, word_recovery=True, paraphrase=True, dan=6, classifier="plug_in", num_labels=3,
-        num_languages=2, language_init="zero",
-    )  # fmt: skip
+        cross_attention=True,
+        word_recovery=True,
+        paraphrase=True,
+        dan=6,
+        classifier="plug_in",
+        num_labels=3,
+        num_languages=2,
+        language_init="zero",
+    )
     config, params = run_of(tmp_path / "run", vocabularies["xlmr"], ["de", "en"], **options)
     assert command("export", tmp_path / "run", tmp_path / "hf") == 0
     told = capsys.readouterr().out
     assert "XLMRobertaForMaskedLM has no place for, in xlingjax.safetensors" in told
-    for name in ("cross_attention", "word_recovery/kernel", "paraphrase", "dan/in", "classifier/out", "languages"):
+    for name in (
+        "cross_attention",
+        "word_recovery/kernel",
+        "paraphrase",
+        "dan/in",
+        "classifier/out",
+        "languages",
+    ):
         assert name in told
     assert "the language embedding, of training alone (ERNIE-M), is left out" in told
     assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
@@ -185,12 +235,16 @@ def test_of_several_heads_one_is_exported_by_name(vocabularies, tmp_path, capsys
     ):
         assert command("export", tmp_path / "run", tmp_path / "hf", *given) == 2
         assert message in capsys.readouterr().err and not (tmp_path / "hf").exists()
-    assert command("export", tmp_path / "run", tmp_path / "hf", "--head", "qam", "--unverified") == 0
+    assert (
+        command("export", tmp_path / "run", tmp_path / "hf", "--head", "qam", "--unverified") == 0
+    )
     assert "the head of qam alone, of pawsx, qam" in capsys.readouterr().out
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "hf")
     assert model.config.id2label == {0: "No", 1: "Yes"}
     for ours, theirs in (("dense", model.classifier.dense), ("out", model.classifier.out_proj)):
-        np.testing.assert_array_equal(theirs.weight.detach().numpy().T, params["classifiers"]["qam"][ours]["kernel"])
+        np.testing.assert_array_equal(
+            theirs.weight.detach().numpy().T, params["classifiers"]["qam"][ours]["kernel"]
+        )
     assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
     again = open_run(tmp_path / "again")
     assert (again.model.config.num_labels, again.model.config.task_labels) == (2, None)
@@ -199,8 +253,13 @@ def test_of_several_heads_one_is_exported_by_name(vocabularies, tmp_path, capsys
 
 
 XLM = dict(
-    head="tied", position_offset=0, ffn=96, classifier="difference", vocab_multiple=1, norm_eps=1e-12
-)  # fmt: skip
+    head="tied",
+    position_offset=0,
+    ffn=96,
+    classifier="difference",
+    vocab_multiple=1,
+    norm_eps=1e-12,
+)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +271,9 @@ XLM = dict(
         (dict(num_labels=4, classifier="tagging"), "XLMForTokenClassification"),
     ],
 )
-def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(options, architecture, vocabularies, tmp_path, capsys):
+def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(
+    options, architecture, vocabularies, tmp_path, capsys
+):
     from xlingjax.inference.run import open_run
 
     languages = ["de", "en", "zh"] if "num_languages" in options else []
@@ -220,7 +281,9 @@ def test_a_model_with_xlms_head_is_one_of_their_xlm_classes(options, architectur
     assert command("export", tmp_path / "run", tmp_path / "hf") == 0
     told = capsys.readouterr().out
     assert f"{architecture}, " in told and "largest difference" in told
-    assert ("classifier/dense" in told) == (architecture == "XLMWithLMHeadModel" and "num_labels" in options)
+    assert ("classifier/dense" in told) == (
+        architecture == "XLMWithLMHeadModel" and "num_labels" in options
+    )
     model = transformers.AutoModel.from_pretrained(tmp_path / "hf")
     assert model.config.architectures == [architecture] and model.config.mask_index == 5
     ids = transformers.AutoTokenizer.from_pretrained(tmp_path / "hf")(SENTENCES[2])["input_ids"]
@@ -238,10 +301,22 @@ PRE = dict(norm_order="pre", position_offset=0, norm_eps=1e-12)
     ("options", "architecture", "beside"),
     [
         (dict(head="tied"), "Model", ["head/bias"]),  # as `mini` is
-        (dict(head="tied", num_labels=3, classifier="mean"), "Model", ["head/bias", "classifier/out/kernel"]),
+        (
+            dict(head="tied", num_labels=3, classifier="mean"),
+            "Model",
+            ["head/bias", "classifier/out/kernel"],
+        ),
         (dict(), "ForMaskedLM", []),
-        (dict(head="tied", num_labels=3, classifier="xlmr"), "ForSequenceClassification", ["head/bias"]),
-        (dict(num_labels=4, classifier="tagging"), "ForTokenClassification", ["head/bias", "head/dense/kernel"]),
+        (
+            dict(head="tied", num_labels=3, classifier="xlmr"),
+            "ForSequenceClassification",
+            ["head/bias"],
+        ),
+        (
+            dict(num_labels=4, classifier="tagging"),
+            "ForTokenClassification",
+            ["head/bias", "head/dense/kernel"],
+        ),
         (dict(num_labels=2, classifier="spans"), "ForQuestionAnswering", ["head/bias"]),
     ],
 )
@@ -254,7 +329,9 @@ def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
     assert command("export", tmp_path / "run", tmp_path / "hf") == 0, capsys.readouterr().err
     told = capsys.readouterr().out
     assert f"RobertaPreLayerNorm{architecture}, " in told and "largest difference" in told
-    assert ("states of every layer" in told) == (architecture == "Model") and all(name in told for name in beside)
+    assert ("states of every layer" in told) == (architecture == "Model") and all(
+        name in told for name in beside
+    )
     assert ("has no place for" in told) == bool(beside)
     model = transformers.AutoModel.from_pretrained(tmp_path / "hf")
     assert type(model).__name__ == "RobertaPreLayerNormModel"
@@ -264,7 +341,9 @@ def test_a_pre_layernorm_model_is_one_of_roberta_prelayernorms(
     assert again.model.config == config
 
 
-@pytest.mark.parametrize("kind", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
+@pytest.mark.parametrize(
+    "kind", ["Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"]
+)
 def test_what_transformers_saves_of_roberta_prelayernorm_is_read(kind, tmp_path, capsys):
     from xlingjax.inference.run import open_run
 
@@ -282,7 +361,10 @@ def test_positions_are_counted_from_where_they_count_them(offset, vocabularies, 
     from xlingjax.inference.run import open_run
 
     config, params = run_of(tmp_path / "run", vocabularies["xlm"], position_offset=offset)
-    assert command("export", tmp_path / "run", tmp_path / "hf", *(["--unverified"] if offset else [])) == 0
+    assert (
+        command("export", tmp_path / "run", tmp_path / "hf", *(["--unverified"] if offset else []))
+        == 0
+    )
     told = json.loads((tmp_path / "hf" / "config.json").read_text())
     assert told["max_position_embeddings"] == 70 - offset + 3 and told["pad_token_id"] == 2
     assert command("import", tmp_path / "hf", tmp_path / "again", "--unverified") == 0
@@ -298,12 +380,18 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
     assert "--language CODE exports it for texts of one (de, en)" in capsys.readouterr().err
     assert command("export", tmp_path / "run", tmp_path / "hf", "--language", "fr") == 2
     assert "has the languages de, en" in capsys.readouterr().err
-    assert command("export", tmp_path / "run", tmp_path / "hf", "--language", "en") == 0  # compared, too
+    assert (
+        command("export", tmp_path / "run", tmp_path / "hf", "--language", "en") == 0
+    )  # compared, too
     from safetensors.numpy import load_file
 
-    positions = load_file(tmp_path / "hf" / "model.safetensors")["roberta.embeddings.position_embeddings.weight"]
+    positions = load_file(tmp_path / "hf" / "model.safetensors")[
+        "roberta.embeddings.position_embeddings.weight"
+    ]
     tables = params["embeddings"]
-    np.testing.assert_array_equal(positions, tables["positions"]["embedding"] + tables["languages"]["embedding"][1])
+    np.testing.assert_array_equal(
+        positions, tables["positions"]["embedding"] + tables["languages"]["embedding"][1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -315,14 +403,20 @@ def test_a_model_that_embeds_languages_is_exported_for_one_of_them(vocabularies,
         (dict(decoder_layers=1), "decoder_layers=1"),
     ],
 )
-def test_a_model_that_no_class_computes_is_refused(options, message, vocabularies, tmp_path, capsys):
+def test_a_model_that_no_class_computes_is_refused(
+    options, message, vocabularies, tmp_path, capsys
+):
     run_of(tmp_path / "run", vocabularies["xlmr"], **options)
     assert command("export", tmp_path / "run", tmp_path / "hf") == 2
-    assert "no class of transformers computes" in (said := capsys.readouterr().err) and message in said
+    assert (
+        "no class of transformers computes" in (said := capsys.readouterr().err) and message in said
+    )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
-def test_nothing_is_written_where_transformers_computes_something_else(vocabularies, tmp_path, capsys, monkeypatch):
+def test_nothing_is_written_where_transformers_computes_something_else(
+    vocabularies, tmp_path, capsys, monkeypatch
+):
     from xlingjax.convert.formats import xlm_roberta
 
     def described(*given):
@@ -345,11 +439,20 @@ def changed(folder, **values):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda folder: changed(folder, layers=3), "describe different models: num_hidden_layers is 3 and 2"),
+        (
+            lambda folder: changed(folder, layers=3),
+            "describe different models: num_hidden_layers is 3 and 2",
+        ),
         (lambda folder: changed(folder, dan=7), "dan/in/bias: wanted 7, found 6"),
-        (lambda folder: changed(folder, sorcery=1), "does not describe a model of this version of xlingjax"),
+        (
+            lambda folder: changed(folder, sorcery=1),
+            "does not describe a model of this version of xlingjax",
+        ),
         (lambda folder: (folder / "xlingjax.json").write_text("["), "does not describe a model"),
-        (lambda folder: (folder / "xlingjax.safetensors").write_bytes(b"12345678"), "is no whole safetensors file"),
+        (
+            lambda folder: (folder / "xlingjax.safetensors").write_bytes(b"12345678"),
+            "is no whole safetensors file",
+        ),
         (
             lambda folder: (folder / "xlingjax.safetensors").unlink(),
             "xlingjax.safetensors is no whole safetensors file",
@@ -369,17 +472,36 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
     path = tmp_path / "run" / "run.json"
     told = json.loads(path.read_text())
     told["weights"] = {"mlm": 1.0}
-    told |= {"steps": 10, "optimizer": dataclasses.asdict(OptimizerConfig(warmup_steps=3))}  # the checkpoint is of 7
+    told |= {
+        "steps": 10,
+        "optimizer": dataclasses.asdict(OptimizerConfig(warmup_steps=3)),
+    }  # the checkpoint is of 7
     told["stages"] = {"mlm": {"batch": 8, "length": 64, "masking": {"rate": 0.3}}}
-    line = {"name": "de", "sentences": 1200, "tokens": 34567, "rows": 9, "share": 0.25, "epochs_per_1000_steps": 1.0}
-    told["identity"]["data"]["mlm"] = {"vocabulary": vocabularies["xlmr"].sha256, "sampling_table": [line]}
+    line = {
+        "name": "de",
+        "sentences": 1200,
+        "tokens": 34567,
+        "rows": 9,
+        "share": 0.25,
+        "epochs_per_1000_steps": 1.0,
+    }
+    told["identity"]["data"]["mlm"] = {
+        "vocabulary": vocabularies["xlmr"].sha256,
+        "sampling_table": [line],
+    }
     path.write_text(json.dumps(told))
     (tmp_path / "run" / "config.gin").write_text("train.steps = 7\n")
     lines = [
-        {"step": step, "name": "perplexity", "values": {"kind": "perplexity", "mean": mean, "by_language": {}}}
+        {
+            "step": step,
+            "name": "perplexity",
+            "values": {"kind": "perplexity", "mean": mean, "by_language": {}},
+        }
         for step, mean in ((5, 12.5), (9, 3.5))
     ]  # the second is later than the checkpoint, 7
-    (tmp_path / "run" / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "run" / "evaluations.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines)
+    )
     given = ("--license", "mit", "--base", "xlm-roberta-base", "--unverified")
     assert command("export", tmp_path / "run", tmp_path / "hf", *given) == 0
     card = (tmp_path / "hf" / "README.md").read_text()
@@ -387,11 +509,18 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
     import yaml
 
     assert yaml.safe_load(metadata) == {
-        "language": ["de", "en"], "license": "mit", "base_model": "xlm-roberta-base", "library_name": "transformers",
-        "pipeline_tag": "fill-mask", "tags": ["xlingjax", "cross-lingual", "multilingual"],
-    }  # fmt: skip
+        "language": ["de", "en"],
+        "license": "mit",
+        "base_model": "xlm-roberta-base",
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["xlingjax", "cross-lingual", "multilingual"],
+    }
     assert "| mlm | 1.0 | 8 x 64 | 0.3 of the pieces |" in text
-    assert "- 7 of 10 updates of adamw, peak rate 0.0001, inverse_sqrt schedule, warm-up of 3 updates" in text
+    assert (
+        "- 7 of 10 updates of adamw, peak rate 0.0001, inverse_sqrt schedule, warm-up of 3 updates"
+        in text
+    )
     assert "| mlm | de | 1,200 | 34,567 | 25.0 % |" in text
     of_words = "of held-out text (of masked words; CLM: of each next word), mean over languages"
     assert f"| perplexity {of_words} | 12.5000 |" in text
@@ -399,7 +528,7 @@ def test_the_card_says_what_the_runs_files_say(vocabularies, tmp_path):
     assert (tmp_path / "hf" / "config.gin").read_text() == "train.steps = 7\n"
 
 
-# ---- its card --------------------------------------------------------------------------------------------------------
+# ---- its card ------------------------------------------------------------------------------------
 
 
 def card_of(folder, vocabulary, languages=(), given=(), labels=(), **options):
@@ -428,7 +557,9 @@ def card_of(folder, vocabulary, languages=(), given=(), labels=(), **options):
         ("xlm", XLM | dict(num_languages=2), ("--language", "en"), False),
     ],
 )
-def test_its_code_gives_the_sentence_vectors_of_the_run(vocabularies, tmp_path, layout, options, given, embeds):
+def test_its_code_gives_the_sentence_vectors_of_the_run(
+    vocabularies, tmp_path, layout, options, given, embeds
+):
     from xlingjax.inference.run import open_run
 
     languages = ["de", "en"]
@@ -438,7 +569,10 @@ def test_its_code_gives_the_sentence_vectors_of_the_run(vocabularies, tmp_path, 
     np.testing.assert_allclose(names["vectors"].numpy(), ours, atol=1e-4)
     if options.get("num_languages"):
         other = "de" if given else "en"
-        assert np.abs(open_run(tmp_path / "run").embed(["Hello, world."], other)[-1] - ours).max() > 0.01
+        assert (
+            np.abs(open_run(tmp_path / "run").embed(["Hello, world."], other)[-1] - ours).max()
+            > 0.01
+        )
     assert ("langs" in card) == embeds
     # A pipeline gives no languages.
     assert ("pipeline_tag" in card) == (not embeds)

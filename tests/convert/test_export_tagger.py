@@ -1,4 +1,5 @@
-"""An exported tagger opened by transformers gives each word, at its first piece, the tag that we predict."""
+"""An exported tagger opened by transformers gives each word, at its first piece, the tag that we
+predict."""
 
 import os
 from pathlib import Path
@@ -51,18 +52,31 @@ def sentences_of(language, vocabulary):
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """(the vocabulary, our model and its parameters, the exported folder). XLM-R's normalization; few pieces, so that
-    many words begin with a lone mark."""
+    """(the vocabulary, our model and its parameters, the exported folder). XLM-R's normalization;
+    few pieces, so that many words begin with a lone mark."""
     from xlingjax.inference.run import open_run
 
     folder = tmp_path_factory.mktemp("tagger")
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([*SENTENCES, *OURS.values()] * 4), model_prefix=str(folder / "spm"), vocab_size=420,
-        character_coverage=1.0, normalization_rule_name="nmt_nfkc", unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
-        hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter([*SENTENCES, *OURS.values()] * 4),
+        model_prefix=str(folder / "spm"),
+        vocab_size=420,
+        character_coverage=1.0,
+        normalization_rule_name="nmt_nfkc",
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
     vocabulary = Vocabulary.load(folder / "spm.model", "xlmr")
-    shape = dict(classifier="tagging", num_labels=len(UDPOS.labels), max_positions=READING.length + 2, init_std=0.6)
+    shape = dict(
+        classifier="tagging",
+        num_labels=len(UDPOS.labels),
+        max_positions=READING.length + 2,
+        init_std=0.6,
+    )
     run_of(folder / "run", vocabulary, labels=UDPOS.labels, **shape)
     assert command("export", folder / "run", folder / "hf", "--unverified") == 0
     return open_run(folder / "run"), folder / "hf"
@@ -75,7 +89,9 @@ def test_every_word_has_the_tag_that_transformers_reads_at_its_first_piece(langu
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
     assert tuple(model.config.id2label.values()) == UDPOS.labels
     sentences, marked = sentences_of(language, run.vocabulary), 0
-    ours = predict(run.model, run.params, UDPOS, sentences, run.vocabulary, run.languages, language, READING, 8)
+    ours = predict(
+        run.model, run.params, UDPOS, sentences, run.vocabulary, run.languages, language, READING, 8
+    )
     for sentence, tags in zip(sentences, ours, strict=True):
         given = tokenizer(list(sentence.words), is_split_into_words=True, return_tensors="pt")
         with torch.no_grad():
@@ -91,7 +107,8 @@ def test_every_word_has_the_tag_that_transformers_reads_at_its_first_piece(langu
 
 
 def test_a_word_that_they_make_nothing_of_is_unknown_to_us_and_missing_to_them(exported):
-    """The one case that differs: XTREME's script reads <unk>, transformers leaves the word without a piece."""
+    """The one case that differs: XTREME's script reads <unk>, transformers leaves the word without
+    a piece."""
     run, folder = exported
     words = ["Am", "\u200b", "Fluß"]
     given = transformers.AutoTokenizer.from_pretrained(folder)(words, is_split_into_words=True)

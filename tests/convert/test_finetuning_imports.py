@@ -1,4 +1,5 @@
-"""From a model of another program to predictions: `finetune`, `evaluate --suite` and `table` with `hf:`."""
+"""From a model of another program to predictions: `finetune`, `evaluate --suite` and `table` with
+`hf:`."""
 
 import dataclasses
 import json
@@ -34,21 +35,32 @@ def lines_of(output, task, language):
 
 
 @pytest.mark.parametrize("folder", ["xlm_roberta"], indirect=True)
-def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(folder, files, tmp_path, capsys):
+def test_a_released_encoder_is_fine_tuned_exported_and_predicts_the_same(
+    folder, files, tmp_path, capsys
+):
     """Its languages are the task's, in the run and in all that is made of it."""
     _, source = folder
-    assert sweeping.finetune("xtreme/xnli", f"hf:{source}", files, tmp_path / "out", *SMALL, "--gin.DTYPE=float32") == 0
+    assert (
+        sweeping.finetune(
+            "xtreme/xnli", f"hf:{source}", files, tmp_path / "out", *SMALL, "--gin.DTYPE=float32"
+        )
+        == 0
+    )
     run = tmp_path / "out/cells/xtreme/xnli/transfer/seed-0/run"
     assert read_run_record(run)["languages"] == TESTED == [*open_run(run).languages]
     assert read_run_record(run)["model"]["dtype"] == "float32"
     assert main.main(["export", "--from", str(run), "--to", str(tmp_path / "exported")]) == 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "exported").eval()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "exported"
+    ).eval()
     for language in TESTED:
         records = read(task_named("xtreme/xnli"), files / "xtreme", "test", language)
         wanted = []
         for one in records:
-            given = tokenizer(one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=48)
+            given = tokenizer(
+                one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=48
+            )
             with torch.no_grad():
                 wanted.append(model.config.id2label[int(model(**given).logits.argmax())])
         assert lines_of(tmp_path / "out", "xnli", language) == wanted
@@ -88,7 +100,9 @@ def test_every_family_is_fine_tuned(folder, task, languages, files, tmp_path, ca
     run = tmp_path / f"out/cells/{suite}/{name}/transfer/seed-0/run"
     found = read_run_record(run)["languages"]
     assert len(found) == languages if isinstance(languages, int) else found == languages
-    scores = sweeping.scores(tmp_path / "out", suite, name, "transfer", "seed-0")["test"]["by_language"]
+    scores = sweeping.scores(tmp_path / "out", suite, name, "transfer", "seed-0")["test"][
+        "by_language"
+    ]
     assert {*scores} == {*TESTED} & {*found} if name != "pawsx" else {*scores} == {"de", "en"}
     for language in scores:
         records = read(task_named(task), files / suite, "test", language)
@@ -97,8 +111,21 @@ def test_every_family_is_fine_tuned(folder, task, languages, files, tmp_path, ca
             assert len(lines) == len(records)
         else:
             assert lines
-    again = ["evaluate", "--mixture", suite, "--tasks", name, "--from", run, "--data", files / suite]
-    assert main.main([str(word) for word in [*again, "--to", tmp_path / "again", "--allow-missing"]]) == 0
+    again = [
+        "evaluate",
+        "--mixture",
+        suite,
+        "--tasks",
+        name,
+        "--from",
+        run,
+        "--data",
+        files / suite,
+    ]
+    assert (
+        main.main([str(word) for word in [*again, "--to", tmp_path / "again", "--allow-missing"]])
+        == 0
+    )
     (cell,) = tmp_path.glob(f"again/cells/{suite}/{name}/as_it_is/*/scores.json")
     last = json.loads(cell.read_text())["test"]["by_language"]
     assert {*last} == {*scores}
@@ -109,21 +136,37 @@ def test_every_family_is_fine_tuned(folder, task, languages, files, tmp_path, ca
 def test_a_suite_and_a_table_begin_from_a_folder(folder, files, tmp_path, monkeypatch, capsys):
     _, source = folder
     settings = [*SMALL, "--gin.BATCH=8", "--gin.LEARNING_RATE=1e-2"]
-    given = ["--from", f"hf:{source}", "--data", files / "xtreme", "--to", tmp_path / "suite", "--allow-missing"]
+    given = [
+        "--from",
+        f"hf:{source}",
+        "--data",
+        files / "xtreme",
+        "--to",
+        tmp_path / "suite",
+        "--allow-missing",
+    ]
     suite = ["evaluate", "--suite", "xtreme", "--tasks", "panx", "tatoeba", *given, *settings]
     assert main.main([str(word) for word in suite]) == 0
     panx = sweeping.scores(tmp_path / "suite", "xtreme", "panx", "transfer", "seed-0")
     assert {*panx["test"]["by_language"]} == {*TESTED}
     (tatoeba,) = (tmp_path / "suite/cells/xtreme/tatoeba/as_it_is").glob("*/scores.json")
     assert {*json.loads(tatoeba.read_text())["test"]["by_language"]} == {"de", "ru"}
-    rows = {"xnli": {"task": "xtreme/xnli", "settings": [one.removeprefix("--gin.") for one in settings]}}
+    rows = {
+        "xnli": {
+            "task": "xtreme/xnli",
+            "settings": [one.removeprefix("--gin.") for one in settings],
+        }
+    }
     recipe = tmp_path / "table.gin"
     recipe.write_text(
-        f'include "runs/table.gin"\nROWS = {rows!r}\nENCODERS = {{"e": "hf:{source}"}}\nDTYPE = "bfloat16"\n'
+        f'include "runs/table.gin"\nROWS = {rows!r}\nENCODERS = {{"e": "hf:{source}"}}\nDTYPE ='
+        ' "bfloat16"\n'
     )
     where = ["--data", files / "xtreme", "--to", tmp_path / "table", "--platform", "cpu"]
     table = ["table", "--gin_file", recipe, *where]
-    assert main.main([str(word) for word in table]) == 2  # a language without files, as the child says
+    assert (
+        main.main([str(word) for word in table]) == 2
+    )  # a language without files, as the child says
     monkeypatch.setattr("xlingjax.workflows.paper_tables.Table.command", _allowing(tmp_path))
     assert main.main([str(word) for word in table]) == 0
     record = read_run_record(tmp_path / "table/e/xnli/cells/xtreme/xnli/transfer/seed-0/run")
@@ -141,11 +184,14 @@ def _allowing(tmp_path):
     return more
 
 
-# --- the languages of each recipe -------------------------------------------------------------------------------------
+# --- the languages of each recipe -----------------------------------------------------------------
 
 
 def run_of(path, languages, **model):
-    record = {"model": dataclasses.asdict(preset("tiny", vocab_size=400, **model)), "languages": languages}
+    record = {
+        "model": dataclasses.asdict(preset("tiny", vocab_size=400, **model)),
+        "languages": languages,
+    }
     path.mkdir()
     (path / "run.json").write_text(json.dumps(record))
     return path
@@ -159,27 +205,51 @@ RECIPES = {
     "titles_tiny": (["recipes/titles_tiny.gin"], {"LANGUAGE_TOKENS": "False"}),
     "multi_task": (
         ["runs/finetune.gin", "runs/multi_task.gin", "optim/adamw_linear.gin", "mesh/data.gin"],
-        {"TASK_LABELS": '{"a": "0 1", "b": "x y z"}', "TRAIN_STEPS": 1, "WARMUP_STEPS": 0, "LEARNING_RATE": 1e-3},
+        {
+            "TASK_LABELS": '{"a": "0 1", "b": "x y z"}',
+            "TRAIN_STEPS": 1,
+            "WARMUP_STEPS": 0,
+            "LEARNING_RATE": 1e-3,
+        },
     ),
 }
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("embeds", [False, True, None])  # None: an embedding that is left behind
-def test_languages_are_those_of_the_files_where_no_parameter_is_of_one(recipe, embeds, tmp_path, monkeypatch):
+def test_languages_are_those_of_the_files_where_no_parameter_is_of_one(
+    recipe, embeds, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     decoder = {"decoder_layers": 1} if recipe == "titles_tiny" else {}
     if embeds is None and (decoder or recipe == "plug_in"):
         pytest.skip("a decoder needs its embedding")
     languages = [] if embeds is False else ["ar", "de", "en", "tr"]
-    run_of(tmp_path / "run", languages, num_languages=len(languages), cross_attention=recipe == "plug_in", **decoder)
+    run_of(
+        tmp_path / "run",
+        languages,
+        num_languages=len(languages),
+        cross_attention=recipe == "plug_in",
+        **decoder,
+    )
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    for name in ("a/test-de", "a/test-en", "b/test-sw", "a/test-all", "a/dev-fr", "test-de", "test-sw", "dev-fr"):
+    for name in (
+        "a/test-de",
+        "a/test-en",
+        "b/test-sw",
+        "a/test-all",
+        "a/dev-fr",
+        "test-de",
+        "test-sw",
+        "dev-fr",
+    ):
         (tmp_path / f"{name}.tsv").write_text("")
     within = "{task}/" if recipe == "multi_task" else ""
     values = {"INIT_FROM": "run", "TRAIN_FILES": f"{within}train-{{language}}.tsv"}
-    values |= {f"{part}_FILES": f"{within}{part.lower()}-{{language}}.tsv" for part in ("DEV", "TEST")}
+    values |= {
+        f"{part}_FILES": f"{within}{part.lower()}-{{language}}.tsv" for part in ("DEV", "TEST")
+    }
     values |= {"LANGUAGE_EMBEDDING": "False"} if embeds is None else {}
     names, more = RECIPES[recipe]
     given = [f"{name}={value}" for name, value in (values | more).items()]

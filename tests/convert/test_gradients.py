@@ -25,18 +25,23 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
     valid_BL = np.arange(columns) < np.array(lengths)[:, None]
     ids_BL = np.where(valid_BL, rng.integers(4, vocab, valid_BL.shape), 1)
     batch = {
-        "input_ids": ids_BL.astype(np.int32), "pack_ids": valid_BL.astype(np.int32),
+        "input_ids": ids_BL.astype(np.int32),
+        "pack_ids": valid_BL.astype(np.int32),
         "position_ids": np.broadcast_to(np.arange(columns, dtype=np.int32), ids_BL.shape),
         "language_ids": np.zeros(ids_BL.shape, np.int32),
-        "masked_positions": np.zeros((3, slots), np.int32), "masked_targets": np.zeros((3, slots), np.int32),
+        "masked_positions": np.zeros((3, slots), np.int32),
+        "masked_targets": np.zeros((3, slots), np.int32),
         "masked_weights": np.zeros((3, slots), np.float32),
-    }  # fmt: skip
+    }
     labels_BL = np.full(ids_BL.shape, -100)
     for row, (length, count) in enumerate(zip(lengths, [5, 1, 3], strict=True)):
         chosen = rng.choice(length, count, replace=False)
         targets = rng.integers(4, vocab, count)
         labels_BL[row, chosen] = targets
-        batch["masked_positions"][row, :count], batch["masked_targets"][row, :count] = chosen, targets
+        batch["masked_positions"][row, :count], batch["masked_targets"][row, :count] = (
+            chosen,
+            targets,
+        )
         batch["masked_weights"][row, :count] = 1
 
     model, objective = build_model(found.config), MLM(packed=False, chunk=0)
@@ -46,7 +51,9 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
         return sums / objective.weights(batch)["mlm"]
 
     value, gradient = jax.value_and_grad(loss)(found.params)
-    after = jax.tree.map(lambda weight, slope: np.asarray(weight - RATE * slope), found.params, gradient)
+    after = jax.tree.map(
+        lambda weight, slope: np.asarray(weight - RATE * slope), found.params, gradient
+    )
 
     given = {"input_ids": ids_BL, "attention_mask": valid_BL, "labels": labels_BL}
     wanted = theirs(**{name: torch.tensor(one).long() for name, one in given.items()}).loss
@@ -57,18 +64,25 @@ def test_a_step_of_sgd_is_theirs(tmp_path):
     assert abs(float(value) - wanted.item()) < 1e-5 * wanted.item()
     placed, _ = places(written_names(found.config), found.config, found.params)
     ours = to_theirs(placed, after)
-    # They keep a second sum in every position: the row of the segment, which ours has in the positions.
+    # They keep a second sum in every position: the row of the segment, which ours has in the
+    # positions.
     others = (SEGMENTS, "lm_head.decoder.weight", "lm_head.decoder.bias")  # tied
-    moved = {name: weight.numpy() for name, weight in theirs.state_dict().items() if name not in others}
+    moved = {
+        name: weight.numpy() for name, weight in theirs.state_dict().items() if name not in others
+    }
     assert {*ours} == {*moved}
     segment = before[SEGMENTS][0]
     for name, weight in moved.items():
         folded = segment if name.endswith("position_embeddings.weight") else 0
         change, wanted_change = ours[name] - (before[name] + folded), weight - before[name]
         size = np.linalg.norm(wanted_change)
-        if name.endswith("key.bias"):  # shifts all scores of a row alike: its gradient is 0 but for rounding
+        if name.endswith(
+            "key.bias"
+        ):  # shifts all scores of a row alike: its gradient is 0 but for rounding
             assert size < 1e-6 and np.linalg.norm(change) < 1e-6
             continue
         assert size > 1e-4, name
         assert np.linalg.norm(weight + folded - ours[name]) < 1e-5 * np.linalg.norm(weight), name
-        assert np.linalg.norm(change - wanted_change) < 1e-4 * size, name  # of numbers that were rounded at the weights
+        assert np.linalg.norm(change - wanted_change) < 1e-4 * size, (
+            name
+        )  # of numbers that were rounded at the weights

@@ -1,4 +1,5 @@
-"""Models that were published with a head: `evaluate --mixture` scores them as they are, row by row as transformers."""
+"""Models that were published with a head: `evaluate --mixture` scores them as they are, row by row
+as transformers."""
 
 import json
 
@@ -17,33 +18,63 @@ from xlingjax.tasks import task_named
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 
 files = sweeping.files
-NLI = {0: "NEUTRAL", 1: "contradiction", 2: "Entailment"}  # as on the hub: in another order, in capitals
+NLI = {
+    0: "NEUTRAL",
+    1: "contradiction",
+    2: "Entailment",
+}  # as on the hub: in another order, in capitals
 OURS = ("neutral", "contradiction", "entailment")
 
 
 def saved(path, family, kind, labels):
-    more = {"id2label": labels, "label2id": {name: i for i, name in labels.items()}} if labels else {"num_labels": 3}
+    more = (
+        {"id2label": labels, "label2id": {name: i for i, name in labels.items()}}
+        if labels
+        else {"num_labels": 3}
+    )
     return getattr(imported_folders, family)(path, kind, **more)
 
 
 def scored(capsys, output, files, *more):
     """(status, what was said, {language: the labels predicted})."""
-    status = main.main([str(word) for word in (
-        "evaluate", "--mixture", "xtreme", "--tasks", "xnli", "--data", files / "xtreme", "--to", output,
-        "--allow-missing", "--gin.LENGTH=64", *more,
-    )])  # fmt: skip
+    status = main.main(
+        [
+            str(word)
+            for word in (
+                "evaluate",
+                "--mixture",
+                "xtreme",
+                "--tasks",
+                "xnli",
+                "--data",
+                files / "xtreme",
+                "--to",
+                output,
+                "--allow-missing",
+                "--gin.LENGTH=64",
+                *more,
+            )
+        ]
+    )
     told = capsys.readouterr()
     paths = sorted(output.glob("cells/xtreme/xnli/as_it_is/*/predictions/xnli/test-*.tsv"))
-    return status, told.out + told.err, {path.stem[-2:]: path.read_text("utf-8").split() for path in paths}
+    return (
+        status,
+        told.out + told.err,
+        {path.stem[-2:]: path.read_text("utf-8").split() for path in paths},
+    )
 
 
 def theirs(folder, records, names):
-    """What their model says of pairs that their tokenizer makes, padded to one length as ours are cut."""
+    """What their model says of pairs that their tokenizer makes, padded to one length as ours are
+    cut."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found = []
     for record in records:
-        given = tokenizer(record.premise, record.hypothesis, return_tensors="pt", truncation=True, max_length=64)
+        given = tokenizer(
+            record.premise, record.hypothesis, return_tensors="pt", truncation=True, max_length=64
+        )
         with torch.no_grad():
             found.append(names[int(model(**given).logits.argmax())])
     return found
@@ -53,10 +84,14 @@ def theirs(folder, records, names):
     "family, kind",
     [
         ("xlm_roberta", "XLMRobertaForSequenceClassification"),
-        pytest.param("bert", "BertForSequenceClassification", marks=pytest.mark.long),  # whose sides are segments
+        pytest.param(
+            "bert", "BertForSequenceClassification", marks=pytest.mark.long
+        ),  # whose sides are segments
     ],
 )
-def test_a_published_classifier_is_scored_as_it_is(family, kind, files, tmp_path, monkeypatch, capsys):
+def test_a_published_classifier_is_scored_as_it_is(
+    family, kind, files, tmp_path, monkeypatch, capsys
+):
     saved(tmp_path / "hf", family, kind, NLI)
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
     status, _, found = scored(capsys, tmp_path / "out", files, "--from", f"hf:{tmp_path / 'hf'}")
@@ -75,13 +110,23 @@ def test_a_published_classifier_is_scored_as_it_is(family, kind, files, tmp_path
 
 
 def test_names_that_do_not_tell_are_refused_and_can_be_given(files, tmp_path, monkeypatch, capsys):
-    saved(tmp_path / "hf", "xlm_roberta", "XLMRobertaForSequenceClassification", {i: f"LABEL_{i}" for i in range(3)})
+    saved(
+        tmp_path / "hf",
+        "xlm_roberta",
+        "XLMRobertaForSequenceClassification",
+        {i: f"LABEL_{i}" for i in range(3)},
+    )
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
     given = "--from", f"hf:{tmp_path / 'hf'}"
     status, told, found = scored(capsys, tmp_path / "a", files, *given)
     assert status == 2 and not found
-    assert "the head's LABEL_0, LABEL_1, LABEL_2 ..." in told and "in the order of the head's by --labels" in told
-    status, told, found = scored(capsys, tmp_path / "b", files, *given, "--labels", "yes", "no", "neutral")
+    assert (
+        "the head's LABEL_0, LABEL_1, LABEL_2 ..." in told
+        and "in the order of the head's by --labels" in told
+    )
+    status, told, found = scored(
+        capsys, tmp_path / "b", files, *given, "--labels", "yes", "no", "neutral"
+    )
     assert status == 2 and "has contradiction entailment neutral: give each once" in told
     status, told, found = scored(capsys, tmp_path / "c", files, *given, "--labels", *OURS)
     records = read(task_named("xtreme/xnli"), files / "xtreme", "test", "ru")
@@ -93,8 +138,14 @@ def test_an_order_that_the_names_contradict_is_refused(files, tmp_path, monkeypa
     imported_folders.at_hand(monkeypatch, tmp_path / "cache")
     given = "--from", f"hf:{tmp_path / 'hf'}", "--labels", *OURS[::-1]
     status, told, _ = scored(capsys, tmp_path / "out", files, *given)
-    assert status == 2 and "the head's are NEUTRAL contradiction Entailment, in this order: leave it out" in told
-    assert main.main(["evaluate", "--suite", "xtreme", *map(str, given), "--data", "d", "--to", "o"]) == 2
+    assert (
+        status == 2
+        and "the head's are NEUTRAL contradiction Entailment, in this order: leave it out" in told
+    )
+    assert (
+        main.main(["evaluate", "--suite", "xtreme", *map(str, given), "--data", "d", "--to", "o"])
+        == 2
+    )
     assert "--labels" in capsys.readouterr().err
 
 
@@ -111,7 +162,9 @@ def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monke
     monkeypatch.setattr("xlingjax.workflows.measure.predict", predict)
     assert scored(capsys, tmp_path / "a", files, *given)[0] == 0
     assert scored(capsys, tmp_path / "b", files, *given, "--gin.DTYPE=bfloat16")[0] == 0
-    assert {*seen[:3]} == {("float32", 64, True, OURS)} and {*seen[3:]} == {("bfloat16", 64, True, OURS)}
+    assert {*seen[:3]} == {("float32", 64, True, OURS)} and {*seen[3:]} == {
+        ("bfloat16", 64, True, OURS)
+    }
     status, told, _ = scored(capsys, tmp_path / "c", files, *given, "--gin.DTYPE=bf16")
     assert status == 2 and "dtype='bf16' is not one of float32, bfloat16, float16" in told
     status, told, _ = scored(capsys, tmp_path / "d", files, *given, "--gin.TRAIN_STEPS=5")
@@ -127,9 +180,13 @@ def test_it_is_read_and_computed_as_the_command_line_says(files, tmp_path, monke
     ],
 )
 def test_a_head_of_answers_is_theirs_on_questions_and_contexts(family, kind, files, tmp_path):
-    """Rows of two texts, which a test on single sentences would not tell apart where a model has segments."""
+    """Rows of two texts, which a test on single sentences would not tell apart where a model has
+    segments."""
     model = getattr(imported_folders, family)(tmp_path / "hf", kind)
-    found, vocabulary = params_of(tmp_path / "hf"), vocabulary_of(tmp_path / "hf", "xlm" if family == "xlm" else "")
+    found, vocabulary = (
+        params_of(tmp_path / "hf"),
+        vocabulary_of(tmp_path / "hf", "xlm" if family == "xlm" else ""),
+    )
     questions = read(task_named("xtreme/xquad"), files / "xtreme", "test", "en")[:3]
     rows, _ = span_rows(questions, vocabulary, 60, 0, stride=20, max_question=12)
     ours = span_qa.predict(build_model(found.config), found.params, rows)
@@ -141,7 +198,12 @@ def test_a_head_of_answers_is_theirs_on_questions_and_contexts(family, kind, fil
     if family == "xlm":
         given["langs"] = np.zeros_like(ids_BL)
     with torch.no_grad():
-        made = model(**{name: torch.tensor(np.asarray(value)).long() for name, value in given.items()})
-    wanted, shown_BL = np.stack([made.start_logits.numpy(), made.end_logits.numpy()], -1), rows["answer_columns"] > 0
+        made = model(
+            **{name: torch.tensor(np.asarray(value)).long() for name, value in given.items()}
+        )
+    wanted, shown_BL = (
+        np.stack([made.start_logits.numpy(), made.end_logits.numpy()], -1),
+        rows["answer_columns"] > 0,
+    )
     assert wanted.std() > 0.2 and shown_BL.sum() > 60
     np.testing.assert_allclose(ours[shown_BL], wanted[shown_BL], atol=1e-3)

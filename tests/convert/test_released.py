@@ -1,4 +1,5 @@
-"""A released encoder as it comes: multilingual-e5-small, tokenizer.json alone, 250,037 rows for 250,002 pieces."""
+"""A released encoder as it comes: multilingual-e5-small, tokenizer.json alone, 250,037 rows for
+250,002 pieces."""
 
 import numpy as np
 import pytest
@@ -13,10 +14,19 @@ from xlingjax.inference.run import open_run
 @released.needs_data
 def test_it_is_what_transformers_computes_and_finds_translations(tmp_path, capsys):
     way = ["--pooling", "mean", "--prefix", "query: "]
-    assert main.main(["import", "--from", str(released.FOLDER), "--to", str(tmp_path / "e5"), *way]) == 0
+    assert (
+        main.main(["import", "--from", str(released.FOLDER), "--to", str(tmp_path / "e5"), *way])
+        == 0
+    )
     told = capsys.readouterr().out
-    assert "states of every layer: largest difference" in told and "ids" not in told.split("largest difference")[1]
-    assert "35 rows of the embedding table have no piece" in told and "config.json has pad_token_id 0" in told
+    assert (
+        "states of every layer: largest difference" in told
+        and "ids" not in told.split("largest difference")[1]
+    )
+    assert (
+        "35 rows of the embedding table have no piece" in told
+        and "config.json has pad_token_id 0" in told
+    )
     run = open_run(tmp_path / "e5")
     assert (run.vocabulary.size, run.model.config.table_rows) == (250_002, 250_037)
     sides = {}

@@ -1,4 +1,5 @@
-"""Vocabulary surgery: every row moves with its meaning, what stays computes the same, and what is new is spelt."""
+"""Vocabulary surgery: every row moves with its meaning, what stays computes the same, and what is
+new is spelt."""
 
 import dataclasses
 import json
@@ -34,7 +35,9 @@ OLD = small_corpus.ENGLISH + small_corpus.GERMAN
 
 
 def config(**changes):
-    sizes = dict(layers=1, dim=16, heads=2, ffn=32, max_positions=64, num_languages=0, vocab_multiple=8)
+    sizes = dict(
+        layers=1, dim=16, heads=2, ffn=32, max_positions=64, num_languages=0, vocab_multiple=8
+    )
     return preset("tiny", **{**sizes, "dropout": 0.0, "attention_dropout": 0.0, **changes})
 
 
@@ -51,9 +54,16 @@ def bpe(path):
     import sentencepiece
 
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(OLD * 9), model_prefix=str(path / "spm"), vocab_size=130, model_type="bpe", unk_id=0,
-        bos_id=1, eos_id=2, pad_id=-1, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter(OLD * 9),
+        model_prefix=str(path / "spm"),
+        vocab_size=130,
+        model_type="bpe",
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        minloglevel=2,
+    )
     return Vocabulary.load(path / "spm.model", "xlmr")
 
 
@@ -65,7 +75,9 @@ def vocabulary(request, corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     if request.param == "bpe":
         return bpe(folder)
-    sentences = [line for line in small_xlmr.SENTENCES if not any("ა" <= letter <= "ჰ" for letter in line)]
+    sentences = [
+        line for line in small_xlmr.SENTENCES if not any("ა" <= letter <= "ჰ" for letter in line)
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_xlmr, "SENTENCES", sentences + OLD)
         small_xlmr.tokenizer_model(folder)
@@ -77,7 +89,9 @@ def run_of(folder, vocabulary, model=None, languages=("de", "en"), seed=0):
     tokens = (model or config()).language_tokens
     model = (model or config()).replace(vocab_size=vocabulary.size + tokens)
     rng = np.random.default_rng(seed)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), build_model(model).abstract())
+    params = jax.tree.map(
+        lambda x: rng.normal(0, 0.3, x.shape).astype(np.float32), build_model(model).abstract()
+    )
     fields = dataclasses.asdict(model)
     identity = {"model": fields, "data": {"mlm": {"vocabulary": vocabulary.sha256}}}
     record = {"identity": identity, "model": fields, "languages": list(languages)}
@@ -104,18 +118,29 @@ def unknown(vocabulary, lines):
 def logits(run, text):
     """{piece: its logits [L]} of a text."""
     opened = open_run(run)
-    ids = np.array([[opened.vocabulary.bos_id, *opened.vocabulary.encode(text), opened.vocabulary.eos_id]], np.int32)
-    batch = {"input_ids": ids, "pack_ids": np.ones_like(ids), "position_ids": np.arange(ids.size)[None]}
+    ids = np.array(
+        [[opened.vocabulary.bos_id, *opened.vocabulary.encode(text), opened.vocabulary.eos_id]],
+        np.int32,
+    )
+    batch = {
+        "input_ids": ids,
+        "pack_ids": np.ones_like(ids),
+        "position_ids": np.arange(ids.size)[None],
+    }
 
     def compute(params):
         h = opened.model.encode(params, batch, AttentionSpec(bidirectional))
         g, table, bias = opened.model.vocab_head(params, h)
         return g @ table.T + bias
 
-    return dict(zip(names(opened.vocabulary), np.asarray(jax.jit(compute)(opened.params))[0].T, strict=False))
+    return dict(
+        zip(
+            names(opened.vocabulary), np.asarray(jax.jit(compute)(opened.params))[0].T, strict=False
+        )
+    )
 
 
-# --- extend -----------------------------------------------------------------------------------------------------------
+# --- extend ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +171,9 @@ def test_every_old_row_is_where_its_piece_is(extended, vocabulary):
         np.testing.assert_array_equal(after[piece], row, err_msg=piece)
     assert new.mask_id == (5 if new.layout == "xlm" else new.size - 1)
     source = surgery.source_rows(vocabulary, new)
-    assert source[new.mask_id] == vocabulary.mask_id and sorted(source[source >= 0]) == [*range(vocabulary.size)]
+    assert source[new.mask_id] == vocabulary.mask_id and sorted(source[source >= 0]) == [
+        *range(vocabulary.size)
+    ]
     assert names(new)[new.mask_id] == "<mask>" and (source < 0).sum() == 45
     bias = [np.asarray(open_run(each).params["head"]["bias"]) for each in (run, output)]
     np.testing.assert_array_equal(bias[1][: new.size][source >= 0], bias[0][source[source >= 0]])
@@ -167,8 +194,14 @@ def test_a_new_row_is_the_mean_of_the_pieces_that_spell_it(vocabulary, corpus, t
     for piece in {*after} - {*before}:
         word = vocabulary.pieces(vocabulary.encode(piece.lstrip(surgery.SPACE)))
         word = word if piece[0] == surgery.SPACE else [word[0].lstrip(surgery.SPACE), *word[1:]]
-        if surgery.SPACE in piece and "".join(word) == piece and all(part in before for part in word):
-            np.testing.assert_allclose(after[piece], np.mean([before[part] for part in word], axis=0), atol=1e-6)
+        if (
+            surgery.SPACE in piece
+            and "".join(word) == piece
+            and all(part in before for part in word)
+        ):
+            np.testing.assert_allclose(
+                after[piece], np.mean([before[part] for part in word], axis=0), atol=1e-6
+            )
             count += len(word) > 1
     assert count >= 2
 
@@ -177,14 +210,17 @@ def test_a_new_row_that_nothing_spells_lies_near_the_mean_of_all(extended, vocab
     before, after = (by_name(each) for each in extended)
     special = vocabulary.pieces(vocabulary.special_ids)
     ordinary = np.array([row for piece, row in before.items() if piece not in special])
-    made = np.array([after[piece] for piece in {*after} - {*before} if any("ა" <= c <= "ჰ" for c in piece)])
+    made = np.array(
+        [after[piece] for piece in {*after} - {*before} if any("ა" <= c <= "ჰ" for c in piece)]
+    )
     assert len(made) > 30
     distance = (made - ordinary.mean(axis=0)) / ordinary.std(axis=0)
     assert abs(distance.std() - NOISE) < NOISE / 4 and abs(distance.mean()) < NOISE / 4
 
 
 def test_text_of_the_old_languages_keeps_pieces_out_that_it_would_use(corpus, tmp_path, capsys):
-    """Pieces learnt on German text that the vocabulary has read already would change how German is cut."""
+    """Pieces learnt on German text that the vocabulary has read already would change how German is
+    cut."""
     vocabulary = Vocabulary.load(corpus / "vocab")
     run = run_of(tmp_path / "run", vocabulary)
     mono = ["--mono", f"nl={corpus}/mono/de/a.txt", f"{corpus}/same", "--pieces", "20"]
@@ -193,8 +229,14 @@ def test_text_of_the_old_languages_keeps_pieces_out_that_it_would_use(corpus, tm
     changed = surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "free"), german)["de"]
     assert changed[0] > 0 and changed[1] == 4
     old = ["--old_mono", f"{corpus}/mono/de"]
-    assert main.main(["vocab", "extend", "--from", run, "--to", str(tmp_path / "kept"), *mono, *old]) == 0
-    assert surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "kept"), german)["de"] == [0, 4]
+    assert (
+        main.main(["vocab", "extend", "--from", run, "--to", str(tmp_path / "kept"), *mono, *old])
+        == 0
+    )
+    assert surgery.cut_otherwise(vocabulary, Vocabulary.load(tmp_path / "kept"), german)["de"] == [
+        0,
+        4,
+    ]
     assert "sentences cut otherwise than before: de 0 of 60" in capsys.readouterr().out
 
 
@@ -213,7 +255,9 @@ def test_rows_from_pieces_in_like_company(corpus):
     assert new.pieces(dog) == ["▁ძაღლი"] and new.encode("cat") == old.encode("cat")
     near, weights = rows.parts[dog[0]]
     read, drunk = ({*old.encode(text)} for text in ("book brother reads", "cat milk drinks"))
-    share_of_drunk, share_of_read = (weights[np.isin(near, [*ids])].sum() for ids in (drunk - read, read - drunk))
+    share_of_drunk, share_of_read = (
+        weights[np.isin(near, [*ids])].sum() for ids in (drunk - read, read - drunk)
+    )
     assert abs(weights.sum() - 1) < 1e-6 and share_of_drunk > 0.6 and share_of_read < 0.1
 
 
@@ -223,7 +267,7 @@ def surgery_texts(pattern):
     return texts_by_language(pattern)
 
 
-# --- trim -------------------------------------------------------------------------------------------------------------
+# --- trim -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +302,9 @@ def test_size_keeps_the_most_frequent_pieces_and_what_must_stay(vocabulary, corp
     assert all(len(piece) > 1 for piece in lost)
     bare = surgery.trim(vocabulary, texts, characters=False)
     assert bare.size <= full.size
-    with pytest.raises(UserError, match="--size 20: .* rows are special pieces and characters, which stay"):
+    with pytest.raises(
+        UserError, match="--size 20: .* rows are special pieces and characters, which stay"
+    ):
         surgery.trim(vocabulary, texts, size=20)
 
 
@@ -269,10 +315,12 @@ def test_trimming_bpe_keeps_the_merges_that_lead_to_a_piece(tmp_path):
     made = surgery.trim(vocabulary, surgery_texts(text)["en"], characters=False)
     assert made.pieces(made.encode(line)) == vocabulary.pieces(vocabulary.encode(line))
     used = {*vocabulary.pieces(vocabulary.encode(line))}
-    assert max(map(len, used)) > 2 and {*names(made)} - used - {*vocabulary.pieces(vocabulary.special_ids)}
+    assert max(map(len, used)) > 2 and {*names(made)} - used - {
+        *vocabulary.pieces(vocabulary.special_ids)
+    }
 
 
-# --- transplant -------------------------------------------------------------------------------------------------------
+# --- transplant -----------------------------------------------------------------------------------
 
 
 def test_back_on_its_old_vocabulary_a_model_is_what_it_was(extended, vocabulary, tmp_path):
@@ -291,10 +339,18 @@ def test_special_rows_go_to_what_does_the_same_in_another_layout(corpus, tmp_pat
     xlm = Vocabulary.load(corpus / "vocab")
     (tmp_path / "xlmr").mkdir()
     xlmr = bpe(tmp_path / "xlmr")
-    told = transplant(run_of(tmp_path / "run", xlm), str(tmp_path / "new"), str(tmp_path / "xlmr" / "spm.model"))
+    told = transplant(
+        run_of(tmp_path / "run", xlm), str(tmp_path / "new"), str(tmp_path / "xlmr" / "spm.model")
+    )
     assert "layout xlm -> xlmr" in told
     before, after = by_name(tmp_path / "run"), by_name(tmp_path / "new")
-    for piece, was in (("<s>", "</s>"), ("</s>", "</s>"), ("<pad>", "<pad>"), ("<unk>", "<unk>"), ("<mask>", "<mask>")):
+    for piece, was in (
+        ("<s>", "</s>"),
+        ("</s>", "</s>"),
+        ("<pad>", "<pad>"),
+        ("<unk>", "<unk>"),
+        ("<mask>", "<mask>"),
+    ):
         np.testing.assert_array_equal(after[piece], before[was], err_msg=piece)
     shared = {piece for piece in {*before} & {*after} if piece not in xlmr.pieces(xlmr.special_ids)}
     assert len(shared) > 20
@@ -302,20 +358,29 @@ def test_special_rows_go_to_what_does_the_same_in_another_layout(corpus, tmp_pat
         np.testing.assert_array_equal(after[piece], before[piece], err_msg=piece)
 
 
-# --- every model ------------------------------------------------------------------------------------------------------
+# --- every model ----------------------------------------------------------------------------------
 
 
 def test_both_sides_their_heads_and_the_tokens_of_languages_move(corpus, tmp_path):
     vocabulary = Vocabulary.load(corpus / "vocab")
-    model = config(decoder_layers=1, decoder_embeddings="separate", language_tokens=2, num_languages=2)
+    model = config(
+        decoder_layers=1, decoder_embeddings="separate", language_tokens=2, num_languages=2
+    )
     run = run_of(tmp_path / "run", vocabulary, model, languages=("de", "tr"))
     told = extend(run, str(tmp_path / "new"), mono=[f"{corpus}/new"], pieces=45, seed=1)
     assert "languages: de ka tr; ka new" in told
     before, after = (tiny_run.flat(open_run(each).params) for each in (run, tmp_path / "new"))
     record = json.loads((tmp_path / "new" / "run.json").read_text())
     size, made = vocabulary.size, record["model"]
-    assert (made["vocab_size"], made["language_tokens"], made["num_languages"]) == (size + 45 + 3, 3, 3)
-    assert record["languages"] == ["de", "ka", "tr"] and record["identity"]["model"]["vocab_size"] == size + 48
+    assert (made["vocab_size"], made["language_tokens"], made["num_languages"]) == (
+        size + 45 + 3,
+        3,
+        3,
+    )
+    assert (
+        record["languages"] == ["de", "ka", "tr"]
+        and record["identity"]["model"]["vocab_size"] == size + 48
+    )
     assert record["parameters"] == count_parameters(open_run(tmp_path / "new").model.config)
     moved = 0
     for name, value in before.items():
@@ -323,10 +388,14 @@ def test_both_sides_their_heads_and_the_tokens_of_languages_move(corpus, tmp_pat
         if name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
             np.testing.assert_array_equal(found[:size], value[:size], err_msg=name)
             tokens, new = value[size : size + 2], found[size + 45 : size + 48]
-            np.testing.assert_allclose(new, [tokens[0], tokens.mean(axis=0), tokens[1]], rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(
+                new, [tokens[0], tokens.mean(axis=0), tokens[1]], rtol=1e-6, err_msg=name
+            )
             moved += 1
         elif name.endswith("languages/embedding"):
-            np.testing.assert_allclose(found, [value[0], value.mean(axis=0), value[1]], rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(
+                found, [value[0], value.mean(axis=0), value[1]], rtol=1e-6, err_msg=name
+            )
             moved += 1
         else:
             np.testing.assert_array_equal(found, value, err_msg=name)
@@ -338,7 +407,10 @@ def test_a_second_extension_and_its_record(extended, corpus, tmp_path):
     extend(first, str(tmp_path / "second"), mono=[f"{corpus}/same"], pieces=6)
     record = json.loads((tmp_path / "second" / "run.json").read_text())
     assert [one["verb"] for one in record["surgery"]] == ["extend", "extend"]
-    assert record["surgery"][1]["pieces"] == [record["surgery"][0]["pieces"][1], record["model"]["vocab_size"]]
+    assert record["surgery"][1]["pieces"] == [
+        record["surgery"][0]["pieces"][1],
+        record["model"]["vocab_size"],
+    ]
     assert record["languages"] == ["de", "en", "ka", "nl"]
     before, after = by_name(first), by_name(tmp_path / "second")
     assert len(after) == len(before) + 6
@@ -346,7 +418,7 @@ def test_a_second_extension_and_its_record(extended, corpus, tmp_path):
         np.testing.assert_array_equal(after[piece], row, err_msg=piece)
 
 
-# --- from the command line, and on ------------------------------------------------------------------------------------
+# --- from the command line, and on ----------------------------------------------------------------
 
 
 @pytest.mark.long
@@ -358,19 +430,37 @@ def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, t
     assert main.main([*line, "--pieces", "45", "--old_mono", f"{corpus}/heldout"]) == 0
     told = capsys.readouterr().out
     assert "80 -> 125 pieces" in told and "80 rows copied" in told and "fresh optimizer" in told
-    assert "languages: de en ka; ka new" in told and "sentences cut otherwise than before: de 0 of 2, en 0 of 2" in told
+    assert (
+        "languages: de en ka; ka new" in told
+        and "sentences cut otherwise than before: de 0 of 2, en 0 of 2" in told
+    )
     (row,) = (line.split() for line in told.splitlines() if line.startswith("ka"))
     assert float(row[2].rstrip("%")) > 30 and float(row[4].rstrip("%")) == 0
-    given = {"MONO": f"{corpus}/mono {corpus}/new", "VOCABULARY": tmp_path / "new", "INIT_FROM": tmp_path / "new"}
+    given = {
+        "MONO": f"{corpus}/mono {corpus}/new",
+        "VOCABULARY": tmp_path / "new",
+        "INIT_FROM": tmp_path / "new",
+    }
     given |= {"LANGUAGE_EMBEDDING": True, "WARMUP_STEPS": 0, "LEARNING_RATE": 0.01}
     first = "--gin_file", "gin/runs/embeddings_first.gin", "--gin.EMBEDDINGS_ONLY=2"
     run = tmp_path / "continued"
     assert small_corpus.pretrain(corpus, run, *first, **given) == 0
-    new, rows, all_ = (tiny_run.flat(open_run(each).params) for each in (tmp_path / "new", f"{run}@2", f"{run}@4"))
+    new, rows, all_ = (
+        tiny_run.flat(open_run(each).params) for each in (tmp_path / "new", f"{run}@2", f"{run}@4")
+    )
     still = {path for path, value in new.items() if np.array_equal(rows[path], value)}
-    assert still == {*new} - {"embeddings/tokens/embedding", "embeddings/languages/embedding", "head/bias"}
+    assert still == {*new} - {
+        "embeddings/tokens/embedding",
+        "embeddings/languages/embedding",
+        "head/bias",
+    }
     assert not any(np.array_equal(all_[path], value) for path, value in rows.items())
-    assert main.main(["evaluate", "--workdir", str(tmp_path / "new"), f"--gin.HELDOUT_TEXT={corpus}/heldout"]) == 0
+    assert (
+        main.main(
+            ["evaluate", "--workdir", str(tmp_path / "new"), f"--gin.HELDOUT_TEXT={corpus}/heldout"]
+        )
+        == 0
+    )
     assert "perplexity" in capsys.readouterr().out
 
 
@@ -382,17 +472,35 @@ def test_training_goes_on_with_the_rows_alone_and_then_with_everything(corpus, t
             ["--mono", "{corpus}/new", "--pieces", "9"],
             "--pieces 9: the text has .* characters that the",
         ),
-        ("extend", ["--mono", "{corpus}/new", "--pieces", "9999"], "--pieces 9999: the text gives .* ask for fewer"),
+        (
+            "extend",
+            ["--mono", "{corpus}/new", "--pieces", "9999"],
+            "--pieces 9999: the text gives .* ask for fewer",
+        ),
         ("extend", ["--pieces", "9"], "no text to read"),
         ("extend", ["--mono", "{corpus}/new"], "required: --pieces"),
-        ("extend", ["--mono", "{corpus}/new", "--pieces", "45", "--initialise", "magic"], "invalid choice: 'magic'"),
-        ("trim", ["--mono", "{corpus}/mono", "--size", "20"], "--size 20: .* rows are special pieces"),
+        (
+            "extend",
+            ["--mono", "{corpus}/new", "--pieces", "45", "--initialise", "magic"],
+            "invalid choice: 'magic'",
+        ),
+        (
+            "trim",
+            ["--mono", "{corpus}/mono", "--size", "20"],
+            "--size 20: .* rows are special pieces",
+        ),
         ("transplant", ["--vocabulary", "{corpus}/vocab"], "is the one that .* has; give another"),
         ("transplant", ["--vocabulary", "{corpus}/none"], "cannot read the vocabulary"),
-        ("transplant", ["--vocabulary", "{other}", "--initialise", "overlap"], "compares the company"),
+        (
+            "transplant",
+            ["--vocabulary", "{other}", "--initialise", "overlap"],
+            "compares the company",
+        ),
     ],
 )
-def test_what_cannot_be_done_is_said_and_nothing_written(verb, more, message, corpus, tmp_path, capsys):
+def test_what_cannot_be_done_is_said_and_nothing_written(
+    verb, more, message, corpus, tmp_path, capsys
+):
     run = run_of(tmp_path / "run", Vocabulary.load(corpus / "vocab"))
     (tmp_path / "other").mkdir()
     bpe(tmp_path / "other")

@@ -1,4 +1,5 @@
-"""A small hand-written corpus in four languages and three scripts, and a vocabulary trained on it."""
+"""A small hand-written corpus in four languages and three scripts, and a vocabulary trained on
+it."""
 
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def write_lines(path: Path, lines) -> Path:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory) -> Path:
-    """mono/{de,en,ru,zh}/small.txt (several times the lines, numbered) and parallel/{de-en,en-ru,en-zh}.*"""
+    """mono/{de,en,ru,zh}/small.txt (several times the lines, numbered) and
+    parallel/{de-en,en-ru,en-zh}.*"""
     root = tmp_path_factory.mktemp("corpus")
     for code, lines in {"de": DE, "en": EN, "ru": RU, "zh": ZH}.items():
         many = [f"{line} {i}" if line else "" for i in range(12) for line in lines]
@@ -64,7 +66,9 @@ def vocabulary_folder(corpus) -> Path:
     from xlingjax.data.vocabulary.training import train_vocabulary
 
     out = corpus / "vocabulary"
-    train_vocabulary(out, mono=str(corpus / "mono/*/*.txt"), size=220, threads=1, character_coverage=1.0)
+    train_vocabulary(
+        out, mono=str(corpus / "mono/*/*.txt"), size=220, threads=1, character_coverage=1.0
+    )
     return out
 
 

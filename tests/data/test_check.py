@@ -16,7 +16,9 @@ def told(found, severity):
 
 
 def test_a_clean_corpus_has_a_table_and_no_errors(corpus, vocabulary):
-    found = check(str(corpus / "mono"), str(corpus / "parallel"), vocabulary, batch=4, length=128, steps=50)
+    found = check(
+        str(corpus / "mono"), str(corpus / "parallel"), vocabulary, batch=4, length=128, steps=50
+    )
     assert found.errors == 0 and not told(found, "warning")
     assert [row["name"] for row in found.tables["text"]] == ["de", "en", "ru", "zh"]
     assert [row["name"] for row in found.tables["pairs"]] == ["de-en", "en-ru", "en-zh"]
@@ -24,7 +26,9 @@ def test_a_clean_corpus_has_a_table_and_no_errors(corpus, vocabulary):
     assert found.cache_bytes > 2 * sum(row["tokens"] for row in found.tables["text"])
     german = next(row for row in found.tables["text"] if row["name"] == "de")
     line = next(line for line in found.text().splitlines() if line.startswith("de "))
-    assert float(line.split()[-1]) == pytest.approx(german["epochs_per_1000_steps"] * 50 / 1000, abs=0.01)
+    assert float(line.split()[-1]) == pytest.approx(
+        german["epochs_per_1000_steps"] * 50 / 1000, abs=0.01
+    )
     assert "token cache:" in found.text() and "0 errors, 0 warnings" in found.text()
 
 
@@ -45,7 +49,8 @@ def test_files_that_stop_a_run(tmp_path):
     write(tmp_path / "m/sw.txt.gz", gzip.compress(b"habari\n" * 50)[:-9])
     write(tmp_path / "m/voa.txt", "x\n")
     found = check(
-        [str(tmp_path / "m/??.txt*"), str(tmp_path / "m/voa.txt"), str(tmp_path / "m/*.xx")], str(tmp_path / "p")
+        [str(tmp_path / "m/??.txt*"), str(tmp_path / "m/voa.txt"), str(tmp_path / "m/*.xx")],
+        str(tmp_path / "p"),
     )
     errors = "\n".join(told(found, "error"))
     assert found.errors == 6
@@ -66,7 +71,9 @@ def test_lines_that_cost_quality(tmp_path, vocabulary):
     assert "en.txt, line 2: 1 line of over 5,000 characters" in text
     assert "en.txt, line 3: repeated from an earlier line: 1 line (25.0%)" in text
     assert "ru.txt: most letters are Latin, but ru is written in Cyrillic" in text
-    found = check("el=" + str(write(tmp_path / "x.txt", "Η γάτα πίνει γάλα.\n")), vocabulary=vocabulary)
+    found = check(
+        "el=" + str(write(tmp_path / "x.txt", "Η γάτα πίνει γάλα.\n")), vocabulary=vocabulary
+    )
     assert "of the pieces are unknown to the vocabulary" in "\n".join(told(found, "warning"))
     assert found.unknown_rate["el"] > 0.3
 
@@ -78,7 +85,12 @@ def pair(folder, rows, codes=("en", "ru")):
 
 
 def test_pairs_that_are_empty_copied_repeated_or_swapped(tmp_path):
-    rows = [("The cat sleeps.", "Кошка спит."), ("", "Собака спит."), ("London 2012", "London 2012"), ("7", "7")]
+    rows = [
+        ("The cat sleeps.", "Кошка спит."),
+        ("", "Собака спит."),
+        ("London 2012", "London 2012"),
+        ("7", "7"),
+    ]
     rows += [("Дети играют.", "The children play."), ("The cat sleeps.", "Кошка спит."), ("", "")]
     warnings = "\n".join(told(check((), pair(tmp_path / "some", rows)), "warning"))
     assert "en-ru.en, line 2: text on one side only, left out: 1 line (14.3%)" in warnings
@@ -89,14 +101,17 @@ def test_pairs_that_are_empty_copied_repeated_or_swapped(tmp_path):
     found = check((), pair(tmp_path / "all", [(b, a) for a, b in rows[:1]]))
     assert found.errors == 1 and "look swapped in 1 line of 1" in told(found, "error")[0]
     # Two languages of one script cannot be told apart, and nothing is claimed.
-    assert check((), pair(tmp_path / "latin", [("Die Katze.", "The cat.")], ("en", "fr"))).errors == 0
+    assert (
+        check((), pair(tmp_path / "latin", [("Die Katze.", "The cat.")], ("en", "fr"))).errors == 0
+    )
 
 
 def test_pairs_too_long_for_a_row_are_counted(tmp_path, vocabulary):
     rows = [("a cat", "кот"), ("the cat " * 60, "кот")]
     found = check((), pair(tmp_path, rows), vocabulary, length=64, max_pieces=40)
     assert any(
-        "1 of 2 en-ru pairs are longer than 40 pieces a side or 64 tokens" in note for note in told(found, "note")
+        "1 of 2 en-ru pairs are longer than 40 pieces a side or 64 tokens" in note
+        for note in told(found, "note")
     )
     found = check((), pair(tmp_path, rows[1:]), vocabulary, length=64)
     assert found.errors == 1 and "pairs" not in found.tables
@@ -107,7 +122,11 @@ def test_scripts():
     assert script_of_language("ru") == "Cyrillic" and script_of_language("sr") is None
     assert script_of_language("sr_Latn") == "Latin" and script_of_language("zh-Hant") == "Han"
     assert main_script("Привет world!") == "Cyrillic" and main_script("12 %") is None
-    assert main_script("Ήταν") == "Greek" and main_script("سلام") == "Arabic" and main_script("สวัสดี") == "Thai"
+    assert (
+        main_script("Ήταν") == "Greek"
+        and main_script("سلام") == "Arabic"
+        and main_script("สวัสดี") == "Thai"
+    )
 
 
 def test_thousands_of_findings_do_not_flood_the_terminal():
@@ -116,5 +135,11 @@ def test_thousands_of_findings_do_not_flood_the_terminal():
         found.add("note", Path(f"{i}.txt"), None, "a note")
         found.add("warning", Path(f"{i}.txt"), None, "is odd")
     lines = found.text().splitlines()
-    assert [line for line in lines if "more" in line] == ["... and 20 more warnings", "... and 50 more notes"]
-    assert sum("is odd" in line for line in lines) == 50 and lines[-1] == "0 errors, 70 warnings, 70 notes"
+    assert [line for line in lines if "more" in line] == [
+        "... and 20 more warnings",
+        "... and 50 more notes",
+    ]
+    assert (
+        sum("is odd" in line for line in lines) == 50
+        and lines[-1] == "0 errors, 70 warnings, 70 notes"
+    )

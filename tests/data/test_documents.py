@@ -10,7 +10,8 @@ from xlingjax.data.token_cache import Records
 
 @pytest.fixture
 def aligned():
-    """Two documents of three and two sentences; the line between them is blank. Source ids below 50, target above."""
+    """Two documents of three and two sentences; the line between them is blank. Source ids below
+    50, target above."""
     source = side([10, 11], [12], [13, 14], [], [20], [21, 22])
     target = side([60], [61, 62, 63], [64], [], [70, 71], [72])
     return Records(("de", "en"), (source, target))
@@ -22,7 +23,9 @@ def examples(got):
     for row in range(len(got["pack_ids"])):
         packs = np.array(got["pack_ids"][row])
         for pack in range(1, packs.max() + 1):
-            found.append(tuple(tuple(np.array(got[name][row])[packs == pack].tolist()) for name in FIELDS))
+            found.append(
+                tuple(tuple(np.array(got[name][row])[packs == pack].tolist()) for name in FIELDS)
+            )
     return found
 
 
@@ -32,7 +35,9 @@ FIELDS = ("input_ids", "language_ids", "position_ids", "sides")
 def test_documents_end_at_lines_blank_on_all_sides():
     one = side([10], [], [11], [12], [])
     assert [a.tolist() for a in documents([one])] == [[0, 2, 3], [0, 1, 1]]
-    other = side([60], [61], [62], [], [])  # blank on one side only: left out, and no end of a document
+    other = side(
+        [60], [61], [62], [], []
+    )  # blank on one side only: left out, and no end of a document
     assert [a.tolist() for a in documents([one, other])] == [[0, 2], [0, 0]]
 
 
@@ -55,12 +60,17 @@ def test_every_other_sentence_is_the_translation(aligned):
     both = examples(read(aligned, coin, 16, range(coin.count), bos=BOS))
     halves = [examples(read(aligned, rows, 16, range(rows.count), bos=BOS)) for rows in (even, odd)]
     assert sorted(both) == sorted(halves[0] + halves[1])
-    assert coin.passes == 2 and coin.sizes["sentences"] == 5 and coin.sizes["tokens"] == coin.lengths.sum() / 2
+    assert (
+        coin.passes == 2
+        and coin.sizes["sentences"] == 5
+        and coin.sizes["tokens"] == coin.lengths.sum() / 2
+    )
 
 
 @pytest.mark.parametrize("length", range(8, 17))
 def test_truncation_never_parts_languages_from_tokens(aligned, length):
-    """Ids below 50 are the source's, whatever was cut where; sentences alternate inside an example."""
+    """Ids below 50 are the source's, whatever was cut where; sentences alternate inside an
+    example."""
     rows = switched_rows(aligned, (1, 14), length, parity="coin")
     got = read(aligned, rows, length, range(rows.count), bos=BOS)
     words = set()
@@ -72,7 +82,24 @@ def test_truncation_never_parts_languages_from_tokens(aligned, length):
         sentences = [codes[end] for end in ends]
         assert all(a != b for a, b in zip(sentences, sentences[1:], strict=False))
         words |= {i for i in ids if i >= 10}
-    assert words == {10, 11, 12, 13, 14, 20, 21, 22, 60, 61, 62, 63, 64, 70, 71, 72}  # nothing is lost
+    assert words == {
+        10,
+        11,
+        12,
+        13,
+        14,
+        20,
+        21,
+        22,
+        60,
+        61,
+        62,
+        63,
+        64,
+        70,
+        71,
+        72,
+    }  # nothing is lost
 
 
 def test_a_sentence_longer_than_a_row_is_cut():
@@ -110,14 +137,18 @@ def test_long_documents_give_several_pairs_of_segments_and_short_ones_share_a_ro
     got = examples(read(text, rows, 16, range(rows.count), bos=BOS))
     assert len(got) == 4
     for ids, _, positions, sides in got:
-        first, second = (tuple(i for i, s in zip(ids, sides, strict=True) if s == side) for side in (0, 1))
+        first, second = (
+            tuple(i for i, s in zip(ids, sides, strict=True) if s == side) for side in (0, 1)
+        )
         assert len(first) <= 8 and len(second) <= 8 and first[0] == second[0] == BOS
         assert positions.count(0) == 2
         assert max(first[1:]) + 1 == min(i for i in second if i >= 10)  # neighbours
     short = Records(("de",), (side([10], [11], [], [12], [13], [], [14], [15]),))
     packed = segment_rows(short, 1, 16)
     got = read(short, packed, 16, range(packed.count), bos=BOS)
-    assert packed.count == 2 and max(got["pack_ids"][0]) == 2 and got["input_ids"][0][12:] == [PAD] * 4
+    assert (
+        packed.count == 2 and max(got["pack_ids"][0]) == 2 and got["input_ids"][0][12:] == [PAD] * 4
+    )
 
 
 def test_overlong_sentences_are_cut_and_keep_their_neighbours():

@@ -7,7 +7,9 @@ from xlingjax.data.draws import CHOICE, SELECT, Draws, permute
 
 def permuted(size, key):
     sizes = tf.fill([size], tf.constant(size, tf.int64))
-    return permute(tf.range(size, dtype=tf.int64), sizes, tf.fill([size], tf.constant(key, tf.int64))).numpy()
+    return permute(
+        tf.range(size, dtype=tf.int64), sizes, tf.fill([size], tf.constant(key, tf.int64))
+    ).numpy()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 1000, 4097])

@@ -1,13 +1,23 @@
 import numpy as np
 import pytest
 
-from xlingjax.data.features import FIELDS, SLOT_FIELDS, TOKEN_FIELDS, batch_hash, batch_shapes, check_batch
+from xlingjax.data.features import (
+    FIELDS,
+    SLOT_FIELDS,
+    TOKEN_FIELDS,
+    batch_hash,
+    batch_shapes,
+    check_batch,
+)
 from xlingjax.errors import UserError
 
 
 def make(batch=4, length=8, slots=2):
     shapes = batch_shapes((*TOKEN_FIELDS, *SLOT_FIELDS), batch=batch, length=length, slots=slots)
-    return {name: np.arange(np.prod(s)).reshape(s).astype(FIELDS[name].dtype) for name, s in shapes.items()}, shapes
+    return {
+        name: np.arange(np.prod(s)).reshape(s).astype(FIELDS[name].dtype)
+        for name, s in shapes.items()
+    }, shapes
 
 
 def test_every_field_has_known_letters_and_a_32_bit_dtype():
@@ -26,8 +36,12 @@ def test_hash_sees_values_names_dtypes_and_shapes_but_not_order():
     assert batch_hash({**batch, "sides": batch["sides"].astype(np.int64)}) != base
     assert batch_hash({**batch, "sides": batch["sides"].reshape(8, 4)}) != base
     swapped = {**batch, "sides": batch["pack_ids"], "pack_ids": batch["sides"] + 1}
-    assert batch_hash(swapped) != batch_hash({**swapped, "sides": swapped["pack_ids"], "pack_ids": swapped["sides"]})
-    assert batch_hash({"sides": np.asfortranarray(batch["sides"])}) == batch_hash({"sides": batch["sides"]})
+    assert batch_hash(swapped) != batch_hash(
+        {**swapped, "sides": swapped["pack_ids"], "pack_ids": swapped["sides"]}
+    )
+    assert batch_hash({"sides": np.asfortranarray(batch["sides"])}) == batch_hash(
+        {"sides": batch["sides"]}
+    )
 
 
 def test_a_good_batch_passes_whole_and_as_a_hosts_share():
@@ -40,8 +54,14 @@ def test_a_good_batch_passes_whole_and_as_a_hosts_share():
     ("spoil", "message"),
     [
         (lambda b: b.pop("masked_targets"), "no field 'masked_targets'"),
-        (lambda b: b.update(sides=b["sides"].astype(np.int64)), "'sides' has dtype int64, expected int32"),
-        (lambda b: b.update(pack_ids=b["pack_ids"][:, :7]), r"'pack_ids' has shape \(4, 7\).*\(4, 8\)"),
+        (
+            lambda b: b.update(sides=b["sides"].astype(np.int64)),
+            "'sides' has dtype int64, expected int32",
+        ),
+        (
+            lambda b: b.update(pack_ids=b["pack_ids"][:, :7]),
+            r"'pack_ids' has shape \(4, 7\).*\(4, 8\)",
+        ),
         (lambda b: b.update(pack_ids=b["pack_ids"][:3]), "'pack_ids' has 3 rows"),
         (lambda b: b.update(input_ids=b["input_ids"][0]), "expected axes B L"),
     ],

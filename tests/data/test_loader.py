@@ -13,8 +13,13 @@ from xlingjax.errors import UserError
 
 def batches(count=3):
     rng = np.random.default_rng(0)
-    shapes = batch_shapes(("input_ids", "pack_ids", "masked_weights", "labels"), batch=8, length=6, slots=2)
-    return [{n: rng.integers(0, 9, s).astype(FIELDS[n].dtype) for n, s in shapes.items()} for _ in range(count)]
+    shapes = batch_shapes(
+        ("input_ids", "pack_ids", "masked_weights", "labels"), batch=8, length=6, slots=2
+    )
+    return [
+        {n: rng.integers(0, 9, s).astype(FIELDS[n].dtype) for n, s in shapes.items()}
+        for _ in range(count)
+    ]
 
 
 def test_array_source_repeats_restores_and_ends():
@@ -71,7 +76,9 @@ def test_to_global_refuses_rows_that_the_devices_lack():
     sharding = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
     source = array_source(batches())
     with pytest.raises(UserError, match="read 4 of 8 rows"):
-        to_global({name: array[:4] for name, array in source.next().items()}, sharding, source.shapes)
+        to_global(
+            {name: array[:4] for name, array in source.next().items()}, sharding, source.shapes
+        )
 
 
 def test_features_loader_and_frozen_import_without_tensorflow():

@@ -39,7 +39,9 @@ def hashes(source, count):
     return [batch_hash(source.next()) for _ in range(count)]
 
 
-@pytest.mark.parametrize("features", [ClmFeatures(), MlmFeatures(), TlmFeatures()], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "features", [ClmFeatures(), MlmFeatures(), TlmFeatures()], ids=lambda f: f.name
+)
 def test_batches_have_the_contracts_fields(open_source, features):
     source = open_source(features)
     assert isinstance(source, BatchSource) and source.languages == ("de", "en", "ru", "zh")
@@ -55,7 +57,12 @@ def restored(batch):
     """input_ids with the masked tokens put back."""
     ids = batch["input_ids"].copy()
     for row, (where, what, used) in enumerate(
-        zip(batch["masked_positions"], batch["masked_targets"], batch["masked_weights"] > 0, strict=True)
+        zip(
+            batch["masked_positions"],
+            batch["masked_targets"],
+            batch["masked_weights"] > 0,
+            strict=True,
+        )
     ):
         ids[row, where[used]] = what[used]
     return ids
@@ -84,7 +91,10 @@ def test_masks_are_fresh_in_the_second_epoch(open_source):
     source = open_source(batch=1, sampling=Sampling(weights={"de": 0, "en": 0, "ru": 0, "zh": 1}))
     rows = source.identity["sampling_table"][3]["rows"]
     epochs = [
-        {restored(b).tobytes(): b["masked_positions"].tolist() for b in (source.next() for _ in range(rows))}
+        {
+            restored(b).tobytes(): b["masked_positions"].tolist()
+            for b in (source.next() for _ in range(rows))
+        }
         for _ in "12"
     ]
     assert epochs[0].keys() == epochs[1].keys()
@@ -93,17 +103,27 @@ def test_masks_are_fresh_in_the_second_epoch(open_source):
 
 
 def test_pairs_translate_each_other(open_source, vocabulary, corpus):
-    source = open_source(TlmFeatures(both_orders=False, packing=False, max_pieces=60), length=128, epochs=1)
+    source = open_source(
+        TlmFeatures(both_orders=False, packing=False, max_pieces=60), length=128, epochs=1
+    )
     expected = set()
     for stem in ("de-en", "en-ru", "en-zh"):
         first, second = stem.split("-")
-        sides = [(corpus / f"parallel/{stem}.{code}").read_text().splitlines() for code in (first, second)]
+        sides = [
+            (corpus / f"parallel/{stem}.{code}").read_text().splitlines()
+            for code in (first, second)
+        ]
         ids = [source.languages.index(code) for code in (first, second)]
         for x, y in zip(*sides, strict=True):
             x, y = vocabulary.encode(x), vocabulary.encode(y)
             if max(len(x), len(y)) <= 60:
                 expected.add(
-                    (*(i for s in (x, y) for i in (1, *s, 1)), -1, *(ids[0],) * (len(x) + 2), *(ids[1],) * (len(y) + 2))
+                    (
+                        *(i for s in (x, y) for i in (1, *s, 1)),
+                        -1,
+                        *(ids[0],) * (len(x) + 2),
+                        *(ids[1],) * (len(y) + 2),
+                    )
                 )
     seen = []
     while True:
@@ -111,7 +131,9 @@ def test_pairs_translate_each_other(open_source, vocabulary, corpus):
             batch = source.next()
         except StopIteration:
             break
-        for ids, real, language in zip(restored(batch), batch["pack_ids"] > 0, batch["language_ids"], strict=True):
+        for ids, real, language in zip(
+            restored(batch), batch["pack_ids"] > 0, batch["language_ids"], strict=True
+        ):
             if real.any():
                 seen.append((*ids[real].tolist(), -1, *language[real].tolist()))
     assert len(seen) == len(set(seen)) and set(seen) == expected
@@ -121,7 +143,9 @@ def test_a_batch_is_of_one_language_and_shares_follow_the_exponent(open_source):
     source = open_source(ClmFeatures(), batch=2, length=16, sampling=Sampling(alpha=0.5))
     table = {row["name"]: row for row in source.identity["sampling_table"]}
     weights = np.sqrt([96, 96, 60, 36])
-    np.testing.assert_allclose([row["share"] for row in table.values()], weights / weights.sum(), atol=1e-6)
+    np.testing.assert_allclose(
+        [row["share"] for row in table.values()], weights / weights.sum(), atol=1e-6
+    )
     drawn = np.zeros(4)
     for _ in range(1000):
         batch = source.next()
@@ -134,7 +158,9 @@ def test_a_batch_is_of_one_language_and_shares_follow_the_exponent(open_source):
 
 
 def test_mixed_batches_match_the_shares_over_1e5_draws(open_source):
-    source = open_source(ClmFeatures(), batch=2000, length=16, sampling=Sampling(alpha=0.3, same_language=False))
+    source = open_source(
+        ClmFeatures(), batch=2000, length=16, sampling=Sampling(alpha=0.3, same_language=False)
+    )
     share = np.array([row["share"] for row in source.identity["sampling_table"]])
     drawn = np.zeros(4)
     for _ in range(50):
@@ -156,7 +182,9 @@ def test_counts_in_tokens_and_the_mixtures_own_rates(open_source):
 
 
 @pytest.mark.parametrize(
-    ("features", "same_language"), [(MlmFeatures(), False), (TlmFeatures(), True)], ids=["mlm-mixed", "tlm-alike"]
+    ("features", "same_language"),
+    [(MlmFeatures(), False), (TlmFeatures(), True)],
+    ids=["mlm-mixed", "tlm-alike"],
 )
 def test_restored_sources_continue_bitwise(open_source, features, same_language):
     options = {"sampling": Sampling(same_language=same_language)}
@@ -205,7 +233,9 @@ def test_every_objectives_source_continues_bitwise(open_source, features):
 
 
 def test_objectives_of_one_seed_draw_independently(open_source):
-    sources = [open_source(features, batch=1, length=32) for features in (ClmFeatures(), MlmFeatures())]
+    sources = [
+        open_source(features, batch=1, length=32) for features in (ClmFeatures(), MlmFeatures())
+    ]
     ids = [[int(source.next()["language_ids"].max()) for _ in range(64)] for source in sources]
     assert sum(a == b for a, b in zip(*ids, strict=True)) < 40
 
@@ -220,12 +250,21 @@ def test_any_number_of_shards_gives_the_same_global_batches(open_source):
 
     mixed = Sampling(same_language=False)
     whole, cut = (open_source(batch=8, sampling=mixed, data_shards=shards) for shards in (1, 4))
-    assert hashes(cut, 3) == hashes(whole, 3) and sorted(cut.state()) == [f"shard-{i}" for i in range(4)]
+    assert hashes(cut, 3) == hashes(whole, 3) and sorted(cut.state()) == [
+        f"shard-{i}" for i in range(4)
+    ]
 
     def host(*shards):
         name = f"{next(reversed(_REGISTERED))}.text"
         return mixture_source(
-            name, MlmFeatures(), batch=8, length=32, seed=3, sampling=mixed, data_shards=4, shards=shards
+            name,
+            MlmFeatures(),
+            batch=8,
+            length=32,
+            seed=3,
+            sampling=mixed,
+            data_shards=4,
+            shards=shards,
         )
 
     hosts = [host(0), host(1, 2, 3)]

@@ -61,7 +61,9 @@ def examples(fields, row):
 
 
 def test_pairs_have_four_separators_reset_positions_and_two_languages(pairs):
-    rows = pair_rows(pairs, [1, 1 + pairs.sides[0].ids.size], 12, both_orders=False, packing=False, max_pieces=3)
+    rows = pair_rows(
+        pairs, [1, 1 + pairs.sides[0].ids.size], 12, both_orders=False, packing=False, max_pieces=3
+    )
     assert rows.count == rows.sentences == 3  # the blank and the four-piece side are gone
     got = read(pairs, rows, 12, [0, 1, 2], languages=(5, 3))
     found = {k: v for row in range(3) for k, v in examples(got, row).items()}
@@ -77,7 +79,12 @@ def test_pairs_have_four_separators_reset_positions_and_two_languages(pairs):
 
 def test_positions_run_on_when_not_reset(pairs):
     rows = pair_rows(
-        pairs, [1, 1 + pairs.sides[0].ids.size], 10, both_orders=False, packing=False, reset_positions=False
+        pairs,
+        [1, 1 + pairs.sides[0].ids.size],
+        10,
+        both_orders=False,
+        packing=False,
+        reset_positions=False,
     )
     got = read(pairs, rows, 10, range(rows.count))
     found = {k: v for row in range(rows.count) for k, v in examples(got, row).items()}
@@ -99,7 +106,17 @@ def test_packed_pairs_restart_and_keep_to_themselves(pairs):
     for row in found:
         for example in row.values():
             assert example["position_ids"][0] == 0 and example["sides"] == sorted(example["sides"])
-    assert {k: v["input_ids"] for row in found for k, v in row.items()}[16] == [EOS, 16, 17, 18, 19, EOS, EOS, 25, EOS]
+    assert {k: v["input_ids"] for row in found for k, v in row.items()}[16] == [
+        EOS,
+        16,
+        17,
+        18,
+        19,
+        EOS,
+        EOS,
+        25,
+        EOS,
+    ]
 
 
 def test_both_orders_give_each_pair_twice_with_its_languages(pairs):
@@ -109,15 +126,28 @@ def test_both_orders_give_each_pair_twice_with_its_languages(pairs):
     found = {k: v for row in range(8) for k, v in examples(got, row).items()}
     assert sorted(found) == [10, 12, 13, 16, 20, 22, 24, 25]
     assert found[24]["input_ids"] == [EOS, 24, EOS, EOS, 13, 14, 15, EOS]
-    assert found[24]["language_ids"] == [1, 1, 1, 0, 0, 0, 0, 0] and found[24]["sides"] == [0, 0, 0, 1, 1, 1, 1, 1]
+    assert found[24]["language_ids"] == [1, 1, 1, 0, 0, 0, 0, 0] and found[24]["sides"] == [
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_a_hidden_partner_is_another_example_in_the_same_place(pairs):
     bases = [1, 1 + pairs.sides[0].ids.size]
-    seen, hidden = (pair_rows(pairs, bases, 24, both_orders=False, partner_visible=v) for v in (True, False))
+    seen, hidden = (
+        pair_rows(pairs, bases, 24, both_orders=False, partner_visible=v) for v in (True, False)
+    )
     got, apart = read(pairs, seen, 24, [0]), read(pairs, hidden, 24, [0])
     assert got["input_ids"] == apart["input_ids"] and got["sides"] == apart["sides"]
-    for pack, side_, number in zip(got["pack_ids"][0], got["sides"][0], apart["pack_ids"][0], strict=True):
+    for pack, side_, number in zip(
+        got["pack_ids"][0], got["sides"][0], apart["pack_ids"][0], strict=True
+    ):
         assert number == (2 * pack - 1 + side_ if pack else 0)
 
 

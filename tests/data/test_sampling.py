@@ -43,11 +43,28 @@ def test_modes():
 
 
 def test_table_and_expected_epochs():
-    sizes = {"de": {"sentences": 50, "tokens": 800, "rows": 10}, "en": {"sentences": 5, "tokens": 80, "rows": 1.5}}
+    sizes = {
+        "de": {"sentences": 50, "tokens": 800, "rows": 10},
+        "en": {"sentences": 5, "tokens": 80, "rows": 1.5},
+    }
     table = sampling_table(sizes, {"de": 0.75, "en": 0.25}, rows_per_step=4)
     assert table[0] == {
-        "name": "de", "sentences": 50, "tokens": 800, "rows": 10, "share": 0.75, "epochs_per_1000_steps": 300.0,
-    }  # fmt: skip
-    assert expected_epochs(table, 10) == pytest.approx({"de": 3.0, "en": 10 * 4 * 0.25 / 1.5}, abs=1e-3)
+        "name": "de",
+        "sentences": 50,
+        "tokens": 800,
+        "rows": 10,
+        "share": 0.75,
+        "epochs_per_1000_steps": 300.0,
+    }
+    assert expected_epochs(table, 10) == pytest.approx(
+        {"de": 3.0, "en": 10 * 4 * 0.25 / 1.5}, abs=1e-3
+    )
     lines = format_table(table, steps=10).splitlines()
-    assert lines[0].split()[-1] == "epochs" and lines[1].split() == ["de", "50", "800", "10", "75.00%", "3.00"]
+    assert lines[0].split()[-1] == "epochs" and lines[1].split() == [
+        "de",
+        "50",
+        "800",
+        "10",
+        "75.00%",
+        "3.00",
+    ]

@@ -28,7 +28,13 @@ def test_only_line_feeds_end_lines_and_a_bom_is_dropped(tmp_path):
 
 
 def test_language_from_explicit_code_folder_and_name(tmp_path):
-    for name in ("mono/de/voa.txt", "mono/zh-TW/a.txt", "news.2020.ru.txt", "sw.txt", "swh_Latn/x.txt"):
+    for name in (
+        "mono/de/voa.txt",
+        "mono/zh-TW/a.txt",
+        "news.2020.ru.txt",
+        "sw.txt",
+        "swh_Latn/x.txt",
+    ):
         write(tmp_path / name, "x\n")
     assert language_from_path(tmp_path / "mono/de/voa.txt") == "de"
     assert language_from_path(tmp_path / "mono/zh-TW/a.txt") == "zh-TW"
@@ -57,7 +63,9 @@ def test_patterns_folders_and_repeats(tmp_path):
     assert [str(t.path.relative_to(tmp_path)) for t in found] == [
         "mono/de/a.txt", "mono/de/b.txt", "mono/en/a.txt", "mono/en/b.txt",
     ]  # fmt: skip
-    assert find_text(str(tmp_path / "*/*")) == find_text(str(tmp_path / "mo*/*/*")) == found  # matched folders, files
+    assert (
+        find_text(str(tmp_path / "*/*")) == find_text(str(tmp_path / "mo*/*/*")) == found
+    )  # matched folders, files
     with pytest.raises(UserError, match="missing file: no monolingual file matches '.*fr/\\*.txt'"):
         find_text([str(tmp_path / "mono"), str(tmp_path / "mono/fr/*.txt")])
 
@@ -76,15 +84,25 @@ def test_compressed_text(tmp_path):
 
 def test_tables_with_a_language_column(tmp_path):
     write(tmp_path / "all.tsv", "id\tlanguage\ttext\n1\tde\tHallo\n2\ten\tHello\n3\tde\tTschüss\n")
-    assert lines(find_text(str(tmp_path / "all.tsv"))) == [("de", ["Hallo", "Tschüss"]), ("en", ["Hello"])]
+    assert lines(find_text(str(tmp_path / "all.tsv"))) == [
+        ("de", ["Hallo", "Tschüss"]),
+        ("en", ["Hello"]),
+    ]
     write(tmp_path / "fr.tsv", "text\nSalut\n")
     assert lines(find_text(str(tmp_path / "fr.tsv"))) == [("fr", ["Salut"])]
     write(tmp_path / "bad.de.tsv", "Hallo\tWelt\n")
     with pytest.raises(UserError, match="bad.de.tsv: the first line must name the columns"):
         find_text(str(tmp_path / "bad.de.tsv"))
-    rows = [{"text": "A.\nB.", "lang": "en"}, {"text": "C.", "lang": "ru"}, {"text": "D.", "lang": "en"}]
+    rows = [
+        {"text": "A.\nB.", "lang": "en"},
+        {"text": "C.", "lang": "ru"},
+        {"text": "D.", "lang": "en"},
+    ]
     write(tmp_path / "docs.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    assert lines(find_text(str(tmp_path / "docs.jsonl"))) == [("en", ["A.", "B.", "", "D."]), ("ru", ["C."])]
+    assert lines(find_text(str(tmp_path / "docs.jsonl"))) == [
+        ("en", ["A.", "B.", "", "D."]),
+        ("ru", ["C."]),
+    ]
     write(tmp_path / "de.jsonl", '{"text": "x"}\n{"txt": "y"}\n')
     with pytest.raises(UserError, match="de.jsonl, line 2: no column 'text'"):
         list(find_text(str(tmp_path / "de.jsonl"))[0].lines())
@@ -98,9 +116,13 @@ def test_pairs_sort_their_languages_whatever_the_name(tmp_path):
     write(tmp_path / "news.ru-en.en.gz", gzip.compress(b"yes\nno\n"))
     write(tmp_path / "fr-de.tsv", "oui\tja\nnon\tnein\n")
     write(tmp_path / "x.en-sw.tsv", "sw\ten\nndiyo\tyes\n")
-    write(tmp_path / "en-zh.jsonl", '{"zh": "是", "en": "yes"}\n{"translation": {"en": "no", "zh": "不"}}\n')
+    write(
+        tmp_path / "en-zh.jsonl",
+        '{"zh": "是", "en": "yes"}\n{"translation": {"en": "no", "zh": "不"}}\n',
+    )
     found = {
-        pair.languages: (list(pair.first.lines()), list(pair.second.lines())) for pair in find_pairs(str(tmp_path))
+        pair.languages: (list(pair.first.lines()), list(pair.second.lines()))
+        for pair in find_pairs(str(tmp_path))
     }
     assert found == {
         ("en", "ru"): (["yes", "no"], ["да", "нет"]),
@@ -123,7 +145,10 @@ def test_pair_errors(tmp_path):
         find_pairs(str(tmp_path / "german.txt"))
     for end in ("de", "jsonl"):
         path = write(tmp_path / "same" / f"x.de-de.{end}", "{}\n")
-        with pytest.raises(UserError, match=f"x.de-de.{end}: two sentences of one language.* columns of x.de-de.tsv"):
+        with pytest.raises(
+            UserError,
+            match=f"x.de-de.{end}: two sentences of one language.* columns of x.de-de.tsv",
+        ):
             find_pairs(str(path))
     with pytest.raises(UserError, match="no parallel file matches"):
         find_pairs(str(tmp_path / "*.fr"))
@@ -137,18 +162,24 @@ def test_pairs_within_one_language(tmp_path):
         ("Eine Geschichte.", "Geschichte"), ("Eine Katze.", "Katze")
     ]  # fmt: skip
     for end in ("src", "tgt", "*"):  # one side, either, is enough, and both are one pair
-        english, german = find_pairs([f"en={tmp_path}/dev-en.tsv", f"de={tmp_path}/xglue.ntg.de.{end}.dev*"])
+        english, german = find_pairs(
+            [f"en={tmp_path}/dev-en.tsv", f"de={tmp_path}/xglue.ntg.de.{end}.dev*"]
+        )
         assert (german.languages, english.languages) == (("de", "de"), ("en", "en"))
         assert (list(english.lines()), list(german.lines())) == wanted
         assert not english.translates
     write(tmp_path / "de-en.de", "ja\n")
-    with pytest.raises(UserError, match=r"de-en.de: within one language \(en=\) .* leave the code out"):
+    with pytest.raises(
+        UserError, match=r"de-en.de: within one language \(en=\) .* leave the code out"
+    ):
         find_pairs(f"en={tmp_path}/de-en.de")
     write(tmp_path / "a.src.txt", "x\n")
     with pytest.raises(UserError, match="a.src.txt has no other side .*a.tgt.txt"):
         find_pairs(f"en={tmp_path}/a.src.txt")
     write(tmp_path / "one.tsv", "only a source\n")
-    with pytest.raises(UserError, match="one.tsv, line 1: no column 2 of 1: put tabs between columns"):
+    with pytest.raises(
+        UserError, match="one.tsv, line 1: no column 2 of 1: put tabs between columns"
+    ):
         list(find_pairs(f"en={tmp_path}/one.tsv")[0].lines())
 
 
@@ -167,11 +198,29 @@ def test_keys_follow_content_not_place(tmp_path):
     assert content_hash(first) != before
 
 
-@pytest.mark.skipif("XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data")
+@pytest.mark.skipif(
+    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+)
 def test_real_data_is_found_by_folder_and_name():
     root = os.path.join(os.environ["XLINGJAX_DATA"], "pretrain")
     texts = find_text(f"{root}/mono/*/*.txt")
-    fifteen = ["ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh"]
+    fifteen = [
+        "ar",
+        "bg",
+        "de",
+        "el",
+        "en",
+        "es",
+        "fr",
+        "hi",
+        "ru",
+        "sw",
+        "th",
+        "tr",
+        "ur",
+        "vi",
+        "zh",
+    ]
     assert sorted({text.language for text in texts}) == fifteen
     pairs = find_pairs(f"{root}/parallel/*/*")
     assert sorted({code for pair in pairs for code in pair.languages}) == fifteen

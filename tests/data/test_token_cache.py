@@ -5,7 +5,14 @@ import pytest
 
 from tests.helpers.files import write
 from xlingjax.data.sources import find_pairs, find_text
-from xlingjax.data.token_cache import cache_folder, concatenate, is_cached, pair_records, text_records, tokens
+from xlingjax.data.token_cache import (
+    cache_folder,
+    concatenate,
+    is_cached,
+    pair_records,
+    text_records,
+    tokens,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -20,15 +27,24 @@ def test_ids_are_sentences_each_ended_and_blank_lines_empty(tmp_path, vocabulary
     assert made.lengths.tolist() == [len(first) + 1, 0, len(second) + 1] and made.sentences == 2
     assert made.ids.dtype == np.uint16
     both = concatenate([made, made])
-    assert both.lengths.tolist() == [*made.lengths, 0, *made.lengths, 0] and both.ids.size == 2 * made.ids.size
+    assert (
+        both.lengths.tolist() == [*made.lengths, 0, *made.lengths, 0]
+        and both.ids.size == 2 * made.ids.size
+    )
 
 
-def test_each_file_is_tokenised_once_per_content_and_vocabulary(tmp_path, vocabulary, monkeypatch, caplog):
+def test_each_file_is_tokenised_once_per_content_and_vocabulary(
+    tmp_path, vocabulary, monkeypatch, caplog
+):
     caplog.set_level(logging.INFO, logger="xlingjax.data.token_cache")
     text = find_text(str(write(tmp_path / "a/de.txt", "Der Hund.\n")))[0]
     assert not is_cached(text, vocabulary)
     first = tokens(text, vocabulary)
-    assert is_cached(text, vocabulary) and "tokenised" in caplog.text and len(list(cache_folder().iterdir())) == 2
+    assert (
+        is_cached(text, vocabulary)
+        and "tokenised" in caplog.text
+        and len(list(cache_folder().iterdir())) == 2
+    )
     monkeypatch.setattr(Vocabulary, "encode_lines", lambda *_: pytest.fail("tokenised again"))
     moved = find_text(str(write(tmp_path / "b/de.txt", "Der Hund.\n")))[0]
     np.testing.assert_array_equal(tokens(moved, vocabulary).ids, first.ids)
@@ -61,7 +77,9 @@ def test_train_and_validation_split_the_lines(tmp_path, vocabulary):
     )
     first_held = vocabulary.encode(lines[96]) + [1]  # blocks 3 and 7 of 8
     assert held.sides[0].ids[: len(first_held)].tolist() == first_held
-    with pytest.raises(UserError, match="no en text is held out: the share takes no block of 32 lines"):
+    with pytest.raises(
+        UserError, match="no en text is held out: the share takes no block of 32 lines"
+    ):
         text_records(text, vocabulary, 0.01, held=True)
 
 
@@ -85,5 +103,9 @@ def test_unequal_sides_and_empty_text_are_named(tmp_path, vocabulary):
 def test_content_hash_follows_the_text(tmp_path, vocabulary):
     hashes = set()
     for name, text in (("a", "Der Hund.\n"), ("b", "Der Hund.\n"), ("c", "Der\nHund.\n")):
-        hashes.add(text_records(find_text(str(write(tmp_path / name / "de.txt", text))), vocabulary).content_hash())
+        hashes.add(
+            text_records(
+                find_text(str(write(tmp_path / name / "de.txt", text))), vocabulary
+            ).content_hash()
+        )
     assert len(hashes) == 2

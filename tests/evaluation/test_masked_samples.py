@@ -15,7 +15,10 @@ def test_samples_show_masks_targets_and_the_likeliest_pieces(tmp_path):
     encoder, params = toy.model()
     zeros = jax.tree.map(np.zeros_like, params)
     bias = np.zeros(encoder.config.padded_vocab_size, np.float32)
-    bias[vocabulary.encode("q")[0]], bias[vocabulary.encode("j")[0]] = 9, 8  # the model says q, then j, always
+    bias[vocabulary.encode("q")[0]], bias[vocabulary.encode("j")[0]] = (
+        9,
+        8,
+    )  # the model says q, then j, always
     bias[vocabulary.size :] = 100  # rows beyond the vocabulary are no pieces
     params = zeros | {"head": {"bias": bias}}
     pairs = {"de": Pairs("de", tuple(texts), tuple(reversed(texts)))}
@@ -36,7 +39,9 @@ def test_samples_show_masks_targets_and_the_likeliest_pieces(tmp_path):
         assert " ".join(pieces[1:-1]) in texts  # targets put back give the sentence
     for sample in values["pairs"]:
         assert sample["partner"] in texts
-        assert all(slot["with_partner"] == slot["predictions"] for slot in sample["slots"])  # this model sees nothing
+        assert all(
+            slot["with_partner"] == slot["predictions"] for slot in sample["slots"]
+        )  # this model sees nothing
     assert evaluator(encoder, params, 1) == values  # the same sentences at every step
 
 
@@ -46,8 +51,12 @@ def test_the_partner_is_seen_only_where_it_says_so(tmp_path):
     encoder, params = toy.model()
 
     def slots(english):
-        evaluator = MaskedSamples({}, vocabulary, toy.LANGUAGES, {"de": Pairs("de", texts, english)}, per_language=8)
-        return [slot for sample in evaluator(encoder, params, 0)["pairs"] for slot in sample["slots"]]
+        evaluator = MaskedSamples(
+            {}, vocabulary, toy.LANGUAGES, {"de": Pairs("de", texts, english)}, per_language=8
+        )
+        return [
+            slot for sample in evaluator(encoder, params, 0)["pairs"] for slot in sample["slots"]
+        ]
 
     one, other = slots(texts), slots(tuple(" ".join(reversed(text.split())) for text in texts))
     assert [s["predictions"] for s in one] == [s["predictions"] for s in other]

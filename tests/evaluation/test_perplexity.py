@@ -20,14 +20,18 @@ VOCABULARY = toy.ToyVocabulary()
 
 @pytest.fixture(scope="module")
 def rows():
-    parts = [ppl.text_rows(toy.sentences(40, seed=i), VOCABULARY, 16, i, limit=5 + i) for i in range(3)]
+    parts = [
+        ppl.text_rows(toy.sentences(40, seed=i), VOCABULARY, 16, i, limit=5 + i) for i in range(3)
+    ]
     parts = ppl.same_slots([ppl.mask_for_validation(part, VOCABULARY.mask_id) for part in parts])
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def test_a_uniform_model_has_the_perplexity_of_its_vocabulary(rows):
     encoder, params = toy.model()
-    zeros = jax.tree.map(np.zeros_like, params)  # all logits 0; padded vocabulary rows must not count
+    zeros = jax.tree.map(
+        np.zeros_like, params
+    )  # all logits 0; padded vocabulary rows must not count
     for objective in (MLM(), CLM()):
         values = ppl.perplexity(encoder, zeros, objective, rows, toy.LANGUAGES, batch_size=4)
         assert list(values) == ["de", "en", "fr"]
@@ -39,13 +43,20 @@ def test_perplexity_is_total_nll_over_predictions_whatever_the_batch(rows):
     encoder, params = toy.model()
     values = ppl.perplexity(encoder, params, MLM(), rows, toy.LANGUAGES, batch_size=18)
     for size in (1, 7):  # 18 rows: neither divides evenly into what the other did
-        assert ppl.perplexity(encoder, params, MLM(), rows, toy.LANGUAGES, batch_size=size) == pytest.approx(values)
+        assert ppl.perplexity(
+            encoder, params, MLM(), rows, toy.LANGUAGES, batch_size=size
+        ) == pytest.approx(values)
     h_BLD = np.asarray(jax.jit(lambda p, b: encoder.encode(p, b, MLM().attention()))(params, rows))
-    table, bias = np.asarray(params["embeddings"]["tokens"]["embedding"]), np.asarray(params["head"]["bias"])
+    table, bias = (
+        np.asarray(params["embeddings"]["tokens"]["embedding"]),
+        np.asarray(params["head"]["bias"]),
+    )
     nll, count = 0.0, 0
     for row in np.flatnonzero(rows["language_ids"][:, 0] == 1):
         for slot in np.flatnonzero(rows["masked_weights"][row]):
-            logits = (h_BLD[row, rows["masked_positions"][row, slot]] @ table.T + bias)[: VOCABULARY.size]
+            logits = (h_BLD[row, rows["masked_positions"][row, slot]] @ table.T + bias)[
+                : VOCABULARY.size
+            ]
             nll += np.log(np.exp(logits).sum()) - logits[rows["masked_targets"][row, slot]]
             count += 1
     assert values["en"] == pytest.approx(math.exp(nll / count), rel=1e-4)
@@ -73,7 +84,9 @@ def test_text_rows_are_the_stream_cut_every_length_tokens():
     opened = ppl.text_rows(["a b c", "d e f g"], roberta, 4, 0, limit=1)
     assert opened["input_ids"].tolist() == [[0, 4, 5, 6]]  # every row of XLM-R opens with <s>
     short = ppl.text_rows(["a"], VOCABULARY, 4, 0)  # all there is
-    assert short["input_ids"].tolist() == [[a, 1, 2, 2]] and short["pack_ids"].tolist() == [[1, 1, 0, 0]]
+    assert short["input_ids"].tolist() == [[a, 1, 2, 2]] and short["pack_ids"].tolist() == [
+        [1, 1, 0, 0]
+    ]
 
 
 def test_validation_masking(rows):
@@ -82,11 +95,15 @@ def test_validation_masking(rows):
     assert (rows["masked_positions"][used] > 0).all()  # never column 0
     for row in range(len(used)):
         shown = np.flatnonzero(rows["input_ids"][row] == VOCABULARY.mask_id)
-        assert shown.tolist() == rows["masked_positions"][row][used[row]].tolist()  # all of them MASK, none else
+        assert (
+            shown.tolist() == rows["masked_positions"][row][used[row]].tolist()
+        )  # all of them MASK, none else
     long = ppl.text_rows(toy.sentences(2000, seed=5), VOCABULARY, 64, 0)
     masked = ppl.mask_for_validation(long, VOCABULARY.mask_id)
     sd = math.sqrt(0.15 * 0.85 / (63 * len(long["input_ids"])))
-    assert masked["masked_weights"].sum() / (63 * len(long["input_ids"])) == pytest.approx(0.15, abs=4 * sd)
+    assert masked["masked_weights"].sum() / (63 * len(long["input_ids"])) == pytest.approx(
+        0.15, abs=4 * sd
+    )
     alone = ppl.mask_for_validation({k: v[:3] for k, v in long.items()}, VOCABULARY.mask_id)
     assert (alone["input_ids"] == masked["input_ids"][:3]).all()  # row r draws alone
     other = ppl.mask_for_validation(long, VOCABULARY.mask_id, seed=1)
@@ -103,7 +120,11 @@ def pair_side_alone(rows, side):
             out[name][row, : len(on)] = rows[name][row, on]
         out["position_ids"][row, : len(on)] = np.arange(len(on))
         out["pack_ids"][row, : len(on)] = 1
-        slots = [s for s in np.flatnonzero(rows["masked_weights"][row]) if rows["masked_positions"][row, s] in on]
+        slots = [
+            s
+            for s in np.flatnonzero(rows["masked_weights"][row])
+            if rows["masked_positions"][row, s] in on
+        ]
         out["masked_positions"][row, : len(slots)] = rows["masked_positions"][row, slots] - on[0]
         out["masked_targets"][row, : len(slots)] = rows["masked_targets"][row, slots]
         out["masked_weights"][row, : len(slots)] = 1
@@ -140,7 +161,9 @@ def test_pair_rows():
     with pytest.raises(UserError, match="no fr-en pair fits a row of 4"):
         ppl.pair_rows(pairs, VOCABULARY, 4, (2, 1))
     roberta = toy.ToyVocabulary("xlmr")  # <s> opens the row alone, as in training
-    assert ppl.pair_rows(pairs, roberta, 8, (2, 1), limit=1)["input_ids"].tolist() == [[0, 4, 5, 2, 2, 6, 2, 1]]
+    assert ppl.pair_rows(pairs, roberta, 8, (2, 1), limit=1)["input_ids"].tolist() == [
+        [0, 4, 5, 2, 2, 6, 2, 1]
+    ]
 
 
 def test_evaluators(tmp_path):
@@ -149,15 +172,25 @@ def test_evaluators(tmp_path):
     for i, language in enumerate(("de", "fr")):
         texts[language] = Text(tmp_path / f"{language}.txt", language)
         texts[language].path.write_text("\n".join(toy.sentences(30, seed=i)) + "\n")
-    both = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(encoder, params, 1)
-    one = ppl.TextPerplexity({"fr": texts["fr"]}, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(encoder, params, 1)
+    both = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(
+        encoder, params, 1
+    )
+    one = ppl.TextPerplexity({"fr": texts["fr"]}, VOCABULARY, toy.LANGUAGES, length=16, limit=6)(
+        encoder, params, 1
+    )
     assert both["mean"] == pytest.approx(sum(both["by_language"].values()) / 2)
-    assert both["by_language"]["fr"] == pytest.approx(one["by_language"]["fr"])  # other languages change nothing
-    causal = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6, causal=True)(encoder, params, 1)
+    assert both["by_language"]["fr"] == pytest.approx(
+        one["by_language"]["fr"]
+    )  # other languages change nothing
+    causal = ppl.TextPerplexity(texts, VOCABULARY, toy.LANGUAGES, length=16, limit=6, causal=True)(
+        encoder, params, 1
+    )
     assert set(causal["by_language"]) == {"de", "fr"} and causal["mean"] != both["mean"]
     lines = tuple(toy.sentences(12, seed=3, longest=6))
     pairs = {"de": Pairs("de", lines, lines), "fr": Pairs("fr", lines, lines)}
-    values = ppl.TranslationPerplexity(pairs, VOCABULARY, toy.LANGUAGES, length=16)(encoder, params, 1)
+    values = ppl.TranslationPerplexity(pairs, VOCABULARY, toy.LANGUAGES, length=16)(
+        encoder, params, 1
+    )
     assert {name: set(sides) for name, sides in values["visible"].items()} == {
         "de-en": {"de", "en"},
         "fr-en": {"fr", "en"},
@@ -176,7 +209,11 @@ def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
     """The text column alone, each language's own rows, a document of several lines as lines."""
     table, lines = tmp_path / "held.jsonl.gz", tmp_path / "fr.txt"
     rows = [("de", "a b c\nd e f"), ("en", "q r s"), ("ru", "x y z"), ("de", "g h")]
-    table.write_bytes(gzip.compress("".join(json.dumps({"lang": la, "text": t}) + "\n" for la, t in rows).encode()))
+    table.write_bytes(
+        gzip.compress(
+            "".join(json.dumps({"lang": la, "text": t}) + "\n" for la, t in rows).encode()
+        )
+    )
     lines.write_text("g h i\n")
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
     patterns = f"{table} {lines}"
@@ -190,7 +227,9 @@ def test_held_out_tables_are_read_as_training_reads_them(tmp_path):
     (samples,) = evaluators.samples(corpus, patterns)()
     encoder, params = toy.model()
     shown = samples(encoder, params, 0)["texts"]
-    assert len(shown) == 5 and all(len(sample["pieces"]) <= 5 for sample in shown)  # a sentence each, no JSON
+    assert len(shown) == 5 and all(
+        len(sample["pieces"]) <= 5 for sample in shown
+    )  # a sentence each, no JSON
 
 
 def test_probes_on_pairs_have_the_rows_of_tlm(tmp_path):
@@ -198,9 +237,14 @@ def test_probes_on_pairs_have_the_rows_of_tlm(tmp_path):
         (tmp_path / f"de-en.{code}").write_text("a b c d\nd e\n")
     (tmp_path / "de.txt").write_text("a b\n")
     corpus = SimpleNamespace(languages=toy.LANGUAGES, vocabulary=VOCABULARY)
-    (probe,) = evaluators.translation_perplexity(corpus, str(tmp_path), length=12, reset_positions=False)()
-    assert probe._rows["de-en"]["position_ids"].tolist() == [list(range(12)), [*range(8), 0, 0, 0, 0]]
+    (probe,) = evaluators.translation_perplexity(
+        corpus, str(tmp_path), length=12, reset_positions=False
+    )()
+    assert probe._rows["de-en"]["position_ids"].tolist() == [
+        list(range(12)),
+        [*range(8), 0, 0, 0, 0],
+    ]
     options = {"pair_length": 8, "reset_positions": False}
     (samples,) = evaluators.samples(corpus, str(tmp_path / "de.txt"), str(tmp_path), **options)()
-    ((rows,), _) = samples._pair_rows()
+    (rows,), _ = samples._pair_rows()
     assert rows["position_ids"].tolist() == [list(range(8))]  # the other pair fits no row of 8

@@ -27,7 +27,9 @@ def files(tmp_path_factory):
         texts = toy.sentences(18, seed=n, longest=5)
         lines = [f"{texts[i]}\t{texts[i + 9]}\t{label}\n" for i, label in enumerate(labels)]
         (root / f"{language}.tsv").write_text("".join(lines))
-    return {(language, "en"): (root / f"{language}.tsv", root / "en.tsv") for language in ("de", "fr")}
+    return {
+        (language, "en"): (root / f"{language}.tsv", root / "en.tsv") for language in ("de", "fr")
+    }
 
 
 def test_a_languages_accuracy_is_that_of_its_own_side(model, files):
@@ -43,11 +45,15 @@ def test_a_languages_accuracy_is_that_of_its_own_side(model, files):
         own, partner = (found == rows["labels"]).mean(1)
         want[language] = own
         english.append(partner)
-    evaluator = PlugInAccuracy(files, VOCABULARY, toy.LANGUAGES, LABELS, length=12, batch_size=4, trained_on=("de",))
+    evaluator = PlugInAccuracy(
+        files, VOCABULARY, toy.LANGUAGES, LABELS, length=12, batch_size=4, trained_on=("de",)
+    )
     values = evaluator(encoder, params, 0)
     assert values["by_language"] == pytest.approx(want | {"en": np.mean(english)})
     assert [*want.values()] != english  # the sides differ
-    assert values["en"] == pytest.approx(np.mean(english)) and values["mean_other"] == pytest.approx(want["fr"])
+    assert values["en"] == pytest.approx(np.mean(english)) and values[
+        "mean_other"
+    ] == pytest.approx(want["fr"])
 
 
 def test_a_model_of_another_kind_is_refused(model, files):

@@ -21,10 +21,12 @@ def texts(tmp_path_factory):
 
 
 def test_a_pseudo_token_is_what_the_model_reads_into_one_placeholder(texts):
-    """Each of them computed alone: the sentence, and behind it one MASK at that place and in that language, which sees
-    the sentence and itself, and which the sentence does not see."""
+    """Each of them computed alone: the sentence, and behind it one MASK at that place and in that
+    language, which sees the sentence and itself, and which the sentence does not see."""
     vocabulary, (encoder, params) = toy.ToyVocabulary(), toy.model()
-    evaluator = PseudoSamples(texts, vocabulary, toy.LANGUAGES, ("de", "en"), proportion=0.3, per_language=3)
+    evaluator = PseudoSamples(
+        texts, vocabulary, toy.LANGUAGES, ("de", "en"), proportion=0.3, per_language=3
+    )
     values = evaluator(encoder, params, 0)
     assert values["kind"] == "pseudo_samples"
     assert [s["language"] for s in values["samples"]] == ["de"] * 3 + ["en"] * 3 + ["fr"] * 3
@@ -49,10 +51,15 @@ def test_a_pseudo_token_is_what_the_model_reads_into_one_placeholder(texts):
                 }
             )
             written.append(piece)
-    batch = {name: np.array([row[name] + [0] * (16 - len(row[name])) for row in rows]) for name in rows[0]}
+    batch = {
+        name: np.array([row[name] + [0] * (16 - len(row[name])) for row in rows])
+        for name in rows[0]
+    }
     spec = AttentionSpec(pseudo_tokens)
     h_BD = np.asarray(jax.jit(lambda params: encoder.encode(params, batch, spec)[:, 0])(params))
-    logits_BV = h_BD @ np.asarray(params["embeddings"]["tokens"]["embedding"]).T + params["head"]["bias"]
+    logits_BV = (
+        h_BD @ np.asarray(params["embeddings"]["tokens"]["embedding"]).T + params["head"]["bias"]
+    )
     logits_BV = np.array(logits_BV)[:, : vocabulary.size]
     logits_BV[:, sorted(vocabulary.special_ids)] = -np.inf
     assert vocabulary.pieces(logits_BV.argmax(axis=1).tolist()) == written and len({*written}) > 2
@@ -73,7 +80,10 @@ def test_rows_are_those_that_btmlm_trains_on(texts):
     assert rows["pseudo_weights"].tolist() == [[1, 0], [1, 1]]
     assert rows["position_ids"][:, width:].tolist() == [[1, 0], [0, 3]]
     assert rows["language_ids"][:, width:].tolist() == [[0, 0], [1, 1]]
-    assert (rows["is_mask"][:, :width] == 0).all() and rows["is_mask"][:, width:].tolist() == [[1, 0], [1, 1]]
+    assert (rows["is_mask"][:, :width] == 0).all() and rows["is_mask"][:, width:].tolist() == [
+        [1, 0],
+        [1, 1],
+    ]
     assert (rows["original_ids"] == rows["input_ids"]).all()
     assert {*rows["special_ids"][0].tolist()} == {*vocabulary.special_ids}
 
@@ -81,5 +91,7 @@ def test_rows_are_those_that_btmlm_trains_on(texts):
 def test_without_sentences_there_is_nothing(tmp_path):
     vocabulary, (encoder, params) = toy.ToyVocabulary(), toy.model()
     (tmp_path / "de.txt").write_text(" ".join(toy.PIECES) + "\n")  # does not fit
-    evaluator = PseudoSamples({"de": Text(tmp_path / "de.txt", "de")}, vocabulary, toy.LANGUAGES, ("en",), length=12)
+    evaluator = PseudoSamples(
+        {"de": Text(tmp_path / "de.txt", "de")}, vocabulary, toy.LANGUAGES, ("en",), length=12
+    )
     assert evaluator(encoder, params, 0)["samples"] == []

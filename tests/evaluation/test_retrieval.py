@@ -16,10 +16,15 @@ from xlingjax.inference import encode
 
 def test_nearest_is_exact_in_any_chunking():
     rng = np.random.default_rng(0)
-    queries, index = rng.normal(size=(37, 8)).astype(np.float32), rng.normal(size=(50, 8)).astype(np.float32)
+    queries, index = (
+        rng.normal(size=(37, 8)).astype(np.float32),
+        rng.normal(size=(50, 8)).astype(np.float32),
+    )
     cosine = [[q @ k / np.linalg.norm(q) / np.linalg.norm(k) for k in index] for q in queries]
     for chunk in (1, 10, 1000):
-        assert retrieval.nearest(queries, index, chunk).tolist() == np.argmax(cosine, axis=1).tolist()
+        assert (
+            retrieval.nearest(queries, index, chunk).tolist() == np.argmax(cosine, axis=1).tolist()
+        )
 
 
 def test_ties_go_to_the_first_row_so_collapse_scores_one_in_n():
@@ -34,12 +39,15 @@ def test_direction_is_who_asks():
     foreign = np.array([[1, 0, 0], [0.9, 0.8, 0], [0.9, 0, 0.8]], np.float32)
     scores = retrieval.score_layer(english, foreign)
     assert scores["raw_en_to_xx"] == 1.0
-    assert scores["raw_xx_to_en"] == pytest.approx(1 / 3)  # two foreign rows lie nearer to English row 0
+    assert scores["raw_xx_to_en"] == pytest.approx(
+        1 / 3
+    )  # two foreign rows lie nearer to English row 0
 
 
 def test_a_language_offset_hides_alignment_from_raw_cosine_only():
-    # Axes 0-11 say which sentence it is, axis 12 that it is English, axis 13 that it is foreign. Foreign sentence 0 has
-    # a trace of English in it and, uncentred, is what every English query finds.
+    # Axes 0-11 say which sentence it is, axis 12 that it is English, axis 13 that it is foreign.
+    # Foreign sentence 0 has a trace of English in it and, uncentred, is what every English query
+    # finds.
     english, foreign = np.zeros((2, 12, 14), np.float32)
     english[:, :12] = foreign[:, :12] = np.eye(12)
     english[:, 12], foreign[:, 13] = 20, 20
@@ -73,7 +81,9 @@ def test_pooling_weights():
     vocabulary = toy.ToyVocabulary()
     ids = np.array([[1, 20, 21, 1, 2], [1, 1, 2, 2, 2]])
     valid = ids != vocabulary.pad_id
-    weights = {p: encode.pooling_weights(ids, valid, vocabulary.special_ids, p) for p in encode.POOLINGS}
+    weights = {
+        p: encode.pooling_weights(ids, valid, vocabulary.special_ids, p) for p in encode.POOLINGS
+    }
     assert weights["mean"].tolist() == [[0.25, 0.25, 0.25, 0.25, 0], [0.5, 0.5, 0, 0, 0]]
     assert weights["mean_no_special"].tolist() == [[0, 0.5, 0.5, 0, 0], [0.5, 0.5, 0, 0, 0]]
     assert weights["first"].tolist() == [[1, 0, 0, 0, 0], [1, 0, 0, 0, 0]]
@@ -90,7 +100,8 @@ def test_embedding_does_not_depend_on_company_or_bucket():
     alone = encode.embed(encoder, params, rows[4:5], 1, vocabulary, buckets=(16,), **options)
     assert together.shape == (2, 3, 9, 16)  # poolings, embedding output + 2 layers, sentences, D
     np.testing.assert_allclose(together[:, :, 4:5], alone, atol=1e-5)
-    # Layer 0 under "first" is the embedding of `</s>` at position 0, the same in every sentence; above it they differ.
+    # Layer 0 under "first" is the embedding of `</s>` at position 0, the same in every sentence;
+    # above it they differ.
     assert np.ptp(together[1, 0], axis=0).max() < 1e-6 < np.ptp(together[1, 2], axis=0).max()
     with pytest.raises(ValueError, match="longest bucket, 4"):
         encode.embed(encoder, params, rows, 1, vocabulary, buckets=(4,))
@@ -105,10 +116,13 @@ def test_evaluate_retrieval_end_to_end_and_on_a_mesh():
         "de": held_out_pairs.Pairs("de", texts, texts),
         "fr": held_out_pairs.Pairs("fr", texts[:10], texts[5:15]),
     }
-    probe = retrieval.RetrievalProbe(aligned, toy.ToyVocabulary(), toy.LANGUAGES, ("mean", "first"), 16, 128)
+    probe = retrieval.RetrievalProbe(
+        aligned, toy.ToyVocabulary(), toy.LANGUAGES, ("mean", "first"), 16, 128
+    )
     values = probe(encoder, params, 7, None)
     assert values["pairs"] == {"de": 24, "fr": 10}
-    # The same words in two languages differ by the language embedding alone, and 'fr' is misaligned by five lines.
+    # The same words in two languages differ by the language embedding alone, and 'fr' is misaligned
+    # by five lines.
     assert values["by_language"]["mean"]["de"]["0"]["centred_en_to_xx"] == 1.0
     assert values["by_language"]["mean"]["fr"]["0"]["centred_en_to_xx"] <= 0.3
     layers = values["by_layer"]["mean"]
@@ -160,10 +174,16 @@ def test_reading_pairs(tmp_path):
 def test_pairs_with_an_empty_side_are_no_pairs_and_do_not_count_towards_the_limit(tmp_path):
     (tmp_path / "de-en.de").write_text("eins\n\n  \nvier\nf\n")
     (tmp_path / "de-en.en").write_text("\ntwo\n\nfour\nfive\n")
-    assert held_out_pairs.read_pairs(tmp_path)["de"] == held_out_pairs.Pairs("de", ("vier", "f"), ("four", "five"))
-    assert held_out_pairs.read_pairs(tmp_path, limit=1)["de"] == held_out_pairs.Pairs("de", ("vier",), ("four",))
+    assert held_out_pairs.read_pairs(tmp_path)["de"] == held_out_pairs.Pairs(
+        "de", ("vier", "f"), ("four", "five")
+    )
+    assert held_out_pairs.read_pairs(tmp_path, limit=1)["de"] == held_out_pairs.Pairs(
+        "de", ("vier",), ("four",)
+    )
     (tmp_path / "de-en.de").write_text("eins\n\n\n\n\n")
-    with pytest.raises(UserError, match=r"de-en.de and .*de-en.en have no line with text on both sides"):
+    with pytest.raises(
+        UserError, match=r"de-en.de and .*de-en.en have no line with text on both sides"
+    ):
         held_out_pairs.read_pairs(tmp_path)
 
 
@@ -174,8 +194,12 @@ def test_reading_compressed_pairs(tmp_path, ending):
     (tmp_path / "en-fr.en").write_text("one\ntwo\n")  # one side of a pair may be plain
     for code, lines in (("de", "eins\n"), ("en", "one\n")):
         (tmp_path / f"test.1.{code}.{ending}").write_bytes(compress(lines.encode()))
-    assert held_out_pairs.read_pairs(tmp_path) == {"fr": held_out_pairs.Pairs("fr", ("un", "deux"), ("one", "two"))}
-    assert held_out_pairs.read_pairs(tmp_path / "test.1") == {"de": held_out_pairs.Pairs("de", ("eins",), ("one",))}
+    assert held_out_pairs.read_pairs(tmp_path) == {
+        "fr": held_out_pairs.Pairs("fr", ("un", "deux"), ("one", "two"))
+    }
+    assert held_out_pairs.read_pairs(tmp_path / "test.1") == {
+        "de": held_out_pairs.Pairs("de", ("eins",), ("one",))
+    }
 
 
 def test_floors_are_on_the_pairs_of_retrieval(tmp_path):
@@ -188,34 +212,54 @@ def test_floors_are_on_the_pairs_of_retrieval(tmp_path):
 
 
 def test_floors():
-    # Spelling is shared in "de" and not in "ru"; the training pairs of "ru" are a one-to-one word cipher.
+    # Spelling is shared in "de" and not in "ru"; the training pairs of "ru" are a one-to-one word
+    # cipher.
     words = ["alpha", "bravo", "delta", "kilo", "lima", "oscar", "quebec", "tango"]
-    cipher = dict(zip(words, ["щука", "вода", "небо", "гора", "лиса", "пирог", "жук", "дым"], strict=True))
+    cipher = dict(
+        zip(words, ["щука", "вода", "небо", "гора", "лиса", "пирог", "жук", "дым"], strict=True)
+    )
     rng = np.random.default_rng(0)
     english = [" ".join(rng.choice(words, 3, replace=False)) for _ in range(240)]
     english = list(dict.fromkeys(english))
     russian = [" ".join(cipher[w] for w in line.split()) for line in english]
     held = {
-        "de": held_out_pairs.Pairs("de", tuple(line.upper() for line in english[:30]), tuple(english[:30])),
+        "de": held_out_pairs.Pairs(
+            "de", tuple(line.upper() for line in english[:30]), tuple(english[:30])
+        ),
         "ru": held_out_pairs.Pairs("ru", tuple(russian[:30]), tuple(english[:30])),
     }
-    result = floors(held, {"ru": held_out_pairs.Pairs("ru", tuple(russian[30:]), tuple(english[30:]))}, dimensions=12)
+    result = floors(
+        held,
+        {"ru": held_out_pairs.Pairs("ru", tuple(russian[30:]), tuple(english[30:]))},
+        dimensions=12,
+    )
     assert result["char_tfidf"]["de"]["raw_en_to_xx"] == 1.0
     assert result["char_tfidf"]["ru"]["raw_en_to_xx"] < 0.2
     assert list(result["lsi"]) == ["ru"]
     assert result["lsi"]["ru"]["raw_en_to_xx"] > 0.5
-    assert result["mean"]["char_tfidf"] == pytest.approx((1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2)
+    assert result["mean"]["char_tfidf"] == pytest.approx(
+        (1.0 + result["char_tfidf"]["ru"]["raw_en_to_xx"]) / 2
+    )
 
 
 def test_training_pairs_are_read_from_either_order_and_joined(tmp_path):
     from xlingjax.data.held_out_pairs import pairs_with_english
 
     for name, lines in {
-        "a.de-en.de": "eins\nzwei", "a.de-en.en": "one\ntwo", "b.de-en.de": "drei\n", "b.de-en.en": "three\nlost",
-        "a.en-fr.en": "four", "a.en-fr.fr": "quatre", "en-en.tsv": "four\tfour",
-    }.items():  # fmt: skip
+        "a.de-en.de": "eins\nzwei",
+        "a.de-en.en": "one\ntwo",
+        "b.de-en.de": "drei\n",
+        "b.de-en.en": "three\nlost",
+        "a.en-fr.en": "four",
+        "a.en-fr.fr": "quatre",
+        "en-en.tsv": "four\tfour",
+    }.items():
         (tmp_path / name).write_text(lines + "\n", encoding="utf-8")
     found = pairs_with_english([str(tmp_path / "*")])
-    assert found["de"].foreign == ("eins", "zwei", "drei") and found["de"].english == ("one", "two", "three")
+    assert found["de"].foreign == ("eins", "zwei", "drei") and found["de"].english == (
+        "one",
+        "two",
+        "three",
+    )
     assert found["fr"].foreign == ("quatre",) and found["fr"].english == ("four",)
     assert set(found) == {"de", "fr"}

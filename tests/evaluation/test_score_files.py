@@ -31,7 +31,15 @@ def classification(name, languages="de en", **more):
     places = {"test": (Files((name + ".{language}",), lines),)}
     submission = name.upper() + "/{language}.prediction"
     return Task(
-        "xglue", name, "classification", tuple(languages.split()), places, ("accuracy",), submission, ("x", "y"), **more
+        "xglue",
+        name,
+        "classification",
+        tuple(languages.split()),
+        places,
+        ("accuracy",),
+        submission,
+        ("x", "y"),
+        **more,
     )
 
 
@@ -43,10 +51,15 @@ def folders(tmp_path):
     made, gold = tmp_path / "made", tmp_path / "gold"
     gold.mkdir()
     for task, language, labels, predicted in (
-        ("nc", "de", "x y", "xx"), ("nc", "en", "x y", "xy"), ("qam", "de", "x x", "yy"), ("qam", "fr", "y", "y"),
-    ):  # fmt: skip
+        ("nc", "de", "x y", "xx"),
+        ("nc", "en", "x y", "xy"),
+        ("qam", "de", "x x", "yy"),
+        ("qam", "fr", "y", "y"),
+    ):
         (gold / f"{task}.{language}").write_text(labels)
-        write_predictions(next(one for one in TASKS if one.name == task), made, language, list(predicted))
+        write_predictions(
+            next(one for one in TASKS if one.name == task), made, language, list(predicted)
+        )
     return made, gold
 
 
@@ -55,18 +68,24 @@ def test_files_are_scored_and_averaged(folders):
     assert told["tasks"]["xglue/nc"]["metrics"] == {"accuracy": {"de": 50.0, "en": 100.0}}
     assert told["tasks"]["xglue/nc"]["score"] == 75 and told["tasks"]["xglue/qam"]["score"] == 50
     assert told["groups"] == {"understanding": 62.5} and told["overall"] == 62.5
-    assert told["missing"] == {"predictions": {}, "gold": {}} and list(told["signatures"]) == ["accuracy"]
+    assert told["missing"] == {"predictions": {}, "gold": {}} and list(told["signatures"]) == [
+        "accuracy"
+    ]
 
 
 def test_what_is_missing_is_an_error_or_said(folders):
     made, gold = folders
     (made / "NC/en.prediction").unlink()
     (gold / "qam.fr").unlink()
-    with pytest.raises(UserError, match="missing file: .*made/NC/en.prediction, the predictions of xglue/nc"):
+    with pytest.raises(
+        UserError, match="missing file: .*made/NC/en.prediction, the predictions of xglue/nc"
+    ):
         score_files.score_files(TASKS, made, gold)
     told = score_files.score_files(TASKS, made, gold, allow_missing=True)
     assert told["missing"] == {"predictions": {"xglue/nc": ["en"]}, "gold": {"xglue/qam": ["fr"]}}
-    assert told["tasks"]["xglue/nc"]["score"] == 50 and told["tasks"]["xglue/nc"]["missing"] == ["en"]
+    assert told["tasks"]["xglue/nc"]["score"] == 50 and told["tasks"]["xglue/nc"]["missing"] == [
+        "en"
+    ]
     # A mean over fewer languages is another number: it makes no group and no overall.
     assert told["groups"] == {"understanding": None} and told["overall"] is None
     notes = list(score_files.footnotes(told))
@@ -78,7 +97,9 @@ def test_what_is_missing_is_an_error_or_said(folders):
     with pytest.raises(UserError, match="missing folder: .*made"):
         score_files.score_files(TASKS, made, gold, allow_missing=True)
     made.mkdir()
-    with pytest.raises(UserError, match=r"nothing to score: no predictions in .* \(as .*NC/de.prediction\)"):
+    with pytest.raises(
+        UserError, match=r"nothing to score: no predictions in .* \(as .*NC/de.prediction\)"
+    ):
         score_files.score_files(TASKS, made, gold, allow_missing=True)
 
 
@@ -103,9 +124,14 @@ def test_xtremes_label_files_are_told_from_its_download_folder(tmp_path):
     path = tmp_path / "xnli/test-de.tsv"
     path.write_text("neutral\nentailment\n")
     assert score_files.label_file(xnli, tmp_path, "de") == path
-    assert [record.label for record in score_files.read_gold(xnli, tmp_path, "test", "de")] == ["neutral", "entailment"]
+    assert [record.label for record in score_files.read_gold(xnli, tmp_path, "test", "de")] == [
+        "neutral",
+        "entailment",
+    ]
     path.write_text("neutral\nEntailment\n")
-    with pytest.raises(UserError, match="test-de.tsv, line 2: 'Entailment' is not one of the labels contradiction"):
+    with pytest.raises(
+        UserError, match="test-de.tsv, line 2: 'Entailment' is not one of the labels contradiction"
+    ):
         score_files.read_gold(xnli, tmp_path, "test", "de")
     path.write_text("a\tb\tneutral\n")
     assert score_files.label_file(xnli, tmp_path, "de") is None
@@ -127,22 +153,39 @@ def test_the_verb_prints_scores_and_signatures_and_writes_json(tmp_path, capsys)
     for language, labels in (("de", ["neutral", "entailment"]), ("sw", ["neutral", "neutral"])):
         write_predictions(xnli, tmp_path / "labels", language, labels)
         write_predictions(xnli, tmp_path / "made", language, ["neutral", "entailment"])
-    line = ["score", "--suite", "xtreme", "--predictions", f"{tmp_path}/made", "--gold", f"{tmp_path}/labels"]
+    line = [
+        "score",
+        "--suite",
+        "xtreme",
+        "--predictions",
+        f"{tmp_path}/made",
+        "--gold",
+        f"{tmp_path}/labels",
+    ]
     assert main.main([*line, "--output", f"{tmp_path}/out/scores.json"]) == 2
     assert "missing file: " in capsys.readouterr().err and not (tmp_path / "out").exists()
     assert main.main([*line, "--allow-missing", "--output", f"{tmp_path}/out/scores.json"]) == 0
     printed = capsys.readouterr().out
-    assert "de 100.00  sw 50.00" in printed and "2 of 15 languages" in printed and "accuracy: share of" in printed
+    assert (
+        "de 100.00  sw 50.00" in printed
+        and "2 of 15 languages" in printed
+        and "accuracy: share of" in printed
+    )
     assert "xtreme/udpos af ar" in printed
     told = json.loads((tmp_path / "out/scores.json").read_text())
-    assert told["suite"] == "xtreme" and told["split"] == "test" and told["tasks"]["xtreme/xnli"]["score"] == 75
+    assert (
+        told["suite"] == "xtreme"
+        and told["split"] == "test"
+        and told["tasks"]["xtreme/xnli"]["score"] == 75
+    )
 
 
 QUERIES = [("q1", "4"), ("q1", "0"), ("q2", "3")]
 
 
 def write_xglue(folder, task, language):
-    """Tiny gold files of XGLUE's test set of one language, in its own layout; predictions that are partly right."""
+    """Tiny gold files of XGLUE's test set of one language, in its own layout; predictions that are
+    partly right."""
 
     def write(name, *rows):
         path = folder / task.name.upper() / name.format(language=language)
@@ -157,9 +200,12 @@ def write_xglue(folder, task, language):
         return [[first, other], [other]]
     if task.name == "mlqa":
         qas = [
-            {"id": id_, "question": "?", "answers": [{"text": "die Katze", "answer_start": 0}]} for id_ in ("a", "b")
+            {"id": id_, "question": "?", "answers": [{"text": "die Katze", "answer_start": 0}]}
+            for id_ in ("a", "b")
         ]
-        data = {"data": [{"title": "", "paragraphs": [{"context": "die Katze schläft", "qas": qas}]}]}
+        data = {
+            "data": [{"title": "", "paragraphs": [{"context": "die Katze schläft", "qas": qas}]}]
+        }
         write("MLQA_V1/test/test-context-{language}-question-{language}.json", json.dumps(data))
         return {"a": "die Katze"}
     if task.kind == "generation":
@@ -170,7 +216,12 @@ def write_xglue(folder, task, language):
         write(stem + ".test", *(f"{query}\ttitle\tsnippet\t{label}" for query, label in QUERIES))
         return ["2", "2", "0"]
     if task.name == "pawsx":
-        write("{language}/test_2k.tsv", "id\tsentence1\tsentence2\tlabel", f"1\ta\tb\t{first}", f"2\tc\td\t{other}")
+        write(
+            "{language}/test_2k.tsv",
+            "id\tsentence1\tsentence2\tlabel",
+            f"1\ta\tb\t{first}",
+            f"2\tc\td\t{other}",
+        )
     elif task.name == "xnli":
         write("{language}.test", f"a\tb\t{first}", f"c\td\t{other}")
     else:
@@ -184,7 +235,9 @@ def test_a_whole_submission_of_xglue(tmp_path, capsys):
     for task in suite_tasks("xglue"):
         for language in task.languages:
             write_predictions(task, made, language, write_xglue(gold, task, language))
-    (made / "NER/de.prediction").write_text("B-PER\n\nO\n")  # the second tag of the first sentence is left out
+    (made / "NER/de.prediction").write_text(
+        "B-PER\n\nO\n"
+    )  # the second tag of the first sentence is left out
     line = ["score", "--suite", "xglue", "--predictions", f"{made}", "--gold", f"{gold}"]
     assert main.main([*line, "--output", f"{tmp_path}/scores.json"]) == 0
     told = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
@@ -206,31 +259,52 @@ def test_a_whole_submission_of_xglue(tmp_path, capsys):
 @on_real_data
 def test_xtremes_mock_predictions_end_to_end():
     told = score_files.score_files(
-        suite_tasks("xtreme"), REFERENCE / "xtreme_mock/predictions", REFERENCE / "xtreme_mock/labels"
+        suite_tasks("xtreme"),
+        REFERENCE / "xtreme_mock/predictions",
+        REFERENCE / "xtreme_mock/labels",
     )
     assert told["groups"] == pytest.approx(
         {
             "classification": (51.42857142857143 + 30.666666666666668) / 2,
             "tagging": (57.50793650793652 + 70.21746048354693) / 2,
-            "qa": sum((77.27272727272727, 79.9586776859504, 57.142857142857146, 81.76870748299321, 88.88888888888889,
-                       97.22222222222223)) / 6,
+            "qa": (
+                sum(
+                    (
+                        77.27272727272727,
+                        79.9586776859504,
+                        57.142857142857146,
+                        81.76870748299321,
+                        88.88888888888889,
+                        97.22222222222223,
+                    )
+                )
+                / 6
+            ),
             "retrieval": (53.611111111111114 + 55.0) / 2,
         },
         rel=1e-14,
-    )  # fmt: skip
+    )
     scores = {name.removeprefix("xtreme/"): task["score"] for name, task in told["tasks"].items()}
-    assert len(scores) == 9 and told["overall"] == pytest.approx(sum(scores.values()) / 9, rel=1e-14)
+    assert len(scores) == 9 and told["overall"] == pytest.approx(
+        sum(scores.values()) / 9, rel=1e-14
+    )
     assert told["missing"] == {"predictions": {}, "gold": {}}
 
 
 @on_real_data
 def test_unicoders_predictions_end_to_end():
     tasks = suite_tasks("xglue")
-    told = score_files.score_files(tasks, REFERENCE / "xglue_unicoder_dev", REFERENCE.parent / "tasks", "dev", True)
+    told = score_files.score_files(
+        tasks, REFERENCE / "xglue_unicoder_dev", REFERENCE.parent / "tasks", "dev", True
+    )
     scores = {name.removeprefix("xglue/"): task["score"] for name, task in told["tasks"].items()}
     assert scores["xnli"] == pytest.approx(74.6987951807229, rel=1e-14)
     assert scores["pawsx"] == pytest.approx(89.75, rel=1e-14)
     assert scores["mlqa"] == pytest.approx(66.73116272446572, rel=1e-14)
-    assert told["tasks"]["xglue/pos"]["metrics"]["seqeval_precision"]["bg"] == 100 * 0.8751385538240856
-    assert told["tasks"]["xglue/pos"]["metrics"]["token_accuracy"]["bg"] == pytest.approx(88.6, abs=0.05)
+    assert (
+        told["tasks"]["xglue/pos"]["metrics"]["seqeval_precision"]["bg"] == 100 * 0.8751385538240856
+    )
+    assert told["tasks"]["xglue/pos"]["metrics"]["token_accuracy"]["bg"] == pytest.approx(
+        88.6, abs=0.05
+    )
     assert told["overall"] is None and told["groups"]["understanding"] is None

@@ -7,13 +7,25 @@ import numpy as np
 import pytest
 
 from tests.helpers import toy
-from tests.preprocessors.test_span_qa import SCRIPTS, XLM, Characters, pieces, question, squad  # noqa: F401 - a fixture
+from tests.preprocessors.test_span_qa import (
+    SCRIPTS,
+    XLM,
+    Characters,
+    question,
+    squad,
+)  # noqa: F401 - a fixture
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.evaluation import span_qa
-from xlingjax.evaluation.span_qa import SpanQuestions, best_answers, n_best, predict, predict_answers
+from xlingjax.evaluation.span_qa import (
+    SpanQuestions,
+    best_answers,
+    n_best,
+    predict,
+    predict_answers,
+)
 from xlingjax.evaluation.submissions import write_predictions
 from xlingjax.model.partition import MeshConfig, make_mesh
 from xlingjax.preprocessors.span_qa import Window, span_rows
@@ -24,7 +36,9 @@ SIZES = dict(length=14, stride=4, max_question=3)
 
 def window_of(count, column=3, question=0, maximal=None):
     spans = np.stack([np.arange(count), np.arange(count) + 1], axis=1)
-    return Window(question, column, spans, np.ones(count, bool) if maximal is None else np.array(maximal))
+    return Window(
+        question, column, spans, np.ones(count, bool) if maximal is None else np.array(maximal)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +46,7 @@ def model():
     return toy.model(num_labels=2, classifier="spans")
 
 
-# --- the search -------------------------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -43,17 +57,26 @@ def test_the_best_span_is_that_of_a_search_through_all(seed):
     window = window_of(12, maximal=maximal)
     found = n_best(logits, window, longest=4)
     wanted = [
-        (logits[3 + i, 0] + logits[3 + j, 1], i, j) for i in np.flatnonzero(maximal) for j in range(i, min(i + 4, 12))
+        (logits[3 + i, 0] + logits[3 + j, 1], i, j)
+        for i in np.flatnonzero(maximal)
+        for j in range(i, min(i + 4, 12))
     ]
     assert [span[1:] for span in found] == [(i, j) for _, i, j in sorted(wanted, reverse=True)]
-    np.testing.assert_allclose([score for score, *_ in found], sorted((score for score, *_ in wanted), reverse=True))
+    np.testing.assert_allclose(
+        [score for score, *_ in found], sorted((score for score, *_ in wanted), reverse=True)
+    )
 
 
 def test_only_the_likeliest_columns_are_combined():
     logits = np.zeros((8, 2))
     logits[3:8, 0], logits[3:8, 1] = [5, 4, 1, 2, 3], [3, 5, 1, 4, 2]
     window = window_of(5)
-    assert [span[1:] for span in n_best(logits, window, candidates=2)] == [(0, 1), (0, 3), (1, 1), (1, 3)]
+    assert [span[1:] for span in n_best(logits, window, candidates=2)] == [
+        (0, 1),
+        (0, 3),
+        (1, 1),
+        (1, 3),
+    ]
     assert n_best(logits, window, candidates=1) == [(10.0, 0, 1)]
     logits[3:8, 0], logits[3:8, 1] = [0, 0, 0, 0, 9], [9, 0, 0, 0, 0]
     assert n_best(logits, window, candidates=1) == []  # it would end before it begins
@@ -71,7 +94,9 @@ def test_the_best_of_all_windows_is_cut_out_of_the_context():
     logits[2, 5, 0], logits[2, 6, 1] = 1, 2
     assert best_answers(logits, windows, questions) == {"1": "cd", "2": "yz"}
     hidden = [windows[0], replace(windows[1], maximal=np.arange(6) > 1), windows[2]]
-    assert best_answers(logits, hidden, questions)["1"] == "ab"  # another window shows more around it
+    assert (
+        best_answers(logits, hidden, questions)["1"] == "ab"
+    )  # another window shows more around it
 
 
 def golden(rows, windows, questions, columns):
@@ -100,7 +125,9 @@ def test_the_right_columns_give_the_gold_text_of_xlms_own_pieces(tmp_path):
     from tests.helpers import small_fastbpe
 
     questions = [question(context, answer, id=answer) for context, answer in SCRIPTS]
-    questions.append(question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å"))
+    questions.append(
+        question("“Él comió 3,50 €…” Straße in İstanbul, Ångström", "Ångström", id="Å")
+    )
     small_fastbpe.write(tmp_path, [q.context for q in questions], merges=15)
     found = answered(questions, Vocabulary.load(tmp_path), length=64, stride=20, max_question=3)
     assert found == {q.id: q.answers[0] for q in questions}
@@ -113,7 +140,9 @@ DATA = os.environ.get("XLINGJAX_DATA")
 @pytest.mark.parametrize("language", ["ar", "hi", "zh"])
 def test_the_right_columns_give_the_gold_text_of_xquad(language):
     """Through windows and their joining, with a piece per character."""
-    questions = read_squad([Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"], None, language)[:150]
+    questions = read_squad(
+        [Path(DATA) / "tasks" / "xquad" / f"xquad.{language}.json"], None, language
+    )[:150]
     questions = [q for q in questions if len(q.answers[0]) < 60]
     found = answered(questions, OneEach(), length=256, stride=100, max_question=20)
     assert found == {q.id: q.answers[0] for q in questions} and len(found) > 100
@@ -124,7 +153,7 @@ class OneEach(Characters):
         return [14 + ord(c) % 26 for c in text], [(i, i + 1) for i in range(len(text))]
 
 
-# --- the model --------------------------------------------------------------------------------------------------------
+# --- the model ------------------------------------------------------------------------------------
 
 
 def test_the_last_batch_is_filled_up_and_meshes_change_nothing(model):
@@ -148,7 +177,10 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
     for index, q in enumerate(questions):
         best = max(
             (
-                (logits[row, w.column + i, 0] + logits[row, w.column + j, 1], q.context[w.spans[i, 0] : w.spans[j, 1]])
+                (
+                    logits[row, w.column + i, 0] + logits[row, w.column + j, 1],
+                    q.context[w.spans[i, 0] : w.spans[j, 1]],
+                )
                 for row, w in enumerate(windows)
                 if w.question == index
                 for i in np.flatnonzero(w.maximal)
@@ -169,11 +201,16 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
 def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     contexts = {"de": "dc bb cc", "en": "the bb cc", "fr": "cc dd the"}
     files = {
-        code: squad(tmp_path / f"{code}.json", [question(text, text[:2] if code == "fr" else text[3:], id="same")] * 2)
+        code: squad(
+            tmp_path / f"{code}.json",
+            [question(text, text[:2] if code == "fr" else text[3:], id="same")] * 2,
+        )
         for code, text in contexts.items()
     }  # the ids are the same, as in TyDiQA's files
 
-    def all_but_three(model, params, rows, **options):  # the whole context but its first three characters
+    def all_but_three(
+        model, params, rows, **options
+    ):  # the whole context but its first three characters
         logits = np.zeros((*rows["input_ids"].shape, 2), np.float32)
         column = rows["answer_columns"][:, 1:].argmax(1) + 1
         logits[np.arange(2), column + 3, 0] = 9
@@ -184,13 +221,28 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     made = dict(files=files, vocabulary=XLM, languages=toy.LANGUAGES, length=32, max_question=3)
     values = SpanQuestions(**made)(*model, 0)
     # fr: "dd the" for "cc"; de and en: right.
-    assert values["by_language"] == values["exact_match_by_language"] == {"de": 1.0, "en": 1.0, "fr": 0.0}
-    assert (values["en"], values["mean_other"], values["en_exact_match"], values["mean_other_exact_match"]) == (
+    assert (
+        values["by_language"]
+        == values["exact_match_by_language"]
+        == {
+            "de": 1.0,
+            "en": 1.0,
+            "fr": 0.0,
+        }
+    )
+    assert (
+        values["en"],
+        values["mean_other"],
+        values["en_exact_match"],
+        values["mean_other_exact_match"],
+    ) == (
         1,
         0.5,
     ) * 2
     assert (values["kind"], values["metric"]) == ("span_qa", "squad")
-    with pytest.raises(UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"):
+    with pytest.raises(
+        UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"
+    ):
         SpanQuestions(**made, metric="mlqa")
     with pytest.raises(UserError, match="METRIC 'f1'"):
         SpanQuestions(**made, metric="f1")
@@ -200,9 +252,19 @@ def test_the_metric_and_the_limit_are_those_asked_for(model, tmp_path, monkeypat
     questions = [question("dd the", "the dd", 0, id="1"), question("cc", "cc", id="2")]
     questions[0] = Question("1", "a", "das dd", ("dd",), (4,))
     path = squad(tmp_path / "de.json", questions)
-    monkeypatch.setattr(span_qa, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs})
-    made = dict(files={"de": path}, vocabulary=XLM, languages=toy.LANGUAGES, length=16, max_question=3)
+    monkeypatch.setattr(
+        span_qa, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs}
+    )
+    made = dict(
+        files={"de": path}, vocabulary=XLM, languages=toy.LANGUAGES, length=16, max_question=3
+    )
     squad_scores = SpanQuestions(**made)(*model, 0)
-    assert squad_scores["by_language"]["de"] == pytest.approx(1 / 3) and squad_scores["mean_other_exact_match"] == 0
+    assert (
+        squad_scores["by_language"]["de"] == pytest.approx(1 / 3)
+        and squad_scores["mean_other_exact_match"] == 0
+    )
     mlqa = SpanQuestions(**made, metric="mlqa", limit=1)(*model, 0)
-    assert mlqa["by_language"]["de"] == mlqa["mean_other_exact_match"] == 1.0 and mlqa["metric"] == "mlqa"
+    assert (
+        mlqa["by_language"]["de"] == mlqa["mean_other_exact_match"] == 1.0
+        and mlqa["metric"] == "mlqa"
+    )

@@ -32,16 +32,28 @@ BITEXT = [Bitext((("f0", ""), ("f1", "")), (("e0", ""), ("e1", "")), frozenset({
 TEXTS = [SourceTarget("x", "y"), SourceTarget("x", "y")]
 
 CASES = [
-    (xtreme("classification", NLI), ["neutral", "entailment"], examples(*NLI[:2]), "neutral\nentailment\n"),
+    (
+        xtreme("classification", NLI),
+        ["neutral", "entailment"],
+        examples(*NLI[:2]),
+        "neutral\nentailment\n",
+    ),
     (xglue("ranking", ("0", "1")), ["1", "0"], examples("0", "0"), "1\n0\n"),
-    (xtreme("tagging", TAGS), [["O"], ["B-PER", "I-PER"]], tagged("O", "O O"), "O\n\nB-PER\nI-PER\n\n"),
+    (
+        xtreme("tagging", TAGS),
+        [["O"], ["B-PER", "I-PER"]],
+        tagged("O", "O O"),
+        "O\n\nB-PER\nI-PER\n\n",
+    ),
     (xtreme("retrieval"), [1, 0], BITEXT, "1\n0\n"),
     (xtreme("mining"), [("f1", "e0")], BITEXT, "f1\te0\n"),
     (xglue("generation"), ["Ein Satz.", ""], TEXTS, "Ein Satz.\n\n"),
 ]
 
 
-@pytest.mark.parametrize(("task", "predicted", "gold", "text"), CASES, ids=lambda x: getattr(x, "kind", ""))
+@pytest.mark.parametrize(
+    ("task", "predicted", "gold", "text"), CASES, ids=lambda x: getattr(x, "kind", "")
+)
 def test_files_are_the_official_ones_and_read_back(tmp_path, task, predicted, gold, text):
     path = write_predictions(task, tmp_path, "de", predicted)
     assert path == tmp_path / ("it/test-de.tsv" if task.suite == "xtreme" else "IT/de.prediction")
@@ -55,7 +67,10 @@ def test_answers_are_one_object(tmp_path):
     task = xtreme("span_qa", end="json")
     path = write_predictions(task, tmp_path, "de", {"q1": "für", "q2": ""}, split="dev")
     assert path == tmp_path / "it/dev-de.json" == prediction_path(task, tmp_path, "de", "dev")
-    assert json.loads(path.read_text(encoding="utf-8")) == {"q1": "für", "q2": ""} and "für" in path.read_text("utf-8")
+    assert json.loads(path.read_text(encoding="utf-8")) == {
+        "q1": "für",
+        "q2": "",
+    } and "für" in path.read_text("utf-8")
     assert read_predictions(path, task, QUESTIONS).values == {"q1": "für", "q2": ""}
     write_predictions(task, tmp_path, "de", {"q2": "x"}, split="dev")
     assert read_predictions(path, task, QUESTIONS).notes == {"unanswered": 1}
@@ -77,7 +92,12 @@ def test_xglue_fills_short_sentences_with_o_and_xtreme_does_not(tmp_path):
 
 
 REFUSED = [
-    (xtreme("classification", NLI), examples(*NLI), "neutral\nneutral\n", "2 lines, but the gold file has 3"),
+    (
+        xtreme("classification", NLI),
+        examples(*NLI),
+        "neutral\nneutral\n",
+        "2 lines, but the gold file has 3",
+    ),
     (
         xtreme("classification", NLI),
         examples(*NLI[:2]),
@@ -102,7 +122,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("task", "gold", "text", "message"), REFUSED, ids=lambda x: x if isinstance(x, str) else "")
+@pytest.mark.parametrize(
+    ("task", "gold", "text", "message"), REFUSED, ids=lambda x: x if isinstance(x, str) else ""
+)
 def test_faults_of_a_file_are_named(tmp_path, task, gold, text, message):
     path = tmp_path / "file"
     path.write_text(text)
@@ -112,14 +134,20 @@ def test_faults_of_a_file_are_named(tmp_path, task, gold, text, message):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=f"missing file: {tmp_path}/x, the predictions of xtreme/it"):
+    with pytest.raises(
+        UserError, match=f"missing file: {tmp_path}/x, the predictions of xtreme/it"
+    ):
         read_predictions(tmp_path / "x", xtreme("classification"), [])
 
 
 @pytest.mark.parametrize(
     ("task", "predicted", "message"),
     [
-        (xtreme("classification", NLI), ["neutral", 2], "xtreme/it: 2 is not one of its labels: contradiction"),
+        (
+            xtreme("classification", NLI),
+            ["neutral", 2],
+            "xtreme/it: 2 is not one of its labels: contradiction",
+        ),
         (xtreme("tagging", TAGS), [["O"], ["B-LOC"]], "'B-LOC' is not one of its labels"),
         (xtreme("retrieval"), [0, -1], "'-1' is not a row"),
         (xtreme("span_qa"), {"q1": None}, "the answer of 'q1' is not text"),
@@ -128,7 +156,9 @@ def test_a_missing_file_is_named(tmp_path):
     ],
     ids=lambda x: getattr(x, "kind", ""),
 )
-def test_what_a_file_cannot_hold_is_refused_and_nothing_is_written(tmp_path, task, predicted, message):
+def test_what_a_file_cannot_hold_is_refused_and_nothing_is_written(
+    tmp_path, task, predicted, message
+):
     with pytest.raises(UserError, match=message):
         write_predictions(task, tmp_path, "de", predicted)
     assert not list(tmp_path.iterdir())
@@ -136,5 +166,7 @@ def test_what_a_file_cannot_hold_is_refused_and_nothing_is_written(tmp_path, tas
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "it").write_text("")
-    with pytest.raises(UserError, match="it/test-de.tsv cannot be written: .*choose another folder"):
+    with pytest.raises(
+        UserError, match="it/test-de.tsv cannot be written: .*choose another folder"
+    ):
         write_predictions(xtreme("classification"), tmp_path, "de", ["x"])

@@ -29,7 +29,8 @@ def test_a_tag_stands_at_the_first_piece_of_its_word():
 
 
 def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch):
-    """As XTREME's and XGLUE's scripts: no word shares a piece with the one before, so each learns and gets a tag."""
+    """As XTREME's and XGLUE's scripts: no word shares a piece with the one before, so each learns
+    and gets a tag."""
     task, reading = task_named("xtreme/udpos"), cell.reading_of({"LENGTH": 9, "WORDS_APART": True})
     sentence = Tagged(("ca", "b", "d"), ("NOUN", "VERB", "ADJ"))
     joined, apart = (
@@ -41,14 +42,19 @@ def test_words_of_languages_without_spaces_are_tokenised_one_by_one(monkeypatch)
     untagged = Tagged(sentence.words, ())
     columns = lambda model, params, rows, **how: np.arange(9)[None]  # noqa: E731
     monkeypatch.setattr(tagging, "predict", columns)
-    made = tagging.predict_tags(None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=True)
+    made = tagging.predict_tags(
+        None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=True
+    )
     assert made == [["b", "d", "e"]]
-    made = tagging.predict_tags(None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=False)
+    made = tagging.predict_tags(
+        None, {}, [untagged], Characters(), list("abcdefghi"), "zh", 0, length=9, apart=False
+    )
     assert made == [["b", "b", "d"]]  # the second word shares its piece with the first
 
 
 def test_all_pieces_of_a_word_have_its_tag():
-    """ERNIE-M's: a piece that goes on is inside the entity, and tags without B- are the same at every piece."""
+    """ERNIE-M's: a piece that goes on is inside the entity, and tags without B- are the same at
+    every piece."""
     sentence = Tagged(("cab", "d", "abab", "cab"), ("B-PER", "O", "I-PER", "O"))
     rows = tagged_rows([sentence], Characters(), 12, TAGS, "de", 1, pieces="all")
     _, owners = pieces_of_words(sentence.words, "de", Characters(), apart=True)
@@ -57,7 +63,9 @@ def test_all_pieces_of_a_word_have_its_tag():
     assert rows["tag_labels"][0].tolist() == [0, 1, 2, 0, 2, 2, 0, 0, 0, 0, 0, 0]
     with pytest.raises(UserError, match="'I-LOC' is not one of O, B-PER"):
         tagged_rows([Tagged(("cab",), ("B-LOC",))], Characters(), 9, TAGS, "de", 1, pieces="all")
-    with pytest.raises(UserError, match="pieces='last' is not one of first, all; set TAGGED_PIECES"):
+    with pytest.raises(
+        UserError, match="pieces='last' is not one of first, all; set TAGGED_PIECES"
+    ):
         tagged_rows([sentence], Characters(), 9, TAGS, "de", 1, pieces="last")
 
 
@@ -73,11 +81,29 @@ def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two():
         (0, [4, 4, 4]),
         (1, [0]),
     ]
-    assert [piece for number, ids, _ in parts if number == 0 for piece in ids] == whole[:9]  # the last does not fit
+    assert [piece for number, ids, _ in parts if number == 0 for piece in ids] == whole[
+        :9
+    ]  # the last does not fit
     rows = tagged_rows(sentences, Characters(), 5, TAGS, "de", 1)
-    assert rows["tag_labels"].tolist() == [[0, 1, 0, 0, 0], [0, 3, 0, 2, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]
-    assert rows["tag_weights"].tolist() == [[0, 1, 0, 1, 0], [0, 1, 0, 1, 0], [0, 1, 0, 0, 0], [0, 1, 0, 0, 0]]
-    assert rows["position_ids"][1].tolist() == [0, 1, 2, 3, 4] and rows["pack_ids"][3].tolist() == [1, 1, 1, 0, 0]
+    assert rows["tag_labels"].tolist() == [
+        [0, 1, 0, 0, 0],
+        [0, 3, 0, 2, 0],
+        [0, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0],
+    ]
+    assert rows["tag_weights"].tolist() == [
+        [0, 1, 0, 1, 0],
+        [0, 1, 0, 1, 0],
+        [0, 1, 0, 0, 0],
+        [0, 1, 0, 0, 0],
+    ]
+    assert rows["position_ids"][1].tolist() == [0, 1, 2, 3, 4] and rows["pack_ids"][3].tolist() == [
+        1,
+        1,
+        1,
+        0,
+        0,
+    ]
     with pytest.raises(UserError, match="length 2 leaves no room for a piece"):
         tagged_rows(sentences, Characters(), 2, TAGS, "de", 1)
 
@@ -85,7 +111,10 @@ def test_a_sentence_goes_on_in_the_next_row_and_no_word_stands_in_two():
 def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
     """Every word of a sentence longer than a row has a prediction, from its own row and column."""
     words = ("cab", "d", "cab", "d", "abcd")
-    sentences = [Tagged(("d",), ("B-PER",)), Tagged(words, ("B-PER", "I-PER", "B-LOC", "I-PER", "B-LOC"))]
+    sentences = [
+        Tagged(("d",), ("B-PER",)),
+        Tagged(words, ("B-PER", "I-PER", "B-LOC", "I-PER", "B-LOC")),
+    ]
     probe = tagging.ZeroShotTagging({}, Characters(), toy.LANGUAGES, TAGS, length=5)
     monkeypatch.setattr(tagging, "predict", lambda model, params, rows, **_: rows["tag_labels"])
     found = probe.predicted(None, None, sentences, "de", 0)
@@ -95,9 +124,12 @@ def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
     assert probe.predicted(None, None, untagged, "de", 0) == [["B-LOC"], ["B-LOC"] * 5]
 
 
-@pytest.mark.parametrize("tags, expected", [(("NOUN", "VERB"), ["VERB", "VERB", "NOUN"]), (TAGS, ["B-PER", "O", "O"])])
+@pytest.mark.parametrize(
+    "tags, expected", [(("NOUN", "VERB"), ["VERB", "VERB", "NOUN"]), (TAGS, ["B-PER", "O", "O"])]
+)
 def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monkeypatch):
-    """Where Chinese words are read joined. "O" is none of the tags of parts of speech: it could not be submitted."""
+    """Where Chinese words are read joined. "O" is none of the tags of parts of speech: it could not
+    be submitted."""
 
     class InTwos(Characters):
         def encode_with_spans(self, text):
@@ -106,7 +138,9 @@ def test_a_word_that_shares_its_piece_has_a_tag_of_the_task(tags, expected, monk
 
     monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.array([[0, 1, 0, 0, 0]]))
     sentence = Tagged(("a", "b", "c"), ())
-    made = tagging.predict_tags(None, None, [sentence], InTwos(), tags, "zh", 0, length=5, apart=False)
+    made = tagging.predict_tags(
+        None, None, [sentence], InTwos(), tags, "zh", 0, length=5, apart=False
+    )
     assert made == [expected]
 
 
@@ -114,7 +148,9 @@ def test_words_are_scored_in_their_order(tmp_path, monkeypatch):
     path = tmp_path / "de.tsv"
     path.write_text("cab\tB-PER\nd\tO\n\nabab\tB-LOC\n")
     assert [s.words for s in read_tagged(path)] == [("cab", "d"), ("abab",)]
-    probe = tagging.ZeroShotTagging({"de": path, "en": path}, Characters(), toy.LANGUAGES, TAGS, length=9)
+    probe = tagging.ZeroShotTagging(
+        {"de": path, "en": path}, Characters(), toy.LANGUAGES, TAGS, length=9
+    )
 
     def right(model, params, rows, **options):
         return rows["tag_labels"]
@@ -132,7 +168,9 @@ def test_the_model_predicts_every_row():
     sentences = [Tagged(("cab", "d"), ("O", "O")), Tagged(("ab",), ("O",)), Tagged(("d",), ("O",))]
     rows = tagged_rows(sentences, Characters(), 9, TAGS, "de", 0)
     found = tagging.predict(model, params, rows, batch_size=2)
-    alone = tagging.predict(model, params, {name: values[2:] for name, values in rows.items()}, batch_size=1)
+    alone = tagging.predict(
+        model, params, {name: values[2:] for name, values in rows.items()}, batch_size=1
+    )
     assert found.shape == (3, 9)
     np.testing.assert_array_equal(found[2, :3], alone[0, :3])
 

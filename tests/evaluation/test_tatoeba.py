@@ -20,7 +20,9 @@ def bitext():
     """A sentence and its copy; the English side lies in another order."""
     source = tuple((f"de-{i}", text) for i, text in enumerate(TEXTS))
     target = tuple((f"en-{i}", TEXTS[row]) for i, row in enumerate(ORDER))
-    return Bitext(source, target, frozenset((f"de-{row}", f"en-{i}") for i, row in enumerate(ORDER)))
+    return Bitext(
+        source, target, frozenset((f"de-{row}", f"en-{i}") for i, row in enumerate(ORDER))
+    )
 
 
 def predict(bitext, model=None, **options):
@@ -36,7 +38,8 @@ def test_the_papers_layer():
 def test_english_asks_and_foreign_lines_answer(bitext):
     found = predict(bitext, ALIKE, layer=0)
     assert found == ORDER.tolist() and tatoeba.accuracy(found, bitext) == 1.0
-    # One foreign line more than English ones: an answer for each English line, among all foreign ones.
+    # One foreign line more than English ones: an answer for each English line, among all foreign
+    # ones.
     longer = Bitext((("de-x", "q r s t u v"), *bitext.source), bitext.target, bitext.gold)
     assert predict(longer, ALIKE, layer=0) == (ORDER + 1).tolist()
     assert tatoeba.accuracy(predict(longer, ALIKE, layer=0), longer) == 1.0
@@ -47,7 +50,9 @@ def test_predictions_are_those_of_a_plain_search(bitext, pooling):
     encoder, params = toy.model()
     rows = encode.token_ids(TEXTS, toy.ToyVocabulary(), 64)
     foreign, english = (
-        encode.embed(encoder, params, rows, i, toy.ToyVocabulary(), poolings=(pooling,), buckets=(64,))[0]
+        encode.embed(
+            encoder, params, rows, i, toy.ToyVocabulary(), poolings=(pooling,), buckets=(64,)
+        )[0]
         for i in (0, 1)
     )
     for layer in (1, 2):
@@ -69,7 +74,9 @@ def test_every_layer_and_pooling(bitext):
 
 
 def test_refusals(bitext):
-    with pytest.raises(UserError, match=r"layer 3: this model has layers 0 \(the embeddings\) to 2"):
+    with pytest.raises(
+        UserError, match=r"layer 3: this model has layers 0 \(the embeddings\) to 2"
+    ):
         predict(bitext, layer=3)
     with pytest.raises(UserError, match="no sentences of 'en'"):
         predict(Bitext(bitext.source, (), None))

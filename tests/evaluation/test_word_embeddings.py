@@ -13,7 +13,8 @@ WORDS = ("red", "blue", "rot", "blau", "dark", "tief")
 
 
 class Words:
-    """Words of WORDS are one piece, their compounds ("darkblue") two, other letters unknown; a space alone is one."""
+    """Words of WORDS are one piece, their compounds ("darkblue") two, other letters unknown; a
+    space alone is one."""
 
     unk_id = 0
 
@@ -72,7 +73,9 @@ def test_a_dictionary_by_hand():
     assert (found["pairs"], found["covered"], found["coverage"], found["words"]) == (6, 3, 0.5, 2)
     kept = [(row(a), row(b)) for a, b in pairs[:3]]
     assert found["cosine"] == pytest.approx(np.mean([cosine(a, b) for a, b in kept]), rel=1e-5)
-    assert found["l2"] == pytest.approx(3 * np.mean([np.linalg.norm(a - b) for a, b in kept]), rel=1e-5)  # as they are
+    assert found["l2"] == pytest.approx(
+        3 * np.mean([np.linalg.norm(a - b) for a, b in kept]), rel=1e-5
+    )  # as they are
     assert found["spelled_alike"] == 0
     nothing = we.score_dictionary([("green", "gelb")], EN_DE, Words(), TABLE)
     assert nothing["coverage"] == 0 and nothing["cosine"] is nothing["p_at_1_csls"] is None
@@ -92,12 +95,19 @@ def test_csls_sets_hubs_back():
 
 
 def test_words_without_vectors_get_the_mean_cosine():
-    rows = [("red", "rot", 3.0), ("blue", "blau", 1.0), ("dark", "tief", 2.0), ("green", "rot", 0.0)]
+    rows = [
+        ("red", "rot", 3.0),
+        ("blue", "blau", 1.0),
+        ("dark", "tief", 2.0),
+        ("green", "rot", 0.0),
+    ]
     found = we.score_similarity(rows, EN_DE, Words(), TABLE)
     cosines = [cosine(row(a), row(b)) for a, b, _ in rows[:3]]
     gold = [score for _, _, score in rows]
     assert (found["pairs"], found["covered"], found["coverage"]) == (4, 3, 0.75)
-    assert found["pearson"] == pytest.approx(np.corrcoef([*cosines, np.mean(cosines)], gold)[0, 1], rel=1e-5)
+    assert found["pearson"] == pytest.approx(
+        np.corrcoef([*cosines, np.mean(cosines)], gold)[0, 1], rel=1e-5
+    )
     assert found["pearson_covered"] == pytest.approx(np.corrcoef(cosines, gold[:3])[0, 1], rel=1e-5)
     ranks = [np.argsort(np.argsort(x)) for x in (cosines, gold[:3])]
     assert found["spearman_covered"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
@@ -119,7 +129,9 @@ def test_reading_dictionaries(tmp_path):
     assert we.read_dictionary(path) == [("red", "rot"), ("blue", "blau"), ("ice cream", "Eis")]
     for bad in ("red\n", "red\t\n", "ice cream Eis\n", "red\trot\t1\n"):
         path.write_text("blue\tblau\n" + bad, "utf-8")
-        with pytest.raises(UserError, match=r"en-de.txt, line 2: .* a word, a tab and its translation"):
+        with pytest.raises(
+            UserError, match=r"en-de.txt, line 2: .* a word, a tab and its translation"
+        ):
             we.read_dictionary(path)
     path.write_text("\n")
     with pytest.raises(UserError, match="en-de.txt is empty"):
@@ -141,10 +153,15 @@ def test_reading_similarities(tmp_path):
 
 
 def test_semeval_has_its_scores_in_a_file_of_their_own(tmp_path):
-    data, keys = tmp_path / "data" / "en-de.test.data.txt", tmp_path / "keys" / "en-de.test.gold.txt"
+    data, keys = (
+        tmp_path / "data" / "en-de.test.data.txt",
+        tmp_path / "keys" / "en-de.test.gold.txt",
+    )
     data.parent.mkdir(), keys.parent.mkdir()
     data.write_text("red\trot\nblue\tblau\n")
-    with pytest.raises(UserError, match=r"en-de.test.gold.txt, are neither beside it nor in .*keys"):
+    with pytest.raises(
+        UserError, match=r"en-de.test.gold.txt, are neither beside it nor in .*keys"
+    ):
         we.read_similarity(data)
     keys.write_text("3.5\n1\n")
     assert we.read_similarity(data) == [("red", "rot", 3.5), ("blue", "blau", 1.0)]
@@ -175,14 +192,22 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
     from xlingjax.workflows import words
 
-    run = SimpleNamespace(params={"embeddings": {"tokens": {"embedding": TABLE}}}, vocabulary=Words())
+    run = SimpleNamespace(
+        params={"embeddings": {"tokens": {"embedding": TABLE}}}, vocabulary=Words()
+    )
     run.vocabulary.sha256 = "words"
     monkeypatch.setattr(words, "open_run", lambda path: run)
     (tmp_path / "a.txt").write_text("red\trot\nblue\tgrau\n")
     (tmp_path / "b.txt").write_text("red\trot\t3\nblue\tblau\t1\ndark\ttief\t2\n")
     entries = ["--dictionary", f"en-de={tmp_path}/a.txt", "--dictionary", f"en-de={tmp_path}/b.txt"]
     assert main.main(["words", "runs/x", *entries]) == 2  # three columns are no dictionary
-    entries = [*entries[:2], "--similarity", f"en-de={tmp_path}/b.txt", "--output", str(tmp_path / "out.json")]
+    entries = [
+        *entries[:2],
+        "--similarity",
+        f"en-de={tmp_path}/b.txt",
+        "--output",
+        str(tmp_path / "out.json"),
+    ]
     assert main.main(["words", "runs/x", *entries]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
     assert written["dictionary"]["en-de"] == we.score_dictionary(
@@ -191,12 +216,14 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert written["similarity"]["en-de"]["covered"] == 3 and written["pieces"] == "single"
     told = capsys.readouterr().out
     assert (
-        f"dictionary en-de: pairs 2, covered 1, coverage 0.5000, words 1, cosine {cosine(row('red'), row('rot')):.4f}"
-        in told
+        "dictionary en-de: pairs 2, covered 1, coverage 0.5000, words 1, cosine"
+        f" {cosine(row('red'), row('rot')):.4f}" in told
     )
 
 
-@pytest.mark.skipif("XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data")
+@pytest.mark.skipif(
+    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+)
 def test_real_files():
     tasks = Path(os.environ["XLINGJAX_DATA"]) / "tasks"
     assert len(we.read_dictionary(tasks / "bli/en-de/yacle.test.freq.2k.en-de.tsv")) == 2000

@@ -17,7 +17,12 @@ def test_shares_are_those_of_the_definition(layout):
     """softmax over the partner of w [e_i; e_j; e_i * e_j], in float64, by the pieces' names."""
     vocabulary = toy.ToyVocabulary(layout)
     encoder, params = toy.model(word_recovery=True, vocab_size=vocabulary.size)
-    params = {**params, "word_recovery": {"kernel": np.random.default_rng(0).normal(size=48).astype(np.float32) * 3}}
+    params = {
+        **params,
+        "word_recovery": {
+            "kernel": np.random.default_rng(0).normal(size=48).astype(np.float32) * 3
+        },
+    }
     evaluator = RecoverySamples(PAIRS, vocabulary, toy.LANGUAGES, per_language=2)
     values = evaluator(encoder, params, 0)
     assert values["kind"] == "recovery_samples"
@@ -27,12 +32,18 @@ def test_shares_are_those_of_the_definition(layout):
     w = np.asarray(params["word_recovery"]["kernel"], np.float64)
 
     def embedded(pieces):
-        return [table[int(p.strip("<>")) if p.startswith("<") else vocabulary.encode(p)[0]] for p in pieces]
+        return [
+            table[int(p.strip("<>")) if p.startswith("<") else vocabulary.encode(p)[0]]
+            for p in pieces
+        ]
 
     for sample in values["samples"]:
         assert " ".join(sample["pieces"]) in TEXTS and " ".join(sample["partner"][1:-1]) in TEXTS
         ends = vocabulary.pieces([vocabulary.bos_id, vocabulary.eos_id])
-        assert [sample["partner"][0], sample["partner"][-1]] == ends  # either text opens as one does alone
+        assert [
+            sample["partner"][0],
+            sample["partner"][-1],
+        ] == ends  # either text opens as one does alone
         partner = embedded(sample["partner"])
         for x, shares in zip(embedded(sample["pieces"]), sample["attention"], strict=True):
             scores = np.exp([w @ np.concatenate([x, y, x * y]) for y in partner])
@@ -63,7 +74,9 @@ def test_bad_input_is_refused():
 
 def test_the_second_text_opens_only_where_asked():
     vocabulary = toy.ToyVocabulary("xlmr")
-    plain, opened = (pair_rows(PAIRS["de"], vocabulary, 24, (0, 1), each_opens=on) for on in (False, True))
+    plain, opened = (
+        pair_rows(PAIRS["de"], vocabulary, 24, (0, 1), each_opens=on) for on in (False, True)
+    )
     turn = (plain["sides"] == 1).argmax(axis=1)
     rows = np.arange(len(turn))
     assert (plain["input_ids"][rows, turn] == vocabulary.eos_id).all()

@@ -12,14 +12,17 @@ def randomised(model, std=0.3):
     import torch
 
     torch.manual_seed(0)
-    norms = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.LayerNorm)}
+    norms = {
+        id(module.weight) for module in model.modules() if isinstance(module, torch.nn.LayerNorm)
+    }
     for weight in model.parameters():
         torch.nn.init.normal_(weight, mean=float(id(weight) in norms), std=std)
     return model.eval()
 
 
 def batch_of(vocab, columns, pad, ends, languages=1, prefix=""):
-    """Our fields of three rows: all columns, a single sentence, a pair, each sentence with `ends` after it."""
+    """Our fields of three rows: all columns, a single sentence, a pair, each sentence with `ends`
+    after it."""
     rng = np.random.default_rng(columns)
     lengths = np.array([columns, max(columns // 5, 2), columns * 3 // 4])
     valid_BL = np.arange(columns) < lengths[:, None]
@@ -32,9 +35,11 @@ def batch_of(vocab, columns, pad, ends, languages=1, prefix=""):
     languages_BL[2, lengths[2] // 2 :] = languages - 1  # another language for its second sentence
     positions_BL = np.broadcast_to(np.arange(columns, dtype=np.int32), ids_BL.shape)
     return {
-        f"{prefix}{'ids' if prefix else 'input_ids'}": ids_BL, f"{prefix}pack_ids": valid_BL.astype(np.int32),
-        f"{prefix}position_ids": positions_BL, f"{prefix}language_ids": languages_BL,
-    }  # fmt: skip
+        f"{prefix}{'ids' if prefix else 'input_ids'}": ids_BL,
+        f"{prefix}pack_ids": valid_BL.astype(np.int32),
+        f"{prefix}position_ids": positions_BL,
+        f"{prefix}language_ids": languages_BL,
+    }
 
 
 def tensors(batch, **names):
@@ -68,7 +73,9 @@ def assert_states_are(ours, theirs, valid_BL):
     for n, (state, wanted) in enumerate(zip(ours, theirs, strict=True)):
         wanted = wanted.detach().numpy()
         assert wanted[valid_BL].std() > 0.5
-        np.testing.assert_allclose(state[valid_BL], wanted[valid_BL], atol=TOLERANCE, err_msg=f"layer {n}")
+        np.testing.assert_allclose(
+            state[valid_BL], wanted[valid_BL], atol=TOLERANCE, err_msg=f"layer {n}"
+        )
 
 
 def weights(folder):
@@ -99,7 +106,9 @@ def changed(**values):
     def change(folder):
         path = folder / "config.json"
         found = {**json.loads(path.read_text()), **values}
-        path.write_text(json.dumps({name: value for name, value in found.items() if value is not None}))
+        path.write_text(
+            json.dumps({name: value for name, value in found.items() if value is not None})
+        )
 
     return change
 
@@ -117,10 +126,13 @@ def reweighted(change):
     return write
 
 
-def relative_scores(self, hidden_states, attn_weights, position_ids, predict_relative_position_buckets):
-    """The bias of predicting streams as ProphetNet's own code has it, each query's of its state. transformers 5.23
-    permutes it to (rows, T, n, heads) and reads it as (rows, n, heads, T): unless there is but one column, or one
-    stream of one head, queries get the biases of others, those of later columns too."""
+def relative_scores(
+    self, hidden_states, attn_weights, position_ids, predict_relative_position_buckets
+):
+    """The bias of predicting streams as ProphetNet's own code has it, each query's of its state.
+    transformers 5.23 permutes it to (rows, T, n, heads) and reads it as (rows, n, heads, T): unless
+    there is but one column, or one stream of one head, queries get the biases of others, those of
+    later columns too."""
     import torch
 
     r_BNTE = self.relative_pos_embeddings(hidden_states.transpose(1, 2))

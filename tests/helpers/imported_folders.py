@@ -1,4 +1,5 @@
-"""Folders of small random models as other programs publish them, one per family that is imported."""
+"""Folders of small random models as other programs publish them, one per family that is
+imported."""
 
 import json
 import unicodedata
@@ -14,7 +15,9 @@ WITHOUT_COMPARISON = "ernie_m"
 
 def letters():
     text = "".join(unicodedata.normalize("NFC", sentence) for sentence in SENTENCES)
-    return sorted({letter for letter in text if not letter.isspace()} | {*"abcdefghijklmnopqrstuvwxyz.?"})
+    return sorted(
+        {letter for letter in text if not letter.isspace()} | {*"abcdefghijklmnopqrstuvwxyz.?"}
+    )
 
 
 def xlm_roberta(path, kind="XLMRobertaForMaskedLM", **changes):
@@ -27,14 +30,27 @@ def bert(path, kind="BertForMaskedLM", **changes):
     from tests.helpers import foreign_models as foreign
 
     path.mkdir(parents=True)
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters(), *(f"##{letter}" for letter in letters())]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters(),
+        *(f"##{letter}" for letter in letters()),
+    ]
     (path / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     told = {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": False}
     (path / "tokenizer_config.json").write_text(json.dumps(told))
     config = transformers.BertConfig(
-        vocab_size=len(pieces), hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
-        max_position_embeddings=90, **changes,
-    )  # fmt: skip
+        vocab_size=len(pieces),
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=90,
+        **changes,
+    )
     model = foreign.randomised(getattr(transformers, kind)(config))
     model.save_pretrained(path)
     return model
@@ -47,9 +63,15 @@ def xlm(path, kind="XLMWithLMHeadModel", **changes):
 
     pieces = small_fastbpe.write(path, SENTENCES)
     config = transformers.XLMConfig(
-        vocab_size=pieces, emb_dim=24, n_layers=2, n_heads=4, n_langs=len(XLM_CODES), max_position_embeddings=90,
-        lang2id={code: i for i, code in enumerate(XLM_CODES)}, **changes,
-    )  # fmt: skip
+        vocab_size=pieces,
+        emb_dim=24,
+        n_layers=2,
+        n_heads=4,
+        n_langs=len(XLM_CODES),
+        max_position_embeddings=90,
+        lang2id={code: i for i, code in enumerate(XLM_CODES)},
+        **changes,
+    )
     model = foreign.randomised(getattr(transformers, kind)(config))
     model.save_pretrained(path)
     return model
@@ -79,7 +101,9 @@ def ernie_m(path):
     path.mkdir(parents=True)
     rows = small_xlmr.tokenizer_model(path) + 2
     test_ernie_m.published(
-        path, foreign.randomised(test_ernie_m.Reference(rows)), test_ernie_m.CONFIG | {"vocab_size": rows}
+        path,
+        foreign.randomised(test_ernie_m.Reference(rows)),
+        test_ernie_m.CONFIG | {"vocab_size": rows},
     )
 
 
@@ -87,12 +111,14 @@ FAMILIES = {made.__name__: made for made in (xlm_roberta, bert, xlm, mbart, prop
 
 
 def at_hand(monkeypatch, cache):
-    """Models are imported in this process, not in one of their own, below the folder `cache`, and compared on two
-    sentences."""
+    """Models are imported in this process, not in one of their own, below the folder `cache`, and
+    compared on two sentences."""
     from xlingjax.convert import import_model
 
     monkeypatch.setenv("XLINGJAX_CACHE", str(cache))
     monkeypatch.setattr("xlingjax.convert.formats.parity.SENTENCES", SENTENCES[9:11])
     monkeypatch.setattr(
-        import_model, "import_apart", lambda folder, run: print(import_model.import_model(str(folder), str(run)))
+        import_model,
+        "import_apart",
+        lambda folder, run: print(import_model.import_model(str(folder), str(run))),
     )

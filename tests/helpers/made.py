@@ -16,17 +16,36 @@ class Xlm:
 
 
 class Xlmr(Xlm):
-    layout, mask_id, bos_id, eos_id, pad_id, special_ids = "xlmr", 99, 0, 2, 1, frozenset((0, 1, 2, 3, 99))
+    layout, mask_id, bos_id, eos_id, pad_id, special_ids = (
+        "xlmr",
+        99,
+        0,
+        2,
+        1,
+        frozenset((0, 1, 2, 3, 99)),
+    )
 
 
-def records(sides, sentences=40, shortest=2, longest=8, document=5, vocabulary=Xlmr, seed=0, codes=("de", "en", "en")):
-    """Aligned sentences of random pieces 14..98, those of side 1 above 56; a blank line after every `document`."""
+def records(
+    sides,
+    sentences=40,
+    shortest=2,
+    longest=8,
+    document=5,
+    vocabulary=Xlmr,
+    seed=0,
+    codes=("de", "en", "en"),
+):
+    """Aligned sentences of random pieces 14..98, those of side 1 above 56; a blank line after every
+    `document`."""
     rng = np.random.default_rng(seed)
     made = []
     for side in range(sides):
         ids, lengths = [], []
         for sentence in range(sentences):
-            words = rng.integers(*((14, 56) if side == 0 else (56, 99)), rng.integers(shortest, longest + 1)).tolist()
+            words = rng.integers(
+                *((14, 56) if side == 0 else (56, 99)), rng.integers(shortest, longest + 1)
+            ).tolist()
             blank = sentence % (document + 1) == document
             ids += [] if blank else [*words, vocabulary.eos_id]
             lengths.append(0 if blank else len(words) + 1)
@@ -34,24 +53,36 @@ def records(sides, sentences=40, shortest=2, longest=8, document=5, vocabulary=X
     return Records(codes[:sides], tuple(made))
 
 
-def batch(features, length=48, vocabulary=Xlmr, languages=(0, 1, 1), step=0, columns=None, **options):
+def batch(
+    features, length=48, vocabulary=Xlmr, languages=(0, 1, 1), step=0, columns=None, **options
+):
     """(token fields before the features' map, in rows of `columns`, the batch), of all rows."""
     text = records(features.sides, vocabulary=vocabulary, **options)
-    ids = np.concatenate([[vocabulary.eos_id], *(side.ids for side in text.sides)]).astype(np.uint16)
+    ids = np.concatenate([[vocabulary.eos_id], *(side.ids for side in text.sides)]).astype(
+        np.uint16
+    )
     bases = np.cumsum([1, *(side.ids.size for side in text.sides[:-1])])
     rows, _ = stack([features.rows(text, bases, length, vocabulary)], [languages])
-    reader = RowReader(ids, rows, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id)
+    reader = RowReader(
+        ids, rows, columns or length, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
+    )
     before = reader(tf.range(rows.count, dtype=tf.int64))
-    after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(before, Draws(3, step, rows.count))
+    after = features.map(vocabulary, np.ones(vocabulary.size, np.int64), length)(
+        before, Draws(3, step, rows.count)
+    )
     assert set(after) >= set(features.fields)
-    return ({name: np.asarray(value) for name, value in fields.items()} for fields in (before, after))
+    return (
+        {name: np.asarray(value) for name, value in fields.items()} for fields in (before, after)
+    )
 
 
 def slots(made, row, half=None):
     """[(column, target)] of the used slots of a row, or of one half of them."""
     width = made["masked_weights"].shape[1] // 2
     part = {None: slice(None), 0: slice(0, width), 1: slice(width, None)}[half]
-    columns, targets, weights = (made[f"masked_{name}"][row, part] for name in ("positions", "targets", "weights"))
+    columns, targets, weights = (
+        made[f"masked_{name}"][row, part] for name in ("positions", "targets", "weights")
+    )
     return list(zip(columns[weights > 0].tolist(), targets[weights > 0].tolist(), strict=True))
 
 
@@ -59,4 +90,8 @@ def texts(text, side):
     """The sentences of a side, as tuples of pieces."""
     tokens = text.sides[side]
     ends = np.cumsum(tokens.lengths)
-    return {tuple(tokens.ids[end - n : end - 1].tolist()) for end, n in zip(ends, tokens.lengths, strict=True) if n}
+    return {
+        tuple(tokens.ids[end - n : end - 1].tolist())
+        for end, n in zip(ends, tokens.lengths, strict=True)
+        if n
+    }

@@ -1,5 +1,5 @@
-"""A transformer encoder, an n-stream decoder and their losses in plain NumPy float64, row by row: the arithmetic to
-compare with."""
+"""A transformer encoder, an n-stream decoder and their losses in plain NumPy float64, row by row:
+the arithmetic to compare with."""
 
 import math
 
@@ -21,12 +21,19 @@ def gelu(x, kind):
 
 
 def attention(x, p, allowed, memory=None):
-    """One row: x [L, D], allowed(l, s) -> bool. Keys and values come from memory [L, D], by default x."""
+    """One row: x [L, D], allowed(l, s) -> bool. Keys and values come from memory [L, D], by default
+    x."""
     heads = p["query"]["kernel"].shape[1]
     out = p["out"]["bias"].copy() * np.ones_like(x)
-    sources = {"query": x, "key": x if memory is None else memory, "value": x if memory is None else memory}
+    sources = {
+        "query": x,
+        "key": x if memory is None else memory,
+        "value": x if memory is None else memory,
+    }
     for head in range(heads):
-        q, k, v = (y @ p[name]["kernel"][:, head] + p[name]["bias"][head] for name, y in sources.items())
+        q, k, v = (
+            y @ p[name]["kernel"][:, head] + p[name]["bias"][head] for name, y in sources.items()
+        )
         for i in range(len(x)):
             keys = [s for s in range(len(k)) if allowed(i, s)]
             if not keys:
@@ -34,15 +41,18 @@ def attention(x, p, allowed, memory=None):
             score = np.array([q[i] @ k[s] / math.sqrt(len(q[i])) for s in keys])
             weight = np.exp(score - score.max())
             weight /= weight.sum()
-            out[i] += sum(w * v[s] for w, s in zip(weight, keys, strict=True)) @ p["out"]["kernel"][head]
+            out[i] += (
+                sum(w * v[s] for w, s in zip(weight, keys, strict=True)) @ p["out"]["kernel"][head]
+            )
     return out
 
 
 def encode(config, params, batch, causal=False, sees=None, memory=None, words=None):
     """h [B, L, D]; the states of padding tokens are 0.
 
-    sees(row's fields, query column, key column): who sees whom in a pack; default: everybody, or `causal` what is left.
-    memory: (states [B, L, D], sees) of the cross-attention. words [B, L, D]: instead of the word embeddings.
+    sees(row's fields, query column, key column): who sees whom in a pack; default: everybody, or
+    `causal` what is left. memory: (states [B, L, D], sees) of the cross-attention. words [B, L, D]:
+    instead of the word embeddings.
     """
     params = _float64(params)
     embeddings, states = params["embeddings"], []
@@ -50,7 +60,11 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
         pack = batch["pack_ids"][row]
         used = np.flatnonzero(pack)
         positions = batch["position_ids"][row][used] + config.position_offset
-        x = embeddings["tokens"]["embedding"][batch["input_ids"][row][used]] if words is None else words[row][used]
+        x = (
+            embeddings["tokens"]["embedding"][batch["input_ids"][row][used]]
+            if words is None
+            else words[row][used]
+        )
         x = x + embeddings["positions"]["embedding"][positions]
         if "languages" in embeddings:
             x = x + embeddings["languages"]["embedding"][batch["language_ids"][row][used]]
@@ -60,7 +74,9 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
 
         def allowed(i, s, fields=fields, used=used, sees=sees):
             same = fields["pack_ids"][used[i]] == fields["pack_ids"][used[s]]
-            return same and (not causal or s <= i) and (sees is None or sees(fields, used[i], used[s]))
+            return (
+                same and (not causal or s <= i) and (sees is None or sees(fields, used[i], used[s]))
+            )
 
         def across(i, s, allowed=allowed):
             return allowed(i, s, sees=memory[1])
@@ -70,7 +86,9 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
                 return x
             p = p["cross_attention"]
             return layer_norm(
-                x + attention(x, p["attention"], across, np.float64(memory[0])[row][used]), p["norm"], config.norm_eps
+                x + attention(x, p["attention"], across, np.float64(memory[0])[row][used]),
+                p["norm"],
+                config.norm_eps,
             )
 
         for layer in range(config.layers):
@@ -82,7 +100,11 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
 
             if config.norm_order == "post":
                 if memory is None or config.cross_attention_query == "self_attention":
-                    x = layer_norm(x + attention(x, p["attention"], allowed), p["attention_norm"], config.norm_eps)
+                    x = layer_norm(
+                        x + attention(x, p["attention"], allowed),
+                        p["attention_norm"],
+                        config.norm_eps,
+                    )
                 x = cross(x, p)
                 x = layer_norm(x + feed_forward(x), p["ffn_norm"], config.norm_eps)
             else:
@@ -98,23 +120,33 @@ def encode(config, params, batch, causal=False, sees=None, memory=None, words=No
 
 
 def decode(config, params, batch, memory):
-    """h [B, T, D] of a decoder with the encoder's tables, memory [B, L, D] its states; those of padding are 0."""
+    """h [B, T, D] of a decoder with the encoder's tables, memory [B, L, D] its states; those of
+    padding are 0."""
     params = _float64(params)
     embeddings, states = params["embeddings"], []
     for row in range(len(batch["decoder_ids"])):
         packs, sources = batch["decoder_pack_ids"][row], batch["pack_ids"][row]
         used, source = np.flatnonzero(packs), np.flatnonzero(sources)
         x = embeddings["tokens"]["embedding"][batch["decoder_ids"][row][used]]
-        x = x + embeddings["positions"]["embedding"][batch["decoder_position_ids"][row][used] + config.position_offset]
+        x = (
+            x
+            + embeddings["positions"]["embedding"][
+                batch["decoder_position_ids"][row][used] + config.position_offset
+            ]
+        )
         x = x + embeddings["languages"]["embedding"][batch["decoder_language_ids"][row][used]]
         x = layer_norm(x, embeddings["norm"], config.norm_eps)
         past = lambda t, k, packs=packs[used]: packs[t] == packs[k] and k <= t  # noqa: E731
         of_pack = lambda t, s, packs=packs[used], own=sources[source]: packs[t] == own[s]  # noqa: E731
         for layer in range(config.decoder_layers):
             p = _layer(params["decoder"]["layers"], layer)
-            x = layer_norm(x + attention(x, p["attention"], past), p["attention_norm"], config.norm_eps)
+            x = layer_norm(
+                x + attention(x, p["attention"], past), p["attention_norm"], config.norm_eps
+            )
             across, h = p["cross_attention"], np.float64(memory[row])[source]
-            x = layer_norm(x + attention(x, across["attention"], of_pack, h), across["norm"], config.norm_eps)
+            x = layer_norm(
+                x + attention(x, across["attention"], of_pack, h), across["norm"], config.norm_eps
+            )
             hidden = gelu(x @ p["ffn"]["in"]["kernel"] + p["ffn"]["in"]["bias"], config.gelu)
             x = x + hidden @ p["ffn"]["out"]["kernel"] + p["ffn"]["out"]["bias"]
             x = layer_norm(x, p["ffn_norm"], config.norm_eps)
@@ -125,42 +157,61 @@ def decode(config, params, batch, memory):
 
 
 def decode_streams(config, params, batch, memory):
-    """h [n, B, T, D] of the predicting streams of a post-LN model that shares its embeddings, example by example; the
-    states of padding are 0. memory: the encoder's states [B, S, D]."""
+    """h [n, B, T, D] of the predicting streams of a post-LN model that shares its embeddings,
+    example by example; the states of padding are 0. memory: the encoder's states [B, S, D]."""
     params = _float64(params)
     embeddings, layers, n = params["embeddings"], params["decoder"]["layers"], config.streams
     h = np.zeros((n, *batch["decoder_ids"].shape, config.dim))
     for row, packs in enumerate(batch["decoder_pack_ids"]):
         for pack in range(1, packs.max() + 1):
-            at, source = np.flatnonzero(packs == pack), np.flatnonzero(batch["pack_ids"][row] == pack)
+            at, source = (
+                np.flatnonzero(packs == pack),
+                np.flatnonzero(batch["pack_ids"][row] == pack),
+            )
             position = batch["decoder_position_ids"][row][at]
             x = []
             for stream in range(-1, n):  # -1 is the main one
                 words = embeddings["tokens"]["embedding"][batch["decoder_ids"][row][at]]
                 if stream >= 0:
-                    words = np.tile(params["decoder"]["streams"]["embedding"][(stream - 1) % n], (len(at), 1))
+                    words = np.tile(
+                        params["decoder"]["streams"]["embedding"][(stream - 1) % n], (len(at), 1)
+                    )
                 where = position + (stream >= 0) + config.position_offset
                 words = words + embeddings["positions"]["embedding"][where]
                 if "languages" in embeddings:
-                    words = words + embeddings["languages"]["embedding"][batch["decoder_language_ids"][row][at]]
+                    words = (
+                        words
+                        + embeddings["languages"]["embedding"][
+                            batch["decoder_language_ids"][row][at]
+                        ]
+                    )
                 x.append(layer_norm(words, embeddings["norm"], config.norm_eps))
             for layer in range(config.decoder_layers):
                 p = _layer(layers, layer)
-                x = [y + stream_attention(x, stream - 1, position, p["attention"]) for stream, y in enumerate(x)]
+                x = [
+                    y + stream_attention(x, stream - 1, position, p["attention"])
+                    for stream, y in enumerate(x)
+                ]
                 x = [layer_norm(y, p["attention_norm"], config.norm_eps) for y in x]
                 cross = p["cross_attention"]
                 seen = np.float64(memory)[row][source]
                 x = [y + attention(y, cross["attention"], lambda i, s: True, seen) for y in x]
                 x = [layer_norm(y, cross["norm"], config.norm_eps) for y in x]
                 feed, out = p["ffn"]["in"], p["ffn"]["out"]
-                x = [y + gelu(y @ feed["kernel"] + feed["bias"], config.gelu) @ out["kernel"] + out["bias"] for y in x]
+                x = [
+                    y
+                    + gelu(y @ feed["kernel"] + feed["bias"], config.gelu) @ out["kernel"]
+                    + out["bias"]
+                    for y in x
+                ]
                 x = [layer_norm(y, p["ffn_norm"], config.norm_eps) for y in x]
             h[:, row, at] = x[1:]
     return h
 
 
 def stream_attention(x, stream, position, p):
-    """What stream `stream` (-1: the main one) of x, [T, D] each, takes from the main one and from itself."""
+    """What stream `stream` (-1: the main one) of x, [T, D] each, takes from the main one and from
+    itself."""
 
     def project(name, state, head):
         return state @ p[name]["kernel"][:, head] + p[name]["bias"][head]
@@ -171,7 +222,10 @@ def stream_attention(x, stream, position, p):
 
     out = np.tile(p["out"]["bias"], (len(position), 1))
     for t, state in enumerate(x[stream + 1]):
-        keys = [(x[0][s], position[t] + (stream >= 0) - position[s]) for s in range(max(t - max(stream, 0), 0) + 1)]
+        keys = [
+            (x[0][s], position[t] + (stream >= 0) - position[s])
+            for s in range(max(t - max(stream, 0), 0) + 1)
+        ]
         keys += [(state, 0)] * (stream >= 0)
         relative = np.einsum("D,DUH->UH", state, p["relative"]["kernel"]) + p["relative"]["bias"]
         for head in range(p["query"]["kernel"].shape[1]):
@@ -181,7 +235,10 @@ def stream_attention(x, stream, position, p):
                 for y, distance in keys
             ]
             weight = np.exp(np.array(score) - max(score))
-            mixed = sum(w * project("value", y, head) for w, (y, _) in zip(weight / weight.sum(), keys, strict=True))
+            mixed = sum(
+                w * project("value", y, head)
+                for w, (y, _) in zip(weight / weight.sum(), keys, strict=True)
+            )
             out[t] += mixed @ p["out"]["kernel"][head]
     return out
 
@@ -203,4 +260,8 @@ def _layer(tree, index):
 
 
 def _float64(tree):
-    return {k: _float64(v) for k, v in tree.items()} if isinstance(tree, dict) else np.asarray(tree, np.float64)
+    return (
+        {k: _float64(v) for k, v in tree.items()}
+        if isinstance(tree, dict)
+        else np.asarray(tree, np.float64)
+    )

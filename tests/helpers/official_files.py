@@ -1,10 +1,12 @@
 """Small files in the layouts of XTREME's `download` folder and XGLUE's archive, told by tinyworld.
 
     write(root)     root/xtreme/{xnli,pawsx,udpos,panx,squad,xquad,mlqa,tydiqa,bucc2018,tatoeba}
-                    root/xtreme_labels/TASK/test-LG.{tsv,json}: the answers that XTREME keeps, as its scorer reads them
+                    root/xtreme_labels/TASK/test-LG.{tsv,json}: the answers that XTREME keeps, as
+                    its scorer reads them
                     root/xglue/{NER,POS,NC,MLQA,XNLI,PAWSX,QADSM,WPR,QAM,QG,NTG}
 
-A language that a task does not have is left out of it. Every set can be learnt: from words, or as tinyworld's sets.
+A language that a task does not have is left out of it. Every set can be learnt: from words, or as
+tinyworld's sets.
 """
 
 import csv
@@ -19,13 +21,19 @@ _SETS = ("nli", "paraphrase", "pos", "ner", "qa", "titles")
 
 
 def write(root, languages=LANGUAGES, *, train=48, dev=24, test=24, seed=0, hidden=True) -> Path:
-    """Writes all files and returns `root`. train, dev, test: examples of each set; hidden: XTREME's test sets come
-    without answers, as it distributes them."""
+    """Writes all files and returns `root`. train, dev, test: examples of each set; hidden: XTREME's
+    test sets come without answers, as it distributes them."""
     root = Path(root)
     sizes = {name: 0 for name in tinyworld.corpus.DEMO} | {"mono": 2 * test}
-    sizes |= {f"{name}_{part}": n for name in _SETS for part, n in (("train", train), ("dev", dev), ("test", test))}
+    sizes |= {
+        f"{name}_{part}": n
+        for name in _SETS
+        for part, n in (("train", train), ("dev", dev), ("test", test))
+    }
     sizes["heldout_pairs"] = 2 * test
-    tinyworld.write(root / "told", seed=seed, languages=languages, size=sizes, train_languages=languages)
+    tinyworld.write(
+        root / "told", seed=seed, languages=languages, size=sizes, train_languages=languages
+    )
     told = Told(root / "told", languages)
     _xtreme(told, root / "xtreme", root / "xtreme_labels", hidden)
     _xglue(told, root / "xglue")
@@ -48,9 +56,17 @@ class Told:
 
     def sentences(self, name, part, language, drop=""):
         """[(word, tag), ...] of each sentence; tags of the type `drop` become O."""
-        blocks = (self.root / name / f"{part}-{language}.tsv").read_text("utf-8").strip("\n").split("\n\n")
+        blocks = (
+            (self.root / name / f"{part}-{language}.tsv")
+            .read_text("utf-8")
+            .strip("\n")
+            .split("\n\n")
+        )
         split = [[line.split("\t") for line in block.split("\n")] for block in blocks]
-        return [[(word, "O" if drop and tag.endswith(drop) else tag) for word, tag in block] for block in split]
+        return [
+            [(word, "O" if drop and tag.endswith(drop) else tag) for word, tag in block]
+            for block in split
+        ]
 
     def squad(self, part, language):
         return json.loads((self.root / "qa" / f"{part}-{language}.json").read_text("utf-8"))
@@ -62,7 +78,10 @@ class Told:
 
     def pairs(self, language):
         """(foreign, English) sentences that translate each other."""
-        sides = (self.root / "heldout" / "parallel" / f"{language}-en.{side}" for side in (language, "en"))
+        sides = (
+            self.root / "heldout" / "parallel" / f"{language}-en.{side}"
+            for side in (language, "en")
+        )
         return [side.read_text("utf-8").splitlines() for side in sides]
 
     def more(self, language):
@@ -89,7 +108,8 @@ def _csv(path, rows):
 
 def _tagged(path, sentences, separator="\t", tags=True):
     blocks = (
-        "\n".join(f"{word}{separator}{tag}" if tags else word for word, tag in sentence) for sentence in sentences
+        "\n".join(f"{word}{separator}{tag}" if tags else word for word, tag in sentence)
+        for sentence in sentences
     )
     _lines(path, ["\n\n".join(blocks)])
 
@@ -112,7 +132,7 @@ def _renamed(squad, name):
     return squad
 
 
-# --- XTREME ----------------------------------------------------------------------------------------------------------
+# --- XTREME ---------------------------------------------------------------------------------------
 
 
 def _xtreme(told, root, labels, hidden):
@@ -124,19 +144,29 @@ def _xtreme(told, root, labels, hidden):
             _csv(root / task / f"test-{code}.tsv", [row[:2] for row in test] if hidden else test)
             _lines(labels / task / f"test-{code}.tsv", [row[2] for row in test])
             if code != "en":
-                train = zip(told.rows(name, "train", "en"), told.rows(name, "train", code), strict=True)
+                train = zip(
+                    told.rows(name, "train", "en"), told.rows(name, "train", code), strict=True
+                )
                 lines = ["\t".join([*english[:2], *own]) for english, own in train]
                 _lines(root / task / "translate-train" / f"en-{code}-translated.tsv", lines)
                 english = [
-                    "\t".join([*own[:2], *en]) for own, en in zip(test, told.rows(name, "test", "en"), strict=True)
+                    "\t".join([*own[:2], *en])
+                    for own, en in zip(test, told.rows(name, "test", "en"), strict=True)
                 ]
                 _lines(root / task / "translate-test" / f"test-{code}-en-translated.tsv", english)
     for task, name, drop in (("udpos", "pos", ""), ("panx", "ner", "-MISC")):
         for code in told.of("xtreme", task):
             for part in ("train", "dev", "test"):
                 sentences = told.sentences(name, part, code, drop)
-                _tagged(root / task / f"{part}-{code}.tsv", sentences, tags=not (hidden and part == "test"))
-            tags = ["\n".join(tag for _, tag in sentence) for sentence in told.sentences(name, "test", code, drop)]
+                _tagged(
+                    root / task / f"{part}-{code}.tsv",
+                    sentences,
+                    tags=not (hidden and part == "test"),
+                )
+            tags = [
+                "\n".join(tag for _, tag in sentence)
+                for sentence in told.sentences(name, "test", code, drop)
+            ]
             _lines(labels / task / f"test-{code}.tsv", ["\n\n".join(tags)])
     _xtreme_questions(told, root, labels, hidden)
     _xtreme_bitexts(told, root, labels, hidden)
@@ -150,7 +180,9 @@ def _xtreme_questions(told, root, labels, hidden):
             name = f"squad/translate-train/squad.translate.train.en-{code}.json"
             _json(root / name, told.squad("train", code))
     train = root / "tydiqa" / "tydiqa-goldp-v1.1-train"
-    _json(train / "tydiqa.goldp.en.train.json", _renamed(told.squad("train", "en"), lambda row: "0"))
+    _json(
+        train / "tydiqa.goldp.en.train.json", _renamed(told.squad("train", "en"), lambda row: "0")
+    )
     dev = "dev-context-{0}-question-{0}.json"
     for task, test in (
         ("xquad", "xquad.{0}.json"),
@@ -168,7 +200,11 @@ def _xtreme_questions(told, root, labels, hidden):
 def _xtreme_bitexts(told, root, labels, hidden):
     for code in told.of("xtreme", "tatoeba"):
         foreign, english = told.pairs(code)
-        order = sorted(range(len(english)), key=lambda row: english[row]) if hidden else range(len(english))
+        order = (
+            sorted(range(len(english)), key=lambda row: english[row])
+            if hidden
+            else range(len(english))
+        )
         _lines(root / "tatoeba" / f"{code}-en.{code}", foreign)
         _lines(root / "tatoeba" / f"{code}-en.en", [english[row] for row in order])
         _lines(labels / "tatoeba" / f"test-{code}.tsv", order)
@@ -178,29 +214,35 @@ def _xtreme_bitexts(told, root, labels, hidden):
         for part, own in (("dev", pairs[:half]), ("test", pairs[half:])):
             more = half // 2 if part == "dev" else -(half // 2)
             strangers = {
-                lang: told.more(lang)[:more] if part == "dev" else told.more(lang)[more:] for lang in (code, "en")
+                lang: told.more(lang)[:more] if part == "dev" else told.more(lang)[more:]
+                for lang in (code, "en")
             }
             foreign = [*strangers[code], *(pair[0] for pair in own)]
             english = [*(pair[1] for pair in own), *strangers["en"]]
             stem = root / "bucc2018" / f"{code}-en.{part}"
             for lang, side in ((code, foreign), ("en", english)):
                 _lines(
-                    stem.with_name(f"{stem.name}.{lang}"), [f"{lang}-{row:09}\t{text}" for row, text in enumerate(side)]
+                    stem.with_name(f"{stem.name}.{lang}"),
+                    [f"{lang}-{row:09}\t{text}" for row, text in enumerate(side)],
                 )
-            gold = [f"{code}-{row + len(strangers[code]):09}\ten-{row:09}" for row in range(len(own))]
+            gold = [
+                f"{code}-{row + len(strangers[code]):09}\ten-{row:09}" for row in range(len(own))
+            ]
             if part == "dev" or not hidden:
                 _lines(stem.with_name(f"{stem.name}.gold"), gold)
             if part == "test":
                 _lines(labels / "bucc2018" / f"test-{code}.tsv", gold)
 
 
-# --- XGLUE -----------------------------------------------------------------------------------------------------------
+# --- XGLUE ----------------------------------------------------------------------------------------
 
 
 def _xglue(told, root):
     for task, folder, name in (("ner", "NER", "ner"), ("pos", "POS", "pos")):
         for code, part in _parts(told, task):
-            _tagged(root / folder / f"{code}.{part}", told.sentences(name, part, code), separator=" ")
+            _tagged(
+                root / folder / f"{code}.{part}", told.sentences(name, part, code), separator=" "
+            )
     for code, part in _parts(told, "xnli"):
         rows = ["\t".join(row) for row in told.rows("nli", part, code)]
         if part == "train":
@@ -208,7 +250,10 @@ def _xglue(told, root):
         else:
             _lines(root / "XNLI" / f"{code}.{part}", rows)
     for code, part in _parts(told, "pawsx"):
-        rows = [f"{i}\t" + "\t".join(row) for i, row in enumerate(told.rows("paraphrase", part, code), 1)]
+        rows = [
+            f"{i}\t" + "\t".join(row)
+            for i, row in enumerate(told.rows("paraphrase", part, code), 1)
+        ]
         file = "train.tsv" if part == "train" else f"{part}_2k.tsv"
         _lines(root / "PAWSX" / code / file, ["id\tsentence1\tsentence2\tlabel", *rows])
     _json(root / "MLQA" / "squad1.1" / "train-v1.1.json", told.squad("train", "en"))
@@ -219,7 +264,8 @@ def _xglue(told, root):
     for task, rows in (("nc", _news), ("qadsm", _ads), ("wpr", _pages), ("qam", _answers)):
         for code, part in _parts(told, task):
             _lines(
-                root / task.upper() / f"xglue.{task}.{code}.{part}", ["\t".join(row) for row in rows(told, part, code)]
+                root / task.upper() / f"xglue.{task}.{code}.{part}",
+                ["\t".join(row) for row in rows(told, part, code)],
             )
     for code, part in _parts(told, "qg"):
         _written(root / "QG" / f"xglue.qg.{code}", part, told.questions(part, code))
@@ -230,7 +276,12 @@ def _xglue(told, root):
 def _parts(told, task):
     """The languages and parts of a task: English has a training set, the others have not."""
     codes = told.of("xglue", task)
-    return [(code, part) for code in codes for part in ("train", "dev", "test") if part != "train" or code == "en"]
+    return [
+        (code, part)
+        for code in codes
+        for part in ("train", "dev", "test")
+        if part != "train" or code == "en"
+    ]
 
 
 def _written(stem, part, pairs):
@@ -240,7 +291,10 @@ def _written(stem, part, pairs):
 
 def _news(told, part, code):
     """title, body, category by what the English body tells."""
-    words = {"foodanddrink": (" ate ", " drank ", " cooked "), "travel": (" went ", " drove ", " flew ", " ran ")}
+    words = {
+        "foodanddrink": (" ate ", " drank ", " cooked "),
+        "travel": (" went ", " drove ", " flew ", " ran "),
+    }
     for (body, title), (english, _) in zip(
         told.rows("titles", part, code), told.rows("titles", part, "en"), strict=True
     ):

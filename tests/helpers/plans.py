@@ -21,5 +21,7 @@ def read(records, rows, length, which, *, bos=EOS, languages=(0, 1)):
     import tensorflow as tf
 
     fields = reader(tf.constant(which, tf.int64))
-    assert all(value.shape == (len(which), length) and value.dtype == tf.int32 for value in fields.values())
+    assert all(
+        value.shape == (len(which), length) and value.dtype == tf.int32 for value in fields.values()
+    )
     return {name: value.numpy().tolist() for name, value in fields.items()}

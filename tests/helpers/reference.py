@@ -12,10 +12,23 @@ from xlingjax.model.config import preset
 
 LANGUAGES = len(tiny.LANGUAGES)
 CONFIG = preset(
-    "tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=90, max_positions=24, num_languages=LANGUAGES, dropout=0.0,
-    cross_attention=True, word_recovery=True, paraphrase=True, unroll=1,  # a loop compiles faster
-)  # fmt: skip
-GENERATOR = CONFIG.replace(decoder_layers=2, cross_attention=False, word_recovery=False, paraphrase=False)
+    "tiny",
+    layers=2,
+    dim=16,
+    heads=2,
+    ffn=32,
+    vocab_size=90,
+    max_positions=24,
+    num_languages=LANGUAGES,
+    dropout=0.0,
+    cross_attention=True,
+    word_recovery=True,
+    paraphrase=True,
+    unroll=1,  # a loop compiles faster
+)
+GENERATOR = CONFIG.replace(
+    decoder_layers=2, cross_attention=False, word_recovery=False, paraphrase=False
+)
 """For objectives with a decoder."""
 NGRAM = GENERATOR.replace(streams=2)
 """For those of several streams."""
@@ -30,13 +43,17 @@ def random_model(config=CONFIG):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def loss_of(objective, model, params, batch, rng=None):
-    """The objective's loss, compiled once for all tests that ask for it: faster than operation by operation."""
+    """The objective's loss, compiled once for all tests that ask for it: faster than operation by
+    operation."""
     return objective.loss(model, params, batch, rng, LANGUAGES)
 
 
 def make_batch(name, packed=True, **options):
-    """The tiny batch of an objective; packed: its first row holds a second example, the copy of the second row's."""
-    if name == "camlm_slots":  # the MASKs behind the text of two examples fill the position table's 24 columns
+    """The tiny batch of an objective; packed: its first row holds a second example, the copy of the
+    second row's."""
+    if (
+        name == "camlm_slots"
+    ):  # the MASKs behind the text of two examples fill the position table's 24 columns
         return tiny.in_slots(make_batch("camlm", packed, length=8, slots=2, **options))
     batch = tiny.batch(name, **{"rows": 3, "length": 12, "vocab": 90, **options})
     if name in tiny.GENERATED:
@@ -55,7 +72,9 @@ def pack(batch, side_by_side):
         if name == "pack_ids":
             second[second > 0] += 1
         if name.endswith("_positions") and name in slots:
-            second = np.where(batch[name.replace("positions", "weights")][1] > 0, second + length, 0)
+            second = np.where(
+                batch[name.replace("positions", "weights")][1] > 0, second + length, 0
+            )
         if name in slots and side_by_side:
             half = first.size // 2
             row = np.concatenate([first[:half], second[:half], first[half:], second[half:]])
@@ -69,9 +88,12 @@ def pack(batch, side_by_side):
 
 
 def masked_nll(params, h, batch, slots=slice(None), config=CONFIG):
-    """(sum of negative log-likelihoods, their number) at prediction slots, from states [B, L, D]."""
+    """(sum of negative log-likelihoods, their number) at prediction slots, from states [B, L,
+    D]."""
     total, count = 0.0, 0
-    columns, targets, weights = (batch[f"masked_{name}"][:, slots] for name in ("positions", "targets", "weights"))
+    columns, targets, weights = (
+        batch[f"masked_{name}"][:, slots] for name in ("positions", "targets", "weights")
+    )
     for row, slot in zip(*np.nonzero(weights), strict=True):
         log_p = transformer.log_probabilities(config, params, h[row, columns[row, slot]])
         total, count = total - log_p[targets[row, slot]], count + 1

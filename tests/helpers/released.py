@@ -1,4 +1,5 @@
-"""A released encoder and real text, where the machine has them: tests skip, and say why, where it has not."""
+"""A released encoder and real text, where the machine has them: tests skip, and say why, where it
+has not."""
 
 import os
 import random
@@ -9,9 +10,12 @@ import pytest
 FOLDER = Path(os.environ.get("XLINGJAX_RELEASED", ""))
 DATA = Path(os.environ.get("XLINGJAX_DATA", ""))
 needs_released = pytest.mark.skipif(
-    "XLINGJAX_RELEASED" not in os.environ, reason="XLINGJAX_RELEASED names no folder of a released encoder"
+    "XLINGJAX_RELEASED" not in os.environ,
+    reason="XLINGJAX_RELEASED names no folder of a released encoder",
 )
-needs_data = pytest.mark.skipif("XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data")
+needs_data = pytest.mark.skipif(
+    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+)
 
 
 def sentences(per_language: int) -> list[str]:

@@ -4,15 +4,33 @@ from pathlib import Path
 
 from xlingjax.cli import main
 
-ENGLISH = ["The dog sleeps in the house.", "My brother reads a long book.", "The cat drinks milk.", "It rains again."]
+ENGLISH = [
+    "The dog sleeps in the house.",
+    "My brother reads a long book.",
+    "The cat drinks milk.",
+    "It rains again.",
+]
 GERMAN = [
     "Der Hund schläft im Haus.",
     "Mein Bruder liest ein langes Buch.",
     "Die Katze trinkt Milch.",
     "Es regnet wieder.",
 ]
-SMALL = {"model.layers": 1, "model.dim": 16, "model.heads": 2, "model.ffn": 32, "BATCH": 8, "LENGTH": 32}
-SHORT = {"TRAIN_STEPS": 4, "WARMUP_STEPS": 1, "EVAL_EVERY": 0, "LOG_EVERY": 2, "CHECKPOINT_EVERY": 2}
+SMALL = {
+    "model.layers": 1,
+    "model.dim": 16,
+    "model.heads": 2,
+    "model.ffn": 32,
+    "BATCH": 8,
+    "LENGTH": 32,
+}
+SHORT = {
+    "TRAIN_STEPS": 4,
+    "WARMUP_STEPS": 1,
+    "EVAL_EVERY": 0,
+    "LOG_EVERY": 2,
+    "CHECKPOINT_EVERY": 2,
+}
 
 
 def write(path: Path, lines) -> str:
@@ -22,7 +40,8 @@ def write(path: Path, lines) -> str:
 
 
 def build(root: Path) -> None:
-    """mono/{de,en}/a.txt, pairs/de-en.{de,en}, heldout, nli, and a vocabulary made by `xlingjax vocab`."""
+    """mono/{de,en}/a.txt, pairs/de-en.{de,en}, heldout, nli, and a vocabulary made by `xlingjax
+    vocab`."""
     for code, lines in (("en", ENGLISH), ("de", GERMAN)):
         many = [f"{line} {i}" for i in range(30) for line in lines]
         write(root / "mono" / code / "a.txt", many)
@@ -30,7 +49,10 @@ def build(root: Path) -> None:
         write(root / "heldout" / f"{code}.txt", lines)
         write(root / "heldout_pairs" / f"de-en.{code}", lines)
         labels = ("entailment", "neutral", "contradiction")
-        rows = [f"{a}\t{b}\t{labels[i % 3]}" for i, (a, b) in enumerate(zip(lines * 3, lines[1:] * 4, strict=True))]
+        rows = [
+            f"{a}\t{b}\t{labels[i % 3]}"
+            for i, (a, b) in enumerate(zip(lines * 3, lines[1:] * 4, strict=True))
+        ]
         for split in ("train", "dev", "test"):
             write(root / "nli" / f"{split}-{code}.tsv", rows)
     files = ["--mono", f"{root}/mono", "--parallel", f"{root}/pairs/*"]
@@ -38,12 +60,27 @@ def build(root: Path) -> None:
 
 
 def options(corpus: Path, **overrides) -> dict:
-    files = {"MONO": f"{corpus}/mono", "PARALLEL": f"{corpus}/pairs/*", "VOCABULARY": f"{corpus}/vocab"}
-    return {**files, **SMALL, **SHORT, **{name.replace("__", "."): value for name, value in overrides.items()}}
+    files = {
+        "MONO": f"{corpus}/mono",
+        "PARALLEL": f"{corpus}/pairs/*",
+        "VOCABULARY": f"{corpus}/vocab",
+    }
+    return {
+        **files,
+        **SMALL,
+        **SHORT,
+        **{name.replace("__", "."): value for name, value in overrides.items()},
+    }
 
 
 def arguments(verb: str, recipe: str, bindings: dict, *rest: str) -> list[str]:
-    return [verb, "--gin_file", f"gin/recipes/{recipe}.gin", *(f"--gin.{k}={v}" for k, v in bindings.items()), *rest]
+    return [
+        verb,
+        "--gin_file",
+        f"gin/recipes/{recipe}.gin",
+        *(f"--gin.{k}={v}" for k, v in bindings.items()),
+        *rest,
+    ]
 
 
 def pretrain(corpus: Path, workdir: Path, *rest: str, recipe: str = "xlm_text", **overrides) -> int:

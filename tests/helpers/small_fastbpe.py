@@ -1,5 +1,5 @@
-"""A small vocabulary of XLM's byte pair codes, learnt from a few lines, in the files of XLM's own code and in those of
-transformers."""
+"""A small vocabulary of XLM's byte pair codes, learnt from a few lines, in the files of XLM's own
+code and in those of transformers."""
 
 import collections
 import json
@@ -17,11 +17,14 @@ def words_of(lines, fold):
 
 
 def folded(word):
-    return "".join(c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c) != "Mn")
+    return "".join(
+        c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c) != "Mn"
+    )
 
 
 def learnt(counts, merges):
-    """[(a, b, count)]: the pair of pieces that is the most frequent, again and again (Sennrich et al. 2016)."""
+    """[(a, b, count)]: the pair of pieces that is the most frequent, again and again (Sennrich et
+    al. 2016)."""
     cut, found = {word: [*word[:-1], f"{word[-1]}</w>"] for word in counts}, []
     for _ in range(merges):
         pairs = collections.Counter()
@@ -47,8 +50,10 @@ def merged(pieces, pair):
 
 
 def write(folder, lines, merges=150, fold=True, without="", suffix=""):
-    """codes and vocab as fastBPE writes them, vocab.json and merges.txt as transformers has them. without: pieces with
-    one of these characters are in the codes alone. Returns how many pieces there are, special ones included."""
+    """codes and vocab as fastBPE writes them, vocab.json and merges.txt as transformers has them.
+    without: pieces with one of these characters are in the codes alone. Returns how many pieces
+    there are, special ones included.
+    """
     counts = words_of(lines, fold)
     pairs, cut = learnt(counts, merges)
     pieces = collections.Counter()
@@ -56,15 +61,23 @@ def write(folder, lines, merges=150, fold=True, without="", suffix=""):
         for piece in own:
             pieces[piece] += counts[word]
         pieces.update([*word[:-1], f"{word[-1]}</w>"])
-    kept = [(piece, n) for piece, n in pieces.most_common() if not set(without) & set(piece.removesuffix("</w>"))]
+    kept = [
+        (piece, n)
+        for piece, n in pieces.most_common()
+        if not set(without) & set(piece.removesuffix("</w>"))
+    ]
     folder.mkdir(parents=True, exist_ok=True)
     own = [(p.removesuffix("</w>") if p.endswith("</w>") else f"{p}@@", n) for p, n in kept]
     codes, vocab = folder / f"codes{suffix}", folder / f"vocab{suffix}"
     codes.write_text("".join(f"{a} {b} {n}\n" for a, b, n in pairs), encoding="utf-8")
     vocab.write_text("".join(f"{word} {n}\n" for word, n in own), encoding="utf-8")
     names = [*XLM_SPECIAL_PIECES, *(piece for piece, _ in kept)]
-    (folder / "vocab.json").write_text(json.dumps({p: i for i, p in enumerate(names)}), encoding="utf-8")
-    (folder / "merges.txt").write_text("".join(f"{a} {b} {n}\n" for a, b, n in pairs), encoding="utf-8")
+    (folder / "vocab.json").write_text(
+        json.dumps({p: i for i, p in enumerate(names)}), encoding="utf-8"
+    )
+    (folder / "merges.txt").write_text(
+        "".join(f"{a} {b} {n}\n" for a, b, n in pairs), encoding="utf-8"
+    )
     config = {"tokenizer_class": "XLMTokenizer", "do_lowercase_and_remove_accent": fold}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     return len(names)

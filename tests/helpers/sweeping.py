@@ -19,18 +19,40 @@ LANGUAGES = ("de", "en", "ru")
 
 
 def random_run(root, files, languages=LANGUAGES, **changes):
-    """A run with random weights as its checkpoint of step 7, large ones: what is read tells in the first state."""
-    text = [f"{code}={path}" for code in languages for path in (files / "told" / "mono" / code).glob("*.txt")]
-    assert main.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
+    """A run with random weights as its checkpoint of step 7, large ones: what is read tells in the
+    first state."""
+    text = [
+        f"{code}={path}"
+        for code in languages
+        for path in (files / "told" / "mono" / code).glob("*.txt")
+    ]
+    assert (
+        main.main(["vocab", "--mono", *text, "--size", "300", "--output", str(root / "run")]) == 0
+    )
     size = json.loads((root / "run" / "vocab.json").read_text())["size"]
-    config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=size, max_positions=64, num_languages=0)
+    config = preset(
+        "tiny",
+        layers=1,
+        dim=16,
+        heads=2,
+        ffn=32,
+        vocab_size=size,
+        max_positions=64,
+        num_languages=0,
+    )
     changes["vocab_size"] = size + changes.get("language_tokens", 0)
     config = config.replace(**changes)
     params = jax.tree.map(lambda x: 5 * x, jax.jit(build_model(config).init)(jax.random.key(3)))
-    record = {"model": dataclasses.asdict(config), "languages": languages, "parameters": count_parameters(config)}
+    record = {
+        "model": dataclasses.asdict(config),
+        "languages": languages,
+        "parameters": count_parameters(config),
+    }
     (root / "run" / "run.json").write_text(json.dumps(record))
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
-        writer.save(root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params))
+        writer.save(
+            root / "run" / "checkpoints" / "7" / "params", args=ocp.args.StandardSave(params)
+        )
     return root / "run"
 
 
@@ -49,9 +71,17 @@ def finetune(task, start, files, output, *more):
         "--allow-missing",
         *more,
     ]
-    settings = ["--gin.LENGTH=24", "--gin.BATCH=8", "--gin.EPOCHS=2", "--gin.DROPOUT=0", "--gin.ATTENTION_DROPOUT=0"]
+    settings = [
+        "--gin.LENGTH=24",
+        "--gin.BATCH=8",
+        "--gin.EPOCHS=2",
+        "--gin.DROPOUT=0",
+        "--gin.ATTENTION_DROPOUT=0",
+    ]
     settings += ["--gin.SELECT=mean", "--gin.LEARNING_RATE=1e-2", "--gin.KEEP_CHECKPOINTS=2"]
-    settings = [one for one in settings if one.removeprefix("--gin.").split("=")[0] + "=" not in str(more)]
+    settings = [
+        one for one in settings if one.removeprefix("--gin.").split("=")[0] + "=" not in str(more)
+    ]
     return main.main([str(word) for word in words] + settings)
 
 
@@ -62,7 +92,9 @@ def scores(output, *parts):
 def dev_of(run):
     """{step: values} of a run's dev sets."""
     lines = (run / "evaluations.jsonl").read_text().splitlines()
-    return {line["step"]: line["values"] for line in map(json.loads, lines) if line["name"] == "dev"}
+    return {
+        line["step"]: line["values"] for line in map(json.loads, lines) if line["name"] == "dev"
+    }
 
 
 def kill(cell, left, last):
@@ -70,14 +102,21 @@ def kill(cell, left, last):
     run = cell / "run"
     for path in (run / "result.json", *cell.rglob("scores.json")):
         path.unlink()
-    for folder in (run / "checkpoints" / str(last), run / "data_state" / str(last), *cell.rglob("predictions")):
+    for folder in (
+        run / "checkpoints" / str(last),
+        run / "data_state" / str(last),
+        *cell.rglob("predictions"),
+    ):
         shutil.rmtree(folder)
-    (run / "best.json").write_text(json.dumps({"dev/mean": {"step": left, "value": dev_of(run)[left]["mean"]}}))
+    (run / "best.json").write_text(
+        json.dumps({"dev/mean": {"step": left, "value": dev_of(run)[left]["mean"]}})
+    )
     assert [path.name for path in (run / "checkpoints").iterdir()] == [str(left)]
 
 
 def require_gone_on(again, whole, left):
-    """The run `again` was started afresh and from its checkpoint `left`, and ended with the weights of `whole`."""
+    """The run `again` was started afresh and from its checkpoint `left`, and ended with the weights
+    of `whole`."""
     sessions = json.loads((again / "run.json").read_text())["sessions"]
     assert [session["step"] for session in sessions] == [0, left]
     assert sessions[1]["weights"] == f"checkpoint {left} of {again}"
@@ -87,7 +126,9 @@ def require_gone_on(again, whole, left):
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Official files of tiny sets, their test sets with answers."""
-    return official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False)
+    return official_files.write(
+        tmp_path_factory.mktemp("files"), LANGUAGES, train=24, dev=12, test=12, hidden=False
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,5 +1,5 @@
-"""Tiny seeded batches in NumPy, one builder for every objective (used by fixtures and by the scripts that tests start
-as processes)."""
+"""Tiny seeded batches in NumPy, one builder for every objective (used by fixtures and by the
+scripts that tests start as processes)."""
 
 import numpy as np
 
@@ -15,11 +15,17 @@ PAIRS = ("tlm", "veco", "camlm", "clwr", "clpc", "plug_in")
 SIDE_BY_SIDE = ("veco", "camlm")
 """Objectives whose prediction slots are those of side 0, then as many of side 1."""
 LAYOUTS = {"camlm_slots": "camlm"}
-"""Other layouts and the objectives that read them: their masks are worth a test, steps on them are not."""
+"""Other layouts and the objectives that read them: their masks are worth a test, steps on them are
+not."""
 
 
 def batch(
-    objective: str, seed: int = 0, rows: int = ROWS, length: int = LENGTH, slots: int = SLOTS, vocab: int = VOCAB
+    objective: str,
+    seed: int = 0,
+    rows: int = ROWS,
+    length: int = LENGTH,
+    slots: int = SLOTS,
+    vocab: int = VOCAB,
 ):
     """One batch of `objective`: rows end in padding of unequal width, slots are unequally used."""
     rng = np.random.default_rng([seed, (*OBJECTIVES, *LABELLED, *GENERATED).index(objective)])
@@ -30,7 +36,8 @@ def batch(
     if objective in GENERATED:
         return decoded(rng, rows, length, vocab)
     fields = {
-        name: np.zeros((rows, length), np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")
+        name: np.zeros((rows, length), np.int32)
+        for name in ("position_ids", "language_ids", "pack_ids", "sides")
     }
     fields["input_ids"] = np.full((rows, length), PAD, np.int32)
     if objective in ("camlm", "btmlm"):
@@ -71,7 +78,9 @@ def batch(
     for row in range(rows if "masked_positions" in fields else 0):
         ids, sides, real = (fields[name][row] for name in ("input_ids", "sides", "pack_ids"))
         for group in range(groups):
-            free = np.flatnonzero(real * (sides == group) if groups == 2 or objective == "btmlm" else real)[1:]
+            free = np.flatnonzero(
+                real * (sides == group) if groups == 2 or objective == "btmlm" else real
+            )[1:]
             count = int(rng.integers(1, min(slots, len(free)) + 1))
             into = slice(group * slots, group * slots + count)
             columns = np.sort(rng.choice(free, count, replace=False))
@@ -92,16 +101,26 @@ def batch(
 
 def decoded(rng, rows, length, vocab):
     """Sources and targets; the row before the last has two examples, the last one none."""
-    fields = {name: np.zeros((rows, length), np.int32) for name in ("position_ids", "language_ids", "pack_ids")}
+    fields = {
+        name: np.zeros((rows, length), np.int32)
+        for name in ("position_ids", "language_ids", "pack_ids")
+    }
     fields["input_ids"] = np.full((rows, length), PAD, np.int32)
-    decoder = {f"decoder_{name}": array.copy() for name, array in fields.items() if name != "input_ids"}
-    decoder |= {"decoder_ids": fields["input_ids"].copy(), "decoder_targets": np.zeros((rows, length), np.int32)}
+    decoder = {
+        f"decoder_{name}": array.copy() for name, array in fields.items() if name != "input_ids"
+    }
+    decoder |= {
+        "decoder_ids": fields["input_ids"].copy(),
+        "decoder_targets": np.zeros((rows, length), np.int32),
+    }
     decoder["decoder_weights"] = np.zeros((rows, length), np.float32)
     for row in range(rows - 1):
         starts = [0, 0]
         for number in range(1, 3 if row == rows - 2 else 2):
             most = length // 2 if row == rows - 2 else length
-            source, target = (int(n) for n in rng.integers(most // 2, most + 1, 2)) if row else (length, length)
+            source, target = (
+                (int(n) for n in rng.integers(most // 2, most + 1, 2)) if row else (length, length)
+            )
             languages = rng.choice(len(LANGUAGES), 2, replace=False)
             text = [EOS, *rng.integers(FIRST_PIECE, vocab, source - 2), EOS]
             at, to = slice(starts[0], starts[0] + source), slice(starts[1], starts[1] + target)
@@ -110,26 +129,39 @@ def decoded(rng, rows, length, vocab):
             targets = [*rng.integers(FIRST_PIECE, vocab, target - 1), EOS]
             decoder["decoder_ids"][row, to] = [EOS, *targets[:-1]]
             decoder["decoder_position_ids"][row, to] = np.arange(target)
-            decoder["decoder_language_ids"][row, to], decoder["decoder_pack_ids"][row, to] = languages[1], number
+            decoder["decoder_language_ids"][row, to], decoder["decoder_pack_ids"][row, to] = (
+                languages[1],
+                number,
+            )
             decoder["decoder_targets"][row, to], decoder["decoder_weights"][row, to] = targets, 1
             starts = [at.stop, to.stop]
     return fields | decoder
 
 
 def restored(rng, rows, length, vocab):
-    """One text in a row, source and target, the last row empty; and the language that the model translates it into."""
+    """One text in a row, source and target, the last row empty; and the language that the model
+    translates it into."""
     fields = decoded(rng, rows, length, vocab)
     for row in range(rows):
         target = fields["decoder_pack_ids"][row] == 1
         used = min(int(target.sum()), length - 1) * (row < rows - 1)
-        ids, language = fields["decoder_targets"][row, :used].copy(), fields["decoder_language_ids"][row, 0]
+        ids, language = (
+            fields["decoder_targets"][row, :used].copy(),
+            fields["decoder_language_ids"][row, 0],
+        )
         for name in [name for name in fields if name not in ("input_ids", "decoder_ids")]:
             fields[name][row] = 0
         fields["input_ids"][row], fields["decoder_ids"][row] = PAD, PAD
         if used:
             ids[-1] = EOS
             fields["input_ids"][row, : used + 1] = [EOS, *ids]
-            fields["decoder_ids"][row, :used], fields["decoder_targets"][row, :used] = [EOS, *ids[:-1]], ids
+            fields["decoder_ids"][row, :used], fields["decoder_targets"][row, :used] = (
+                [
+                    EOS,
+                    *ids[:-1],
+                ],
+                ids,
+            )
             for prefix, count in (("", used + 1), ("decoder_", used)):
                 fields[f"{prefix}position_ids"][row, :count] = np.arange(count)
                 fields[f"{prefix}language_ids"][row, :count] = language
@@ -138,19 +170,24 @@ def restored(rng, rows, length, vocab):
     fields["special_ids"] = np.resize(np.arange(FIRST_PIECE), (rows, 16)).astype(np.int32)
     fields["edge_ids"] = np.resize([BOS, EOS, PAD], (rows, 3)).astype(np.int32)
     own = fields["language_ids"][:, 0]
-    fields["pivot_languages"] = ((own + rng.integers(1, len(LANGUAGES), rows)) % len(LANGUAGES)).astype(np.int32)
+    fields["pivot_languages"] = (
+        (own + rng.integers(1, len(LANGUAGES), rows)) % len(LANGUAGES)
+    ).astype(np.int32)
     return fields
 
 
 def hidden_runs(rng, rows, length, vocab, block=5, span=3):
-    """Texts with a hidden run in every full block after their first token, and these runs for the decoder; the row
-    before the last has two examples, the last one none."""
+    """Texts with a hidden run in every full block after their first token, and these runs for the
+    decoder; the row before the last has two examples, the last one none."""
     names = ("position_ids", "language_ids", "pack_ids")
     fields = {name: np.zeros((rows, length), np.int32) for name in names}
     fields["input_ids"] = np.full((rows, length), PAD, np.int32)
     width = span * ((length - 1) // block)
     decoder = {f"decoder_{name}": np.zeros((rows, width), np.int32) for name in (*names, "targets")}
-    decoder |= {"decoder_ids": np.full((rows, width), PAD, np.int32), "run_offsets": np.zeros((rows, width), np.int32)}
+    decoder |= {
+        "decoder_ids": np.full((rows, width), PAD, np.int32),
+        "run_offsets": np.zeros((rows, width), np.int32),
+    }
     decoder["decoder_weights"] = np.zeros((rows, width), np.float32)
     for row in range(rows - 1):
         column = used = 0
@@ -165,9 +202,18 @@ def hidden_runs(rng, rows, length, vocab, block=5, span=3):
                 run = begin + rng.integers(block - span + 1) + np.arange(span)
                 fields["input_ids"][row, column + run] = MASK
                 to = slice(used, used + span)
-                decoder["decoder_ids"][row, to], decoder["decoder_targets"][row, to] = text[run - 1], text[run]
-                decoder["decoder_position_ids"][row, to], decoder["decoder_pack_ids"][row, to] = run - 1, number
-                decoder["decoder_language_ids"][row, to], decoder["decoder_weights"][row, to] = language, 1
+                decoder["decoder_ids"][row, to], decoder["decoder_targets"][row, to] = (
+                    text[run - 1],
+                    text[run],
+                )
+                decoder["decoder_position_ids"][row, to], decoder["decoder_pack_ids"][row, to] = (
+                    run - 1,
+                    number,
+                )
+                decoder["decoder_language_ids"][row, to], decoder["decoder_weights"][row, to] = (
+                    language,
+                    1,
+                )
                 decoder["run_offsets"][row, to] = np.arange(span)
                 used += span
             column += size
@@ -175,7 +221,8 @@ def hidden_runs(rng, rows, length, vocab, block=5, span=3):
 
 
 def params(model, seed: int = 0, noise: float = 0.0):
-    """Parameters of a model, about as large as its own first ones, and noise on all of them. Drawn by NumPy: to
+    """Parameters of a model, about as large as its own first ones, and noise on all of them. Drawn
+    by NumPy: to
     compile a model's `init` takes longer than most tests."""
     import jax
 
@@ -183,16 +230,26 @@ def params(model, seed: int = 0, noise: float = 0.0):
 
     def draw(path, leaf):
         name = path[-1].key
-        first = 1.0 if name == "scale" else 0.0 if name == "bias" else size * rng.normal(size=leaf.shape)
+        first = (
+            1.0
+            if name == "scale"
+            else 0.0
+            if name == "bias"
+            else size * rng.normal(size=leaf.shape)
+        )
         return jax.numpy.asarray(first + noise * rng.normal(size=leaf.shape), leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(draw, model.abstract())
 
 
 def in_slots(batch):
-    """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind them the MASKs, each
-    with the position, language, side and pack of the word that it hides."""
-    text, columns, used = batch["input_ids"].shape[1], batch["masked_positions"], batch["masked_weights"] > 0
+    """A CAMLM batch whose MASKs stand in place -> the layout "slots": whole sentences, and behind
+    them the MASKs, each with the position, language, side and pack of the word that it hides."""
+    text, columns, used = (
+        batch["input_ids"].shape[1],
+        batch["masked_positions"],
+        batch["masked_weights"] > 0,
+    )
     rows, slots = np.nonzero(used)
     whole = batch["input_ids"].copy()
     whole[rows, columns[rows, slots]] = batch["masked_targets"][rows, slots]
@@ -202,14 +259,26 @@ def in_slots(batch):
         for name in ("position_ids", "language_ids", "pack_ids", "sides", "is_mask")
     }
     behind["input_ids"] = np.where(used, MASK, PAD)
-    fields = {name: np.concatenate([before[name], behind[name]], axis=1).astype(np.int32) for name in behind}
+    fields = {
+        name: np.concatenate([before[name], behind[name]], axis=1).astype(np.int32)
+        for name in behind
+    }
     at = np.where(used, text + np.arange(columns.shape[1]), 0).astype(np.int32)
     return {**batch, **fields, "masked_positions": at}
 
 
 def objective(name: str):
     """The objective of that name, as the tests use it."""
-    from xlingjax.objectives import back_translation, ernie_m, finetuning, translation, unicoder, veco, xglue, xlm
+    from xlingjax.objectives import (
+        back_translation,
+        ernie_m,
+        finetuning,
+        translation,
+        unicoder,
+        veco,
+        xglue,
+        xlm,
+    )
 
     return {
         "clm": xlm.CLM(),

@@ -1,8 +1,8 @@
 """One tiny run of train(), as a function and as a script:
 `python -m tests.helpers.tiny_run '{"workdir": "...", "steps": 6}'`.
 
-The run has what a continued run can get wrong: two objectives with unequal shares, dropout, warm-up, checkpoints
-between log lines.
+The run has what a continued run can get wrong: two objectives with unequal shares, dropout,
+warm-up, checkpoints between log lines.
 """
 
 import json
@@ -35,7 +35,8 @@ def run(
     weights=None,
     **options,
 ):
-    """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal before batch n of
+    """train() on repeated lists of 5 batches. signal_at=(NAME, n): send this process that signal
+    before batch n of
     the first objective."""
     from xlingjax.data.loader import array_source
     from xlingjax.model.config import preset
@@ -47,7 +48,11 @@ def run(
     class Signalling:
         def __init__(self, source):
             self._source, self._count = source, 0
-            self.shapes, self.languages, self.identity = source.shapes, source.languages, source.identity
+            self.shapes, self.languages, self.identity = (
+                source.shapes,
+                source.languages,
+                source.identity,
+            )
             self.state, self.restore, self.close = source.state, source.restore, source.close
 
         def next(self):
@@ -60,24 +65,49 @@ def run(
 
     def source(name, wrap):
         batches = [batch(name, i) for i in range(5)]
-        made = array_source(batches, languages=tiny.LANGUAGES, identity={"vocabulary": {"sha256": "abc"}})
+        made = array_source(
+            batches, languages=tiny.LANGUAGES, identity={"vocabulary": {"sha256": "abc"}}
+        )
         return lambda: Signalling(made) if wrap else made
 
     model = preset(
-        "tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=32,
-        num_languages=len(tiny.LANGUAGES), dropout=0.2, attention_dropout=0.0, cross_attention="veco" in objectives,
-        word_recovery="clwr" in objectives, paraphrase="clpc" in objectives,
-        decoder_layers=int("xfnp" in objectives), streams=2 * ("xfnp" in objectives),
-    )  # fmt: skip
+        "tiny",
+        layers=1,
+        dim=16,
+        heads=2,
+        ffn=32,
+        vocab_size=tiny.VOCAB,
+        max_positions=32,
+        num_languages=len(tiny.LANGUAGES),
+        dropout=0.2,
+        attention_dropout=0.0,
+        cross_attention="veco" in objectives,
+        word_recovery="clwr" in objectives,
+        paraphrase="clpc" in objectives,
+        decoder_layers=int("xfnp" in objectives),
+        streams=2 * ("xfnp" in objectives),
+    )
     defaults = dict(
-        workdir=workdir, model=model, steps=steps, mesh=MeshConfig(*mesh), seed=3, log_every=1, hash_batches=True,
+        workdir=workdir,
+        model=model,
+        steps=steps,
+        mesh=MeshConfig(*mesh),
+        seed=3,
+        log_every=1,
+        hash_batches=True,
         objectives=[
-            ObjectiveRun(tiny.objective(name), source(name, i == 0), weight) if isinstance(name, str) else name
-            for i, (name, weight) in enumerate(zip(objectives, weights or (1.0, 2.0, 3.0), strict=False))
+            (
+                ObjectiveRun(tiny.objective(name), source(name, i == 0), weight)
+                if isinstance(name, str)
+                else name
+            )
+            for i, (name, weight) in enumerate(
+                zip(objectives, weights or (1.0, 2.0, 3.0), strict=False)
+            )
         ],
         optimizer=OptimizerConfig(learning_rate=3e-3, warmup_steps=3, weight_decay=0.1, eps=1e-3),
         checkpoint=CheckpointConfig(every=2),
-    )  # fmt: skip
+    )
     return train(**{**defaults, **options})
 
 
@@ -90,7 +120,10 @@ def flat(params):
 
     if jax.process_count() > 1:
         params = multihost_utils.process_allgather(params, tiled=True)
-    return {name: np.asarray(leaf) for name, leaf in zip(path_names(params), jax.tree.leaves(params), strict=True)}
+    return {
+        name: np.asarray(leaf)
+        for name, leaf in zip(path_names(params), jax.tree.leaves(params), strict=True)
+    }
 
 
 def lines(workdir, name="metrics.jsonl"):

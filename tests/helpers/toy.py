@@ -1,4 +1,5 @@
-"""A vocabulary of whitespace words and a tiny model over it, shared by the evaluation, report and fine-tuning tests."""
+"""A vocabulary of whitespace words and a tiny model over it, shared by the evaluation, report and
+fine-tuning tests."""
 
 import functools
 

@@ -8,8 +8,15 @@ import orbax.checkpoint as ocp
 
 def write(folder, model, params, step=7, languages=("de", "en", "zh"), vocabulary="abc"):
     """run.json, and the checkpoint of `step` beside those that are there."""
-    identity = {"data": {"mlm": {"vocabulary": {"sha256": vocabulary}}}, "model": dataclasses.asdict(model)}
-    record = {"model": dataclasses.asdict(model), "languages": list(languages), "identity": identity}
+    identity = {
+        "data": {"mlm": {"vocabulary": {"sha256": vocabulary}}},
+        "model": dataclasses.asdict(model),
+    }
+    record = {
+        "model": dataclasses.asdict(model),
+        "languages": list(languages),
+        "identity": identity,
+    }
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(record))
     checkpoint = folder / "checkpoints" / str(step)

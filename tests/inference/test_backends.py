@@ -32,7 +32,9 @@ def evaluator(kind, folder):
         "tlm": lambda: TranslationPerplexity(pairs, *common, length=16),
         "samples": lambda: MaskedSamples(texts, *common, pairs, per_language=2, top=2),
         "retrieval": lambda: RetrievalProbe(pairs, *common, max_length=16, tokens_per_batch=128),
-        "accuracy": lambda: ZeroShotAccuracy({"de": labelled}, *common, LABELS, length=16, batch_size=4),
+        "accuracy": lambda: ZeroShotAccuracy(
+            {"de": labelled}, *common, LABELS, length=16, batch_size=4
+        ),
     }[kind]()
 
 

@@ -23,9 +23,20 @@ def made(**overrides):
     """An encoder-decoder whose words are not all alike, and that ends some texts by itself."""
     size = toy.ToyVocabulary().size
     options = dict(
-        layers=1, decoder_layers=1, dim=16, heads=2, ffn=32, vocab_size=size, vocab_multiple=16, max_positions=40,
-        num_languages=len(toy.LANGUAGES), dropout=0.0, init_std=1.0, norm_order="pre", head="tied",
-    )  # fmt: skip
+        layers=1,
+        decoder_layers=1,
+        dim=16,
+        heads=2,
+        ffn=32,
+        vocab_size=size,
+        vocab_multiple=16,
+        max_positions=40,
+        num_languages=len(toy.LANGUAGES),
+        dropout=0.0,
+        init_std=1.0,
+        norm_order="pre",
+        head="tied",
+    )
     model = build_model(preset("tiny", **options | overrides))
     params = jax.jit(model.init)(jax.random.key(3))
     params["embeddings"]["tokens"]["embedding"] *= 0.2
@@ -74,10 +85,19 @@ def test_order_and_empty_lines(model, written):
     assert written[20][0].text == "" and written[20][0].score == 0
     alone = writer(model).generate(LINES[5:6], "de", "en")[0]  # in a batch of one row
     assert [best.ids for best in alone] == [best.ids for best in written[5]]
-    np.testing.assert_allclose([best.score for best in alone], [best.score for best in written[5]], atol=1e-5)
+    np.testing.assert_allclose(
+        [best.score for best in alone], [best.score for best in written[5]], atol=1e-5
+    )
     assert len({best[0].text for best in written}) > 15
-    ended = [one for best in written for one in best if one.ids and one.ids[-1] == toy.ToyVocabulary().eos_id]
-    assert len(ended) > 5 and all(toy.ToyVocabulary().encode(one.text) == [*one.ids[:-1]] for one in ended if one.text)
+    ended = [
+        one
+        for best in written
+        for one in best
+        if one.ids and one.ids[-1] == toy.ToyVocabulary().eos_id
+    ]
+    assert len(ended) > 5 and all(
+        toy.ToyVocabulary().encode(one.text) == [*one.ids[:-1]] for one in ended if one.text
+    )
     for best, line in zip(written, LINES, strict=True):
         assert len(best[0].ids) <= 0.5 * (len(line.split()) + 2) + 6
 
@@ -94,7 +114,9 @@ def test_drawn_tokens_depend_on_the_line_and_the_seed(model):
     found = [best[0].ids for best in writer(model, config, seed=1).generate(SHORT, "de", "en")]
     small = writer(model, config, seed=1, tokens_per_batch=64)
     assert [best[0].ids for best in small.generate(SHORT[3:], "de", "en", first=4)] == found[3:]
-    assert [best[0].ids for best in writer(model, config, seed=2).generate(SHORT, "de", "en")] != found
+    assert [
+        best[0].ids for best in writer(model, config, seed=2).generate(SHORT, "de", "en")
+    ] != found
 
 
 def test_scores_of_the_search_are_those_of_teacher_forcing(model, written):
@@ -102,7 +124,9 @@ def test_scores_of_the_search_are_those_of_teacher_forcing(model, written):
         ids = [best[n].ids for best in written]
         forced = writer(model).score(LINES, ids, "de", "en")
         for name in ("score", "log_probability"):
-            found, expected = ([getattr(one, name) for one in side] for side in (forced, [b[n] for b in written]))
+            found, expected = (
+                [getattr(one, name) for one in side] for side in (forced, [b[n] for b in written])
+            )
             np.testing.assert_allclose(found, expected, atol=2e-4)
     v = toy.ToyVocabulary()
     (text,) = writer(model).score(LINES[:1], ["a b"], "de", "en")
@@ -115,11 +139,17 @@ def test_eight_devices_write_what_one_does(model, written):
     mesh = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2))
     over = build_model(model[0].config, mesh), model[1]
     found = writer(over, mesh=mesh).generate(SHORT, "de", "en")
-    assert [[one.ids for one in best] for best in found] == [[one.ids for one in best] for best in written[:22]]
+    assert [[one.ids for one in best] for best in found] == [
+        [one.ids for one in best] for best in written[:22]
+    ]
     scores = [[[one.score for one in best] for best in side] for side in (found, written[:22])]
     np.testing.assert_allclose(*scores, atol=1e-4)
-    forced = writer(over, mesh=mesh).score(SHORT, [best[0].ids for best in written[:22]], "de", "en")
-    np.testing.assert_allclose([one.score for one in forced], [best[0].score for best in written[:22]], atol=2e-4)
+    forced = writer(over, mesh=mesh).score(
+        SHORT, [best[0].ids for best in written[:22]], "de", "en"
+    )
+    np.testing.assert_allclose(
+        [one.score for one in forced], [best[0].score for best in written[:22]], atol=2e-4
+    )
 
 
 def test_short_lines_come_in_larger_batches(model):
@@ -138,7 +168,9 @@ def test_language_tokens_begin_what_is_written():
     assert [best[0].ids for best in german] != [best[0].ids for best in english]
     assert max(i for best in german for one in best for i in one.ids) < size
     forced = generator.score(LINES[:8], [best[0].ids for best in german], "fr", "de")
-    np.testing.assert_allclose([one.score for one in forced], [best[0].score for best in german], atol=2e-4)
+    np.testing.assert_allclose(
+        [one.score for one in forced], [best[0].score for best in german], atol=2e-4
+    )
 
 
 def test_a_decoder_of_streams():
@@ -147,7 +179,9 @@ def test_a_decoder_of_streams():
     found = generator.generate(LINES[:8], "de", "en")
     assert max(len(best[0].ids) for best in found) == 40 - 1 - 1  # a stream reads a position ahead
     forced = generator.score(LINES[:8], [best[0].ids for best in found], "de", "en")
-    np.testing.assert_allclose([one.score for one in forced], [best[0].score for best in found], atol=1e-3)
+    np.testing.assert_allclose(
+        [one.score for one in forced], [best[0].score for best in found], atol=1e-3
+    )
 
 
 def test_refusals(model):
@@ -156,10 +190,15 @@ def test_refusals(model):
         with pytest.raises(UserError, match="language 'xx' is not one of the run's: de, en, fr"):
             generator.generate(["a"], *codes)
     long = " ".join("a" * 39)
-    with pytest.raises(UserError, match=r"line 8: 41 tokens, and the model's position table takes 40: .*--truncate"):
+    with pytest.raises(
+        UserError, match=r"line 8: 41 tokens, and the model's position table takes 40: .*--truncate"
+    ):
         generator.generate(["a", long], "de", "en", first=7)
     cut = writer(model, truncate=True)
-    assert cut.score([long], ["a"], "de", "en")[0].score == cut.score([long[:75]], ["a"], "de", "en")[0].score
+    assert (
+        cut.score([long], ["a"], "de", "en")[0].score
+        == cut.score([long[:75]], ["a"], "de", "en")[0].score
+    )
     with pytest.raises(UserError, match="reference 2: 41 tokens"):
         generator.score(["a", "b"], ["a", f"{long} a"], "de", "en")
     with pytest.raises(UserError, match="1 lines but 2 references"):
@@ -187,11 +226,22 @@ def test_the_evaluator_of_translations(model, tmp_path):
     for metric in ("bleu", "chrf", "rouge_l", "wrong_language_rate", "tokenised_bleu"):
         assert sorted(values[metric]) == names
         assert values[f"{metric}_mean"] == pytest.approx(np.mean([*values[metric].values()]))
-        assert values[f"{metric}_trained"] == pytest.approx(np.mean([values[metric][n] for n in ("de-en", "en-fr")]))
-        assert values[f"{metric}_others"] == pytest.approx(np.mean([values[metric][n] for n in ("en-de", "fr-en")]))
-    assert values["lines"] == dict.fromkeys(names, 6) and "tok:13a" in values["signatures"]["de-en"]["bleu"]
+        assert values[f"{metric}_trained"] == pytest.approx(
+            np.mean([values[metric][n] for n in ("de-en", "en-fr")])
+        )
+        assert values[f"{metric}_others"] == pytest.approx(
+            np.mean([values[metric][n] for n in ("en-de", "fr-en")])
+        )
+    assert (
+        values["lines"] == dict.fromkeys(names, 6)
+        and "tok:13a" in values["signatures"]["de-en"]["bleu"]
+    )
     sample = values["samples"][0]
-    assert (sample["direction"], sample["source"], sample["reference"]) == ("de-en", german[0], english[0])
+    assert (sample["direction"], sample["source"], sample["reference"]) == (
+        "de-en",
+        german[0],
+        english[0],
+    )
     greedy = writer(model, Decoding(max_length=(0, 9))).generate(german[:1], "de", "en")
     assert sample["output"] == greedy[0][0].text and len(values["samples"]) == 4 * 3
     one = evaluator(**given, directions="fr-en", beams=2)(*model, 0)
@@ -199,7 +249,9 @@ def test_the_evaluator_of_translations(model, tmp_path):
     with pytest.raises(UserError, match="none for 'de-fr'; there are de-en, en-de, en-fr, fr-en"):
         evaluator(**given, directions="de-fr")
     CHINESE = SimpleNamespace(languages=("zh", "ja"), vocabulary=toy.ToyVocabulary())
-    with pytest.raises(UserError, match="in the run's languages, zh, ja; the files' are de, en, fr"):
+    with pytest.raises(
+        UserError, match="in the run's languages, zh, ja; the files' are de, en, fr"
+    ):
         evaluators.generation_score(CHINESE, **given)()
 
 
@@ -218,13 +270,18 @@ def test_the_evaluator_reads_one_text_in_several_languages(model, tmp_path):
 def test_the_evaluator_within_languages(model, tmp_path):
     stories, titles = toy.sentences(5, 4), toy.sentences(5, 5, longest=3)
     for code in ("de", "en"):
-        write(tmp_path / f"dev-{code}.tsv", "".join(f"{a}\t{b}\n" for a, b in zip(stories, titles, strict=True)))
+        write(
+            tmp_path / f"dev-{code}.tsv",
+            "".join(f"{a}\t{b}\n" for a, b in zip(stories, titles, strict=True)),
+        )
         write(tmp_path / f"xglue.ntg.{code}.src.dev", "\n".join(stories))
         write(tmp_path / f"xglue.ntg.{code}.tgt.dev", "\n".join(titles))
     given = dict(max_length=(0, 9), trained_on="en", samples=1)
     values = evaluator(files=f"{tmp_path}/dev-{{language}}.tsv", **given)(*model, 0)
     assert sorted(values["bleu"]) == ["de", "en"] and values["bleu_trained"] == values["bleu"]["en"]
     assert [one["reference"] for one in values["samples"]] == [titles[0]] * 2
-    same = evaluator(files=f"{tmp_path}/xglue.ntg.{{language}}.src.dev", languages="de", **given)(*model, 0)
+    same = evaluator(files=f"{tmp_path}/xglue.ntg.{{language}}.src.dev", languages="de", **given)(
+        *model, 0
+    )
     assert same["chrf"] == {"de": values["chrf"]["de"]}
     assert evaluators.generation_score(CORPUS)() == []

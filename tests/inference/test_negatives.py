@@ -17,18 +17,50 @@ from xlingjax.inference.negatives import NegativesConfig, choose, normalised, wr
 from xlingjax.inference.search import unit_rows
 from xlingjax.runtime.signals import Preemption
 
-WORDS = ["dog", "cat", "house", "river", "bread", "green", "old", "sees", "eats", "finds", "slow", "bird"]
-OTHER = ["hund", "katze", "haus", "fluss", "brot", "gruen", "alt", "sieht", "isst", "findet", "langsam", "vogel"]
+WORDS = [
+    "dog",
+    "cat",
+    "house",
+    "river",
+    "bread",
+    "green",
+    "old",
+    "sees",
+    "eats",
+    "finds",
+    "slow",
+    "bird",
+]
+OTHER = [
+    "hund",
+    "katze",
+    "haus",
+    "fluss",
+    "brot",
+    "gruen",
+    "alt",
+    "sieht",
+    "isst",
+    "findet",
+    "langsam",
+    "vogel",
+]
 
 
 def sentences(count, seed=0):
     rng = np.random.default_rng(seed)
     picks = [rng.choice(len(WORDS), rng.integers(3, 6), replace=False) for _ in range(count)]
-    return [" ".join(WORDS[i] for i in p) for p in picks], [" ".join(OTHER[i] for i in p) for p in picks]
+    return [" ".join(WORDS[i] for i in p) for p in picks], [
+        " ".join(OTHER[i] for i in p) for p in picks
+    ]
 
 
 def test_texts_that_differ_in_case_and_punctuation_alone_say_the_same():
-    assert normalised("The dog, sleeps!") == normalised("the DOG sleeps") != normalised("the dog slept")
+    assert (
+        normalised("The dog, sleeps!")
+        == normalised("the DOG sleeps")
+        != normalised("the dog slept")
+    )
     assert normalised("他睡了。") == "他睡了"
 
 
@@ -36,7 +68,9 @@ def test_negatives_are_near_and_never_right():
     rng = np.random.default_rng(0)
     first = rng.normal(size=(200, 8)).astype(np.float32)
     second = first + 0.3 * rng.normal(size=first.shape).astype(np.float32)
-    english = [f"s {i // 2}" for i in range(200)]  # each sentence stands twice, with another translation
+    english = [
+        f"s {i // 2}" for i in range(200)
+    ]  # each sentence stands twice, with another translation
     german = [f"t {i % 150}!" for i in range(200)]
     german[7] = german[6].upper()
     found = choose([english, german], [first, second], NegativesConfig(k=3, random_share=0.2))
@@ -44,7 +78,9 @@ def test_negatives_are_near_and_never_right():
     for i, (j, similarity, _) in enumerate(found):
         right = {normalised(german[n]) for n in (i // 2 * 2, i // 2 * 2 + 1)}
         assert j >= 0 and normalised(german[j]) not in right
-        assert similarity == pytest.approx(float(unit_rows(first)[i] @ unit_rows(second)[j]), abs=1e-5)
+        assert similarity == pytest.approx(
+            float(unit_rows(first)[i] @ unit_rows(second)[j]), abs=1e-5
+        )
     hard, other = ([s for _, s, kind in found if kind == k] for k in ("hard", "random"))
     assert np.mean(hard) > np.mean(other) + 0.3
     assert 20 <= len(other) <= 60
@@ -53,20 +89,26 @@ def test_negatives_are_near_and_never_right():
 
 def test_a_sentence_without_any_wrong_partner_has_none():
     vectors = np.eye(4, dtype=np.float32)
-    found = choose([["a", "b", "c", "d"], ["x", "x", "X", "x."]], [vectors, vectors], NegativesConfig(k=2))
+    found = choose(
+        [["a", "b", "c", "d"], ["x", "x", "X", "x."]], [vectors, vectors], NegativesConfig(k=2)
+    )
     assert found == [(-1, 0.0, "")] * 4
 
 
 def test_the_nearest_wrong_ones_are_found_behind_many_right_or_equal_ones():
     """Line j is nearer to every sentence than line j + 1, and one of k = 3 is drawn."""
     count = 80
-    second = np.stack([np.cos(np.arange(count) / 100), np.sin(np.arange(count) / 100)], axis=1).astype(np.float32)
+    second = np.stack(
+        [np.cos(np.arange(count) / 100), np.sin(np.arange(count) / 100)], axis=1
+    ).astype(np.float32)
     first = np.tile(np.float32([1, 0]), (count, 1))
     english = ["yes"] * 50 + [f"s {i}" for i in range(50, count)]
     german = [f"ja {j}" for j in range(50)] + ["Nein."] * 20 + [f"t {j}" for j in range(70, count)]
     nearest: dict[int, set[int]] = {0: set(), 60: set(), 79: set()}
     for seed in range(30):
-        found = choose([english, german], [first, second], NegativesConfig(k=3, random_share=0, seed=seed))
+        found = choose(
+            [english, german], [first, second], NegativesConfig(k=3, random_share=0, seed=seed)
+        )
         for i, of in nearest.items():
             of.add(found[i][0])
     # "yes" has 50 translations; "nein" stands 20 times, and counts once.
@@ -81,7 +123,13 @@ def pairs(tmp_path_factory):
     (folder / "de-en.de").write_text("\n".join([*german[:60], "", *german[60:]]) + "\n")
     from xlingjax.data.vocabulary.training import train_vocabulary
 
-    train_vocabulary(folder / "vocab", parallel=str(folder / "de-en.*"), size=55, threads=1, character_coverage=1.0)
+    train_vocabulary(
+        folder / "vocab",
+        parallel=str(folder / "de-en.*"),
+        size=55,
+        threads=1,
+        character_coverage=1.0,
+    )
     return folder
 
 
@@ -91,7 +139,9 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkey
 
     def run(config=config):
         told.clear()
-        return write_negatives([str(pairs / "de-en.*")], vocabulary, tmp_path, config, say=told.append)
+        return write_negatives(
+            [str(pairs / "de-en.*")], vocabulary, tmp_path, config, say=told.append
+        )
 
     (table,) = run()
     lines = [line.split("\t") for line in table.read_text().splitlines()]
@@ -102,7 +152,9 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkey
     for x, y, wrong, similarity, kind in lines[1:]:
         assert right[x] == y != wrong and wrong in german and kind in ("hard", "random")
         assert -1 <= float(similarity) <= 1
-    shared = [len({*y.split()} & {*wrong.split()}) for _, y, wrong, _, kind in lines[1:] if kind == "hard"]
+    shared = [
+        len({*y.split()} & {*wrong.split()}) for _, y, wrong, _, kind in lines[1:] if kind == "hard"
+    ]
     rng = np.random.default_rng(0)
     chance = [len({*a.split()} & {*german[rng.integers(120)].split()}) for a in german]
     assert np.mean(shared) > np.mean(chance) + 0.5  # they look like the translation
@@ -113,7 +165,10 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkey
     table.unlink()
     run()
     assert table.read_bytes() == written and not any("vectors" in line for line in told)
-    for retrieval in (replace(config, k=5), replace(config, random_share=1.0)):  # the network is the same
+    for retrieval in (
+        replace(config, k=5),
+        replace(config, random_share=1.0),
+    ):  # the network is the same
         run(retrieval)
         assert table.read_bytes() != written and not any("vectors" in line for line in told)
         run()
@@ -127,23 +182,39 @@ def test_a_table_is_written_once_and_every_stage_is_kept(pairs, tmp_path, monkey
         if move(path, target) == table:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):  # written, and no more than that
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(KeyboardInterrupt),
+    ):  # written, and no more than that
         patch.setattr(Path, "replace", last)
         run()
     for again in (replace(config, seed=1), config):
         run(again)
-        assert told != [f"{table}: finished before"] and (table.read_bytes() == written) == (again == config)
+        assert told != [f"{table}: finished before"] and (table.read_bytes() == written) == (
+            again == config
+        )
     (triple,) = find_negatives([str(table)])
     assert triple.languages == ("en", "de", "de") and len(list(triple.lines())) == 120
 
 
 @pytest.mark.long
-def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(pairs, tmp_path, monkeypatch):
+def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(
+    pairs, tmp_path, monkeypatch
+):
     for code, lines in zip(("en", "fr"), sentences(30), strict=True):
         (tmp_path / f"en-fr.{code}").write_text("\n".join(lines) + "\n")
     parallel = [str(pairs / "de-en.*"), str(tmp_path / "en-fr.*")]
     output = tmp_path / "out"
-    argv = ["mine", "--negatives", "--parallel", *parallel, "--vocabulary", str(pairs / "vocab"), "--steps", "4"]
+    argv = [
+        "mine",
+        "--negatives",
+        "--parallel",
+        *parallel,
+        "--vocabulary",
+        str(pairs / "vocab"),
+        "--steps",
+        "4",
+    ]
     argv += ["--output", str(output)]
     reached = Preemption.reached
 
@@ -155,13 +226,18 @@ def test_asked_to_stop_it_writes_no_table_and_the_same_command_goes_on(pairs, tm
     with monkeypatch.context() as patch:
         patch.setattr(Preemption, "reached", terminated)
         assert main.main(argv) == 75
-    (run,) = output.glob("dan/*/*")  # of one pair of languages: no other was begun, nor a stamp written
+    (run,) = output.glob(
+        "dan/*/*"
+    )  # of one pair of languages: no other was begun, nor a stamp written
     assert (run.parent.name, (run / "vectors.npz").exists()) == ("en-de", False)
     assert [path.name for path in output.iterdir()] == ["dan"]
     assert main.main(argv) == 0
     assert [s["step"] for s in json.loads((run / "run.json").read_text())["sessions"]] == [0, 2]
     assert json.loads((run / "result.json").read_text())["steps"] == 4
-    assert [len(path.read_text().splitlines()) for path in sorted(output.glob("*.tsv"))] == [121, 31]
+    assert [len(path.read_text().splitlines()) for path in sorted(output.glob("*.tsv"))] == [
+        121,
+        31,
+    ]
 
 
 def test_pairs_within_one_language_are_left_out(pairs, tmp_path):
@@ -178,11 +254,18 @@ def test_too_few_pairs(tmp_path, pairs):
     for code in ("de", "en"):
         (tmp_path / f"de-en.{code}").write_text("a\nb\n")
     with pytest.raises(UserError, match="2 pairs are too few"):
-        write_negatives([str(tmp_path / "de-en.*")], Vocabulary.load(pairs / "vocab"), tmp_path, NegativesConfig())
+        write_negatives(
+            [str(tmp_path / "de-en.*")],
+            Vocabulary.load(pairs / "vocab"),
+            tmp_path,
+            NegativesConfig(),
+        )
 
 
 def test_tables_of_another_kind_are_refused(tmp_path):
     path = tmp_path / "en-de.tsv"
     path.write_text("en\tde\na\tb\n")
-    with pytest.raises(UserError, match="columns? names with en, de, negative|line of column names"):
+    with pytest.raises(
+        UserError, match="columns? names with en, de, negative|line of column names"
+    ):
         find_negatives([str(path)])

@@ -5,7 +5,11 @@ from xlingjax.evaluation import retrieval
 from xlingjax.inference import mine, search
 from xlingjax.model.partition import MeshConfig, make_mesh
 
-MESHES = {"one": None, "eight": MeshConfig(data=8), "three-axes": MeshConfig(data=2, fsdp=2, tensor=2)}
+MESHES = {
+    "one": None,
+    "eight": MeshConfig(data=8),
+    "three-axes": MeshConfig(data=2, fsdp=2, tensor=2),
+}
 
 
 def whole_numbers(rng, *shapes, limit):
@@ -14,7 +18,9 @@ def whole_numbers(rng, *shapes, limit):
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("limit", [1000, 1])  # 1: nearly all products have equals, in other chunks and devices too
+@pytest.mark.parametrize(
+    "limit", [1000, 1]
+)  # 1: nearly all products have equals, in other chunks and devices too
 def test_what_a_stable_sort_of_all_products_gives(mesh, limit):
     mesh = MESHES[mesh] and make_mesh(MESHES[mesh])
     queries, index = whole_numbers(np.random.default_rng(0), (150, 8), (1100, 8), limit=limit)

@@ -19,7 +19,9 @@ def fields_of(packs):
 
 
 def random_qkv(shape=(2, 6, 3, 4), dtype=jnp.float32, seed=0):
-    return [jax.random.normal(key, shape, dtype) for key in jax.random.split(jax.random.key(seed), 3)]
+    return [
+        jax.random.normal(key, shape, dtype) for key in jax.random.split(jax.random.key(seed), 3)
+    ]
 
 
 @pytest.mark.parametrize("spec", [MLM, CLM], ids=["bidirectional", "causal"])
@@ -110,7 +112,13 @@ def test_unknown_backend_names_the_known():
 
 @pytest.mark.parametrize(
     ("packs", "honest"),
-    [([1, 1, 1, 0], True), ([1, 1, 1, 1], True), ([0, 0, 0, 0], True), ([1, 1, 2, 2], False), ([0, 1, 1, 1], False)],
+    [
+        ([1, 1, 1, 0], True),
+        ([1, 1, 1, 1], True),
+        ([0, 0, 0, 0], True),
+        ([1, 1, 2, 2], False),
+        ([0, 1, 1, 1], False),
+    ],
 )
 def test_a_broken_promise_of_unpacked_rows_poisons_the_output(packs, honest):
     poison = attention_module._poison(fields_of(np.array([packs, [1, 1, 1, 1]])))
@@ -122,8 +130,12 @@ def test_splash_interpreted_on_cpu_equals_xla(spec):
     packs = np.repeat([[1, 2, 0, 0], [1, 1, 1, 2]], 32, axis=1).astype(np.int32)
     q, k, v = random_qkv((2, 128, 2, 64))
     fields = fields_of(packs)
-    bound = attention_module.Attention({"q_pack_BL": fields.pack, "k_pack_BS": fields.pack}, spec, "splash", 0.0)
+    bound = attention_module.Attention(
+        {"q_pack_BL": fields.pack, "k_pack_BS": fields.pack}, spec, "splash", 0.0
+    )
     out = attention_module._splash(bound, q, k, v, 0.0, None, interpret=True)
     real = packs > 0
-    np.testing.assert_allclose(np.asarray(out)[real], np.asarray(attend(spec, q, k, v, fields))[real], atol=2e-5)
+    np.testing.assert_allclose(
+        np.asarray(out)[real], np.asarray(attend(spec, q, k, v, fields))[real], atol=2e-5
+    )
     assert np.isfinite(np.asarray(out)).all()

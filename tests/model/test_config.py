@@ -27,7 +27,14 @@ def test_presets_have_the_published_number_of_parameters(name, millions):
     "config",
     [
         *PRESETS.values(),
-        preset("tiny", norm_order="pre", num_labels=3, classifier="xlmr", cross_attention=True, head="transform"),
+        preset(
+            "tiny",
+            norm_order="pre",
+            num_labels=3,
+            classifier="xlmr",
+            cross_attention=True,
+            head="transform",
+        ),
         preset("mini", num_labels=3, classifier="difference"),
         preset("tiny", num_labels=3, num_languages=1, vocab_size=1001, embedding_norm=False),
     ],
@@ -36,7 +43,9 @@ def test_presets_have_the_published_number_of_parameters(name, millions):
 def test_count_is_that_of_the_parameters_themselves(config):
     counted = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(build_model(config).abstract()))
     padding_rows = config.padded_vocab_size - config.vocab_size
-    assert count_parameters(config) == counted - padding_rows * (config.dim + (config.head != "plain"))
+    assert count_parameters(config) == counted - padding_rows * (
+        config.dim + (config.head != "plain")
+    )
 
 
 def test_vocabulary_rows_are_padded():
@@ -53,10 +62,20 @@ def test_papers_settings():
         "tied",
         None,
     )
-    assert (xlmr.norm_eps, xlmr.position_offset, xlmr.max_positions, xlmr.head) == (1e-5, 2, 514, "transform")
+    assert (xlmr.norm_eps, xlmr.position_offset, xlmr.max_positions, xlmr.head) == (
+        1e-5,
+        2,
+        514,
+        "transform",
+    )
     assert xlmr.init_std == 0.02
     for config in (xlm, xlmr):
-        assert (config.dropout, config.attention_dropout, config.norm_order, config.gelu) == (0.1, 0.1, "post", "exact")
+        assert (config.dropout, config.attention_dropout, config.norm_order, config.gelu) == (
+            0.1,
+            0.1,
+            "post",
+            "exact",
+        )
     assert xlm.has_languages
     assert not PRESETS["xlm_100"].has_languages
     assert not preset("tiny", num_languages=1).has_languages
@@ -66,7 +85,10 @@ def test_papers_settings():
     ("overrides", "message"),
     [
         (dict(heads=5), "heads=5 does not divide dim=192"),
-        (dict(attention_backend="flash"), "attention_backend='flash' is not one of xla, cudnn, splash"),
+        (
+            dict(attention_backend="flash"),
+            "attention_backend='flash' is not one of xla, cudnn, splash",
+        ),
         (dict(attention_backend="cudnn", attention_dropout=0.1), "cudnn has no attention dropout"),
         (dict(dropout=1.0), r"dropout=1.0 must lie in \[0, 1\)"),
         (dict(dim=0), "dim=0 must be at least 1"),

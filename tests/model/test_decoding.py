@@ -1,4 +1,5 @@
-"""Decoding: with a cache as without, beams beside transformers' search, and what is forbidden is not written."""
+"""Decoding: with a cache as without, beams beside transformers' search, and what is forbidden is
+not written."""
 
 import dataclasses
 import functools
@@ -26,7 +27,9 @@ def sources(rows=ROWS, seed=0):
     rng = np.random.default_rng(seed)
     pack = (np.arange(SOURCE) < rng.integers(3, SOURCE + 1, rows)[:, None]).astype(np.int32)
     return {
-        "input_ids": np.where(pack > 0, rng.integers(4, VOCAB, (rows, SOURCE)), PAD).astype(np.int32),
+        "input_ids": (
+            np.where(pack > 0, rng.integers(4, VOCAB, (rows, SOURCE)), PAD).astype(np.int32)
+        ),
         "position_ids": (np.arange(SOURCE) * pack).astype(np.int32),
         "language_ids": np.zeros((rows, SOURCE), np.int32),
         "pack_ids": pack,
@@ -37,9 +40,20 @@ def sources(rows=ROWS, seed=0):
 def made():
     """A model whose random words are not all alike."""
     config = preset(
-        "tiny", layers=2, decoder_layers=2, dim=16, heads=2, ffn=32, vocab_size=VOCAB, vocab_multiple=16,
-        max_positions=32, num_languages=2, dropout=0.0, init_std=1.0, norm_order="pre",
-    )  # fmt: skip
+        "tiny",
+        layers=2,
+        decoder_layers=2,
+        dim=16,
+        heads=2,
+        ffn=32,
+        vocab_size=VOCAB,
+        vocab_multiple=16,
+        max_positions=32,
+        num_languages=2,
+        dropout=0.0,
+        init_std=1.0,
+        norm_order="pre",
+    )
     model = Seq2Seq(config)
     params = tiny.params(model, 1)
     params["embeddings"]["tokens"]["embedding"] *= 0.2
@@ -56,7 +70,9 @@ def found_by(made, batch=None, columns=COLUMNS, start=START, ids=IDS, **options)
     @jax.jit
     def run(params, batch):
         start_B, languages_B = jnp.full(rows, start), jnp.ones(rows, jnp.int32)
-        return generate(model, params, batch, start_B, languages_B, ids, Decoding(**options), columns, **more)
+        return generate(
+            model, params, batch, start_B, languages_B, ids, Decoding(**options), columns, **more
+        )
 
     return jax.tree.map(np.asarray, run(params, batch))
 
@@ -67,7 +83,10 @@ def teacher_forced(made, batch, texts_BT):
     rows, length = texts_BT.shape
     inputs = np.concatenate([np.full((rows, 1), START), texts_BT[:, :-1]], axis=1).astype(np.int32)
     ones = np.ones((rows, length), np.int32)
-    target = {"decoder_ids": inputs, "decoder_position_ids": ones * np.arange(length, dtype=np.int32)}
+    target = {
+        "decoder_ids": inputs,
+        "decoder_position_ids": ones * np.arange(length, dtype=np.int32),
+    }
     batch = {**batch, **target, "decoder_language_ids": ones, "decoder_pack_ids": ones}
     return np.array(log_probabilities(model, params, batch))
 
@@ -121,7 +140,9 @@ def test_scores_are_those_of_teacher_forcing(made):
     assert (np.diff(found.scores, axis=1) <= 0).all()
     for beam in range(4):
         texts, lengths = found.ids[:, beam], found.lengths[:, beam]
-        log = np.take_along_axis(teacher_forced(made, batch, texts), texts[:, :, None], axis=2)[:, :, 0]
+        log = np.take_along_axis(teacher_forced(made, batch, texts), texts[:, :, None], axis=2)[
+            :, :, 0
+        ]
         total = (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1)
         np.testing.assert_allclose(found.scores[:, beam], total / lengths**0.7, atol=1e-4)
         behind = np.arange(COLUMNS) >= lengths[:, None] - 1
@@ -133,13 +154,16 @@ def test_scores_are_those_of_teacher_forcing(made):
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize("option", ["min_length", "no_repeat_ngram", "first_B"])
 def test_what_is_not_allowed_still_counts_in_the_scores(made, option, beams):
-    """A forced first token costs nothing; all else is a share of all words, of those too that may not be written."""
+    """A forced first token costs nothing; all else is a share of all words, of those too that may
+    not be written."""
     forced = jnp.arange(10, 10 + ROWS, dtype=jnp.int32)
     options = {option: {"min_length": 8, "no_repeat_ngram": 1, "first_B": forced}[option]}
     ids = dataclasses.replace(IDS, banned=(5, 6, 6, 9, PAD))
     found = found_by(made, beams=beams, length_penalty=2.0, ids=ids, **options)
     texts, lengths = found.ids[:, 0], found.lengths[:, 0]
-    log = np.take_along_axis(teacher_forced(made, sources(), texts), texts[:, :, None], axis=2)[:, :, 0]
+    log = np.take_along_axis(teacher_forced(made, sources(), texts), texts[:, :, None], axis=2)[
+        :, :, 0
+    ]
     log[:, 0] *= option != "first_B"
     total = (log * (np.arange(COLUMNS) < lengths[:, None])).sum(1)
     np.testing.assert_allclose(found.scores[:, 0], total / lengths**2.0, atol=1e-4)
@@ -165,9 +189,13 @@ def test_what_is_forbidden_is_not_written(made, beams):
     assert (found.lengths >= 10).all() and (found.ids[:, 0, :9] != END).all()
     first = np.arange(10, 10 + ROWS, dtype=np.int32)
     banned = dataclasses.replace(IDS, banned=tuple(range(4, 30)))
-    other = found_by(made, beams=beams, first_B=jnp.asarray(first), max_length=(0, 5), min_length=4, ids=banned)
+    other = found_by(
+        made, beams=beams, first_B=jnp.asarray(first), max_length=(0, 5), min_length=4, ids=banned
+    )
     np.testing.assert_array_equal(other.ids[:, 0, 0], first)
-    assert not np.isin(other.ids[:, 0, 1:], banned.banned).any() and (other.ids[:, 0, 1:] >= 30).any()
+    assert (
+        not np.isin(other.ids[:, 0, 1:], banned.banned).any() and (other.ids[:, 0, 1:] >= 30).any()
+    )
     lengths = {*other.lengths[:, 0].tolist()}  # from the least, which is reached, to the most
     assert 4 in lengths and lengths <= {4, 5}
 
@@ -177,7 +205,9 @@ def test_drawn_tokens_follow_the_softmax(made):
     expected = np.exp(teacher_forced(made, sources(), np.full((ROWS, 1), PAD))[0, 0])
     draws = {}
     for options in ({}, {"top_k": 3}, {"temperature": 0.5}):
-        found = found_by(made, batch, columns=1, **{"temperature": 1.0, **options}, key=jax.random.key(0))
+        found = found_by(
+            made, batch, columns=1, **{"temperature": 1.0, **options}, key=jax.random.key(0)
+        )
         draws[tuple(options)] = np.bincount(found.ids[:, 0, 0], minlength=VOCAB) / 4000
     expected[PAD] = 0
     expected = expected[:VOCAB] / expected.sum()
@@ -192,7 +222,9 @@ def test_refusals(made):
         Decoding(beams=2, n_best=3)
     with pytest.raises(UserError, match="set beams=1, not 2"):
         Decoding(beams=2, temperature=1.0)
-    with pytest.raises(UserError, match="texts of 40 tokens do not fit model tiny: its position table takes 32"):
+    with pytest.raises(
+        UserError, match="texts of 40 tokens do not fit model tiny: its position table takes 32"
+    ):
         found_by(made, columns=40)
     with pytest.raises(UserError, match="drawn tokens need a random key"):
         found_by(made, temperature=1.0)
@@ -205,19 +237,43 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     torch.manual_seed(0)
     config = getattr(transformers, f"{kind}Config")(
-        vocab_size=VOCAB, d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=32, decoder_ffn_dim=32, max_position_embeddings=30, init_std=0.3,
-        scale_embedding=kind == "MBart", bos_token_id=START, pad_token_id=PAD, eos_token_id=END,
-        decoder_start_token_id=END, forced_eos_token_id=None, forced_bos_token_id=None,
-    )  # fmt: skip
+        vocab_size=VOCAB,
+        d_model=24,
+        encoder_layers=2,
+        decoder_layers=3,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=30,
+        init_std=0.3,
+        scale_embedding=kind == "MBart",
+        bos_token_id=START,
+        pad_token_id=PAD,
+        eos_token_id=END,
+        decoder_start_token_id=END,
+        forced_eos_token_id=None,
+        forced_bos_token_id=None,
+    )
     theirs = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval()
     ours = Seq2Seq(
         preset(
-            "xlmr_base", layers=2, decoder_layers=3, dim=24, heads=4, ffn=32, vocab_size=VOCAB, vocab_multiple=1,
-            max_positions=32, head="tied", decoder_embeddings="separate", embedding_scale=kind == "MBart",
-            norm_order="pre" if kind == "MBart" else "post", unroll=0,
+            "xlmr_base",
+            layers=2,
+            decoder_layers=3,
+            dim=24,
+            heads=4,
+            ffn=32,
+            vocab_size=VOCAB,
+            vocab_multiple=1,
+            max_positions=32,
+            head="tied",
+            decoder_embeddings="separate",
+            embedding_scale=kind == "MBart",
+            norm_order="pre" if kind == "MBart" else "post",
+            unroll=0,
         )
-    )  # fmt: skip
+    )
     with torch.no_grad():
         theirs.model.shared.weight *= 0.3  # or every text says one word again and again
         theirs.final_logits_bias[:, END] = 1.0  # some texts end early
@@ -228,19 +284,36 @@ def test_transformers_give_the_same_logits_and_the_same_beams(kind):
     inputs = torch.tensor(batch["input_ids"]).long(), torch.tensor(batch["pack_ids"]).long()
     with torch.no_grad():
         start = torch.full((ROWS, 1), START)
-        logits = theirs(*inputs, decoder_input_ids=torch.cat([start, torch.tensor(texts[:, :-1])], 1)).logits
+        logits = theirs(
+            *inputs, decoder_input_ids=torch.cat([start, torch.tensor(texts[:, :-1])], 1)
+        ).logits
         expected = torch.log_softmax(logits, -1).numpy()
     np.testing.assert_allclose(teacher_forced((ours, params), batch, texts), expected, atol=1e-4)
     penalty, ngram = {"Bart": (1.0, 0), "MBart": (0.3, 2)}[kind]
     with torch.no_grad():
         searched = theirs.generate(
-            inputs[0], attention_mask=inputs[1], num_beams=5, max_new_tokens=COLUMNS, do_sample=False,
-            num_return_sequences=5, return_dict_in_generate=True, output_scores=True, length_penalty=penalty,
+            inputs[0],
+            attention_mask=inputs[1],
+            num_beams=5,
+            max_new_tokens=COLUMNS,
+            do_sample=False,
+            num_return_sequences=5,
+            return_dict_in_generate=True,
+            output_scores=True,
+            length_penalty=penalty,
             no_repeat_ngram_size=ngram,
-        )  # fmt: skip
+        )
     ids = searched.sequences[:, 1:].numpy().reshape(ROWS, 5, -1)
-    ways = dict(beams=5, n_best=5, length_penalty=penalty, no_repeat_ngram=ngram, max_length=(0, COLUMNS))
+    ways = dict(
+        beams=5, n_best=5, length_penalty=penalty, no_repeat_ngram=ngram, max_length=(0, COLUMNS)
+    )
     found = found_by((ours, params), batch, start=END, **ways)
-    np.testing.assert_allclose(found.scores, searched.sequences_scores.numpy().reshape(ROWS, 5), atol=1e-4)
+    np.testing.assert_allclose(
+        found.scores, searched.sequences_scores.numpy().reshape(ROWS, 5), atol=1e-4
+    )
     np.testing.assert_array_equal(np.asarray(found.ids)[:, :, : ids.shape[2]], ids)
-    assert (ids == END).any(-1).mean() > 0.1 and (found.lengths < COLUMNS).any() and len(np.unique(ids)) > 4
+    assert (
+        (ids == END).any(-1).mean() > 0.1
+        and (found.lengths < COLUMNS).any()
+        and len(np.unique(ids)) > 4
+    )

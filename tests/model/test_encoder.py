@@ -16,9 +16,17 @@ from xlingjax.model.params import path_names
 
 MLM = AttentionSpec(bidirectional)
 SMALL = dict(
-    layers=2, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=20, num_languages=3, dropout=0.0,
-    attention_dropout=0.0, unroll=1,
-)  # fmt: skip
+    layers=2,
+    dim=16,
+    heads=2,
+    ffn=32,
+    vocab_size=tiny.VOCAB,
+    max_positions=20,
+    num_languages=3,
+    dropout=0.0,
+    attention_dropout=0.0,
+    unroll=1,
+)
 XLM = preset("xlm_15", **SMALL)
 XLMR = preset("xlmr_base", **{**SMALL, "num_languages": 0})
 
@@ -64,7 +72,9 @@ def test_positions_begin_at_the_offset_and_padding_takes_the_row_below():
     batch["position_ids"][batch["pack_ids"] == 0] = 7  # what stands under padding is not read
     np.testing.assert_array_equal(
         encode(XLMR, params, batch),
-        encode(XLMR, params, {**batch, "position_ids": batch["position_ids"] * (batch["pack_ids"] > 0)}),
+        encode(
+            XLMR, params, {**batch, "position_ids": batch["position_ids"] * (batch["pack_ids"] > 0)}
+        ),
     )
 
 
@@ -76,7 +86,9 @@ def test_all_layers_begin_with_the_embeddings_and_end_with_the_states():
         np.testing.assert_allclose(h_NBLD[-1], encode(config, params, batch), atol=1e-6)
         token = params["embeddings"]["tokens"]["embedding"][batch["input_ids"][0, 3]]
         x = token + params["embeddings"]["positions"]["embedding"][batch["position_ids"][0, 3]]
-        x = np.asarray(x + params["embeddings"]["languages"]["embedding"][batch["language_ids"][0, 3]])
+        x = np.asarray(
+            x + params["embeddings"]["languages"]["embedding"][batch["language_ids"][0, 3]]
+        )
         want = reference.layer_norm(x, params["embeddings"]["norm"], config.norm_eps)
         np.testing.assert_allclose(h_NBLD[0, 0, 3], want, atol=1e-5)
 
@@ -94,7 +106,9 @@ def test_initial_values_are_those_of_the_papers():
     xlm, xlmr = init(XLM.replace(**big)), init(XLMR.replace(**big))
     np.testing.assert_allclose(xlm["embeddings"]["tokens"]["embedding"].std(), 64**-0.5, rtol=0.02)
     np.testing.assert_allclose(xlmr["embeddings"]["tokens"]["embedding"].std(), 0.02, rtol=0.02)
-    np.testing.assert_allclose(xlmr["encoder"]["layers"]["ffn"]["in"]["kernel"].std(), 0.02, rtol=0.03)
+    np.testing.assert_allclose(
+        xlmr["encoder"]["layers"]["ffn"]["in"]["kernel"].std(), 0.02, rtol=0.03
+    )
     for path, fan_in in ((("ffn", "in"), 64), (("ffn", "out"), 256), (("attention", "out"), 64)):
         kernel = xlm["encoder"]["layers"][path[0]][path[1]]["kernel"]
         assert 0.98 * fan_in**-0.5 < np.abs(kernel).max() <= fan_in**-0.5
@@ -109,7 +123,11 @@ def test_what_objectives_add_leaves_the_other_initial_values_as_they_are():
         params = init(XLM.replace(**added))
         return dict(zip(path_names(params), jax.tree.leaves(params), strict=True))
 
-    plain, veco, unicoder = leaves(), dict(cross_attention=True), dict(word_recovery=True, paraphrase=True)
+    plain, veco, unicoder = (
+        leaves(),
+        dict(cross_attention=True),
+        dict(word_recovery=True, paraphrase=True),
+    )
     for added in (veco, unicoder, veco | unicoder):
         found = leaves(**added)
         assert len(found) > len(plain)
@@ -125,7 +143,9 @@ def test_bfloat16_computes_in_it_and_keeps_float32_parameters():
     exact = np.asarray(encode(XLM, params, batch))
     real = batch["pack_ids"] > 0
     assert 1e-4 < np.abs(np.asarray(h_BLD, np.float32) - exact)[real].max() < 0.3
-    grads = jax.eval_shape(jax.grad(lambda p: encode(config, p, batch).astype(jnp.float32).sum()), params)
+    grads = jax.eval_shape(
+        jax.grad(lambda p: encode(config, p, batch).astype(jnp.float32).sum()), params
+    )
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(grads)} == {"float32"}
 
 
@@ -142,15 +162,22 @@ def test_dropout_needs_a_key_and_is_a_function_of_it():
 def test_classifier_reads_the_first_state(kind):
     config = XLM.replace(num_labels=3, classifier=kind, dropout=0.5)
     model, params = Encoder(config), random_params(config)
-    h_BLD, batch = jax.random.normal(jax.random.key(0), (2, 5, 16)), tiny.batch("mlm", rows=2, length=5)
+    h_BLD, batch = (
+        jax.random.normal(jax.random.key(0), (2, 5, 16)),
+        tiny.batch("mlm", rows=2, length=5),
+    )
     logits_BC = model.classify(params, h_BLD, batch)
     x = np.asarray(h_BLD[:, 0])
     if kind == "xlmr":
-        x = np.tanh(x @ params["classifier"]["dense"]["kernel"] + params["classifier"]["dense"]["bias"])
+        x = np.tanh(
+            x @ params["classifier"]["dense"]["kernel"] + params["classifier"]["dense"]["bias"]
+        )
     want = x @ params["classifier"]["out"]["kernel"] + params["classifier"]["out"]["bias"]
     np.testing.assert_allclose(logits_BC, want, atol=1e-5)
     assert logits_BC.dtype == jnp.float32
-    assert np.abs(model.classify(params, h_BLD, batch, rng=jax.random.key(0)) - logits_BC).max() > 1e-3
+    assert (
+        np.abs(model.classify(params, h_BLD, batch, rng=jax.random.key(0)) - logits_BC).max() > 1e-3
+    )
     with pytest.raises(UserError, match="no classification head; set num_labels"):
         Encoder(XLM).classify(params, h_BLD, batch)
 
@@ -159,7 +186,9 @@ def test_rows_over_the_position_table_are_refused():
     batch = tiny.batch("mlm", rows=2, length=19)
     params = Encoder(XLM).abstract()
     assert jax.eval_shape(lambda p: Encoder(XLM).encode(p, batch, MLM), params).shape == (2, 19, 16)
-    with pytest.raises(UserError, match="rows of 19 tokens do not fit model xlmr_base: its position table takes 18"):
+    with pytest.raises(
+        UserError, match="rows of 19 tokens do not fit model xlmr_base: its position table takes 18"
+    ):
         Encoder(XLMR).encode(params, batch, MLM)
 
 
@@ -172,7 +201,9 @@ def test_ids_outside_the_tables_give_nan_not_a_neighbour():
 def test_logical_axes_match_the_parameters():
     model = Encoder(XLM.replace(num_labels=3, cross_attention=True, head="transform"))
     axes, shapes = model.logical_axes(), model.abstract()
-    jax.tree.map(lambda leaf, names: len(names) == len(leaf.shape) or pytest.fail(str(names)), shapes, axes)
+    jax.tree.map(
+        lambda leaf, names: len(names) == len(leaf.shape) or pytest.fail(str(names)), shapes, axes
+    )
     layers = axes["encoder"]["layers"]
     assert axes["embeddings"]["tokens"]["embedding"] == ("vocab", None)
     assert axes["head"]["bias"] == ("vocab",)

@@ -1,7 +1,17 @@
 import jax.numpy as jnp
 import numpy as np
 
-from xlingjax.model.masks import Fields, Mask, bidirectional, causal, full, prefix, same_pack, same_side, valid_keys
+from xlingjax.model.masks import (
+    Fields,
+    Mask,
+    bidirectional,
+    causal,
+    full,
+    prefix,
+    same_pack,
+    same_side,
+    valid_keys,
+)
 
 
 def fields(pack, **other):
@@ -14,11 +24,23 @@ def grid(mask, f):
 
 
 def test_packed_bidirectional():
-    assert grid(bidirectional, fields([1, 1, 2, 2, 0])) == ["xx...", "xx...", "..xx.", "..xx.", "....x"]
+    assert grid(bidirectional, fields([1, 1, 2, 2, 0])) == [
+        "xx...",
+        "xx...",
+        "..xx.",
+        "..xx.",
+        "....x",
+    ]
 
 
 def test_packed_causal():
-    assert grid(causal & bidirectional, fields([1, 1, 2, 2, 0])) == ["x....", "xx...", "..x..", "..xx.", "....x"]
+    assert grid(causal & bidirectional, fields([1, 1, 2, 2, 0])) == [
+        "x....",
+        "xx...",
+        "..x..",
+        "..xx.",
+        "....x",
+    ]
 
 
 def test_sides_apart():
@@ -63,7 +85,9 @@ def test_fields_come_from_the_batch():
     f = Fields.from_batch(batch)
     np.testing.assert_array_equal(f.valid, [[True, True, False]])
     np.testing.assert_array_equal(f.is_mask, [[False, True, False]])
-    np.testing.assert_array_equal(f.position, [[0, 1, 2]])  # the column: restarting positions would break `causal`
+    np.testing.assert_array_equal(
+        f.position, [[0, 1, 2]]
+    )  # the column: restarting positions would break `causal`
     np.testing.assert_array_equal(f.side, [[0, 1, 0]])
     np.testing.assert_array_equal(f.language, [[2, 3, 0]])
 

@@ -1,4 +1,5 @@
-"""The n-stream decoder is ProphetNet's: its numbers, what each stream sees, and stream 0 as an ordinary decoder."""
+"""The n-stream decoder is ProphetNet's: its numbers, what each stream sees, and stream 0 as an
+ordinary decoder."""
 
 import functools
 import math
@@ -20,10 +21,23 @@ from xlingjax.model.seq2seq import Seq2Seq
 
 VOCAB = 40
 CONFIG = preset(
-    "tiny", layers=2, decoder_layers=2, dim=16, heads=2, ffn=32, vocab_size=VOCAB, vocab_multiple=8, max_positions=64,
-    position_offset=1, norm_eps=1e-5, head="plain", decoder_embeddings="shared_tokens", streams=2, dropout=0.0,
+    "tiny",
+    layers=2,
+    decoder_layers=2,
+    dim=16,
+    heads=2,
+    ffn=32,
+    vocab_size=VOCAB,
+    vocab_multiple=8,
+    max_positions=64,
+    position_offset=1,
+    norm_eps=1e-5,
+    head="plain",
+    decoder_embeddings="shared_tokens",
+    streams=2,
+    dropout=0.0,
     unroll=1,
-)  # fmt: skip
+)
 XFNP = preset("xfnp")
 
 
@@ -36,11 +50,15 @@ def random_params(config):
 
 
 def make_batch(targets, sources, length, width, seed=0):
-    """Random tokens; `targets` and `sources`: for each row the numbers of tokens of its examples."""
+    """Random tokens; `targets` and `sources`: for each row the numbers of tokens of its
+    examples."""
     rng, rows = np.random.default_rng(seed), len(targets)
     batch = {}
     for prefix, parts, columns in (("", sources, width), ("decoder_", targets, length)):
-        fields = {name: np.zeros((rows, columns), np.int32) for name in ("position_ids", "pack_ids", "language_ids")}
+        fields = {
+            name: np.zeros((rows, columns), np.int32)
+            for name in ("position_ids", "pack_ids", "language_ids")
+        }
         for row, sizes in enumerate(parts):
             used = sum(sizes)
             fields["position_ids"][row, :used] = np.concatenate([np.arange(size) for size in sizes])
@@ -57,7 +75,9 @@ def random_memory(batch, dim=CONFIG.dim):
 
 def streams(config, params, batch, memory_BSD, **options):
     model = NgramSeq2Seq(config)
-    return np.asarray(jax.jit(lambda p, b, m: model.decode_streams(p, b, m, **options))(params, batch, memory_BSD))
+    return np.asarray(
+        jax.jit(lambda p, b, m: model.decode_streams(p, b, m, **options))(params, batch, memory_BSD)
+    )
 
 
 PACKED = make_batch([[4, 5], [3, 2]], [[3, 2], [1, 4]], length=10, width=6)
@@ -77,7 +97,10 @@ LAYER_NAMES = {
     **{f"attention/{name}": f"self_attn.{name}_proj" for name in ("query", "key", "value", "out")},
     "attention/relative": "self_attn.relative_pos_embeddings",
     "attention_norm": "self_attn_layer_norm",
-    **{f"cross_attention/attention/{name}": f"cross_attn.{name}_proj" for name in ("query", "key", "value", "out")},
+    **{
+        f"cross_attention/attention/{name}": f"cross_attn.{name}_proj"
+        for name in ("query", "key", "value", "out")
+    },
     "cross_attention/norm": "cross_attn_layer_norm",
     "ffn/in": "feed_forward.intermediate",
     "ffn/out": "feed_forward.output",
@@ -87,12 +110,18 @@ LAYER_NAMES = {
 
 def from_hugging_face(model, abstract):
     """Our tree of the weights of a ProphetNetForConditionalGeneration, each of them taken."""
-    weights = {name.removeprefix("prophetnet."): p.detach().numpy() for name, p in model.named_parameters()}
+    weights = {
+        name.removeprefix("prophetnet."): p.detach().numpy() for name, p in model.named_parameters()
+    }
     taken = set()
 
     def take(name, shape):
         taken.add(name)
-        return weights[name].T.reshape(shape) if name.endswith(TRANSPOSED) else weights[name].reshape(shape)
+        return (
+            weights[name].T.reshape(shape)
+            if name.endswith(TRANSPOSED)
+            else weights[name].reshape(shape)
+        )
 
     def convert(path, leaf):
         module, _, part = path.rpartition("/")
@@ -103,9 +132,16 @@ def from_hugging_face(model, abstract):
         names = [f"{stack}.layers.{n}.{LAYER_NAMES[inside]}.{part}" for n in range(leaf.shape[0])]
         return np.stack([take(name, leaf.shape[1:]) for name in names])
 
-    TRANSPOSED = ("_proj.weight", "relative_pos_embeddings.weight", "intermediate.weight", "output.weight")
+    TRANSPOSED = (
+        "_proj.weight",
+        "relative_pos_embeddings.weight",
+        "intermediate.weight",
+        "output.weight",
+    )
     leaves, tree = jax.tree.flatten(abstract)
-    converted = tree.unflatten([convert(path, leaf) for path, leaf in zip(path_names(abstract), leaves, strict=True)])
+    converted = tree.unflatten(
+        [convert(path, leaf) for path, leaf in zip(path_names(abstract), leaves, strict=True)]
+    )
     assert taken == set(weights)
     return converted
 
@@ -116,11 +152,18 @@ def prophetnet(ngram, heads=2, positions=64):
     c = CONFIG
     model = transformers.ProphetNetForConditionalGeneration(
         transformers.ProphetNetConfig(
-            vocab_size=VOCAB, hidden_size=c.dim, encoder_ffn_dim=c.ffn, decoder_ffn_dim=c.ffn,
-            num_encoder_layers=c.layers, num_decoder_layers=c.decoder_layers, num_encoder_attention_heads=heads,
-            num_decoder_attention_heads=heads, max_position_embeddings=positions, ngram=ngram,
+            vocab_size=VOCAB,
+            hidden_size=c.dim,
+            encoder_ffn_dim=c.ffn,
+            decoder_ffn_dim=c.ffn,
+            num_encoder_layers=c.layers,
+            num_decoder_layers=c.decoder_layers,
+            num_encoder_attention_heads=heads,
+            num_decoder_attention_heads=heads,
+            max_position_embeddings=positions,
+            ngram=ngram,
         )
-    )  # fmt: skip
+    )
     for name, weight in model.named_parameters():
         torch.nn.init.normal_(weight, mean=float(name.endswith("norm.weight")), std=0.4)
     ours = CONFIG.replace(streams=ngram, heads=heads, max_positions=positions)
@@ -133,7 +176,9 @@ def our_logits(config, params, batch):
 
     def compute(params, batch):
         memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
-        g, table_VD, bias_V = model.decoder_head(params, model.decode_streams(params, batch, memory_BSD))
+        g, table_VD, bias_V = model.decoder_head(
+            params, model.decode_streams(params, batch, memory_BSD)
+        )
         return g @ table_VD.T + bias_V
 
     return np.asarray(jax.jit(compute)(params, batch))
@@ -142,7 +187,11 @@ def our_logits(config, params, batch):
 def tensors(batch):
     import torch
 
-    names = {"input_ids": "input_ids", "attention_mask": "pack_ids", "decoder_input_ids": "decoder_ids"}
+    names = {
+        "input_ids": "input_ids",
+        "attention_mask": "pack_ids",
+        "decoder_input_ids": "decoder_ids",
+    }
     return {name: torch.tensor(batch[field]).long() for name, field in names.items()}
 
 
@@ -151,7 +200,9 @@ def test_logits_of_all_streams_equal_prophetnets(ngram, length, monkeypatch):
     """150 tokens reach the last bucket, and 40 the first wide ones."""
     model, config, params = prophetnet(ngram, positions=160)
     attention = type(model.prophetnet.decoder.layers[0].self_attn)
-    monkeypatch.setattr(attention, "get_predict_relative_pos_embeddings", foreign_models.relative_scores)
+    monkeypatch.setattr(
+        attention, "get_predict_relative_pos_embeddings", foreign_models.relative_scores
+    )
     batch = make_batch([[length]] * 2, [[9], [5]], length, 9)
     theirs = model(**tensors(batch), use_cache=False)
     want = [theirs.logits, *(theirs.logits_ngram.unbind(1) if ngram > 1 else ())]
@@ -173,12 +224,21 @@ def test_stream_0_equals_prophetnets_own_steps():
     batch = make_batch([[40]] * 2, [[9], [5]], 40, 9)
     given = tensors(batch)
     ids, past, want = given.pop("decoder_input_ids"), None, []
-    given["encoder_outputs"] = model.prophetnet.encoder(given.pop("input_ids"), attention_mask=given["attention_mask"])
+    given["encoder_outputs"] = model.prophetnet.encoder(
+        given.pop("input_ids"), attention_mask=given["attention_mask"]
+    )
     for column in range(40):
-        out = model(**given, decoder_input_ids=ids[:, column : column + 1], past_key_values=past, use_cache=True)
+        out = model(
+            **given,
+            decoder_input_ids=ids[:, column : column + 1],
+            past_key_values=past,
+            use_cache=True,
+        )
         past = out.past_key_values
         want.append(out.logits[:, 0].detach().numpy())
-    np.testing.assert_allclose(our_logits(config, params, batch)[0], np.stack(want, axis=1), atol=1e-4)
+    np.testing.assert_allclose(
+        our_logits(config, params, batch)[0], np.stack(want, axis=1), atol=1e-4
+    )
 
 
 # --- What each stream sees ---
@@ -186,7 +246,8 @@ def test_stream_0_equals_prophetnets_own_steps():
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_stream_sees_all_words_but_the_last_and_nothing_of_others(n):
-    """The gradient of a logit is not 0 for columns 0 to max(t-i, 0) of its example, and exactly 0 for every other."""
+    """The gradient of a logit is not 0 for columns 0 to max(t-i, 0) of its example, and exactly 0
+    for every other."""
     config = CONFIG.replace(streams=n)
     model, params, memory_BSD = NgramSeq2Seq(config), random_params(config), random_memory(PACKED)
     rows, length = PACKED["decoder_ids"].shape
@@ -206,7 +267,9 @@ def test_stream_sees_all_words_but_the_last_and_nothing_of_others(n):
         for t in np.flatnonzero(pack[row]):
             first = np.flatnonzero(pack[row] == pack[row, t])[0]
             for i in range(n):
-                assert np.flatnonzero(seen_NTBT[i, t, row]).tolist() == list(range(first, max(t - i, first) + 1))
+                assert np.flatnonzero(seen_NTBT[i, t, row]).tolist() == list(
+                    range(first, max(t - i, first) + 1)
+                )
                 np.testing.assert_array_equal(seen_NTBS[i, t, row], source[row] == pack[row, t])
 
 
@@ -223,7 +286,8 @@ def test_packed_examples_equal_those_alone():
     for row, pack in ((0, 1), (0, 2), (1, 1), (1, 2)):
         words, source = PACKED["decoder_pack_ids"][row] == pack, PACKED["pack_ids"][row] == pack
         alone = {
-            name: ids[row : row + 1, words if name.startswith("decoder") else source] for name, ids in PACKED.items()
+            name: ids[row : row + 1, words if name.startswith("decoder") else source]
+            for name, ids in PACKED.items()
         }
         alone |= {name: ids * 0 + 1 for name, ids in alone.items() if name.endswith("pack_ids")}
         want_NBTD = streams(CONFIG, params, alone, memory_BSD[row : row + 1, source])
@@ -238,7 +302,10 @@ def test_distances_are_those_of_the_positions_given():
     h_NBTD = streams(CONFIG, params, PACKED, memory_BSD)
 
     def moved(by_T):
-        batch = {**PACKED, "decoder_position_ids": PACKED["decoder_position_ids"] + np.asarray(by_T)}
+        batch = {
+            **PACKED,
+            "decoder_position_ids": PACKED["decoder_position_ids"] + np.asarray(by_T),
+        }
         return np.abs(streams(CONFIG, params, batch, memory_BSD) - h_NBTD)[:, 0].max(-1)
 
     assert moved([20] * 10).max() < 1e-5
@@ -249,11 +316,14 @@ def test_distances_are_those_of_the_positions_given():
 
 def test_buckets():
     distances = np.arange(-3, 300)
-    want = [max(n, 0) if n < 16 else min(16 + int(16 * math.log(n / 16) / math.log(8)), 31) for n in distances]
+    want = [
+        max(n, 0) if n < 16 else min(16 + int(16 * math.log(n / 16) / math.log(8)), 31)
+        for n in distances
+    ]
     np.testing.assert_array_equal(bucket(CONFIG, jnp.asarray(distances)), want)
-    assert bucket(CONFIG.replace(relative_buckets=4, relative_max_distance=8), jnp.arange(10)).tolist() == (
-        [0, 1, 2, 2, 3, 3, 3, 3, 3, 3]
-    )
+    assert bucket(
+        CONFIG.replace(relative_buckets=4, relative_max_distance=8), jnp.arange(10)
+    ).tolist() == ([0, 1, 2, 2, 3, 3, 3, 3, 3, 3])
 
 
 # --- Stream 0 as a decoder ---
@@ -264,7 +334,13 @@ def test_buckets():
     [
         dict(),
         dict(streams=1, norm_order="pre", decoder_embeddings="separate", num_languages=3, unroll=0),
-        dict(streams=3, decoder_embeddings="shared", relative_buckets=6, relative_max_distance=9, head="tied"),
+        dict(
+            streams=3,
+            decoder_embeddings="shared",
+            relative_buckets=6,
+            relative_max_distance=9,
+            head="tied",
+        ),
     ],
     ids=["post", "pre", "shared"],
 )
@@ -302,7 +378,13 @@ def test_head_is_the_token_table_without_bias():
     "change",
     [
         dict(),
-        dict(streams=3, head="transform", decoder_embeddings="separate", norm_order="pre", num_languages=3),
+        dict(
+            streams=3,
+            head="transform",
+            decoder_embeddings="separate",
+            norm_order="pre",
+            num_languages=3,
+        ),
         dict(streams=1, head="tied", relative_buckets=8, relative_max_distance=20),
         dict(decoder_embeddings="shared"),
     ],
@@ -321,7 +403,9 @@ def test_xfnp_has_the_published_number_of_parameters():
 
 def test_streams_add_their_own_parameters_only():
     def names(model):
-        return dict(zip(path_names(model.abstract()), jax.tree.leaves(model.abstract()), strict=True))
+        return dict(
+            zip(path_names(model.abstract()), jax.tree.leaves(model.abstract()), strict=True)
+        )
 
     before, after = names(Seq2Seq(CONFIG.replace(streams=0))), names(NgramSeq2Seq(CONFIG))
     assert {name: leaf.shape for name, leaf in after.items() if name not in before} == {
@@ -331,7 +415,9 @@ def test_streams_add_their_own_parameters_only():
     }
     assert {name: after[name] for name in before} == before
     owned = sorted(name for name in after if name.startswith("decoder_"))
-    assert owned == [f"decoder_embeddings/{name}" for name in ("norm/bias", "norm/scale", "positions/embedding")]
+    assert owned == [
+        f"decoder_embeddings/{name}" for name in ("norm/bias", "norm/scale", "positions/embedding")
+    ]
     axes = NgramSeq2Seq(CONFIG).logical_axes()["decoder"]
     assert axes["layers"]["attention"]["relative"]["kernel"] == ("layers", "embed", None, "heads")
     assert axes["streams"]["embedding"] == (None, None)
@@ -369,7 +455,9 @@ def test_dropout_is_a_function_of_the_key_in_self_attention_and_on_embeddings():
             for leaf in jax.tree.leaves((layers[name].get("attention") or layers[name])["out"]):
                 leaf[...] = 0
         model = NgramSeq2Seq(CONFIG.replace(**{rate: 0.3}))
-        draw = jax.jit(lambda key, model=model: model.decode_streams(params, PACKED, memory_BSD, rng=key))
+        draw = jax.jit(
+            lambda key, model=model: model.decode_streams(params, PACKED, memory_BSD, rng=key)
+        )
         one, same, other = (np.asarray(draw(jax.random.key(seed))) for seed in (1, 1, 2))
         np.testing.assert_array_equal(one, same)
         for drawn in (other, streams(CONFIG.replace(**{rate: 0.3}), params, PACKED, memory_BSD)):
@@ -389,7 +477,9 @@ def test_rows_over_the_position_table_are_refused():
     config, memory_BSD = CONFIG.replace(max_positions=11), np.ones((1, 10, 16), np.float32)
     model, params = NgramSeq2Seq(config), random_params(config)
     for decode in (model.decode, model.decode_streams):
-        with pytest.raises(UserError, match="rows of 10 tokens do not fit model tiny: its position table takes 9"):
+        with pytest.raises(
+            UserError, match="rows of 10 tokens do not fit model tiny: its position table takes 9"
+        ):
             decode(params, make_batch([[10]], [[10]], 10, 10), memory_BSD)
     assert np.isfinite(streams(config, params, make_batch([[9]], [[10]], 9, 10), memory_BSD)).all()
 
@@ -400,7 +490,10 @@ def test_rows_over_the_position_table_are_refused():
         (dict(streams=-1), "streams=-1 must not be negative"),
         (dict(decoder_layers=0), "streams=2 needs decoder_layers"),
         (dict(tied_self_attention=True), "streams=2 has no tied_self_attention"),
-        (dict(attention_backend="splash", attention_dropout=0.0), "streams=2 needs attention_backend=xla, got splash"),
+        (
+            dict(attention_backend="splash", attention_dropout=0.0),
+            "streams=2 needs attention_backend=xla, got splash",
+        ),
         (dict(relative_buckets=1), "streams=2 needs relative_buckets of 2 or more, got 1"),
         (dict(relative_max_distance=16), "streams=2 needs relative_max_distance over 16"),
         (
@@ -417,5 +510,7 @@ def test_values_that_do_not_fit_are_refused(change, message):
 def test_each_model_has_its_class():
     with pytest.raises(UserError, match="has no predicting streams; set streams"):
         NgramSeq2Seq(CONFIG.replace(streams=0))
-    with pytest.raises(UserError, match="has an n-stream decoder; use NgramSeq2Seq or set streams=0"):
+    with pytest.raises(
+        UserError, match="has an n-stream decoder; use NgramSeq2Seq or set streams=0"
+    ):
         Seq2Seq(CONFIG)

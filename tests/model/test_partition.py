@@ -56,7 +56,9 @@ def test_shardings_are_the_golden_ones(name):
     shardings = param_shardings(make_mesh(MeshConfig(2, 2, 2)), encoder.logical_axes(), shapes)
     found = {
         path: f"{list(leaf.shape)} {tuple(s.spec)} -> {list(s.shard_shape(leaf.shape))}"
-        for path, leaf, s in zip(path_names(shapes), jax.tree.leaves(shapes), jax.tree.leaves(shardings), strict=True)
+        for path, leaf, s in zip(
+            path_names(shapes), jax.tree.leaves(shapes), jax.tree.leaves(shardings), strict=True
+        )
     }
     golden = Path(__file__).parents[1] / "golden" / "shardings" / f"{name}.json"
     if os.environ.get("XLINGJAX_GOLDEN") == "write":
@@ -65,7 +67,8 @@ def test_shardings_are_the_golden_ones(name):
     assert found == json.loads(golden.read_text())
     sizes = [leaf.size for leaf in jax.tree.leaves(shapes)]
     shards = [
-        math.prod(s.shard_shape(x.shape)) for s, x in zip(*map(jax.tree.leaves, (shardings, shapes)), strict=True)
+        math.prod(s.shard_shape(x.shape))
+        for s, x in zip(*map(jax.tree.leaves, (shardings, shapes)), strict=True)
     ]
     assert sum(shards) < 0.3 * sum(sizes)  # a device of fsdp 2 x tensor 2 holds about a quarter
 
@@ -82,7 +85,9 @@ def test_an_axis_that_does_not_divide_is_replicated_and_none_is_used_twice():
 def test_state_copies_lie_as_their_parameters():
     mesh = make_mesh(MeshConfig(2, 2, 2))
     params = {"mlp": {"kernel": jnp.zeros((4, 6))}, "frozen": jnp.zeros((2,))}
-    on_params = param_shardings(mesh, {"mlp": {"kernel": ("embed", "mlp")}, "frozen": (None,)}, params)
+    on_params = param_shardings(
+        mesh, {"mlp": {"kernel": ("embed", "mlp")}, "frozen": (None,)}, params
+    )
     state = {
         "mu": {"mlp": {"kernel": jnp.zeros((4, 6))}, "frozen": None},
         "factored": {"mlp": {"kernel": jnp.zeros((4,))}, "frozen": None},
@@ -97,5 +102,7 @@ def test_rows():
     mesh = make_mesh(MeshConfig(2, 2, 2))
     assert batch_sharding(mesh).shard_shape((8, 16)) == (2, 16)
     check_rows(mesh, 8, 2, "objective mlm")
-    with pytest.raises(UserError, match="mlm: a batch of 12 rows .* 2 microbatches x 4 devices .* multiple of 8"):
+    with pytest.raises(
+        UserError, match="mlm: a batch of 12 rows .* 2 microbatches x 4 devices .* multiple of 8"
+    ):
         check_rows(mesh, 12, 2, "objective mlm")

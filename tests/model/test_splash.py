@@ -1,5 +1,5 @@
-"""The TPU's kernel on meshes of 8 devices, interpreted on CPU: what the backend xla computes, values and gradients, on
-packed rows. That a TPU's compiler takes it is held by `test_tpu.py`."""
+"""The TPU's kernel on meshes of 8 devices, interpreted on CPU: what the backend xla computes,
+values and gradients, on packed rows. That a TPU's compiler takes it is held by `test_tpu.py`."""
 
 from functools import partial
 
@@ -17,7 +17,10 @@ from xlingjax.model.config import preset
 from xlingjax.model.masks import Fields, bidirectional, causal
 from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, param_shardings
 
-SPECS = {"bidirectional": AttentionSpec(bidirectional), "causal": AttentionSpec(causal & bidirectional, causal=True)}
+SPECS = {
+    "bidirectional": AttentionSpec(bidirectional),
+    "causal": AttentionSpec(causal & bidirectional, causal=True),
+}
 MESHES = {
     "data": MeshConfig(8, 1, 1),
     "fsdp": MeshConfig(1, 8, 1),
@@ -67,7 +70,12 @@ def gradients(spec, backend, mesh, qkv, packs, weights):
         ("bidirectional", (128, 128), "data", 4),
         ("causal", (128, 128), "fsdp", 4),
         ("bidirectional", (128, 256), "tensor", 4),
-        ("causal", (128, 128), "tensor", 3),  # heads that do not divide by the devices of "tensor": each has them all
+        (
+            "causal",
+            (128, 128),
+            "tensor",
+            3,
+        ),  # heads that do not divide by the devices of "tensor": each has them all
         ("bidirectional", (128, 256), "all", 4),
     ],
 )
@@ -86,16 +94,31 @@ def test_values_and_gradients_are_those_of_xla(spec, lengths, mesh, heads):
 
 
 @pytest.mark.parametrize(
-    "name, mesh", [("mlm", "fsdp"), ("clm", "tensor"), pytest.param("translation", "all", marks=pytest.mark.long)]
+    "name, mesh",
+    [
+        ("mlm", "fsdp"),
+        ("clm", "tensor"),
+        pytest.param("translation", "all", marks=pytest.mark.long),
+    ],
 )
 def test_a_model_trains_as_on_xla(name, mesh):
-    """Loss and gradients of an objective, through layers that are looped over and recomputed; of `translation` the
-    encoder, the decoder and its attention to longer sources."""
+    """Loss and gradients of an objective, through layers that are looped over and recomputed; of
+    `translation` the encoder, the decoder and its attention to longer sources."""
     mesh = make_mesh(MESHES[mesh])
     config = preset(
-        "tiny", layers=2, dim=32, heads=4, ffn=64, vocab_size=tiny.VOCAB, max_positions=256, unroll=1, remat="dots",
-        num_languages=len(tiny.LANGUAGES), dropout=0.0, decoder_layers=2 * (name == "translation"),
-    )  # fmt: skip
+        "tiny",
+        layers=2,
+        dim=32,
+        heads=4,
+        ffn=64,
+        vocab_size=tiny.VOCAB,
+        max_positions=256,
+        unroll=1,
+        remat="dots",
+        num_languages=len(tiny.LANGUAGES),
+        dropout=0.0,
+        decoder_layers=2 * (name == "translation"),
+    )
     if name == "translation":
         batch = longer_sources(tiny.batch(name, rows=8, length=64))
     else:
@@ -114,7 +137,9 @@ def test_a_model_trains_as_on_xla(name, mesh):
     wanted, wanted_grads = measured(plain, params, batch)
     model = build_model(config.replace(attention_backend="splash"), mesh)
     shardings = param_shardings(mesh, model.logical_axes(), model.abstract())
-    found, grads = measured(model, jax.device_put(params, shardings), jax.device_put(batch, batch_sharding(mesh)))
+    found, grads = measured(
+        model, jax.device_put(params, shardings), jax.device_put(batch, batch_sharding(mesh))
+    )
     assert found == pytest.approx(float(wanted), rel=1e-5)
     for one, other in zip(jax.tree.leaves(grads), jax.tree.leaves(wanted_grads), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-4 * max(1.0, float(np.abs(other).max())))
@@ -130,31 +155,56 @@ def test_a_model_with_a_decoder_has_the_parameters_that_it_has_on_xla():
     """They are made on rows of one token, which the kernel does not take."""
     config = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=40, decoder_layers=1)
     fast = config.replace(attention_backend="splash")
-    made = [jax.eval_shape(build_model(c, make_mesh()).init, jax.random.key(0)) for c in (config, fast)]
+    made = [
+        jax.eval_shape(build_model(c, make_mesh()).init, jax.random.key(0)) for c in (config, fast)
+    ]
     assert made[0] == made[1] == build_model(fast).abstract()
 
 
-# --- what it refuses --------------------------------------------------------------------------------------------------
+# --- what it refuses ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "rows, lengths, mesh, message",
     [
-        (8, (96, 96), "data", "rows of a multiple of 128 tokens, not of 96; make them 128 long .LENGTH., or use xla"),
+        (
+            8,
+            (96, 96),
+            "data",
+            "rows of a multiple of 128 tokens, not of 96; make them 128 long .LENGTH., or use xla",
+        ),
         (8, (128, 200), None, "rows of a multiple of 128 tokens, not of 200; make them 256 long"),
-        (12, (128, 128), "data", "cannot spread 12 rows over mesh data=8 x fsdp=1; .* a multiple of 8 rows"),
-        (6, (128, 128), "all", "cannot spread 6 rows over mesh data=2 x fsdp=2; .* a multiple of 4 rows"),
+        (
+            12,
+            (128, 128),
+            "data",
+            "cannot spread 12 rows over mesh data=8 x fsdp=1; .* a multiple of 8 rows",
+        ),
+        (
+            6,
+            (128, 128),
+            "all",
+            "cannot spread 6 rows over mesh data=2 x fsdp=2; .* a multiple of 4 rows",
+        ),
     ],
 )
 def test_rows_that_the_kernel_cannot_take_are_refused(rows, lengths, mesh, message):
     fields = [fields_of(np.ones((rows, length), np.int32)) for length in lengths]
     with pytest.raises(Refused, match=f"attention backend splash .*{message}"):
-        bind(SPECS["bidirectional"], *fields, "splash", 0.0, None if mesh is None else make_mesh(MESHES[mesh]))
+        bind(
+            SPECS["bidirectional"],
+            *fields,
+            "splash",
+            0.0,
+            None if mesh is None else make_mesh(MESHES[mesh]),
+        )
 
 
 def test_float16_is_refused():
     qkv = [jnp.zeros((1, 128, 2, 8), jnp.float16)] * 3
-    with pytest.raises(Refused, match="splash does not compute in float16; set dtype=bfloat16 or use xla"):
+    with pytest.raises(
+        Refused, match="splash does not compute in float16; set dtype=bfloat16 or use xla"
+    ):
         attend(SPECS["causal"], *qkv, fields_of(np.ones((1, 128), np.int32)), "splash")
 
 

@@ -1,4 +1,5 @@
-"""The stack compiled in every way is one function of one tree of parameters; the cross-attention slot only adds."""
+"""The stack compiled in every way is one function of one tree of parameters; the cross-attention
+slot only adds."""
 
 import jax
 import jax.numpy as jnp
@@ -16,13 +17,23 @@ from xlingjax.model.partition import MeshConfig, batch_sharding, make_mesh, para
 BATCH = tiny.batch("mlm", rows=2, length=8)
 SPEC = AttentionSpec(bidirectional)
 CONFIG = preset(
-    "tiny", layers=3, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, max_positions=16, dropout=0.1, unroll=1
+    "tiny",
+    layers=3,
+    dim=16,
+    heads=2,
+    ffn=32,
+    vocab_size=tiny.VOCAB,
+    max_positions=16,
+    dropout=0.1,
+    unroll=1,
 )
 
 
 def shapes(config):
     leaves = jax.tree_util.tree_leaves_with_path(Encoder(config).abstract())
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves}
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="/"): leaf.shape for path, leaf in leaves
+    }
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +56,9 @@ def scanned(params):
     return value_and_grad(CONFIG, params)
 
 
-@pytest.mark.parametrize("change", [dict(unroll=0), dict(remat="full"), dict(unroll=0, remat="dots")], ids=str)
+@pytest.mark.parametrize(
+    "change", [dict(unroll=0), dict(remat="full"), dict(unroll=0, remat="dots")], ids=str
+)
 def test_unrolled_and_rematerialised_stacks_equal_the_scanned_one(params, scanned, change):
     assert shapes(CONFIG.replace(**change)) == shapes(CONFIG)
     value, grads = value_and_grad(CONFIG.replace(**change), params)
@@ -63,7 +76,9 @@ def test_remat_recomputes():
 
 
 def test_layers_are_stacked_and_start_differently():
-    kernels = jax.jit(Encoder(CONFIG).init)(jax.random.key(0))["encoder"]["layers"]["attention"]["query"]["kernel"]
+    kernels = jax.jit(Encoder(CONFIG).init)(jax.random.key(0))["encoder"]["layers"]["attention"][
+        "query"
+    ]["kernel"]
     assert kernels.shape == (3, 16, 2, 8)
     assert np.abs(kernels[0] - kernels[1]).max() > 0.1
     assert shapes(CONFIG)["encoder/layers/ffn/out/kernel"] == (3, 32, 16)
@@ -72,7 +87,8 @@ def test_layers_are_stacked_and_start_differently():
 
 
 def test_each_layer_draws_its_own_dropout():
-    """Layers of identity but for dropout: were the masks equal, the second layer would drop nothing new."""
+    """Layers of identity but for dropout: were the masks equal, the second layer would drop nothing
+    new."""
     config = CONFIG.replace(norm_order="pre", dropout=0.5, layers=2)
     model = Encoder(config)
     params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), model.abstract())
@@ -97,7 +113,11 @@ def test_cross_attention_slot_adds_its_own_leaves_only(norm_order):
     assert set(added) == {
         f"encoder/layers/cross_attention/{leaf}"
         for leaf in (
-            *(f"attention/{name}/{part}" for name in ("query", "key", "value", "out") for part in ("kernel", "bias")),
+            *(
+                f"attention/{name}/{part}"
+                for name in ("query", "key", "value", "out")
+                for part in ("kernel", "bias")
+            ),
             "norm/scale",
             "norm/bias",
         )
@@ -135,7 +155,8 @@ def test_cross_attention_reads_the_memory_it_may_see(norm_order):
 
 
 def test_rows_stay_on_their_devices_when_parameters_are_split():
-    """fsdp=8: each device gathers kernels, not the states of others' rows; the result is one device's."""
+    """fsdp=8: each device gathers kernels, not the states of others' rows; the result is one
+    device's."""
     config = CONFIG.replace(layers=2, dim=32, heads=4, vocab_size=128, dropout=0.0)
     batch = tiny.batch("mlm", rows=32, length=16)
     states = 32 * 16 * 32
@@ -143,7 +164,9 @@ def test_rows_stay_on_their_devices_when_parameters_are_split():
     rows = batch_sharding(mesh)
 
     def gradient(model):
-        return jax.grad(lambda params, batch: jnp.square(model.encode(params, batch, SPEC)[..., :3]).sum())
+        return jax.grad(
+            lambda params, batch: jnp.square(model.encode(params, batch, SPEC)[..., :3]).sum()
+        )
 
     model = Encoder(config, mesh)
     params = tiny.params(model)
@@ -153,16 +176,25 @@ def test_rows_stay_on_their_devices_when_parameters_are_split():
     moved = [
         [int(n) for n in line.split("[")[1].split("]")[0].split(",") if n]
         for line in text.splitlines()
-        if any(f" {name}(" in line for name in ("all-gather", "all-to-all", "all-reduce", "collective-permute"))
+        if any(
+            f" {name}(" in line
+            for name in ("all-gather", "all-to-all", "all-reduce", "collective-permute")
+        )
     ]
     assert [32, 64] in moved or [64, 32] in moved or [32, 32] in moved  # kernels are gathered
     assert max(np.prod(shape) for shape in moved) < states
     one = jax.jit(gradient(Encoder(config)))(params, batch)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), step(params, batch), one)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+        step(params, batch),
+        one,
+    )
 
 
 def test_rows_that_do_not_divide_are_left_alone():
     mesh = make_mesh(MeshConfig(data=8))
     model = Encoder(CONFIG, mesh)
-    shape = jax.eval_shape(lambda p: model.encode(p, tiny.batch("mlm", rows=3, length=8), SPEC), model.abstract())
+    shape = jax.eval_shape(
+        lambda p: model.encode(p, tiny.batch("mlm", rows=3, length=8), SPEC), model.abstract()
+    )
     assert shape.shape == (3, 8, 16)

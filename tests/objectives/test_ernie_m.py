@@ -23,7 +23,7 @@ def model_and_params():
     return random_model()
 
 
-# --- CAMLM -----------------------------------------------------------------------------------------------------------
+# --- CAMLM ----------------------------------------------------------------------------------------
 
 
 def sees(own_masks):
@@ -48,26 +48,41 @@ def test_camlm_equals_numpy(model_and_params, own_masks, layout):
     loss = loss_of(objective, model, params, batch)
     h = transformer.encode(CONFIG, params, batch, sees=sees(own_masks))
     half = batch["masked_weights"].shape[1] // 2
-    for term, slots in zip(("camlm_x", "camlm_y"), (slice(0, half), slice(half, None)), strict=True):
+    for term, slots in zip(
+        ("camlm_x", "camlm_y"), (slice(0, half), slice(half, None)), strict=True
+    ):
         total, count = masked_nll(params, h, batch, slots)
         np.testing.assert_allclose(loss.terms[term], total, rtol=2e-5)
         assert float(objective.weights(batch)[term]) == count > 1
-    assert set(loss.terms) == {"camlm_x", "camlm_y"} == set(objective.weights(batch)) == set(objective.coefficients)
+    assert (
+        set(loss.terms)
+        == {"camlm_x", "camlm_y"}
+        == set(objective.weights(batch))
+        == set(objective.coefficients)
+    )
 
 
 def input_gradient(model, params, batch, objective):
-    """(row, column) -> [L, D]: how the state of one column of a row depends on the word embeddings, as activations."""
+    """(row, column) -> [L, D]: how the state of one column of a row depends on the word embeddings,
+    as activations."""
     shift = np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)
-    weights = np.random.default_rng(1).normal(size=CONFIG.dim).astype(np.float32)  # LayerNorm's sum has no gradient
+    weights = (
+        np.random.default_rng(1).normal(size=CONFIG.dim).astype(np.float32)
+    )  # LayerNorm's sum has no gradient
 
     def state(shift, row, column):
-        return (model.encode(params, batch, objective.attention(), shift_BLD=shift)[row, column] * weights).sum()
+        return (
+            model.encode(params, batch, objective.attention(), shift_BLD=shift)[row, column]
+            * weights
+        ).sum()
 
     gradient = jax.jit(jax.grad(state))
     return lambda row, column: np.asarray(gradient(shift, row, column))[row]
 
 
-@pytest.mark.parametrize("objective", [CAMLM(), CAMLM(own_masks="self"), TLM()], ids=["all", "self", "tlm"])
+@pytest.mark.parametrize(
+    "objective", [CAMLM(), CAMLM(own_masks="self"), TLM()], ids=["all", "self", "tlm"]
+)
 def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
     """At depth 2, in activations; TLM on the same batch fails the same test."""
     model, params = model_and_params
@@ -80,7 +95,9 @@ def test_a_mask_knows_nothing_of_its_own_side(model_and_params, objective):
         own = pair & (batch["sides"][row] == batch["sides"][row, column])
         context = batch["is_mask"][row] == 0
         failures += bool((size[own & context] != 0).any() or (size[~pair] != 0).any())
-        failures += bool((size[pair & ~own & ~context] != 0).any())  # the other side's MASKs neither
+        failures += bool(
+            (size[pair & ~own & ~context] != 0).any()
+        )  # the other side's MASKs neither
         assert (size[pair & ~own & context] > 1e-6).all()
         assert size[column] > 1e-6
     assert (failures > 0) == (objective.name == "tlm")
@@ -104,13 +121,17 @@ def test_swapping_the_sides_swaps_the_terms(model_and_params):
     batch = make_batch("camlm")
     half = batch["masked_weights"].shape[1] // 2
     swapped = dict(batch, sides=1 - batch["sides"])
-    swapped |= {name: np.roll(batch[name], half, axis=1) for name in batch if name.startswith("masked_")}
+    swapped |= {
+        name: np.roll(batch[name], half, axis=1) for name in batch if name.startswith("masked_")
+    }
     a, b = (loss_of(CAMLM(), model, params, x).terms for x in (batch, swapped))
-    np.testing.assert_allclose([a["camlm_x"], a["camlm_y"]], [b["camlm_y"], b["camlm_x"]], rtol=1e-6)
+    np.testing.assert_allclose(
+        [a["camlm_x"], a["camlm_y"]], [b["camlm_y"], b["camlm_x"]], rtol=1e-6
+    )
     assert abs(a["camlm_x"] - a["camlm_y"]) > 1e-2
 
 
-# --- BTMLM -----------------------------------------------------------------------------------------------------------
+# --- BTMLM ----------------------------------------------------------------------------------------
 
 OBJECTIVE = BTMLM()
 
@@ -125,7 +146,8 @@ def pseudo_ids(*arguments):
 
 
 def generated(params, batch):
-    """[B, P] by the definition: X sees X, a placeholder sees X and itself, the likeliest piece that is not banned."""
+    """[B, P] by the definition: X sees X, a placeholder sees X and itself, the likeliest piece that
+    is not banned."""
 
     def sees(fields, q, k):
         return not fields["is_mask"][k] or q == k
@@ -133,7 +155,9 @@ def generated(params, batch):
     h = transformer.encode(CONFIG, params, {**batch, "input_ids": batch["original_ids"]}, sees=sees)
     ids = np.zeros(batch["pseudo_positions"].shape, np.int32)
     for row, slot in zip(*np.nonzero(batch["pseudo_weights"]), strict=True):
-        log_p = transformer.log_probabilities(CONFIG, params, h[row, batch["pseudo_positions"][row, slot]])
+        log_p = transformer.log_probabilities(
+            CONFIG, params, h[row, batch["pseudo_positions"][row, slot]]
+        )
         log_p[list(BANNED)] = -np.inf
         ids[row, slot] = log_p.argmax()
     return ids
@@ -155,13 +179,18 @@ def test_btmlm_equals_numpy(model_and_params):
     np.testing.assert_allclose(loss.terms["btmlm"], total, rtol=2e-5)
     assert float(OBJECTIVE.weights(batch)["btmlm"]) == count
     rows, slots = np.nonzero(batch["masked_weights"])  # nothing is predicted at a placeholder
-    assert set(loss.terms) == {"btmlm"} and not batch["is_mask"][rows, batch["masked_positions"][rows, slots]].any()
+    assert (
+        set(loss.terms) == {"btmlm"}
+        and not batch["is_mask"][rows, batch["masked_positions"][rows, slots]].any()
+    )
 
 
 def test_pseudo_tokens_are_generated_without_dropout(model_and_params):
     params, batch = model_and_params[1], make_batch("btmlm")
     model = Encoder(CONFIG.replace(dropout=0.5, attention_dropout=0.5))
-    still, training = (placeholders(OBJECTIVE, model, params, batch, key) for key in (None, jax.random.key(0)))
+    still, training = (
+        placeholders(OBJECTIVE, model, params, batch, key) for key in (None, jax.random.key(0))
+    )
     np.testing.assert_array_equal(still.states, training.states)
 
 
@@ -174,14 +203,16 @@ def test_chunks_generate_the_same(model_and_params):
 
 
 def test_no_gradient_through_the_pseudo_tokens(model_and_params):
-    """The gradient is that of MLM on a text with pseudo tokens in it and costs one forward pass more; even from the
-    states that the pseudo tokens are read from there is none."""
+    """The gradient is that of MLM on a text with pseudo tokens in it and costs one forward pass
+    more; even from the states that the pseudo tokens are read from there is none."""
     model, params = model_and_params
     batch = make_batch("btmlm")
     filled = OBJECTIVE.filled(batch, pseudo_ids(OBJECTIVE, model, params, batch))
 
     def gradient(objective, batch):
-        return jax.grad(lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms[objective.name])
+        return jax.grad(
+            lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms[objective.name]
+        )
 
     found, want = (jax.jit(gradient(*of))(params) for of in ((OBJECTIVE, batch), (MLM(), filled)))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=1e-5), found, want)
@@ -192,7 +223,9 @@ def test_no_gradient_through_the_pseudo_tokens(model_and_params):
     def products(function):
         return str(jax.make_jaxpr(function)(params)).count("dot_general")
 
-    assert products(gradient(OBJECTIVE, batch)) == products(first_stage) + products(gradient(MLM(), filled))
+    assert products(gradient(OBJECTIVE, batch)) == products(first_stage) + products(
+        gradient(MLM(), filled)
+    )
     through = jax.jit(jax.grad(lambda p: (first_stage(p).states ** 3).sum()))(params)
     assert all(not np.any(leaf) for leaf in jax.tree.leaves(through))
 
@@ -249,4 +282,6 @@ def test_draws_differ_and_evaluation_draws_nothing(model_and_params):
     assert min(draw.min() for draw in draws) >= tiny.FIRST_PIECE
     assert any((draws[0] != draw).any() for draw in draws[1:])
     np.testing.assert_array_equal(pseudo_ids(sampled, model, params, batch), likeliest)
-    np.testing.assert_array_equal(pseudo_ids(OBJECTIVE, model, params, batch, jax.random.key(0)), likeliest)
+    np.testing.assert_array_equal(
+        pseudo_ids(OBJECTIVE, model, params, batch, jax.random.key(0)), likeliest
+    )

@@ -7,7 +7,12 @@ import pytest
 from tests.helpers import toy
 from xlingjax.data.labelled.records import Example
 from xlingjax.errors import UserError
-from xlingjax.evaluation.classification import ZeroShotAccuracy, accuracy_by_language, predict, summarise
+from xlingjax.evaluation.classification import (
+    ZeroShotAccuracy,
+    accuracy_by_language,
+    predict,
+    summarise,
+)
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.preprocessors.finetuning import classification_rows
 
@@ -26,12 +31,19 @@ def batch():
     texts, labels = toy.sentences(18, seed=4), np.random.default_rng(0).integers(3, size=9)
     parts = [
         classification_rows(
-            [Example(texts[i], texts[i + 9], LABELS[labels[i]]) for i in range(g, 9, 3)], VOCABULARY, 24, LABELS, g
+            [Example(texts[i], texts[i + 9], LABELS[labels[i]]) for i in range(g, 9, 3)],
+            VOCABULARY,
+            24,
+            LABELS,
+            g,
         )
         for g in range(3)
     ]
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return {name: np.pad(values, [(0, 3)] + [(0, 0)] * (values.ndim - 1)) for name, values in rows.items()}
+    return {
+        name: np.pad(values, [(0, 3)] + [(0, 0)] * (values.ndim - 1))
+        for name, values in rows.items()
+    }
 
 
 def test_loss_and_metrics_against_numpy(model, batch):
@@ -44,7 +56,9 @@ def test_loss_and_metrics_against_numpy(model, batch):
     nll = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(9), batch["labels"][:9]]
     correct = logits.argmax(axis=1) == batch["labels"][:9]
     assert set(loss.terms) == set(objective.coefficients) == {"classification"}
-    assert float(loss.terms["classification"]) == pytest.approx(nll.sum(), rel=1e-5)  # a sum, filler rows not in it
+    assert float(loss.terms["classification"]) == pytest.approx(
+        nll.sum(), rel=1e-5
+    )  # a sum, filler rows not in it
     assert float(objective.weights(batch)["classification"]) == 9
     total, count = loss.metrics["classification/accuracy"]
     assert (float(total), float(count)) == (correct.sum(), 9)
@@ -58,7 +72,9 @@ def test_loss_and_metrics_against_numpy(model, batch):
 def test_dropout_only_with_a_key(batch):
     encoder, params = toy.model(num_labels=3, dropout=0.5)
     objective = Classification(3)
-    loss = jax.jit(lambda rng=None: objective.loss(encoder, params, batch, rng, 3).terms["classification"])
+    loss = jax.jit(
+        lambda rng=None: objective.loss(encoder, params, batch, rng, 3).terms["classification"]
+    )
     assert loss(jax.random.key(0)) != loss(jax.random.key(1))
     assert loss(jax.random.key(1)) == loss(jax.random.key(1))
     assert loss() == loss() != loss(jax.random.key(0))
@@ -68,7 +84,9 @@ def test_difference_against_numpy(batch):
     encoder, params = toy.model(num_labels=3, classifier="difference", classifier_dropout=0.5)
     objective = Classification(3, apart=True)
     logits = np.asarray(jax.jit(lambda b: objective.logits(encoder, params, b))(batch))[:9]
-    h_BLD = np.asarray(jax.jit(lambda b: encoder.encode(params, b, objective.attention()))(batch), np.float64)[:9]
+    h_BLD = np.asarray(
+        jax.jit(lambda b: encoder.encode(params, b, objective.attention()))(batch), np.float64
+    )[:9]
     dense, out = (jax.tree.map(np.asarray, params["classifier"][name]) for name in ("dense", "out"))
     for row in range(9):
         valid, second = batch["pack_ids"][row] > 0, batch["sides"][row] == 1
@@ -78,7 +96,9 @@ def test_difference_against_numpy(batch):
         x = x * 0.5 * (1 + np.vectorize(math.erf)(x / 2**0.5))
         np.testing.assert_allclose(logits[row], x @ out["kernel"] + out["bias"], atol=2e-4)
     drawn = jax.jit(lambda key: objective.logits(encoder, params, batch, key))
-    assert np.abs(drawn(jax.random.key(0)) - drawn(jax.random.key(1))).max() > 1e-2  # in the head, not in the encoder
+    assert (
+        np.abs(drawn(jax.random.key(0)) - drawn(jax.random.key(1))).max() > 1e-2
+    )  # in the head, not in the encoder
 
 
 @pytest.mark.parametrize("kind", ["xlmr", "pooler", "mean", "max"])
@@ -98,7 +118,9 @@ def test_heads_against_numpy(kind, batch):
     assert {*head} == ({"dense", "out"} if kind in ("xlmr", "pooler") else {"out"})
     if "dense" in head:
         x_BD = np.tanh(x_BD @ head["dense"]["kernel"] + head["dense"]["bias"])
-    np.testing.assert_allclose(logits, x_BD @ head["out"]["kernel"] + head["out"]["bias"], atol=1e-5)
+    np.testing.assert_allclose(
+        logits, x_BD @ head["out"]["kernel"] + head["out"]["bias"], atol=1e-5
+    )
 
 
 def test_a_pooler_reads_the_whole_state_and_drops_behind_its_tanh(batch):
@@ -108,15 +130,22 @@ def test_a_pooler_reads_the_whole_state_and_drops_behind_its_tanh(batch):
     seen = {}
     for kind in ("xlmr", "pooler"):
         encoder, params = toy.model(num_labels=16, classifier=kind, classifier_dropout=0.5)
-        params = params | {"classifier": params["classifier"] | {"out": {"kernel": np.eye(16), "bias": np.zeros(16)}}}
+        params = params | {
+            "classifier": (
+                params["classifier"] | {"out": {"kernel": np.eye(16), "bias": np.zeros(16)}}
+            )
+        }
         seen[kind] = np.asarray(encoder.classify(params, h_BLD, rows, rng=jax.random.key(1)))
         assert 0.45 < np.mean(seen[kind] == 0) < 0.55
-    assert all(len(np.unique(np.abs(column[column != 0]).round(5))) == 1 for column in seen["pooler"].T)
+    assert all(
+        len(np.unique(np.abs(column[column != 0]).round(5))) == 1 for column in seen["pooler"].T
+    )
     assert len(np.unique(seen["xlmr"][:, 0].round(5))) > 100
 
 
 def test_apart_the_classifier_alone_sees_both_texts(batch):
-    """No token of one text moves a state of the other in the encoder; every one moves the logits. Parts == whole."""
+    """No token of one text moves a state of the other in the encoder; every one moves the logits.
+    Parts == whole."""
     encoder, params = toy.model(num_labels=3, classifier="difference")
     objective = Classification(3, apart=True)
     row = {name: values[:1] for name, values in batch.items()}
@@ -132,9 +161,16 @@ def test_apart_the_classifier_alone_sees_both_texts(batch):
         assert np.abs(np.asarray(logits(row | {"input_ids": ids})) - before).max() > 1e-6, column
     loss_of = jax.jit(lambda b: objective.loss(encoder, params, b, None, 3))
     whole = loss_of(batch).terms["classification"]
-    parts = [loss_of({name: values[i : i + 4] for name, values in batch.items()}) for i in range(0, 12, 4)]
-    assert float(whole) == pytest.approx(sum(float(part.terms["classification"]) for part in parts), rel=1e-5)
-    with pytest.raises(UserError, match="classifier='difference' and the objective apart=False: set CLASSIFIER"):
+    parts = [
+        loss_of({name: values[i : i + 4] for name, values in batch.items()})
+        for i in range(0, 12, 4)
+    ]
+    assert float(whole) == pytest.approx(
+        sum(float(part.terms["classification"]) for part in parts), rel=1e-5
+    )
+    with pytest.raises(
+        UserError, match="classifier='difference' and the objective apart=False: set CLASSIFIER"
+    ):
         Classification(3).loss(encoder, params, batch, None, 3)
 
 
@@ -151,13 +187,18 @@ def test_predict_fills_up_the_last_batch(model, batch):
     encoder, params = model
     rows = {name: values[:9] for name, values in batch.items()}
     logits = jax.jit(lambda p, b: Classification(3).logits(encoder, p, b))(params, rows)
-    assert predict(encoder, params, rows, batch_size=4).tolist() == np.asarray(logits).argmax(axis=1).tolist()
+    assert (
+        predict(encoder, params, rows, batch_size=4).tolist()
+        == np.asarray(logits).argmax(axis=1).tolist()
+    )
 
 
 def test_accuracy_by_language(model, tmp_path):
     encoder, params = model
     # A head that always answers "neutral": accuracy is the share of that label.
-    params = params | {"classifier": {"out": {"kernel": np.zeros((16, 3)), "bias": np.array([0.0, 0.0, 1.0])}}}
+    params = params | {
+        "classifier": {"out": {"kernel": np.zeros((16, 3)), "bias": np.array([0.0, 0.0, 1.0])}}
+    }
     shares = {"de": 3, "en": 8, "fr": 5}
     for language, neutral in shares.items():
         lines = [f"a b\tc d\t{'neutral' if i < neutral else 'entailment'}" for i in range(10)]
@@ -169,6 +210,11 @@ def test_accuracy_by_language(model, tmp_path):
     assert values["by_language"] == {"de": 0.3, "en": 0.8, "fr": 0.5}
     assert values["en"] == 0.8 and values["mean_other"] == pytest.approx(0.4)
     assert summarise(values["by_language"], trained_on=("en", "fr"))["mean_other"] == 0.3
-    assert accuracy_by_language(encoder, params, files, VOCABULARY, toy.LANGUAGES, limit=4, **options)["de"] == 0.75
+    assert (
+        accuracy_by_language(encoder, params, files, VOCABULARY, toy.LANGUAGES, limit=4, **options)[
+            "de"
+        ]
+        == 0.75
+    )
     with pytest.raises(UserError, match="3 labels apart and the files have 2"):
         accuracy_by_language(encoder, params, files, VOCABULARY, toy.LANGUAGES, labels=("a", "b"))

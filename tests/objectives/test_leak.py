@@ -1,4 +1,5 @@
-"""Who moves when a token changes: exactly those whom the mask lets see it, on two layers and more."""
+"""Who moves when a token changes: exactly those whom the mask lets see it, on two layers and
+more."""
 
 from functools import partial
 
@@ -30,13 +31,26 @@ from xlingjax.objectives.xlm import TLM
 
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
 UNPACKED = [[1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]]
-SPECS = {"bidirectional": AttentionSpec(bidirectional), "causal": AttentionSpec(causal & bidirectional, causal=True)}
+SPECS = {
+    "bidirectional": AttentionSpec(bidirectional),
+    "causal": AttentionSpec(causal & bidirectional, causal=True),
+}
 
 
 @pytest.fixture(scope="module")
 def model():
     return Encoder(
-        preset("tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=40, max_positions=8, dropout=0.0, unroll=1)
+        preset(
+            "tiny",
+            layers=2,
+            dim=16,
+            heads=2,
+            ffn=32,
+            vocab_size=40,
+            max_positions=8,
+            dropout=0.0,
+            unroll=1,
+        )
     )
 
 
@@ -67,7 +81,8 @@ def test_states_move_with_the_tokens_they_see_and_no_other(model, params, name, 
 
 
 def test_a_mask_that_forgets_packs_is_caught(model, params):
-    """The instrument itself: an attention that ignores packs moves states that the declared mask forbids."""
+    """The instrument itself: an attention that ignores packs moves states that the declared mask
+    forbids."""
     batch = batch_of(PACKED)
     seen = visibility(model, params, batch, AttentionSpec(valid_keys))
     forbidden = ~reachable(SPECS["bidirectional"], batch, 2)
@@ -76,10 +91,15 @@ def test_a_mask_that_forgets_packs_is_caught(model, params):
 
 
 def test_layers_relay_what_one_mask_alone_hides(model, params):
-    """Each token sees its left neighbour: after two layers the state depends on two to the left, not three."""
-    neighbour = Mask("neighbour", lambda q, k: (q.position - k.position) * (q.position - k.position - 1) == 0)
+    """Each token sees its left neighbour: after two layers the state depends on two to the left,
+    not three."""
+    neighbour = Mask(
+        "neighbour", lambda q, k: (q.position - k.position) * (q.position - k.position - 1) == 0
+    )
     seen = visibility(model, params, batch_of([[1] * 8]), AttentionSpec(neighbour & full))
-    np.testing.assert_array_equal(seen.moved[0], np.tri(8, dtype=bool) & ~np.tri(8, k=-3, dtype=bool))
+    np.testing.assert_array_equal(
+        seen.moved[0], np.tri(8, dtype=bool) & ~np.tri(8, k=-3, dtype=bool)
+    )
     np.testing.assert_array_equal(seen.moved, seen.allowed)
 
 
@@ -89,7 +109,7 @@ def test_values_that_are_not_finite_stop_the_test(model, params):
         visibility(model, broken, batch_of(UNPACKED), SPECS["bidirectional"])
 
 
-# --- what objectives promise of their predictions ---------------------------------------------------------------------
+# --- what objectives promise of their predictions -------------------------------------------------
 
 NUMPY_EVIDENCE = {
     "mlm": lambda f, q, k: True,
@@ -112,7 +132,8 @@ NUMPY_EVIDENCE = {
     "xfnp_0": lambda f, q, k: f["sides"][k] == 0 or k <= q,
     "xfnp_1": lambda f, q, k: f["sides"][k] == 0 or k < q,
 }
-"""Entry of `predictions` -> (row's fields, query, key) -> may it, in words of the papers; inside a pack."""
+"""Entry of `predictions` -> (row's fields, query, key) -> may it, in words of the papers; inside a
+pack."""
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +182,11 @@ NO_PLAIN_MASK = {
 
 @pytest.mark.parametrize("backend", ["cudnn", "splash"])
 @pytest.mark.parametrize("name", [*tiny.OBJECTIVES, *tiny.LAYOUTS])
-def test_a_backend_that_cannot_honour_an_objective_refuses_it_for_that(random_parameters, name, backend):
-    """On any machine: that this one has no such device is said of those objectives alone that it could honour."""
+def test_a_backend_that_cannot_honour_an_objective_refuses_it_for_that(
+    random_parameters, name, backend
+):
+    """On any machine: that this one has no such device is said of those objectives alone that it
+    could honour."""
     if name in NO_PLAIN_MASK:
         why = rf"{backend} cannot honour mask {NO_PLAIN_MASK[name]} \("
     elif backend == "cudnn" and name != "clpc":  # whose rows hold one example each
@@ -215,7 +239,9 @@ class BlindCAMLM(CAMLM):
         return AttentionSpec(camlm_alone)
 
 
-@pytest.mark.parametrize("wrong", [TLMThatPromisesCAMLM, CAMLMWhoseContextSeesMasks, CAMLMWhoseContextSeesTheOtherSide])
+@pytest.mark.parametrize(
+    "wrong", [TLMThatPromisesCAMLM, CAMLMWhoseContextSeesMasks, CAMLMWhoseContextSeesTheOtherSide]
+)
 def test_a_mask_that_lets_a_side_see_itself_again_is_caught(random_parameters, wrong):
     found = prediction_visibility(wrong(), *random_parameters, make_batch("camlm"))
     assert any(seen.leaks.size for seen in found.values())
@@ -223,4 +249,6 @@ def test_a_mask_that_lets_a_side_see_itself_again_is_caught(random_parameters, w
 
 def test_a_mask_that_hides_too_much_is_caught(random_parameters):
     found = prediction_visibility(BlindCAMLM(), *random_parameters, make_batch("camlm"))
-    assert any(seen.blocked.size for seen in found.values()) and not any(seen.leaks.size for seen in found.values())
+    assert any(seen.blocked.size for seen in found.values()) and not any(
+        seen.leaks.size for seen in found.values()
+    )

@@ -47,7 +47,9 @@ def test_smoothed_targets_equal_numpy(inputs, chunk):
     target[np.arange(TOKENS), targets] += 0.8
 
     def loss(h, table, bias):
-        out = cross_entropy(h, table, bias, targets, weights, vocab_size=VOCAB, chunk=chunk, smoothing=0.2)
+        out = cross_entropy(
+            h, table, bias, targets, weights, vocab_size=VOCAB, chunk=chunk, smoothing=0.2
+        )
         return out.loss, out
 
     (total, out), grads = jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))(h, table, bias)
@@ -84,7 +86,13 @@ def test_perplexity_of_a_uniform_model_is_the_true_vocabulary():
     """Padding rows take no probability: 50, not 64."""
     zeros = jnp.zeros((ROWS, DIM))
     out = cross_entropy(
-        jnp.ones((4, DIM)), zeros, jnp.zeros(ROWS), jnp.arange(4), jnp.ones(4), vocab_size=VOCAB, chunk=2
+        jnp.ones((4, DIM)),
+        zeros,
+        jnp.zeros(ROWS),
+        jnp.arange(4),
+        jnp.ones(4),
+        vocab_size=VOCAB,
+        chunk=2,
     )
     np.testing.assert_allclose(jnp.exp(out.loss / 4), VOCAB, rtol=1e-6)
 
@@ -105,7 +113,9 @@ def test_bfloat16_states_are_summed_in_float32(inputs):
         return cross_entropy(h, table, bias, targets, weights, vocab_size=VOCAB, chunk=7).loss
 
     value, (dh, dtable) = jax.value_and_grad(loss, (0, 1))(h, table)
-    nll, _, want = in_numpy(np.asarray(h, np.float32), np.asarray(table, np.float32), bias, targets, weights)
+    nll, _, want = in_numpy(
+        np.asarray(h, np.float32), np.asarray(table, np.float32), bias, targets, weights
+    )
     assert value.dtype == jnp.float32
     np.testing.assert_allclose(value, (nll * weights).sum(), rtol=1e-5)
     assert dh.dtype == dtable.dtype == jnp.bfloat16
@@ -117,11 +127,27 @@ def test_chunks_never_hold_all_logits():
 
     def temporary(chunk):
         def loss(h, table, bias):
-            out = cross_entropy(h, table, bias, jnp.zeros(tokens, int), jnp.ones(tokens), vocab_size=vocab, chunk=chunk)
+            out = cross_entropy(
+                h,
+                table,
+                bias,
+                jnp.zeros(tokens, int),
+                jnp.ones(tokens),
+                vocab_size=vocab,
+                chunk=chunk,
+            )
             return out.loss
 
-        shapes = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((tokens, dim), (vocab, dim), (vocab,))]
-        return jax.jit(jax.grad(loss, (0, 1, 2))).lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+        shapes = [
+            jax.ShapeDtypeStruct(s, jnp.float32) for s in ((tokens, dim), (vocab, dim), (vocab,))
+        ]
+        return (
+            jax.jit(jax.grad(loss, (0, 1, 2)))
+            .lower(*shapes)
+            .compile()
+            .memory_analysis()
+            .temp_size_in_bytes
+        )
 
     logits = tokens * vocab * 4
     assert temporary(0) >= logits
@@ -135,7 +161,9 @@ def test_split_over_devices_equals_one_device_and_never_gathers_logits(chunk):
     vocabulary = NamedSharding(mesh, PartitionSpec(("fsdp", "tensor")))
     tokens, vocab, dim = 512, 1024, 32
     rng = np.random.default_rng(0)
-    h, table, bias = (rng.normal(size=s).astype(np.float32) for s in ((tokens, dim), (vocab, dim), (vocab,)))
+    h, table, bias = (
+        rng.normal(size=s).astype(np.float32) for s in ((tokens, dim), (vocab, dim), (vocab,))
+    )
     targets, weights = rng.integers(0, 1000, tokens), rng.random(tokens).astype(np.float32)
 
     def loss(h, table, bias, targets, weights):
@@ -152,9 +180,13 @@ def test_split_over_devices_equals_one_device_and_never_gathers_logits(chunk):
     many = split(h, table, bias, targets, weights)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5), many, one)
     text = split.lower(h, table, bias, targets, weights).compile().as_text()
-    gathers = [line for line in text.splitlines() if " all-gather(" in line or " all-to-all(" in line]
+    gathers = [
+        line for line in text.splitlines() if " all-gather(" in line or " all-to-all(" in line
+    ]
     most = max(chunk or tokens, 1) * dim  # the states of a chunk: logits would be 32 times that
-    sizes = [np.prod([int(n) for n in line.split("[")[1].split("]")[0].split(",")]) for line in gathers]
+    sizes = [
+        np.prod([int(n) for n in line.split("[")[1].split("]")[0].split(",")]) for line in gathers
+    ]
     assert gathers
     assert max(sizes) <= most
 
@@ -163,7 +195,8 @@ def test_gather_positions_and_its_gradient():
     h_BLD = np.arange(24, dtype=np.float32).reshape(2, 4, 3)
     positions_BM = np.array([[3, 1], [0, 0]])
     np.testing.assert_array_equal(
-        gather_positions(h_BLD, positions_BM), [[h_BLD[0, 3], h_BLD[0, 1]], [h_BLD[1, 0], h_BLD[1, 0]]]
+        gather_positions(h_BLD, positions_BM),
+        [[h_BLD[0, 3], h_BLD[0, 1]], [h_BLD[1, 0], h_BLD[1, 0]]],
     )
     grad = jax.grad(lambda h: gather_positions(h, positions_BM).sum())(h_BLD)
     np.testing.assert_array_equal(grad[..., 0], [[0, 1, 0, 1], [2, 0, 0, 0]])
@@ -177,7 +210,10 @@ def test_the_cotangent_is_not_rounded_to_the_dtype_of_the_gradients(inputs, dtyp
 
     def grads(factor):
         def loss(h, table):
-            return factor * cross_entropy(h, table, bias, targets, weights / 1024, vocab_size=VOCAB).loss
+            return (
+                factor
+                * cross_entropy(h, table, bias, targets, weights / 1024, vocab_size=VOCAB).loss
+            )
 
         return jax.grad(loss, (0, 1))(h, table)
 

@@ -34,7 +34,9 @@ def model(request):
 
 def batch(task: str, count: int = 6):
     texts, labels = toy.sentences(2 * count, seed=len(task)), TASKS[task]
-    examples = [Example(texts[2 * i], texts[2 * i + 1], labels[i % len(labels)]) for i in range(count)]
+    examples = [
+        Example(texts[2 * i], texts[2 * i + 1], labels[i % len(labels)]) for i in range(count)
+    ]
     rows = classification_rows(examples, CORPUS.vocabulary, 24, labels, 1)
     rows["example_weights"][-1] = 0
     return rows
@@ -59,7 +61,10 @@ def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
         assert {*loss.terms} == {*objective.coefficients} == {f"classification_{task}"}
         np.testing.assert_allclose(loss.terms[objective.name], nll[:5].sum(), rtol=1e-5)
         assert float(objective.weights(rows)[objective.name]) == 5
-        assert predict(encoder, params, rows, batch_size=4, task=task).tolist() == logits.argmax(1).tolist()
+        assert (
+            predict(encoder, params, rows, batch_size=4, task=task).tolist()
+            == logits.argmax(1).tolist()
+        )
         for name, gradient in flattened(grads).items():
             other = name.startswith("classifiers/") and not name.startswith(f"classifiers/{task}/")
             assert bool(np.any(gradient)) != (other or name.startswith("head/")), name
@@ -68,18 +73,26 @@ def test_loss_against_numpy_and_zero_gradient_to_the_other_head(model):
 def test_microbatches_add_up(model):
     encoder, params = model
     objective, rows = Classification.of_task("xnli", 3), batch("xnli")
-    loss_of = jax.jit(lambda rows: objective.loss(encoder, params, rows, None, 3).terms[objective.name])
+    loss_of = jax.jit(
+        lambda rows: objective.loss(encoder, params, rows, None, 3).terms[objective.name]
+    )
     parts = [loss_of({name: values[i::2] for name, values in rows.items()}) for i in range(2)]
     np.testing.assert_allclose(sum(parts), loss_of(rows), rtol=1e-5)
 
 
 def test_first_token_heads_of_a_single_task_keep_their_paths_and_first_values():
-    """Tasks add `classifiers/TASK/*` and change nothing else: not the head that stands alone, not the encoder."""
+    """Tasks add `classifiers/TASK/*` and change nothing else: not the head that stands alone, not
+    the encoder."""
     plain = ModelConfig(**dataclasses.asdict(toy.model(num_labels=3, classifier="xlmr")[0].config))
     several = plain.replace(task_labels={"xnli": 3, "pawsx": 2})
-    assert several.task_labels == COUNTS and (several.labels_of(), several.labels_of("pawsx")) == (3, 2)
+    assert several.task_labels == COUNTS and (several.labels_of(), several.labels_of("pawsx")) == (
+        3,
+        2,
+    )
     assert ModelConfig(**json.loads(json.dumps(dataclasses.asdict(several)))) == several
-    before, after = (flattened(jax.jit(Encoder(c).init)(jax.random.key(0))) for c in (plain, several))
+    before, after = (
+        flattened(jax.jit(Encoder(c).init)(jax.random.key(0))) for c in (plain, several)
+    )
     assert {*after} - {*before} == {
         f"classifiers/{task}/{layer}/{leaf}"
         for task in TASKS
@@ -102,7 +115,10 @@ def test_first_token_heads_of_a_single_task_keep_their_paths_and_first_values():
         (lambda: toy.model(task_labels=(("a", 2), ("a", 3))), "name each task once"),
         (lambda: toy.model(task_labels=(("a", 0),)), "at least one label"),
         (lambda: multi_task(CORPUS, labels={"xnli": "a b"}), "give two tasks or more"),
-        (lambda: multi_task(CORPUS, "x-{language}.tsv", labels=TASKS), r"write \{task\} where the task's name"),
+        (
+            lambda: multi_task(CORPUS, "x-{language}.tsv", labels=TASKS),
+            r"write \{task\} where the task's name",
+        ),
         (
             lambda: multi_task(CORPUS, "{task}-{language}", labels=TASKS, weights={"xnli": 1}),
             "TASK_WEIGHTS are of xnli and TASK_LABELS of xnli, pawsx",
@@ -117,7 +133,9 @@ def test_refusals(make, message):
 def test_a_task_that_the_model_does_not_have_is_refused(model):
     with pytest.raises(UserError, match="num_labels=0 for 'nc' and the task has 4"):
         Classification.of_task("nc", 4).logits(*model, batch("xnli"))
-    with pytest.raises(UserError, match="no classification head of task 'nc'; it has those of pawsx, xnli"):
+    with pytest.raises(
+        UserError, match="no classification head of task 'nc'; it has those of pawsx, xnli"
+    ):
         model[0].classify(model[1], np.zeros((1, 1, 16)), batch("xnli"), task="nc")
     with pytest.raises(UserError, match="no classification head; set num_labels"):
         model[0].classify(model[1], np.zeros((1, 1, 16)), batch("xnli"))
@@ -125,7 +143,8 @@ def test_a_task_that_the_model_does_not_have_is_refused(model):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Two tasks that can be learnt: the class is told by the first word of the premise, or of the hypothesis."""
+    """Two tasks that can be learnt: the class is told by the first word of the premise, or of the
+    hypothesis."""
     folder = tmp_path_factory.mktemp("tasks")
     for task, labels in TASKS.items():
         for language in ("de", "en"):
@@ -140,12 +159,19 @@ def files(tmp_path_factory):
 
 
 def trained(workdir, files, steps, mesh=1, **options):
-    objectives = multi_task(CORPUS, files, labels=TASKS, weights={"xnli": 3, "pawsx": 2}, batch=8, length=16)
+    objectives = multi_task(
+        CORPUS, files, labels=TASKS, weights={"xnli": 3, "pawsx": 2}, batch=8, length=16
+    )
     return train(
-        workdir=workdir, model=toy.model(task_labels=COUNTS)[0].config, objectives=objectives, steps=steps,
-        mesh=MeshConfig(mesh, 1, 1), log_every=50, **options,
+        workdir=workdir,
+        model=toy.model(task_labels=COUNTS)[0].config,
+        objectives=objectives,
+        steps=steps,
+        mesh=MeshConfig(mesh, 1, 1),
+        log_every=50,
+        **options,
         optimizer=OptimizerConfig(learning_rate=1e-2, schedule="linear", warmup_steps=1, eps=1e-3),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.long
@@ -157,7 +183,10 @@ def test_a_run_of_two_tasks_learns_both(tmp_path, files):
         assert {*values["by_language"]} == {"de", "en"} and values["en"] > 0.9, (name, values)
     assert {*result.metrics} == {"classification_xnli", "classification_pawsx"}
     assert result.metrics["classification_pawsx"]["accuracy"] > 0.9
-    assert json.loads((tmp_path / "run.json").read_text())["model"]["task_labels"] == [["pawsx", 2], ["xnli", 3]]
+    assert json.loads((tmp_path / "run.json").read_text())["model"]["task_labels"] == [
+        ["pawsx", 2],
+        ["xnli", 3],
+    ]
     again = trained(tmp_path, files, 200)  # of equal identity, read back from JSON
     assert again.steps == 200
 
@@ -175,12 +204,25 @@ def test_the_recipe_layer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run").mkdir()
     record = {"model": dataclasses.asdict(toy.model()[0].config), "languages": toy.LANGUAGES}
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record | {"config": {"vocabulary": "vocab"}}))
+    (tmp_path / "run" / "run.json").write_text(
+        json.dumps(record | {"config": {"vocabulary": "vocab"}})
+    )
     layers = ["runs/finetune.gin", "runs/multi_task.gin", "optim/adamw_linear.gin", "mesh/data.gin"]
-    given = ["INIT_FROM=run", "TRAIN_STEPS=4", "TRAIN_FILES={task}-{language}", "TEST_FILES={task}-{language}"]
-    given += ["TASK_LABELS={'xnli': 'a b c', 'pawsx': '0 1'}", "TASK_WEIGHTS={'xnli': 392702, 'pawsx': 49401}"]
+    given = [
+        "INIT_FROM=run",
+        "TRAIN_STEPS=4",
+        "TRAIN_FILES={task}-{language}",
+        "TEST_FILES={task}-{language}",
+    ]
+    given += [
+        "TASK_LABELS={'xnli': 'a b c', 'pawsx': '0 1'}",
+        "TASK_WEIGHTS={'xnli': 392702, 'pawsx': 49401}",
+    ]
     bound = recipes.read_recipe(layers, [*given, "SCHEDULE=weighted"]).bound
     assert (bound["model"].task_labels, bound["model"].num_labels) == (COUNTS, 0)
     names = [(run.objective.name, run.objective.task, run.weight) for run in bound["objectives"]]
-    assert names == [("classification_xnli", "xnli", 392702), ("classification_pawsx", "pawsx", 49401)]
+    assert names == [
+        ("classification_xnli", "xnli", 392702),
+        ("classification_pawsx", "pawsx", 49401),
+    ]
     assert (bound["schedule"], len(bound["evaluators"])) == ("weighted", 2)

@@ -72,7 +72,12 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
             nll.append(np.log(np.exp(scores).sum()) - scores[batch["labels"][row]])
             right.append(scores.argmax() == batch["labels"][row])
             languages.append(batch["language_ids"][row, columns[row]])
-    assert set(loss.terms) == set(OBJECTIVE.coefficients) == set(OBJECTIVE.weights(batch)) == {"plug_in"}
+    assert (
+        set(loss.terms)
+        == set(OBJECTIVE.coefficients)
+        == set(OBJECTIVE.weights(batch))
+        == {"plug_in"}
+    )
     np.testing.assert_allclose(loss.terms["plug_in"], sum(nll), rtol=2e-5)
     assert float(OBJECTIVE.weights(batch)["plug_in"]) == 4
     assert len({round(value, 3) for value in nll}) == 4
@@ -84,21 +89,33 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
 
 def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
     model, params = model_and_params
-    total = jax.jit(jax.value_and_grad(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["plug_in"]))
+    total = jax.jit(
+        jax.value_and_grad(
+            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["plug_in"]
+        )
+    )
     other_row = changed(batch, 2, 0) | {"labels": batch["labels"] + np.array([0, 0, -1], np.int32)}
     (a, grad_a), (b, grad_b) = total(params, batch), total(params, other_row)
     assert a == b
     jax.tree.map(np.testing.assert_array_equal, grad_a, grad_b)
     cross = grad_a["encoder"]["layers"]["cross_attention"]
-    assert min(np.abs(leaf).max() for leaf in jax.tree.leaves(cross["norm"])) > 1e-4  # it is trained
-    empty = {name: np.where(np.arange(3)[(...,) + (None,) * (v.ndim - 1)] == 2, 0, v) for name, v in batch.items()}
-    (c, grad_c) = total(params, {name: values.astype(batch[name].dtype) for name, values in empty.items()})
+    assert (
+        min(np.abs(leaf).max() for leaf in jax.tree.leaves(cross["norm"])) > 1e-4
+    )  # it is trained
+    empty = {
+        name: np.where(np.arange(3)[(...,) + (None,) * (v.ndim - 1)] == 2, 0, v)
+        for name, v in batch.items()
+    }
+    c, grad_c = total(
+        params, {name: values.astype(batch[name].dtype) for name, values in empty.items()}
+    )
     np.testing.assert_allclose(c, a, rtol=1e-6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grad_c))
 
 
 def test_the_masks_stated_are_the_masks_used(model_and_params, batch, monkeypatch):
-    """H of a side moves with the words of that side alone; S, and so the logits, with those of both."""
+    """H of a side moves with the words of that side alone; S, and so the logits, with those of
+    both."""
     model, params = model_and_params
     two = {name: np.asarray(value) for name, value in as_two_texts(batch).items()}
     seen = visibility(model, params, two, OBJECTIVE.attention())
@@ -119,7 +136,9 @@ def test_the_masks_stated_are_the_masks_used(model_and_params, batch, monkeypatc
     OBJECTIVE.logits(model, params, batch)
     stated = OBJECTIVE.masks()
     specs = AttentionSpec(stated["self-attention"]), AttentionSpec(stated["cross-attention"])
-    assert list(stated) == ["self-attention", "cross-attention"] and OBJECTIVE.attention() == specs[0]
+    assert (
+        list(stated) == ["self-attention", "cross-attention"] and OBJECTIVE.attention() == specs[0]
+    )
     assert used == [(specs[0], None), specs]
 
 
@@ -130,29 +149,37 @@ def test_each_side_is_classified_with_the_other_and_with_no_other_row(logits, ba
         assert (moved[:, 0] > 1e-6).all() and (moved[:, 1:] == 0).all()
 
 
-def test_a_side_knows_the_other_through_its_final_states_alone(model_and_params, batch, monkeypatch):
-    """With H of the other side held constant no gradient of x's logits reaches y's words, and of y's none x's; without
-    it does, and the logits are the same."""
+def test_a_side_knows_the_other_through_its_final_states_alone(
+    model_and_params, batch, monkeypatch
+):
+    """With H of the other side held constant no gradient of x's logits reaches y's words, and of
+    y's none x's; without it does, and the logits are the same."""
     model, params = model_and_params
     encode, values = Encoder.encode, []
 
     def total(shift, side, objective):
         monkeypatch.setattr(
-            Encoder, "encode", lambda *arguments, **options: encode(*arguments, **options | {"shift_BLD": shift})
+            Encoder,
+            "encode",
+            lambda *arguments, **options: encode(*arguments, **options | {"shift_BLD": shift}),
         )
         return jnp.stack(objective.logits(model, params, batch))[side].sum()
 
     shift = np.zeros((*batch["input_ids"].shape, PLUGGED.dim), np.float32)
     real = batch["pack_ids"] > 0
     for stop in (True, False):
-        value_and_grad = jax.jit(jax.value_and_grad(partial(total, objective=PlugIn(3, stop_gradient=stop))))
+        value_and_grad = jax.jit(
+            jax.value_and_grad(partial(total, objective=PlugIn(3, stop_gradient=stop)))
+        )
         for side in (0, 1):
             value, gradient = value_and_grad(shift, side)
             size = np.abs(gradient).max(-1)
             assert size[real & (batch["sides"] == side)].min() > 1e-6
             assert (size[real & (batch["sides"] != side)].max() == 0) == stop
             values.append(float(value))
-    np.testing.assert_allclose(values[:2], values[2:], rtol=1e-6)  # two programs, which round in their own ways
+    np.testing.assert_allclose(
+        values[:2], values[2:], rtol=1e-6
+    )  # two programs, which round in their own ways
 
 
 def test_dropout_differs_between_sides_and_only_with_a_key(batch):
@@ -167,7 +194,9 @@ def test_models_that_do_not_fit_are_refused(model_and_params, batch):
     def refused(objective, part, **changes):
         model = Encoder(PLUGGED.replace(**changes))
         with pytest.raises(UserError, match=part):
-            jax.eval_shape(lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract())
+            jax.eval_shape(
+                lambda p: objective.loss(model, p, batch, None, LANGUAGES), model.abstract()
+            )
 
     refused(PlugIn(3), "no cross-attention.*VECO run.*xlingjax plug in", cross_attention=False)
     refused(PlugIn(2), "num_labels=3.*2 labels")

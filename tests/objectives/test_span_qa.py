@@ -20,17 +20,26 @@ from xlingjax.objectives.finetuning import Classification
 from xlingjax.objectives.leak import visibility
 from xlingjax.objectives.span_qa import SpanQA
 
-SPANS = CONFIG.replace(num_labels=2, classifier="spans", cross_attention=False, word_recovery=False, paraphrase=False)
+SPANS = CONFIG.replace(
+    num_labels=2, classifier="spans", cross_attention=False, word_recovery=False, paraphrase=False
+)
 OBJECTIVE = SpanQA()
 
 
 def make(rows, length=12, vocab=90, seed=0):
-    """Rows `</s> question </s> context </s>` of unequal width, the last one empty; the first answer is not in its
-    window."""
+    """Rows `</s> question </s> context </s>` of unequal width, the last one empty; the first answer
+    is not in its window."""
     rng = np.random.default_rng(seed)
     fields = {
         name: np.zeros((rows, length), np.int32)
-        for name in ("input_ids", "position_ids", "language_ids", "pack_ids", "sides", "answer_columns")
+        for name in (
+            "input_ids",
+            "position_ids",
+            "language_ids",
+            "pack_ids",
+            "sides",
+            "answer_columns",
+        )
     }
     fields["input_ids"][:] = 2
     fields |= {name: np.zeros(rows, np.int32) for name in ("start_positions", "end_positions")}
@@ -79,7 +88,12 @@ def test_loss_and_metrics_equal_numpy(model_and_params, batch):
         at = [columns.tolist().index(column) for column in wanted]
         nll.append(sum(np.log(np.exp(scores[:, i]).sum()) - scores[at[i], i] for i in (0, 1)) / 2)
         right.append(all(scores[:, i].argmax() == at[i] for i in (0, 1)))
-    assert set(loss.terms) == set(OBJECTIVE.coefficients) == set(OBJECTIVE.weights(batch)) == {"span_qa"}
+    assert (
+        set(loss.terms)
+        == set(OBJECTIVE.coefficients)
+        == set(OBJECTIVE.weights(batch))
+        == {"span_qa"}
+    )
     np.testing.assert_allclose(loss.terms["span_qa"], sum(nll), rtol=2e-5)
     assert float(OBJECTIVE.weights(batch)["span_qa"]) == 4
     assert len({round(value, 3) for value in nll}) == 4
@@ -114,7 +128,11 @@ def test_no_other_column_can_answer(model_and_params, batch):
 
 def test_a_row_of_weight_0_counts_for_nothing(model_and_params, batch):
     model, params = model_and_params
-    total = jax.jit(jax.value_and_grad(lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["span_qa"]))
+    total = jax.jit(
+        jax.value_and_grad(
+            lambda p, b: OBJECTIVE.loss(model, p, b, None, LANGUAGES).terms["span_qa"]
+        )
+    )
     filled = {name: values.copy() for name, values in batch.items()}
     for name in filled.keys() - {"example_weights"}:
         filled[name][4] = filled[name][2]
@@ -166,7 +184,11 @@ def test_four_microbatches_over_eight_devices_change_nothing(tiny_config):
     assert_close(eight.params, one.params)
     assert_close(eight_sums, sums)
     assert (
-        np.abs(np.asarray(one.params["classifier"]["out"]["kernel"] - params["classifier"]["out"]["kernel"])).min()
+        np.abs(
+            np.asarray(
+                one.params["classifier"]["out"]["kernel"] - params["classifier"]["out"]["kernel"]
+            )
+        ).min()
         > 1e-3
     )
     loss, weight = sums["metrics"]["span_qa/loss"]
@@ -178,7 +200,10 @@ def test_dropout_only_with_a_key(batch):
     drawn = jax.jit(lambda key=None: OBJECTIVE.logits(model, params, batch, key))
     assert (drawn() == drawn()).all()
     a, b = np.asarray(drawn(jax.random.key(0))), np.asarray(drawn(jax.random.key(1)))
-    assert np.abs(a - b)[batch["answer_columns"] > 0].max() > 1e-2 and (a == np.asarray(drawn(jax.random.key(0)))).all()
+    assert (
+        np.abs(a - b)[batch["answer_columns"] > 0].max() > 1e-2
+        and (a == np.asarray(drawn(jax.random.key(0)))).all()
+    )
 
 
 def test_models_that_do_not_fit_are_refused(batch):
@@ -186,7 +211,9 @@ def test_models_that_do_not_fit_are_refused(batch):
         model = Encoder(SPANS.replace(**changes))
         fields = batch | {"labels": batch["start_positions"], "sides": batch["pack_ids"]}
         with pytest.raises(UserError, match=part):
-            jax.eval_shape(lambda p: objective.loss(model, p, fields, None, LANGUAGES), model.abstract())
+            jax.eval_shape(
+                lambda p: objective.loss(model, p, fields, None, LANGUAGES), model.abstract()
+            )
 
     refused(OBJECTIVE, "num_labels=3.*num_labels=2.*gin/runs/span_qa.gin", num_labels=3)
     refused(OBJECTIVE, "classifier='xlmr'", classifier="xlmr")

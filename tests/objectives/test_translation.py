@@ -1,4 +1,5 @@
-"""Teacher forcing against NumPy; back-translation trains the way back from what the model itself has written."""
+"""Teacher forcing against NumPy; back-translation trains the way back from what the model itself
+has written."""
 
 import jax
 import numpy as np
@@ -42,7 +43,9 @@ def test_translation_equals_numpy(model_and_params, smoothing):
     np.testing.assert_allclose(loss.terms["translation"], total, rtol=2e-5)
     np.testing.assert_allclose(loss.metrics["translation/loss"], (nll, count), rtol=2e-5)
     assert float(objective.weights(batch)["translation"]) == count > 20
-    languages = np.bincount(batch["decoder_language_ids"][batch["decoder_weights"] > 0], minlength=LANGUAGES)
+    languages = np.bincount(
+        batch["decoder_language_ids"][batch["decoder_weights"] > 0], minlength=LANGUAGES
+    )
     np.testing.assert_array_equal(loss.metrics["translation/loss_by_language"][1], languages)
 
 
@@ -62,7 +65,11 @@ def test_a_ramp_is_a_factor_by_the_step():
     found = [float(ramp.at(step)) for step in (0, 50_000, 100_000, 200_000, 300_000, 900_000)]
     np.testing.assert_allclose(found, [1, 0.55, 0.1, 0.05, 0, 0], atol=1e-6)  # XLM's lambda
     np.testing.assert_allclose((3.0 * ramp).at(50_000), 1.65, rtol=1e-6)
-    assert Translation(factor=0.5).coefficients == {"translation": 0.5} == Translation(factor="0.5").coefficients
+    assert (
+        Translation(factor=0.5).coefficients
+        == {"translation": 0.5}
+        == Translation(factor="0.5").coefficients
+    )
     for wrong in ("5:1", "0:1,10:x", "0:1,10:2,10:3", "half", ""):
         with pytest.raises(UserError, match="write a number, or STEP:VALUE"):
             Ramp.parse(wrong)
@@ -70,36 +77,52 @@ def test_a_ramp_is_a_factor_by_the_step():
 
 def test_refusals(model_and_params):
     encoder = Encoder(GENERATOR.replace(decoder_layers=0))
-    with pytest.raises(UserError, match="objective translation needs a decoder and model tiny has none"):
+    with pytest.raises(
+        UserError, match="objective translation needs a decoder and model tiny has none"
+    ):
         Translation().loss(encoder, model_and_params[1], make_batch("translation"), None, LANGUAGES)
     with pytest.raises(UserError, match="label smoothing 1.5 must be at least 0 and below 1"):
         Translation(smoothing=1.5)
 
 
-# --- Back-translation ------------------------------------------------------------------------------------------------
+# --- Back-translation -----------------------------------------------------------------------------
 
 
 def written(model, params, batch):
-    """[(row, ids)]: the model's greedy translations, each from a call of its own on a batch of one row."""
+    """[(row, ids)]: the model's greedy translations, each from a call of its own on a batch of one
+    row."""
     ids = Ids(tiny.EOS, tiny.PAD, tuple(range(1, tiny.FIRST_PIECE)))
     for row in np.flatnonzero(batch["pack_ids"][:, 0]):
         one = {name: values[row : row + 1] for name, values in batch.items()}
         start, language = np.array([tiny.EOS], np.int32), one["pivot_languages"]
         columns = one["input_ids"].shape[1] - 1
-        found = generate(model, params, one, start, language, ids, Decoding(max_length=(0.5, 2)), columns)
+        found = generate(
+            model, params, one, start, language, ids, Decoding(max_length=(0.5, 2)), columns
+        )
         yield row, np.asarray(found.ids)[0, 0, : int(found.lengths[0, 0])]
 
 
 def test_the_source_of_the_second_pass_is_what_the_model_writes(model_and_params):
     model, params = model_and_params
-    languages = {"languages": jax.tree.map(lambda x: 4 * x, params["embeddings"]["languages"])}  # which one shows
+    languages = {
+        "languages": jax.tree.map(lambda x: 4 * x, params["embeddings"]["languages"])
+    }  # which one shows
     params = {**params, "head": {"bias": params["head"]["bias"].at[tiny.EOS].add(1.8)}}
     params["embeddings"] = {**params["embeddings"], **languages}
     batch = tiny.batch("back_translation", rows=6, length=12, vocab=90)
-    found = jax.jit(BackTranslation(max_length=(0.5, 2)).translated, static_argnums=0)(model, params, batch)
-    found, texts = {name: np.asarray(x) for name, x in found.items()}, dict(written(model, params, batch))
+    found = jax.jit(BackTranslation(max_length=(0.5, 2)).translated, static_argnums=0)(
+        model, params, batch
+    )
+    found, texts = (
+        {name: np.asarray(x) for name, x in found.items()},
+        dict(written(model, params, batch)),
+    )
     ends = {row: text[-1] == tiny.EOS for row, text in texts.items()}
-    assert len(texts) == 5 and len({*map(len, texts.values())}) > 1 and {*ends.values()} == {True, False}
+    assert (
+        len(texts) == 5
+        and len({*map(len, texts.values())}) > 1
+        and {*ends.values()} == {True, False}
+    )
     for row in range(6):
         ids = [tiny.BOS, *texts[row]] if row in texts else []
         if ids:
@@ -119,9 +142,14 @@ def test_no_gradient_reaches_the_generation_and_no_dropout_does(model_and_params
     batch = tiny.batch("back_translation", rows=4, length=12, vocab=90)
     fed = {**batch, **BackTranslation().translated(model, params, batch)}
     value_and_grad = lambda objective, batch: jax.jit(  # noqa: E731
-        jax.value_and_grad(lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms["back_translation"])
+        jax.value_and_grad(
+            lambda p: objective.loss(model, p, batch, None, LANGUAGES).terms["back_translation"]
+        )
     )(params)
-    live, as_data = value_and_grad(BackTranslation(), batch), value_and_grad(Translation("back_translation"), fed)
+    live, as_data = (
+        value_and_grad(BackTranslation(), batch),
+        value_and_grad(Translation("back_translation"), fed),
+    )
     for a, b in zip(jax.tree.leaves(live), jax.tree.leaves(as_data), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     noisy = random_model(GENERATOR.replace(dropout=0.5, attention_dropout=0.5))[0]
@@ -137,13 +165,19 @@ def test_with_a_translator_that_copies_it_is_auto_encoding(model_and_params, mon
     same = {name: batch[name] for name in ("input_ids", "position_ids", "language_ids", "pack_ids")}
     monkeypatch.setattr(BackTranslation, "translated", lambda *_: same)
     loss = loss_of(BackTranslation(), model, params, batch)
-    np.testing.assert_allclose(loss.terms["back_translation"], reference(params, batch)[0], rtol=2e-5)
+    np.testing.assert_allclose(
+        loss.terms["back_translation"], reference(params, batch)[0], rtol=2e-5
+    )
 
 
 def test_drawn_translations_differ_by_the_key(model_and_params):
     model, params = model_and_params
     batch = tiny.batch("back_translation", rows=4, length=12, vocab=90)
-    draw = jax.jit(lambda key: BackTranslation(temperature=1.0).translated(model, params, batch, key)["input_ids"])
+    draw = jax.jit(
+        lambda key: BackTranslation(temperature=1.0).translated(model, params, batch, key)[
+            "input_ids"
+        ]
+    )
     first, again, other = (np.asarray(draw(jax.random.key(seed))) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()

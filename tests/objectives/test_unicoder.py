@@ -23,7 +23,8 @@ def own(fields, q, k):
 
 
 def recovered(params, batch):
-    """x [B, L, D] by the definition: A_ij = w [e_i; e_j; e_i * e_j], x_i = sum over j of softmax(A_i)_j e_j."""
+    """x [B, L, D] by the definition: A_ij = w [e_i; e_j; e_i * e_j], x_i = sum over j of
+    softmax(A_i)_j e_j."""
     table = np.asarray(params["embeddings"]["tokens"]["embedding"], np.float64)
     w = np.asarray(params["word_recovery"]["kernel"], np.float64)
     e = table[batch["input_ids"]]
@@ -31,7 +32,9 @@ def recovered(params, batch):
     packs, sides = batch["pack_ids"], batch["sides"]
     for row, i in zip(*np.nonzero(packs), strict=True):
         js = np.flatnonzero((packs[row] == packs[row, i]) & (sides[row] != sides[row, i]))
-        scores = np.array([w @ np.concatenate([e[row, i], e[row, j], e[row, i] * e[row, j]]) for j in js])
+        scores = np.array(
+            [w @ np.concatenate([e[row, i], e[row, j], e[row, i] * e[row, j]]) for j in js]
+        )
         weights = np.exp(scores - scores.max())
         x[row, i] = weights @ e[row, js] / weights.sum()
     return x
@@ -47,16 +50,21 @@ def test_clwr_equals_numpy(model_and_params):
     h = transformer.encode(CONFIG, params, batch, sees=own, words=recovered(params, batch))
     total, count = 0.0, 0
     for row, column in zip(*np.nonzero(batch["target_weights"]), strict=True):
-        total -= transformer.log_probabilities(CONFIG, params, h[row, column])[batch["input_ids"][row, column]]
+        total -= transformer.log_probabilities(CONFIG, params, h[row, column])[
+            batch["input_ids"][row, column]
+        ]
         count += 1
     loss = loss_of(CLWR(), model, params, batch)
     np.testing.assert_allclose(loss.terms["clwr"], total, rtol=2e-5)
     ordinary = (batch["input_ids"] >= 14) & real
-    assert float(CLWR().weights(batch)["clwr"]) == count == ordinary.sum()  # all words, not 15 % of them
+    assert (
+        float(CLWR().weights(batch)["clwr"]) == count == ordinary.sum()
+    )  # all words, not 15 % of them
 
 
 def test_word_recovery_mixes_the_partner_alone(model_and_params):
-    """Where all words of the partner are alike, x is that word whatever the text says; their order changes nothing."""
+    """Where all words of the partner are alike, x is that word whatever the text says; their order
+    changes nothing."""
     model, params = model_and_params
     batch = make_batch("clwr", packed=False)
     y = (batch["sides"] == 1) & (batch["pack_ids"] > 0)
@@ -64,7 +72,9 @@ def test_word_recovery_mixes_the_partner_alone(model_and_params):
     alike = dict(batch, input_ids=np.where(y, 33, batch["input_ids"]).astype(np.int32))
     x, _ = mixtures(model, params, alike)
     word = np.asarray(params["embeddings"]["tokens"]["embedding"][33])
-    np.testing.assert_allclose(np.asarray(x)[x_side], np.broadcast_to(word, (x_side.sum(), word.size)), atol=1e-5)
+    np.testing.assert_allclose(
+        np.asarray(x)[x_side], np.broadcast_to(word, (x_side.sum(), word.size)), atol=1e-5
+    )
 
     turned = dict(batch, input_ids=batch["input_ids"].copy())
     for row in range(len(batch["pack_ids"])):
@@ -75,7 +85,8 @@ def test_word_recovery_mixes_the_partner_alone(model_and_params):
 
 
 def test_a_word_enters_its_own_recovery_through_the_attention_alone(model_and_params):
-    """The gradient at the words of x, which y does not have: none where all weights are 0 and so A is the same."""
+    """The gradient at the words of x, which y does not have: none where all weights are 0 and so A
+    is the same."""
     model, params = model_and_params
     batch = make_batch("clwr", packed=False)
     ids = batch["input_ids"] // 2 * 2 + batch["sides"]
@@ -89,7 +100,9 @@ def test_a_word_enters_its_own_recovery_through_the_attention_alone(model_and_pa
     gradient = jax.jit(jax.grad(total))
 
     def at_x(gradients):
-        return np.abs(np.asarray(gradients["embeddings"]["tokens"]["embedding"])[np.unique(ids[side_x])]).max()
+        return np.abs(
+            np.asarray(gradients["embeddings"]["tokens"]["embedding"])[np.unique(ids[side_x])]
+        ).max()
 
     found = gradient(params)
     assert np.abs(np.asarray(found["word_recovery"]["kernel"])).max() > 1e-3 and at_x(found) > 1e-4
@@ -103,7 +116,11 @@ def test_raw_mixtures_go_in_without_position_or_norm(model_and_params):
     moved = dict(batch, position_ids=batch["position_ids"] + 1)
     raw = [loss_of(CLWR(raw=True), model, params, b).terms["clwr"] for b in (batch, moved)]
     embedded = [loss_of(CLWR(), model, params, b).terms["clwr"] for b in (batch, moved)]
-    assert raw[0] == raw[1] and abs(embedded[0] - embedded[1]) > 1e-3 and abs(raw[0] - embedded[0]) > 1e-3
+    assert (
+        raw[0] == raw[1]
+        and abs(embedded[0] - embedded[1]) > 1e-3
+        and abs(raw[0] - embedded[0]) > 1e-3
+    )
 
 
 def test_clpc_equals_numpy(model_and_params):
@@ -119,7 +136,10 @@ def test_clpc_equals_numpy(model_and_params):
     assert float(CLPC().weights(batch)["clpc"]) == used.sum() == 2
     hits = ((p > 0.5) == (batch["labels"] == 1))[used].sum()
     np.testing.assert_allclose(loss.metrics["clpc/accuracy"], (hits, 2))
-    second = [batch["language_ids"][row][batch["sides"][row] == 1][0] for row in range(len(batch["pack_ids"]))]
+    second = [
+        batch["language_ids"][row][batch["sides"][row] == 1][0]
+        for row in range(len(batch["pack_ids"]))
+    ]
     counts = np.bincount(np.array(second)[used], minlength=LANGUAGES)
     np.testing.assert_array_equal(loss.metrics["clpc/loss_by_language"][1], counts)
 
@@ -134,7 +154,8 @@ def test_cl_mlm_equals_numpy(model_and_params):
 
 
 def test_dan_equals_numpy():
-    """Each text's true partner among all of the batch; what fills the batch up is nobody's partner and asks nothing."""
+    """Each text's true partner among all of the batch; what fills the batch up is nobody's partner
+    and asks nothing."""
     config = CONFIG.replace(layers=0, dan=7)
     model, params = random_model(config)
     batch = tiny.batch("clwr", rows=5, length=12, vocab=90)
@@ -143,7 +164,9 @@ def test_dan_equals_numpy():
     vectors = np.zeros((2, 5, 7))
     for side, row in np.ndindex(2, 5):
         words = (batch["sides"][row] == side) & (batch["pack_ids"][row] > 0)
-        x = p["embeddings"]["tokens"]["embedding"][batch["input_ids"][row, words]].sum(0) / max(words.sum(), 1)
+        x = p["embeddings"]["tokens"]["embedding"][batch["input_ids"][row, words]].sum(0) / max(
+            words.sum(), 1
+        )
         for layer in ("in", "out"):
             x = np.tanh(x @ p["dan"][layer]["kernel"] + p["dan"][layer]["bias"])
         vectors[side, row] = x
@@ -165,7 +188,9 @@ def test_dan_equals_numpy():
         Encoder(CONFIG).averages(params, batch)
 
 
-@pytest.mark.parametrize("objective, remedy", [(CLWR(), "word_recovery=True"), (CLPC(), "paraphrase=True")], ids=str)
+@pytest.mark.parametrize(
+    "objective, remedy", [(CLWR(), "word_recovery=True"), (CLPC(), "paraphrase=True")], ids=str
+)
 def test_a_model_without_the_parameters_is_refused(objective, remedy):
     model = Encoder(CONFIG.replace(word_recovery=False, paraphrase=False))
     params = tiny.params(model)

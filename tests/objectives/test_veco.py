@@ -48,18 +48,24 @@ def test_the_terms_equal_numpy(query):
         for number in (1, 2):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
             one["position_ids"][row, columns] = np.arange(len(columns))
-            two["input_ids"][row, columns[batch["sides"][row, columns] == 1][:1]] = batch["input_ids"][row, columns[:1]]
+            two["input_ids"][row, columns[batch["sides"][row, columns] == 1][:1]] = batch[
+                "input_ids"
+            ][row, columns[:1]]
     h = transformer.encode(config, params, two, sees=own)
     s = transformer.encode(config, params, two, sees=own, memory=(h, other))
     t = transformer.encode(config, params, one)
     half = batch["masked_weights"].shape[1] // 2
     x, y = slice(0, half), slice(half, None)
     want = {
-        "veco_plug_out_x": masked_nll(params, h, batch, x), "veco_plug_out_y": masked_nll(params, h, batch, y),
-        "veco_plug_in_x": masked_nll(params, s, batch, x), "veco_plug_in_y": masked_nll(params, s, batch, y),
+        "veco_plug_out_x": masked_nll(params, h, batch, x),
+        "veco_plug_out_y": masked_nll(params, h, batch, y),
+        "veco_plug_in_x": masked_nll(params, s, batch, x),
+        "veco_plug_in_y": masked_nll(params, s, batch, y),
         "veco_tlm": masked_nll(params, t, one),
-    }  # fmt: skip
-    assert set(loss.terms) == set(objective.weights(batch)) == set(objective.coefficients) == set(want)
+    }
+    assert (
+        set(loss.terms) == set(objective.weights(batch)) == set(objective.coefficients) == set(want)
+    )
     for name, (total, count) in want.items():
         np.testing.assert_allclose(loss.terms[name], total, rtol=2e-5, err_msg=name)
         assert float(OBJECTIVE.weights(batch)[name]) == count > 1
@@ -70,18 +76,27 @@ def test_the_terms_equal_numpy(query):
 def test_a_pair_is_one_text_for_tlm_and_two_for_the_rest():
     batch = make_batch("veco")
     one, two = (
-        {name: np.asarray(value) for name, value in read(batch).items()} for read in (as_one_text, as_two_texts)
+        {name: np.asarray(value) for name, value in read(batch).items()}
+        for read in (as_one_text, as_two_texts)
     )
     np.testing.assert_array_equal(one["input_ids"], batch["input_ids"])
     np.testing.assert_array_equal(two["position_ids"], batch["position_ids"])
     for row in range(len(batch["pack_ids"])):
         for number in range(1, batch["pack_ids"][row].max() + 1):
             columns = np.flatnonzero(batch["pack_ids"][row] == number)
-            np.testing.assert_array_equal(one["position_ids"][row, columns], np.arange(len(columns)))
+            np.testing.assert_array_equal(
+                one["position_ids"][row, columns], np.arange(len(columns))
+            )
             opens = columns[batch["sides"][row, columns] == 1][0]
-            assert two["input_ids"][row, opens] == batch["input_ids"][row, columns[0]] != batch["input_ids"][row, opens]
+            assert (
+                two["input_ids"][row, opens]
+                == batch["input_ids"][row, columns[0]]
+                != batch["input_ids"][row, opens]
+            )
             rest = np.setdiff1d(columns, opens)
-            np.testing.assert_array_equal(two["input_ids"][row, rest], batch["input_ids"][row, rest])
+            np.testing.assert_array_equal(
+                two["input_ids"][row, rest], batch["input_ids"][row, rest]
+            )
 
 
 def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(model_and_params):
@@ -90,7 +105,8 @@ def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(
     states = jax.jit(lambda p, b: OBJECTIVE.states(model, p, b))
     h, s = states(params, batch)
     moved = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaf + 1.0 if "cross_attention" in jax.tree_util.keystr(path) else leaf, params
+        lambda path, leaf: leaf + 1.0 if "cross_attention" in jax.tree_util.keystr(path) else leaf,
+        params,
     )
     h_moved, s_moved = states(moved, batch)
     np.testing.assert_array_equal(h_moved, h)
@@ -103,19 +119,26 @@ def test_plugged_out_states_know_neither_the_cross_attention_nor_the_other_side(
     same = side_of(batch, 0, column)
     np.testing.assert_array_equal(h_changed[0][~same], h[0][~same])
     partner = (batch["pack_ids"][0] == batch["pack_ids"][0, column]) & ~same
-    assert (np.abs(s_changed[0] - s[0]).max(-1)[partner] > 1e-6).all()  # S does change with the other side
+    assert (
+        np.abs(s_changed[0] - s[0]).max(-1)[partner] > 1e-6
+    ).all()  # S does change with the other side
     elsewhere = batch["pack_ids"][0] != batch["pack_ids"][0, column]
-    np.testing.assert_array_equal(s_changed[0][elsewhere], s[0][elsewhere])  # but not with another pair's
+    np.testing.assert_array_equal(
+        s_changed[0][elsewhere], s[0][elsewhere]
+    )  # but not with another pair's
 
 
 def gradient_at_inputs(model, params, batch, objective, term):
-    """d(the term) / d(word embeddings), [B, L, D]: activations, not the table that the head shares."""
+    """d(the term) / d(word embeddings), [B, L, D]: activations, not the table that the head
+    shares."""
 
     def total(shift):
         found = objective.predictions(model, params, batch, None, shift)[term]
         return token_loss(term, model, params, found, LANGUAGES, 0)[0]
 
-    return np.asarray(jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32)))
+    return np.asarray(
+        jax.jit(jax.grad(total))(np.zeros((*batch["input_ids"].shape, CONFIG.dim), np.float32))
+    )
 
 
 @pytest.mark.parametrize("stop", [True, False])
@@ -142,7 +165,9 @@ def test_the_stop_changes_gradients_and_not_the_loss(model_and_params):
 
     (a, grad_a), (b, grad_b) = (value_and_grad(VECO(stop_gradient=stop)) for stop in (True, False))
     assert a == b
-    differ = [np.abs(x - y).max() for x, y in zip(*map(jax.tree.leaves, (grad_a, grad_b)), strict=True)]
+    differ = [
+        np.abs(x - y).max() for x, y in zip(*map(jax.tree.leaves, (grad_a, grad_b)), strict=True)
+    ]
     assert max(differ) > 1e-3
 
 
@@ -150,7 +175,11 @@ def test_the_first_phase_has_the_plugged_in_terms_alone(model_and_params):
     model, params = model_and_params
     batch = make_batch("veco")
     whole, first = (loss_of(o, model, params, batch) for o in (VECO(), VECO(plug_out=False)))
-    assert set(first.terms) == {"veco_plug_in_x", "veco_plug_in_y"} == set(VECO(plug_out=False).coefficients)
+    assert (
+        set(first.terms)
+        == {"veco_plug_in_x", "veco_plug_in_y"}
+        == set(VECO(plug_out=False).coefficients)
+    )
     for name, term in first.terms.items():
         np.testing.assert_allclose(term, whole.terms[name], rtol=1e-6)
 
@@ -191,11 +220,14 @@ def test_a_query_without_self_attention_is_the_models_and_the_objectives(model_a
 
 
 def test_plugging_out_leaves_the_states(model_and_params):
-    """Without its cross-attention leaves the model is an encoder whose states are H, bit for bit."""
+    """Without its cross-attention leaves the model is an encoder whose states are H, bit for
+    bit."""
     model, params = model_and_params
     batch = make_batch("veco")
     layers = {k: v for k, v in params["encoder"]["layers"].items() if k != "cross_attention"}
     out = {**params, "encoder": {**params["encoder"], "layers": layers}}
     plain = Encoder(CONFIG.replace(cross_attention=False))
     h, _ = OBJECTIVE.states(model, params, batch)
-    np.testing.assert_array_equal(plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h)
+    np.testing.assert_array_equal(
+        plain.encode(out, as_two_texts(batch), AttentionSpec(own_side)), h
+    )

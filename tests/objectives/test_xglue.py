@@ -28,7 +28,9 @@ def loss_of(objective, model, params, batch):
 
 
 @pytest.mark.parametrize(
-    ("objective", "data"), [(OBJECTIVE, "xfnp"), (FINE_TUNING, "translation")], ids=["pretraining", "fine-tuning"]
+    ("objective", "data"),
+    [(OBJECTIVE, "xfnp"), (FINE_TUNING, "translation")],
+    ids=["pretraining", "fine-tuning"],
 )
 def test_the_loss_equals_numpy(ngram, objective, data):
     model, params = ngram
@@ -43,21 +45,35 @@ def test_the_loss_equals_numpy(ngram, objective, data):
             if objective.skip and batch["run_offsets"][row, t] < i:
                 continue
             log_p = transformer.log_probabilities(NGRAM, params, h[i, row, t])
-            language, target = batch["decoder_language_ids"][row, t], batch["decoder_targets"][row, t]
+            language, target = (
+                batch["decoder_language_ids"][row, t],
+                batch["decoder_targets"][row, t],
+            )
             e = objective.smoothing
             smoothed[language] += -(1 - e) * log_p[target] - e * log_p.mean()
             nll[language] -= log_p[target]
             count[language] += 1
         term = f"xfnp_{i}"
         np.testing.assert_allclose(loss.terms[term], smoothed.sum(), rtol=2e-5)
-        np.testing.assert_allclose(loss.metrics[f"{term}/loss"], (nll.sum(), count.sum()), rtol=2e-5)
-        np.testing.assert_allclose(loss.metrics[f"{term}/loss_by_language"], (nll, count), rtol=2e-5)
+        np.testing.assert_allclose(
+            loss.metrics[f"{term}/loss"], (nll.sum(), count.sum()), rtol=2e-5
+        )
+        np.testing.assert_allclose(
+            loss.metrics[f"{term}/loss_by_language"], (nll, count), rtol=2e-5
+        )
         total, predictions = total + alpha * smoothed.sum(), predictions + count.sum()
-    assert set(loss.terms) == set(objective.coefficients) == set(objective.weights(batch)) == {"xfnp_0", "xfnp_1"}
+    assert (
+        set(loss.terms)
+        == set(objective.coefficients)
+        == set(objective.weights(batch))
+        == {"xfnp_0", "xfnp_1"}
+    )
     weights, factors = objective.weights(batch), objective.coefficients
     assert predictions > 10
     np.testing.assert_allclose(
-        sum(factors[term] * value / weights[term] for term, value in loss.terms.items()), total / predictions, rtol=2e-5
+        sum(factors[term] * value / weights[term] for term, value in loss.terms.items()),
+        total / predictions,
+        rtol=2e-5,
     )
 
 
@@ -73,21 +89,27 @@ def test_streams_skip_the_first_words_of_each_run():
 
 
 def support(objective, model, params, batch):
-    """{term: bool [B, T, words]}: is the gradient of a prediction's state for a word's embedding not 0?"""
+    """{term: bool [B, T, words]}: is the gradient of a prediction's state for a word's embedding
+    not 0?"""
     rows, length = objective.words(batch)["input_ids"].shape
     toward_D = np.random.default_rng(3).normal(size=model.config.dim)
 
     def states(shift_BLD):
         found = objective.predictions(model, params, batch, None, shift_BLD)
-        return {term: (of.states @ toward_D).sum(0) for term, of in found.items()}  # rows see nothing of each other
+        return {
+            term: (of.states @ toward_D).sum(0) for term, of in found.items()
+        }  # rows see nothing of each other
 
     gradients = jax.jit(jax.jacrev(states))(jnp.zeros((rows, length, model.config.dim)))
-    return {term: np.asarray(g_TBLD != 0).any(-1).swapaxes(0, 1) for term, g_TBLD in gradients.items()}
+    return {
+        term: np.asarray(g_TBLD != 0).any(-1).swapaxes(0, 1) for term, g_TBLD in gradients.items()
+    }
 
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
-    """The gradient is exactly 0 for y_{t-i} and all words behind it, and for nothing else of the example."""
+    """The gradient is exactly 0 for y_{t-i} and all words behind it, and for nothing else of the
+    example."""
     model, params = random_model(NGRAM.replace(streams=n))
     batch = make_batch("xfnp")
     found = support(XFNP(alphas=(1.0,) * n, skip=False), model, params, batch)
@@ -98,7 +120,9 @@ def test_a_stream_depends_on_the_words_before_its_own_last_ones(n):
             seen = found[f"xfnp_{i}"][row, t]
             np.testing.assert_array_equal(seen[:width], batch["pack_ids"][row] == pack[row, t])
             # Column c holds the word before y_c.
-            assert np.flatnonzero(seen[width:]).tolist() == list(range(first, max(t - i, first) + 1))
+            assert np.flatnonzero(seen[width:]).tolist() == list(
+                range(first, max(t - i, first) + 1)
+            )
 
 
 def test_one_stream_depends_on_what_an_ordinary_decoder_does():
@@ -139,9 +163,13 @@ def test_factor_and_alphas_multiply():
 
 def test_refusals(ngram):
     batch, (plain, params) = make_batch("xfnp"), random_model(GENERATOR)
-    with pytest.raises(UserError, match="trains 2 predicting streams .* model tiny has 0: set STREAMS=2"):
+    with pytest.raises(
+        UserError, match="trains 2 predicting streams .* model tiny has 0: set STREAMS=2"
+    ):
         XFNP().predictions(plain, params, batch)
-    with pytest.raises(UserError, match="trains 3 predicting streams .* model tiny has 2: set STREAMS=3"):
+    with pytest.raises(
+        UserError, match="trains 3 predicting streams .* model tiny has 2: set STREAMS=3"
+    ):
         XFNP(alphas=(1.0,) * 3).predictions(*ngram, batch)
     with pytest.raises(UserError, match="objective xfnp needs a decoder"):
         XFNP().predictions(*random_model(), batch)

@@ -12,9 +12,17 @@ from xlingjax.objectives.xlm import CLM, MLM, TLM
 
 LANGUAGES = len(tiny.LANGUAGES)
 CONFIG = preset(
-    "tiny", layers=2, dim=16, heads=2, ffn=32, vocab_size=90, max_positions=24, num_languages=LANGUAGES, dropout=0.0,
+    "tiny",
+    layers=2,
+    dim=16,
+    heads=2,
+    ffn=32,
+    vocab_size=90,
+    max_positions=24,
+    num_languages=LANGUAGES,
+    dropout=0.0,
     unroll=1,
-)  # fmt: skip
+)
 
 
 def make_batch(name, **options):
@@ -40,15 +48,26 @@ def predictions(objective, batch):
     if objective.name != "clm":
         for row, column in zip(*np.nonzero(batch["masked_weights"]), strict=True):
             position = batch["masked_positions"][row, column]
-            yield row, position, batch["masked_targets"][row, column], batch["language_ids"][row, position]
+            yield (
+                row,
+                position,
+                batch["masked_targets"][row, column],
+                batch["language_ids"][row, position],
+            )
         return
     for row, pack in enumerate(batch["pack_ids"]):
         for t in range(len(pack) - 1):
-            if pack[t] > 0 and pack[t + 1] == pack[t] and batch["position_ids"][row, t] >= objective.context_size:
+            if (
+                pack[t] > 0
+                and pack[t + 1] == pack[t]
+                and batch["position_ids"][row, t] >= objective.context_size
+            ):
                 yield row, t, batch["input_ids"][row, t + 1], batch["language_ids"][row, t + 1]
 
 
-@pytest.mark.parametrize("objective", [MLM(), TLM(), CLM(), CLM(context_size=3), MLM(chunk=4)], ids=str)
+@pytest.mark.parametrize(
+    "objective", [MLM(), TLM(), CLM(), CLM(context_size=3), MLM(chunk=4)], ids=str
+)
 def test_loss_equals_numpy(model, params, objective):
     batch = make_batch(objective.name)
     loss = loss_of(objective, model, params, batch)
@@ -74,9 +93,12 @@ def test_loss_equals_numpy(model, params, objective):
 def test_appended_padding_leaves_the_loss_unchanged(model, params, objective):
     batch = make_batch(objective.name)
     longer = {
-        k: np.pad(v, ((0, 0), (0, 4)), constant_values=tiny.PAD if k == "input_ids" else 0) for k, v in batch.items()
+        k: np.pad(v, ((0, 0), (0, 4)), constant_values=tiny.PAD if k == "input_ids" else 0)
+        for k, v in batch.items()
     }
-    short, long = (loss_of(objective, model, params, b).terms[objective.name] for b in (batch, longer))
+    short, long = (
+        loss_of(objective, model, params, b).terms[objective.name] for b in (batch, longer)
+    )
     np.testing.assert_allclose(long, short, rtol=1e-6)
 
 
@@ -89,17 +111,27 @@ def test_objectives_read_what_they_declare(model, params, objective):
 
 
 def test_uniform_model_has_the_perplexity_of_the_vocabulary(model, params):
-    flat = dict(params, embeddings=dict(params["embeddings"]), head={"bias": jnp.zeros_like(params["head"]["bias"])})
-    flat["embeddings"]["tokens"] = {"embedding": jnp.zeros_like(params["embeddings"]["tokens"]["embedding"])}
+    flat = dict(
+        params,
+        embeddings=dict(params["embeddings"]),
+        head={"bias": jnp.zeros_like(params["head"]["bias"])},
+    )
+    flat["embeddings"]["tokens"] = {
+        "embedding": jnp.zeros_like(params["embeddings"]["tokens"]["embedding"])
+    }
     for objective in (MLM(), CLM()):
         batch = make_batch(objective.name)
         total = loss_of(objective, model, flat, batch).terms[objective.name]
-        np.testing.assert_allclose(np.exp(total / objective.weights(batch)[objective.name]), 90, rtol=1e-5)
+        np.testing.assert_allclose(
+            np.exp(total / objective.weights(batch)[objective.name]), 90, rtol=1e-5
+        )
 
 
 def test_clm_states_do_not_depend_on_later_tokens(model, params):
     batch = make_batch("clm")
-    encode = jax.jit(lambda ids: model.encode(params, {**batch, "input_ids": ids}, CLM().attention()))
+    encode = jax.jit(
+        lambda ids: model.encode(params, {**batch, "input_ids": ids}, CLM().attention())
+    )
     before = encode(batch["input_ids"])
     for t in (1, 5, 9):
         ids = batch["input_ids"].copy()
@@ -112,14 +144,23 @@ def test_clm_states_do_not_depend_on_later_tokens(model, params):
 def test_context_size_counts_from_the_start_of_each_packed_example():
     batch = make_batch("clm")
     first = {name: value[:1] for name, value in batch.items()}  # 7 tokens and 5 tokens
-    assert [float(CLM(context_size=k).weights(first)["clm"]) for k in (0, 1, 3, 5, 6)] == [10, 8, 4, 1, 0]
+    assert [float(CLM(context_size=k).weights(first)["clm"]) for k in (0, 1, 3, 5, 6)] == [
+        10,
+        8,
+        4,
+        1,
+        0,
+    ]
 
 
 def test_kept_and_random_tokens_are_predicted_too(model, params):
-    """80/10/10: a slot whose input shows the true token, or another, pays as one that shows MASK does."""
+    """80/10/10: a slot whose input shows the true token, or another, pays as one that shows MASK
+    does."""
     batch = make_batch("mlm")
     row, slot = np.argwhere(batch["masked_weights"])[0]
-    batch["input_ids"][row, batch["masked_positions"][row, slot]] = batch["masked_targets"][row, slot]
+    batch["input_ids"][row, batch["masked_positions"][row, slot]] = batch["masked_targets"][
+        row, slot
+    ]
     kept = loss_of(MLM(), model, params, batch)
     assert kept.metrics["mlm/loss"][1] == batch["masked_weights"].sum()
     without = {**batch, "masked_weights": batch["masked_weights"].copy()}
@@ -131,15 +172,21 @@ def test_unused_slots_pay_nothing(model, params):
     batch = make_batch("mlm", slots=4)
     unused = batch["masked_weights"] == 0
     assert unused.any()
-    other = {**batch, "masked_targets": np.where(unused, 33, batch["masked_targets"]).astype(np.int32)}
+    other = {
+        **batch,
+        "masked_targets": np.where(unused, 33, batch["masked_targets"]).astype(np.int32),
+    }
     other["masked_positions"] = np.where(unused, 5, batch["masked_positions"]).astype(np.int32)
-    grad = jax.jit(jax.value_and_grad(lambda p, b: MLM().loss(model, p, b, None, LANGUAGES).terms["mlm"]))
+    grad = jax.jit(
+        jax.value_and_grad(lambda p, b: MLM().loss(model, p, b, None, LANGUAGES).terms["mlm"])
+    )
     for a, b in zip(*(jax.tree.leaves(grad(params, x)) for x in (batch, other)), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_tlm_predicts_from_the_other_side(model, params):
-    """A masked token of side 0 is predicted from side 1 under TLM; packed as two examples it is not."""
+    """A masked token of side 0 is predicted from side 1 under TLM; packed as two examples it is
+    not."""
     batch = make_batch("tlm")
     row = 1
     positions = batch["masked_positions"][row][batch["masked_weights"][row] > 0]
@@ -151,12 +198,18 @@ def test_tlm_predicts_from_the_other_side(model, params):
     changed["input_ids"][row, free] = (changed["input_ids"][row, free] + 1) % 90
     assert np.abs(h(changed) - h(batch))[row, positions[0]].max() > 1e-4
     apart = {"pack_ids": np.where(batch["pack_ids"] > 0, 1 + batch["sides"], 0).astype(np.int32)}
-    np.testing.assert_array_equal(h({**changed, **apart})[row, positions[0]], h({**batch, **apart})[row, positions[0]])
+    np.testing.assert_array_equal(
+        h({**changed, **apart})[row, positions[0]], h({**batch, **apart})[row, positions[0]]
+    )
 
 
 def test_dropout_acts_in_training_only(params):
     model = Encoder(CONFIG.replace(dropout=0.3))
     batch = make_batch("mlm")
     evaluated = loss_of(MLM(), model, params, batch).terms["mlm"]
-    np.testing.assert_allclose(evaluated, loss_of(MLM(), Encoder(CONFIG), params, batch).terms["mlm"], rtol=1e-6)
-    assert abs(loss_of(MLM(), model, params, batch, jax.random.key(0)).terms["mlm"] - evaluated) > 1e-2
+    np.testing.assert_allclose(
+        evaluated, loss_of(MLM(), Encoder(CONFIG), params, batch).terms["mlm"], rtol=1e-6
+    )
+    assert (
+        abs(loss_of(MLM(), model, params, batch, jax.random.key(0)).terms["mlm"] - evaluated) > 1e-2
+    )

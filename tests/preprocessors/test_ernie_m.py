@@ -23,13 +23,20 @@ def test_masks_in_place(packing):
         assert sorted(c for c, _ in chosen) == np.flatnonzero(after["is_mask"][row]).tolist()
         assert all(ids[c] == target for c, target in chosen)
         for side in (0, 1):
-            assert len(made.slots(after, row, side)) == math.ceil(0.15 * ((packs > 0) & (sides == side)).sum() - 1e-4)
+            assert len(made.slots(after, row, side)) == math.ceil(
+                0.15 * ((packs > 0) & (sides == side)).sum() - 1e-4
+            )
             assert all(sides[c] == side for c, _ in made.slots(after, row, side))
         for pack in range(1, packs.max() + 1):
             columns = np.flatnonzero(packs == pack)
-            assert before["position_ids"][row, columns].tolist() == list(range(len(columns)))  # over both sides
+            assert before["position_ids"][row, columns].tolist() == list(
+                range(len(columns))
+            )  # over both sides
             opens = [columns[sides[columns] == side][0] for side in (0, 1)]
-            assert ids[opens].tolist() == [made.Xlmr.bos_id, made.Xlmr.eos_id]  # <s> x </s> </s> y </s>
+            assert ids[opens].tolist() == [
+                made.Xlmr.bos_id,
+                made.Xlmr.eos_id,
+            ]  # <s> x </s> </s> y </s>
 
 
 def test_positions_may_restart():
@@ -51,18 +58,27 @@ def test_masks_in_slots_stand_behind_whole_sentences():
         hidden = []
         for half in (0, 1):
             for column, target in made.slots(after, row, half):
-                assert column >= text and after["input_ids"][row, column] == MASK and after["is_mask"][row, column]
+                assert (
+                    column >= text
+                    and after["input_ids"][row, column] == MASK
+                    and after["is_mask"][row, column]
+                )
                 where = {
-                    name: after[name][row, column] for name in ("position_ids", "pack_ids", "sides", "language_ids")
+                    name: after[name][row, column]
+                    for name in ("position_ids", "pack_ids", "sides", "language_ids")
                 }
                 assert where["sides"] == half
                 same = [after[name][row, :text] == value for name, value in where.items()]
-                (word,) = np.flatnonzero(np.logical_and.reduce(same))  # the column of the word that it hides
+                (word,) = np.flatnonzero(
+                    np.logical_and.reduce(same)
+                )  # the column of the word that it hides
                 assert after["input_ids"][row, word] == target
                 hidden.append(word)
         assert len(set(hidden)) == len(hidden)
         others = np.setdiff1d(np.arange(text, 48), [c for c, _ in made.slots(after, row)])
-        assert (after["input_ids"][row, others] == PAD).all() and not after["pack_ids"][row, others].any()
+        assert (after["input_ids"][row, others] == PAD).all() and not after["pack_ids"][
+            row, others
+        ].any()
         seen += len(hidden)
     assert seen > 10 and after["is_mask"].sum() == seen
 
@@ -86,12 +102,16 @@ def test_placeholders_stand_behind_the_text(reset):
         tokens = int((before["pack_ids"][row, :text] > 0).sum())
         columns = after["pseudo_positions"][row][after["pseudo_weights"][row] > 0]
         assert columns.tolist() == list(range(text, text + math.ceil(0.15 * tokens - 1e-4)))
-        assert (after["input_ids"][row, columns] == MASK).all() and after["is_mask"][row].sum() == len(columns)
+        assert (after["input_ids"][row, columns] == MASK).all() and after["is_mask"][
+            row
+        ].sum() == len(columns)
         offsets = after["position_ids"][row, columns] - (0 if reset else tokens)
         assert (np.diff(offsets) > 0).all() and offsets.min() >= 0 and offsets.max() < tokens
         (language,) = set(after["language_ids"][row, columns].tolist())
         assert language in (0, 2)  # never its own
-        assert (after["sides"][row, columns] == 1).all() and (after["pack_ids"][row, columns] == 1).all()
+        assert (after["sides"][row, columns] == 1).all() and (
+            after["pack_ids"][row, columns] == 1
+        ).all()
         whole = after["original_ids"][row]
         np.testing.assert_array_equal(whole[:text], before["input_ids"][row, :text])
         np.testing.assert_array_equal(whole[text:], after["input_ids"][row, text:])
@@ -104,9 +124,13 @@ def test_placeholders_stand_behind_the_text(reset):
 def test_placeholders_reach_from_the_first_place_to_the_last():
     reached = set()
     for step in range(20):
-        before, after = made.batch(BtmlmFeatures(targets=TARGETS), languages=(1,), document=1000, step=step)
+        before, after = made.batch(
+            BtmlmFeatures(targets=TARGETS), languages=(1,), document=1000, step=step
+        )
         tokens_B = (before["pack_ids"] > 0).sum(1)
-        for tokens, positions, places in zip(tokens_B, after["position_ids"], after["is_mask"] > 0, strict=True):
+        for tokens, positions, places in zip(
+            tokens_B, after["position_ids"], after["is_mask"] > 0, strict=True
+        ):
             offsets = positions[places] - tokens
             reached |= {"first"} if offsets[0] == 0 else set()
             reached |= {"last"} if offsets[-1] == tokens - 1 else set()

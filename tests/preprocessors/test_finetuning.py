@@ -24,7 +24,9 @@ def test_truncation_takes_from_the_longer_side():
     for first in range(12):
         for second in range(12):
             for budget in range(2, 14):
-                assert ft.kept_lengths(first, second, budget) == truncate_token_by_token(first, second, budget)
+                assert ft.kept_lengths(first, second, budget) == truncate_token_by_token(
+                    first, second, budget
+                )
 
 
 @pytest.mark.parametrize(
@@ -38,12 +40,16 @@ def test_pair_layouts(layout, ids, sides):
     row = ft.pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8)
     length = len(ids) - ids.count(toy.ToyVocabulary(layout).pad_id)
     assert row["input_ids"].tolist() == ids
-    assert row["position_ids"].tolist() == [*range(length)] + [0] * (8 - length)  # no restart at the second text
+    assert row["position_ids"].tolist() == [*range(length)] + [0] * (
+        8 - length
+    )  # no restart at the second text
     assert row["pack_ids"].tolist() == [1] * length + [0] * (8 - length)
     assert row["sides"].tolist() == sides
 
 
-@pytest.mark.parametrize("layout, ids", [("xlm", [1, 30, 31, 1, 1, 40, 1, 2]), ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1])])
+@pytest.mark.parametrize(
+    "layout, ids", [("xlm", [1, 30, 31, 1, 1, 40, 1, 2]), ("xlmr", [0, 30, 31, 2, 2, 40, 2, 1])]
+)
 def test_positions_that_restart_make_the_row_of_tlm(layout, ids):
     row = ft.pair_row([30, 31], [40], toy.ToyVocabulary(layout), 8, reset_positions=True)
     assert row["input_ids"].tolist() == ids
@@ -60,7 +66,9 @@ def test_long_pairs_and_single_texts():
     assert row["input_ids"].tolist() == [1, 20, 21, 22, 1, 31, 32, 1]
     row = ft.pair_row([20, 21, 22], None, vocabulary, 4)
     assert row["input_ids"].tolist() == [1, 20, 21, 1] and not row["sides"].any()
-    with pytest.raises(UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"):
+    with pytest.raises(
+        UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
+    ):
         ft.pair_row([20], [21], vocabulary, 4)
 
 
@@ -74,7 +82,9 @@ def files(tmp_path):
     rng = np.random.default_rng(0)
     for language, count in (("en", 11), ("de", 4)):
         texts = toy.sentences(2 * count, seed=count, longest=5)
-        lines = [f"{texts[2 * i]}\t{texts[2 * i + 1]}\t{rng.choice(LABELS)}\n" for i in range(count)]
+        lines = [
+            f"{texts[2 * i]}\t{texts[2 * i + 1]}\t{rng.choice(LABELS)}\n" for i in range(count)
+        ]
         write(tmp_path / f"{language}.tsv", "".join(lines))
     return {language: tmp_path / f"{language}.tsv" for language in ("en", "de")}
 
@@ -104,23 +114,33 @@ def rows_of(source, batches: int):
     ]
 
 
-def test_an_epoch_of_translate_train_all_has_each_example_in_each_language_once_and_batches_mix_languages(tmp_path):
+def test_an_epoch_has_each_example_in_each_language_once_and_batches_mix_languages(
+    tmp_path,
+):
     texts = toy.sentences(240, seed=3, longest=5)
     for language in toy.LANGUAGES:  # the labels tell the examples apart
-        lines = [f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(zip(texts[::2], texts[1::2], strict=True))]
+        lines = [
+            f"{a}\t{b}\t{i}\n" for i, (a, b) in enumerate(zip(texts[::2], texts[1::2], strict=True))
+        ]
         write(tmp_path / f"{language}.tsv", "".join(lines))
     files = {language: tmp_path / f"{language}.tsv" for language in toy.LANGUAGES}
     source = make(files, labels=[str(i) for i in range(120)], batch_size=12)
     batches = [source.next() for _ in range(30)]
-    seen = [(i, g) for b in batches for i, g in zip(b["labels"], b["language_ids"][:, 0], strict=True)]
+    seen = [
+        (i, g) for b in batches for i, g in zip(b["labels"], b["language_ids"][:, 0], strict=True)
+    ]
     assert sorted(seen) == [(i, g) for i in range(120) for g in range(3)]
     assert all(len({*batch["language_ids"][:, 0]}) > 1 for batch in batches)
     apart = [np.argsort([i for i, g in seen if g == language]) for language in range(3)]
-    assert abs(np.corrcoef(apart)[np.triu_indices(3, 1)]).max() < 0.3  # an example is not beside its translations
+    assert (
+        abs(np.corrcoef(apart)[np.triu_indices(3, 1)]).max() < 0.3
+    )  # an example is not beside its translations
 
 
 @pytest.mark.parametrize("seed", [5, 6])
-def test_without_the_other_languages_translate_train_all_is_zero_shot_training_bit_for_bit(files, seed):
+def test_without_the_other_languages_translate_train_all_is_zero_shot_training_bit_for_bit(
+    files, seed
+):
     alone = rows_of(make({"en": files["en"]}, seed=seed), 8)  # 32 rows of 11: nearly three epochs
     both = rows_of(make(files, seed=seed, batch_size=5), 9)  # 45 rows of 15: three
     english = [row for row in both if np.frombuffer(dict(row)["language_ids"], np.int32)[0] == 1]
@@ -129,12 +149,18 @@ def test_without_the_other_languages_translate_train_all_is_zero_shot_training_b
 
 def test_a_single_text_and_a_text_without_a_label():
     vocabulary = toy.ToyVocabulary()
-    examples = [ft.Example("a b", "c", "neutral"), ft.Example("a b c", None, "entailment"), ft.Example("d", None, None)]
+    examples = [
+        ft.Example("a b", "c", "neutral"),
+        ft.Example("a b c", None, "entailment"),
+        ft.Example("d", None, None),
+    ]
     rows = ft.classification_rows(examples, vocabulary, 8, LABELS, 1)
     single = ft.pair_row(vocabulary.encode("a b c"), None, vocabulary, 8)
     for name, values in single.items():
         np.testing.assert_array_equal(rows[name][1], values)
-    assert rows["input_ids"][1].tolist() == [1, 14, 15, 16, 1, 2, 2, 2] and not rows["sides"][1:].any()
+    assert (
+        rows["input_ids"][1].tolist() == [1, 14, 15, 16, 1, 2, 2, 2] and not rows["sides"][1:].any()
+    )
     assert rows["labels"].tolist() == [2, 1, 0] and rows["example_weights"].tolist() == [1, 1, 0]
 
 
@@ -166,6 +192,8 @@ def test_the_identity_tells_the_text(files):
     path = next(iter(files.values()))
     first, *rest = path.read_text().splitlines()
     premise, hypothesis, label = first.split("\t")
-    path.write_text("\n".join(["\t".join([hypothesis + " " + premise, premise, label]), *rest]) + "\n")
+    path.write_text(
+        "\n".join(["\t".join([hypothesis + " " + premise, premise, label]), *rest]) + "\n"
+    )
     after = make(files).identity
     assert {name for name in before if before[name] != after[name]} == {"sha256"}

@@ -1,4 +1,5 @@
-"""Noise against a plain loop over examples that reads the same draws, its properties (XGLUE §4.1) and distributions."""
+"""Noise against a plain loop over examples that reads the same draws, its properties (XGLUE §4.1)
+and distributions."""
 
 import math
 
@@ -39,7 +40,8 @@ class OfEnds(Vocabulary):
 
 
 def rows(count=40, length=48, examples=2, seed=0):
-    """A Text of `<s> x </s>` examples, English and Chinese, and one row in ten that is padding alone."""
+    """A Text of `<s> x </s>` examples, English and Chinese, and one row in ten that is padding
+    alone."""
     rng = np.random.default_rng(seed)
     ids, packs, language = (np.full((count, length), value) for value in (PAD, 0, 0))
     for row in range(count):
@@ -48,11 +50,18 @@ def rows(count=40, length=48, examples=2, seed=0):
             words = rng.integers(4, 99, rng.integers(1, length // examples - 3))
             example = [BOS, *words, EOS]
             where = slice(column, column + len(example))
-            ids[row, where], packs[row, where], language[row, where] = example, pack, (row + pack) % 2
+            ids[row, where], packs[row, where], language[row, where] = (
+                example,
+                pack,
+                (row + pack) % 2,
+            )
             column += len(example)
     packs[::10], ids[::10] = 0, PAD
     content = (packs > 0) & ~np.isin(ids, sorted(Xlmr.special_ids))
-    return Text(*(tf.constant(x, t) for x, t in ((ids, tf.int32), (packs, tf.int32), (language, tf.int32))), content)
+    return Text(
+        *(tf.constant(x, t) for x, t in ((ids, tf.int32), (packs, tf.int32), (language, tf.int32))),
+        content,
+    )
 
 
 def noised(noise, text, step=0, vocabulary=Vocabulary):
@@ -64,24 +73,34 @@ def examples_of(text):
     """{(row, example): (ids, language)}"""
     ids, packs, language = (np.asarray(x) for x in (text.ids, text.pack, text.language))
     return {
-        (row, pack): (ids[row][packs[row] == pack].tolist(), int(language[row][packs[row] == pack][0]))
+        (row, pack): (
+            ids[row][packs[row] == pack].tolist(),
+            int(language[row][packs[row] == pack][0]),
+        )
         for row in range(len(ids))
         for pack in np.unique(packs[row][packs[row] > 0]).tolist()
     }
 
 
 def check_rows(before, after):
-    """Examples keep their order, their language and their special tokens; padding stands behind them."""
+    """Examples keep their order, their language and their special tokens; padding stands behind
+    them."""
     assert examples_of(before).keys() == examples_of(after).keys()
     for packs, ids in zip(after.pack, after.ids, strict=True):
         used = int((packs > 0).sum())
-        assert (np.diff(packs[:used]) >= 0).all() and not packs[used:].any() and (ids[used:] == PAD).all()
+        assert (
+            (np.diff(packs[:used]) >= 0).all()
+            and not packs[used:].any()
+            and (ids[used:] == PAD).all()
+        )
     was = examples_of(before)
     for key, (ids, language) in examples_of(after).items():
         assert language == was[key][1] and (ids[0], ids[-1]) == (BOS, EOS)
 
 
-def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, whole_words=True, ends=False):
+def reference_infill(
+    ids, language, u_lengths, u_starts, u_gaps, rate, mean, whole_words=True, ends=False
+):
     """One example, as fairseq's denoising data set does it."""
     content = [i not in Xlmr.special_ids for i in ids]
     unspaced = LANGUAGES[language] == "zh" or not whole_words
@@ -100,7 +119,9 @@ def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, who
     shown, gone = set(starts), set()
     for start, size in zip(starts, lengths, strict=True):
         following = words[words.index(start) :][:size]
-        end = words[words.index(start) + size] if words.index(start) + size < len(words) else len(ids)
+        end = (
+            words[words.index(start) + size] if words.index(start) + size < len(words) else len(ids)
+        )
         assert following
         gone |= {c for c in range(start + 1, end) if content[c]}
     gaps = sorted(range(len(ids) - 1), key=lambda c: u_gaps[c])[:inserts]
@@ -114,7 +135,8 @@ def reference_infill(ids, language, u_lengths, u_starts, u_gaps, rate, mean, who
 
 @pytest.mark.parametrize("vocabulary", [Vocabulary, OfEnds])
 @pytest.mark.parametrize(
-    "rate, mean, whole_words", [(0.3, 3.0, True), (0.3, 3.0, False), (0.6, 0.7, True), (0.1, 8, True)]
+    "rate, mean, whole_words",
+    [(0.3, 3.0, True), (0.3, 3.0, False), (0.6, 0.7, True), (0.1, 8, True)],
 )
 def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words, vocabulary):
     text = rows()
@@ -122,13 +144,20 @@ def test_infilling_is_the_reference_on_the_same_draws(rate, mean, whole_words, v
     after = noised(noise, text, vocabulary=vocabulary)
     check_rows(text, after)
     draws = Draws(7, 0, text.ids.shape[0])
-    uniforms = [draws.uniform(p, text.ids.shape[1]).numpy() for p in (random.SPANS, random.STARTS, random.GAPS)]
+    uniforms = [
+        draws.uniform(p, text.ids.shape[1]).numpy()
+        for p in (random.SPANS, random.STARTS, random.GAPS)
+    ]
     packs = text.pack.numpy()
     found, compared, longer = examples_of(after), 0, 0
     for (row, pack), (ids, language) in examples_of(text).items():
         own = [u[row][packs[row] == pack] for u in uniforms]
-        expected = reference_infill(ids, language, *own, rate, mean, whole_words, vocabulary.marks_ends)
-        if len(after.ids[row]) > (after.pack[row] > 0).sum():  # of a full row the last inserts are left out
+        expected = reference_infill(
+            ids, language, *own, rate, mean, whole_words, vocabulary.marks_ends
+        )
+        if (
+            len(after.ids[row]) > (after.pack[row] > 0).sum()
+        ):  # of a full row the last inserts are left out
             assert found[row, pack][0] == expected, (row, pack)
             compared += 1
             longer += len(expected) > len(ids)
@@ -198,8 +227,14 @@ def test_dropping_and_masking_have_their_rates_and_leave_one_token():
     assert 0.09 < 1 - dropped.content.sum() / content < 0.11
     assert 0.09 < (masked.ids == MASK).sum() / content < 0.11
     nearly_all = noised(Noise(drop=0.99), text)
-    kept = {key: sum(i not in Xlmr.special_ids for i in ids) for key, (ids, _) in examples_of(nearly_all).items()}
-    had = {key: sum(i not in Xlmr.special_ids for i in ids) for key, (ids, _) in examples_of(text).items()}
+    kept = {
+        key: sum(i not in Xlmr.special_ids for i in ids)
+        for key, (ids, _) in examples_of(nearly_all).items()
+    }
+    had = {
+        key: sum(i not in Xlmr.special_ids for i in ids)
+        for key, (ids, _) in examples_of(text).items()
+    }
     assert all(kept[key] >= 1 for key in kept if had[key]) and np.mean([*kept.values()]) < 1.3
 
 
@@ -213,12 +248,16 @@ def test_all_together_and_none():
     again = noised(noise, text)
     np.testing.assert_array_equal(every.ids, again.ids)
     assert (noised(noise, text, step=1).ids != every.ids).any()
-    with_gaps = Text(text.ids, text.pack, text.language, tf.constant(text.content) & (text.ids % 5 > 0))
+    with_gaps = Text(
+        text.ids, text.pack, text.language, tf.constant(text.content) & (text.ids % 5 > 0)
+    )
     untouched = noised(Noise(infill=0.5, shuffle=3.0, drop=0.3, mask=0.3), with_gaps)
     for key, (ids, _) in examples_of(text).items():  # what may not be touched stays, in its order
         fixed = [i for i in ids if i % 5 == 0 or i in Xlmr.special_ids]
         assert [
-            i for i in examples_of(untouched)[key][0] if i != MASK and (i % 5 == 0 or i in Xlmr.special_ids)
+            i
+            for i in examples_of(untouched)[key][0]
+            if i != MASK and (i % 5 == 0 or i in Xlmr.special_ids)
         ] == fixed
 
 

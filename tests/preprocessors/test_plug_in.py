@@ -21,7 +21,8 @@ def files(tmp_path):
     rows = {"de": "a b c", "en": "d e", "fr": "f g"}
     return {
         language: write(
-            tmp_path / f"{language}.tsv", [(text, last, label) for last, label in zip("xyz", LABELS, strict=True)]
+            tmp_path / f"{language}.tsv",
+            [(text, last, label) for last, label in zip("xyz", LABELS, strict=True)],
         )
         for language, text in rows.items()
     }
@@ -29,7 +30,9 @@ def files(tmp_path):
 
 def make(files, pairs=("de-en", "fr-en"), **options):
     options = dict(labels=LABELS, length=8, batch_size=6, seed=5) | options
-    chosen = {tuple(pair.split("-")): [files[language] for language in pair.split("-")] for pair in pairs}
+    chosen = {
+        tuple(pair.split("-")): [files[language] for language in pair.split("-")] for pair in pairs
+    }
     return paired_source(chosen, toy.ToyVocabulary(), toy.LANGUAGES, **options)
 
 
@@ -37,16 +40,38 @@ def test_a_row_is_the_example_in_one_language_then_in_the_other(files):
     source = make(files)
     batch = source.next()
     check_batch(batch, PlugIn(3).reads, source.shapes)
-    (row,) = np.flatnonzero((batch["labels"] == 1) & (batch["language_ids"][:, 0] == 0))  # de, "y", entailment
+    (row,) = np.flatnonzero(
+        (batch["labels"] == 1) & (batch["language_ids"][:, 0] == 0)
+    )  # de, "y", entailment
     get = lambda name: batch[name][row].tolist()  # noqa: E731
-    assert get("input_ids") == [1, 14, 15, 16, 1, 38, 1, 2, 1, 17, 18, 1, 38, 1, 2, 2]  # </s> A </s> B </s>, twice
+    assert get("input_ids") == [
+        1,
+        14,
+        15,
+        16,
+        1,
+        38,
+        1,
+        2,
+        1,
+        17,
+        18,
+        1,
+        38,
+        1,
+        2,
+        2,
+    ]  # </s> A </s> B </s>, twice
     assert get("position_ids") == [0, 1, 2, 3, 4, 5, 6, 0, 0, 1, 2, 3, 4, 5, 0, 0]
     assert get("pack_ids") == [1] * 7 + [0] + [1] * 6 + [0, 0]
     assert get("sides") == [0] * 8 + [1] * 6 + [0, 0]
     assert get("language_ids") == [0] * 8 + [1] * 6 + [0, 0]  # de, then en
     pairs = batch["language_ids"][:, [0, 8]].tolist()
     assert sorted(pairs) == [[0, 1]] * 3 + [[2, 1]] * 3  # and fr, then en
-    assert sorted(batch["labels"]) == [0, 0, 1, 1, 2, 2] and batch["example_weights"].tolist() == [1] * 6
+    assert (
+        sorted(batch["labels"]) == [0, 0, 1, 1, 2, 2]
+        and batch["example_weights"].tolist() == [1] * 6
+    )
     again = make(files, reset_positions=True).next()
     (row,) = np.flatnonzero((again["labels"] == 1) & (again["language_ids"][:, 0] == 0))
     assert again["position_ids"][row].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 0]
@@ -65,13 +90,22 @@ def test_the_identity_tells_the_pairs_and_the_position_restores(files):
 
 def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
     short = write(tmp_path / "short.tsv", [("a", "b", "neutral")])
-    with pytest.raises(UserError, match="de.tsv has 3 examples and .*short.tsv has 1: .* line by line"):
+    with pytest.raises(
+        UserError, match="de.tsv has 3 examples and .*short.tsv has 1: .* line by line"
+    ):
         read_paired_tsv([files["de"], short], LABELS)
     swapped = tmp_path / "swapped.tsv"
-    swapped.write_text("a\tb\tcontradiction\n\na\tb\tneutral\na\tb\tentailment\n")  # the second stands in line 3
-    with pytest.raises(UserError, match=r"de.tsv, line 2: label 'entailment', and 'neutral' in .*swapped.tsv, line 3"):
+    swapped.write_text(
+        "a\tb\tcontradiction\n\na\tb\tneutral\na\tb\tentailment\n"
+    )  # the second stands in line 3
+    with pytest.raises(
+        UserError,
+        match=r"de.tsv, line 2: label 'entailment', and 'neutral' in .*swapped.tsv, line 3",
+    ):
         read_paired_tsv([files["de"], swapped], LABELS)
     with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
         make(files | {"zh": files["de"]}, pairs=["zh-en"])
-    with pytest.raises(UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"):
+    with pytest.raises(
+        UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
+    ):
         make(files, length=4)

@@ -35,7 +35,9 @@ XLMR = Letters("xlmr")
 
 
 def question(context, answer, start=None, id="q", asked="a b"):
-    return Question(id, asked, context, (answer,), (context.index(answer) if start is None else start,))
+    return Question(
+        id, asked, context, (answer,), (context.index(answer) if start is None else start,)
+    )
 
 
 SCRIPTS = (
@@ -56,14 +58,22 @@ def pieces():
     """A SentencePiece vocabulary with XLM-R's normalisation (NFKC)."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter([context for context, _ in SCRIPTS] * 9), model_writer=model, vocab_size=220,
-        character_coverage=1.0, unk_id=0, bos_id=1, eos_id=2, pad_id=-1, hard_vocab_limit=False, minloglevel=2,
+        sentence_iterator=iter([context for context, _ in SCRIPTS] * 9),
+        model_writer=model,
+        vocab_size=220,
+        character_coverage=1.0,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        hard_vocab_limit=False,
+        minloglevel=2,
         normalization_rule_name="nmt_nfkc",
-    )  # fmt: skip
+    )
     return Vocabulary(model.getvalue(), "xlmr")
 
 
-# --- windows ----------------------------------------------------------------------------------------------------------
+# --- windows --------------------------------------------------------------------------------------
 
 
 def test_windows_begin_every_stride_until_one_reaches_the_end():
@@ -74,7 +84,8 @@ def test_windows_begin_every_stride_until_one_reaches_the_end():
 
 
 def test_a_piece_belongs_to_the_window_with_most_on_its_poorer_side():
-    # BERT's example: "bought" has 1 left, 3 right in the second of these windows, and 4 left, 0 right in the first.
+    # BERT's example: "bought" has 1 left, 3 right in the second of these windows, and 4 left, 0
+    # right in the first.
     assert maximal_context([(0, 5), (3, 8), (6, 9)], 9).tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2]
     # Among equals the longer window, then the earlier one.
     assert maximal_context([(0, 4), (1, 6)], 6).tolist() == [0, 0, 1, 1, 1, 1]
@@ -82,7 +93,8 @@ def test_a_piece_belongs_to_the_window_with_most_on_its_poorer_side():
 
 
 def published_max_context(bounds, position):
-    """`_check_is_max_context` of BERT's run_squad.py, in its own words: which span is best for a position."""
+    """`_check_is_max_context` of BERT's run_squad.py, in its own words: which span is best for a
+    position."""
     best_score, best = None, None
     for index, (begin, end) in enumerate(bounds):
         if position < begin or position > end - 1:
@@ -96,10 +108,12 @@ def published_max_context(bounds, position):
 @pytest.mark.parametrize("pieces_, room, stride", [(40, 12, 5), (23, 7, 7), (31, 10, 1), (9, 4, 3)])
 def test_maximal_context_is_berts_and_every_piece_has_one_window(pieces_, room, stride):
     bounds = window_bounds(pieces_, room, stride)
-    assert maximal_context(bounds, pieces_).tolist() == [published_max_context(bounds, i) for i in range(pieces_)]
+    assert maximal_context(bounds, pieces_).tolist() == [
+        published_max_context(bounds, i) for i in range(pieces_)
+    ]
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("vocabulary, between", [(XLM, 1), (XLMR, 2)])
@@ -113,9 +127,13 @@ def test_a_row_is_a_question_and_its_context_with_the_answers_pieces(vocabulary,
     column = 3 + between
     assert window.column == column and window.question == 0 and window.maximal.all()
     assert window.spans.tolist() == [[i, i + 1] for i in range(8)]
-    wanted = [int(i == 0 or column <= i < column + 8) for i in range(16)]  # no question, separator, padding
+    wanted = [
+        int(i == 0 or column <= i < column + 8) for i in range(16)
+    ]  # no question, separator, padding
     assert rows["answer_columns"][0].tolist() == wanted
-    assert rows["start_positions"].tolist() == [column + 3] and rows["end_positions"].tolist() == [column + 5]
+    assert rows["start_positions"].tolist() == [column + 3] and rows["end_positions"].tolist() == [
+        column + 5
+    ]
     assert rows["language_ids"][0].tolist() == [2] * len(ids) + [0] * (16 - len(ids))
     assert rows["position_ids"][0, : len(ids)].tolist() == list(range(len(ids)))
     again, (window,) = span_rows([asked], vocabulary, 17, 2, max_question=4, reset_positions=True)
@@ -126,15 +144,24 @@ def test_a_row_is_a_question_and_its_context_with_the_answers_pieces(vocabulary,
 def test_a_window_without_the_whole_answer_points_at_the_first_token():
     context = "cdefghijklmnop"
     asked = [question(context, "ghi", id="1"), question(context, "p", id="2", asked="a b c d e f")]
-    rows, windows = span_rows(asked, XLM, 11, 0, stride=3, max_question=2)  # room for 6: 0-6, 3-9, 6-12, 9-14
+    rows, windows = span_rows(
+        asked, XLM, 11, 0, stride=3, max_question=2
+    )  # room for 6: 0-6, 3-9, 6-12, 9-14
     assert [window.question for window in windows] == [0] * 4 + [1] * 4
-    assert rows["start_positions"].tolist() == [0, 4 + 1, 0, 0] + [0, 0, 0, 4 + 4]  # ghi: 4-6, of 0-5 only g, h
+    assert rows["start_positions"].tolist() == [0, 4 + 1, 0, 0] + [
+        0,
+        0,
+        0,
+        4 + 4,
+    ]  # ghi: 4-6, of 0-5 only g, h
     assert rows["end_positions"].tolist() == [0, 4 + 3, 0, 0] + [0, 0, 0, 4 + 4]
     assert (rows["input_ids"][4:, 1:3] == XLM.encode("a b")).all()  # the question is cut
     text = ["".join(context[b:e] for b, e in window.spans) for window in windows[:4]]
     assert text == ["cdefgh", "fghijk", "ijklmn", "lmnop"]
     assert [window.maximal.sum() for window in windows[:4]] == [5, 3, 3, 3]
-    unlabelled, _ = span_rows([Question("x", "a", context, (), ())], XLM, 11, 0, max_question=2, answers=False)
+    unlabelled, _ = span_rows(
+        [Question("x", "a", context, (), ())], XLM, 11, 0, max_question=2, answers=False
+    )
     assert set(rows) == set(SpanQA().reads)
     assert set(unlabelled) == set(rows) - {"start_positions", "end_positions"}
 
@@ -144,10 +171,16 @@ def test_an_answer_is_the_pieces_that_it_touches():
     _, spans = XLM.encode_with_spans(context)
     spans = np.array(spans)
     assert answer_pieces(question(context, "ab", 1), spans) == (1, 1)
-    assert answer_pieces(question(context, "bya", 2), spans) == (1, 3)  # begins and ends inside a piece
+    assert answer_pieces(question(context, "bya", 2), spans) == (
+        1,
+        3,
+    )  # begins and ends inside a piece
     assert answer_pieces(question(context, "ab", 4), spans) == (3, 3)  # the second of two
     assert answer_pieces(question(context, "ab ", 4), spans) == (3, 3)
-    assert answer_pieces(question(context, " z", 6), spans) == (5, 5)  # blanks around it are not the answer's
+    assert answer_pieces(question(context, " z", 6), spans) == (
+        5,
+        5,
+    )  # blanks around it are not the answer's
 
 
 @pytest.mark.parametrize("context, answer", SCRIPTS)
@@ -168,7 +201,10 @@ def test_characters_and_pieces_agree_in_every_script(pieces, context, answer):
             question("cdef", "xy", 1, id="n-7"),
             "question n-7: its answer 'xy' does not stand at character 1.*nor anywhere",
         ),
-        (question("cdef", "ef", 1, id="n-7"), r"question n-7: .*at character 1 of its context \(it stands at 2\)"),
+        (
+            question("cdef", "ef", 1, id="n-7"),
+            r"question n-7: .*at character 1 of its context \(it stands at 2\)",
+        ),
         (question("cdef", "f", -1, id="n-7"), "question n-7: .*at character -1"),
         (question("cdef", "", 1, id="n-7"), "question n-7: its answer ''"),
         (Question("n-7", "a", "cdef", (), ()), "question n-7: no answer with its start"),
@@ -181,11 +217,15 @@ def test_a_question_that_cannot_be_learnt_is_refused_by_its_id(asked, message):
 
 
 def test_an_answer_without_a_piece_is_refused():
-    with pytest.raises(UserError, match="question q: no piece of the vocabulary stands for its answer 'c'"):
+    with pytest.raises(
+        UserError, match="question q: no piece of the vocabulary stands for its answer 'c'"
+    ):
         answer_pieces(question("cd", "c"), np.array([[0, 0], [1, 2]]))
 
 
-@pytest.mark.parametrize("sizes", [dict(length=7), dict(length=16, stride=0), dict(length=16, max_question=0)])
+@pytest.mark.parametrize(
+    "sizes", [dict(length=7), dict(length=16, stride=0), dict(length=16, max_question=0)]
+)
 def test_sizes_without_room_are_refused(sizes):
     sizes = {"max_question": 4, **sizes}
     with pytest.raises(UserError, match="LENGTH must be above MAX_QUESTION [+] 3"):
@@ -194,7 +234,7 @@ def test_sizes_without_room_are_refused(sizes):
         span_rows([], XLM, 16, 0, max_question=4)
 
 
-# --- batches ----------------------------------------------------------------------------------------------------------
+# --- batches --------------------------------------------------------------------------------------
 
 
 def squad(path, questions):
@@ -206,20 +246,27 @@ def squad(path, questions):
                 {
                     "id": q.id,
                     "question": q.question,
-                    "answers": [{"text": t, "answer_start": s} for t, s in zip(q.answers, q.starts, strict=True)],
+                    "answers": [
+                        {"text": t, "answer_start": s}
+                        for t, s in zip(q.answers, q.starts, strict=True)
+                    ],
                 }
             ],
         }
         for q in questions
     ]
-    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}))
+    path.write_text(
+        json.dumps({"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]})
+    )
     return path
 
 
 def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     context = "cdefghijklmnop"
     files = {
-        "de": squad(tmp_path / "de.json", [question(context, "ghi", id="1"), question("cdef", "e", id="2")]),
+        "de": squad(
+            tmp_path / "de.json", [question(context, "ghi", id="1"), question("cdef", "e", id="2")]
+        ),
         "en": squad(tmp_path / "en.json", [question("zyx", "y", id="1")]),
     }
     options = dict(length=11, stride=3, max_question=2, batch_size=3, seed=5)
@@ -229,8 +276,12 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     check_batch(batches[0], SpanQA().reads, source.shapes)
     epochs = [np.concatenate([batch["input_ids"] for batch in batches[i : i + 2]]) for i in (0, 2)]
     rows = [sorted(map(tuple, epoch.tolist())) for epoch in epochs]
-    assert rows[0] == rows[1] and len(set(rows[0])) == 6 and epochs[0].tolist() != epochs[1].tolist()
-    assert sorted(np.concatenate([b["language_ids"][:, 0] for b in batches[:2]]).tolist()) == [0] * 5 + [1]
+    assert (
+        rows[0] == rows[1] and len(set(rows[0])) == 6 and epochs[0].tolist() != epochs[1].tolist()
+    )
+    assert sorted(np.concatenate([b["language_ids"][:, 0] for b in batches[:2]]).tolist()) == [
+        0
+    ] * 5 + [1]
     again = span_source(files, XLM, toy.LANGUAGES, **options)
     again.restore(source.state())
     assert batch_hash(again.next()) == batch_hash(source.next())
@@ -243,12 +294,16 @@ def test_faults_name_the_file_and_the_question(tmp_path):
     options = dict(length=16, max_question=4)
     with pytest.raises(UserError, match="de.json.*question n-7.*'xy'"):
         span_source({"de": path}, XLM, toy.LANGUAGES, **options)
-    unlabelled = squad(tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())])
+    unlabelled = squad(
+        tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())]
+    )
     with pytest.raises(UserError, match="en.json, counting from 0: question 1: no answer"):
         span_source({"en": unlabelled}, XLM, toy.LANGUAGES, **options)
     with pytest.raises(UserError, match="en.json.*language 'xx' is not one of the run's"):
         span_source({"xx": unlabelled}, XLM, toy.LANGUAGES, **options)
     with pytest.raises(UserError, match="questions in de: question n-7: .*'xy' does not stand"):
-        question_source({"de": [question("cdef", "xy", 1, id="n-7")]}, XLM, toy.LANGUAGES, **options)
+        question_source(
+            {"de": [question("cdef", "xy", 1, id="n-7")]}, XLM, toy.LANGUAGES, **options
+        )
     with pytest.raises(UserError, match="^rows of 7 tokens"):  # before a file is read
         span_source({"de": tmp_path / "missing.json"}, XLM, toy.LANGUAGES, length=7, max_question=4)

@@ -36,24 +36,39 @@ class Hashed(toy.ToyVocabulary):
 
     def encode_with_spans(self, text):
         ends = np.cumsum([len(word) + 1 for word in text.split(" ")])
-        return self.encode(text), [(end - 1 - len(word), end - 1) for word, end in zip(text.split(" "), ends)]  # noqa: B905
+        words = text.split(" ")
+        spans = [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
+        return self.encode(text), spans
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    root = official_files.write(tmp_path_factory.mktemp("files"), LANGUAGES, train=30, dev=4, test=4)
+    root = official_files.write(
+        tmp_path_factory.mktemp("files"), LANGUAGES, train=30, dev=4, test=4
+    )
     return root / "xtreme"
 
 
 def source(task, folder, training, **options):
-    return task_source(task, folder, training, Hashed(), LANGUAGES, READING, **dict(batch_size=10, seed=3) | options)
+    return task_source(
+        task,
+        folder,
+        training,
+        Hashed(),
+        LANGUAGES,
+        READING,
+        **dict(batch_size=10, seed=3) | options,
+    )
 
 
 def rows(of, batches):
     """[(language, bytes of every field)] of each example in turn."""
     made = [of.next() for _ in range(batches)]
     return [
-        (int(batch["language_ids"][i, 0]), b"".join(batch[name][i].tobytes() for name in sorted(batch)))
+        (
+            int(batch["language_ids"][i, 0]),
+            b"".join(batch[name][i].tobytes() for name in sorted(batch)),
+        )
         for batch in made
         for i in range(len(batch["input_ids"]))
     ]
@@ -61,7 +76,9 @@ def rows(of, batches):
 
 def test_an_epoch_of_translate_train_all_is_every_example_in_every_language_once(folder):
     found = rows(source(XNLI, folder, Training(("en",), ("all",))), 18)  # two epochs of 90
-    assert all(len({language for language, _ in found[at : at + 10]}) > 1 for at in range(0, 180, 10))
+    assert all(
+        len({language for language, _ in found[at : at + 10]}) > 1 for at in range(0, 180, 10)
+    )
     parts = [("train", "en"), ("translate_train", "de"), ("translate_train", "fr")]
     for epoch in (found[:90], found[90:]):
         for index, (split, language) in zip((1, 0, 2), parts, strict=True):
@@ -81,7 +98,10 @@ def test_without_the_translations_it_is_zero_shot_training_bit_for_bit(folder, s
 
 def test_sets_that_are_read_side_by_side_must_be_in_one_order():
     first = [Example("a", "b", "neutral", 1), Example("c", "d", "entailment", 2)]
-    message = "xtreme/xnli, line 2 in 'de' is 'entailment', line 1 in 'en' 'neutral': .* in the same order"
+    message = (
+        "xtreme/xnli, line 2 in 'de' is 'entailment', line 1 in 'en' 'neutral': .* in the same"
+        " order"
+    )
     with pytest.raises(UserError, match=message):
         beside_rows(XNLI, first[::-1], first, Hashed(), READING, "de", (0, 1))
     with pytest.raises(UserError, match="2 examples in 'de' and 1 in 'en'"):
@@ -89,10 +109,12 @@ def test_sets_that_are_read_side_by_side_must_be_in_one_order():
 
 
 @pytest.mark.parametrize(
-    "name, length, resets", [("xnli", 12, False), ("udpos", 5, False), ("xquad", 20, False), ("xquad", 20, True)]
+    "name, length, resets",
+    [("xnli", 12, False), ("udpos", 5, False), ("xquad", 20, False), ("xquad", 20, True)],
 )
 def test_rows_are_counted_without_making_them(folder, name, length, resets):
-    """The rows that an epoch has: windows of questions and parts of sentences are more than their files' records."""
+    """The rows that an epoch has: windows of questions and parts of sentences are more than their
+    files' records."""
     task = task_named(f"xtreme/{name}")
     records = read(task, folder, "train", "en")
     reading = Reading(length=length, stride=6, max_question=8, reset_positions=resets)
@@ -101,12 +123,14 @@ def test_rows_are_counted_without_making_them(folder, name, length, resets):
     assert counted == len(made["input_ids"]) and (counted > 1.2 * len(records)) == (name != "xnli")
 
 
-# --- translations -----------------------------------------------------------------------------------------------------
+# --- translations ---------------------------------------------------------------------------------
 
 
 def told(task, folder, training):
     with pytest.raises(UserError) as error:
-        task_source(task, folder, training, Hashed(), LANGUAGES, Reading(24, max_question=4), batch_size=4)
+        task_source(
+            task, folder, training, Hashed(), LANGUAGES, Reading(24, max_question=4), batch_size=4
+        )
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -126,17 +150,34 @@ def questions(path, *asked):
 
 def test_lost_questions_keep_their_rows_and_are_not_learnt(tmp_path):
     translated = tmp_path / "tydiqa/translate-train/tydiqa.translate.train.en-ko.json"
-    asked = [("Wo?", "Rom", 3), ("Wo?", " ", 2), (" ", "Rom", 3), (None, None, None), ("Und?", "Bonn.", 11)]
+    asked = [
+        ("Wo?", "Rom", 3),
+        ("Wo?", " ", 2),
+        (" ", "Rom", 3),
+        (None, None, None),
+        ("Und?", "Bonn.", 11),
+    ]
     questions(translated, *asked, ("Held out?", "Rom", 3))
     task, training = task_named("xtreme/tydiqa"), Training((), ("ko",), "train[:5]")
     records = training.records(task, tmp_path, "translated", "ko")
-    assert [one.id for one in records] == [*"01234"] and [one.id for one in learnable(records)] == ["0", "4"]
-    made = task_source(task, tmp_path, training, Hashed(), ("ko",), Reading(24, max_question=4), batch_size=2)
+    assert [one.id for one in records] == [*"01234"] and [one.id for one in learnable(records)] == [
+        "0",
+        "4",
+    ]
+    made = task_source(
+        task, tmp_path, training, Hashed(), ("ko",), Reading(24, max_question=4), batch_size=2
+    )
     assert made.identity["mixture"] == "xtreme/tydiqa: translated ko 2"
-    starts = {tuple(batch[name].tolist()) for batch in [made.next()] for name in ("start_positions", "end_positions")}
+    starts = {
+        tuple(batch[name].tolist())
+        for batch in [made.next()]
+        for name in ("start_positions", "end_positions")
+    }
     assert starts in ({(4, 6)}, {(6, 4)})  # </s> Wo? </s> In Rom und Bonn.
     questions(translated, *asked[1:3])
-    with pytest.raises(UserError, match="en-ko.json: no labels to train xtreme/tydiqa on in 'ko'; leave it out"):
+    with pytest.raises(
+        UserError, match="en-ko.json: no labels to train xtreme/tydiqa on in 'ko'; leave it out"
+    ):
         training.records(task, tmp_path, "translated", "ko")
 
 
@@ -147,9 +188,21 @@ def test_a_question_that_cannot_be_learnt_is_named_with_its_file_and_language(tm
     questions(gold / "tydiqa.goldp.en.train.json", ("Wo?", "Rom", 3), ("Wo?", "Bonn.", 11))
     korean = questions(gold / "tydiqa.goldp.ko.train.json", ("Wo?", "Rom", 3), ("Wo?", " ", 6))
     training = Training(("en", "ko"))
-    assert told(task, tmp_path, training).startswith("xtreme/tydiqa: training language 'ko' is not one of the run's")
-    with pytest.raises(UserError, match="^.*tydiqa.goldp.ko.train.json, ko: question 1: its answer ' ' does not") as e:
-        task_source(task, tmp_path, training, Hashed(), ("en", "ko"), Reading(24, max_question=4), batch_size=2)
+    assert told(task, tmp_path, training).startswith(
+        "xtreme/tydiqa: training language 'ko' is not one of the run's"
+    )
+    with pytest.raises(
+        UserError, match="^.*tydiqa.goldp.ko.train.json, ko: question 1: its answer ' ' does not"
+    ) as e:
+        task_source(
+            task,
+            tmp_path,
+            training,
+            Hashed(),
+            ("en", "ko"),
+            Reading(24, max_question=4),
+            batch_size=2,
+        )
     assert str(e.value).startswith(str(korean))
     with pytest.raises(UserError, match="^rows of 24 tokens"):  # of no file's making
         task_source(task, tmp_path, training, Hashed(), ("en", "ko"), Reading(24), batch_size=2)
@@ -162,28 +215,38 @@ def test_translations_without_labels_are_for_a_teacher(tmp_path):
     assert read(UDPOS, tmp_path, "translate_train", "de") == [
         Tagged(("no", "dogs", "sleep"), ()), Tagged(("run",), ()),
     ]  # fmt: skip
-    assert told(UDPOS, tmp_path, Training((), ("de",))) == (
-        f"{path}: no labels to train xtreme/udpos on in 'de'; `--strategy teacher`, which labels them, alone can use "
-        "this file"
+    assert (
+        told(UDPOS, tmp_path, Training((), ("de",)))
+        == f"{path}: no labels to train xtreme/udpos on in 'de'; `--strategy teacher`, which labels"
+        " them, alone can use this file"
     )
     pairs = tmp_path / "XNLI-MT-1.0/multinli/multinli.train.de.tsv"
     pairs.parent.mkdir(parents=True)
     pairs.write_text("premise\thypo\nA\tB\n")
     assert read(XNLI, tmp_path, "translate_train", "de") == [Example("A", "B", None)]
-    assert told(XNLI, tmp_path, Training((), ("de",))).startswith(f"{pairs}: no labels to train xtreme/xnli on in 'de'")
+    assert told(XNLI, tmp_path, Training((), ("de",))).startswith(
+        f"{pairs}: no labels to train xtreme/xnli on in 'de'"
+    )
     path.write_text("no dogs sleep\tDET NOUN VERB\nrun\tVERB\n")
-    assert [one.tags for one in Training((), ("de",)).records(UDPOS, tmp_path, "translated", "de")] == [
-        ("DET", "NOUN", "VERB"), ("VERB",),
-    ]  # fmt: skip
+    assert [
+        one.tags for one in Training((), ("de",)).records(UDPOS, tmp_path, "translated", "de")
+    ] == [
+        ("DET", "NOUN", "VERB"),
+        ("VERB",),
+    ]
 
 
 def test_what_to_write_is_learnt_from_whole_files(tmp_path):
-    """A sweep without a dev set holds out a part of train: what is refused is that part, not TRANSLATED."""
+    """A sweep without a dev set holds out a part of train: what is refused is that part, not
+    TRANSLATED."""
     data = official_files.write(tmp_path, LANGUAGES, train=24, dev=4, test=4) / "xglue"
     with pytest.raises(UserError, match="leave TRANSLATED, LABELLED out"):
         benchmark.task(None, "xglue/qg", str(data), translated="de")
     whole = "xglue/qg: TRAIN_SPLIT=train[:90%]: what to write is learnt from whole files"
-    lacks = f"{whole}, and it has no dev set below {data} to choose by: make the last lines of the training files dev "
+    lacks = (
+        f"{whole}, and it has no dev set below {data} to choose by: make the last lines of the"
+        " training files dev "
+    )
     for start in (f"{whole}: make the last lines", lacks):
         with pytest.raises(UserError) as error:
             benchmark.task(None, "xglue/qg", str(data), split="train[:90%]")
@@ -195,9 +258,12 @@ def test_what_to_write_is_learnt_from_whole_files(tmp_path):
             path.unlink()
 
 
-# --- a teacher's labels ----------------------------------------------------------------------------------------------
+# --- a teacher's labels ---------------------------------------------------------------------------
 
-SENTENCES = [Tagged(("no", "dogs", "sleep"), ("DET", "NOUN", "VERB"), 1), Tagged(("run",), ("VERB",), 5)]
+SENTENCES = [
+    Tagged(("no", "dogs", "sleep"), ("DET", "NOUN", "VERB"), 1),
+    Tagged(("run",), ("VERB",), 5),
+]
 
 
 def labelled(root, language="de", sentences=SENTENCES):
@@ -207,7 +273,9 @@ def labelled(root, language="de", sentences=SENTENCES):
 
 def test_a_tag_of_the_teacher_stands_at_its_word(folder, tmp_path):
     path = labelled(tmp_path)
-    assert read_labelled(path, UDPOS) == SENTENCES and [s.line for s in read_labelled(path, UDPOS)] == [1, 5]
+    assert read_labelled(path, UDPOS) == SENTENCES and [
+        s.line for s in read_labelled(path, UDPOS)
+    ] == [1, 5]
     batch = source(UDPOS, folder, Training((), (), labelled=str(tmp_path)), batch_size=2).next()
     by_length = batch["tag_weights"].sum(axis=1).argsort()
     used = batch["tag_weights"][by_length] > 0
@@ -237,5 +305,8 @@ def test_faults_of_a_teachers_file_name_the_line(tmp_path, change, message):
 def test_a_label_that_the_task_does_not_have_is_named(tmp_path):
     path = labelled_path(tmp_path, XNLI, "de")
     path.write_text('{"premise": "a", "hypothesis": "b", "label": "maybe", "line": 1}\n')
-    with pytest.raises(UserError, match="xnli.de.jsonl, line 1: unknown label 'maybe', expected one of contradiction"):
+    with pytest.raises(
+        UserError,
+        match="xnli.de.jsonl, line 1: unknown label 'maybe', expected one of contradiction",
+    ):
         read_labelled(path, XNLI)

@@ -1,4 +1,5 @@
-"""Sources and targets: every pair once in each direction, what the decoder reads and predicts, noise on the source."""
+"""Sources and targets: every pair once in each direction, what the decoder reads and predicts,
+noise on the source."""
 
 import numpy as np
 import pytest
@@ -8,7 +9,11 @@ from xlingjax.config.translation import pivots
 from xlingjax.data.targets import check_directions
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Noise
-from xlingjax.preprocessors.translation import BackTranslationFeatures, DenoisingFeatures, TranslationFeatures
+from xlingjax.preprocessors.translation import (
+    BackTranslationFeatures,
+    DenoisingFeatures,
+    TranslationFeatures,
+)
 
 BOS, EOS, PAD, SIZE = made.Xlmr.bos_id, made.Xlmr.eos_id, made.Xlmr.pad_id, made.Xlmr.size
 
@@ -24,22 +29,38 @@ class Vocabulary(made.Xlmr):
 
 
 def examples(batch):
-    """[(source, source language, decoder input, targets, target language)] of every example, padding checked."""
+    """[(source, source language, decoder input, targets, target language)] of every example,
+    padding checked."""
     found = []
     for row in range(len(batch["pack_ids"])):
         of = {name: value[row] for name, value in batch.items()}
         for prefix, ids in (("", "input_ids"), ("decoder_", "decoder_ids")):
             used = of[f"{prefix}pack_ids"] > 0
             gaps = np.flatnonzero(np.diff(used.astype(int)) > 0) + 1  # between targets
-            assert (of[ids][~used] == PAD).all() and not used[gaps - 1].any() and (not gaps.size or prefix)
+            assert (
+                (of[ids][~used] == PAD).all()
+                and not used[gaps - 1].any()
+                and (not gaps.size or prefix)
+            )
         np.testing.assert_array_equal(of["decoder_weights"], of["decoder_pack_ids"] > 0)
         for pack in range(1, of["pack_ids"].max() + 1):
             source, target = of["pack_ids"] == pack, of["decoder_pack_ids"] == pack
-            for positions, chosen in ((of["position_ids"], source), (of["decoder_position_ids"], target)):
+            for positions, chosen in (
+                (of["position_ids"], source),
+                (of["decoder_position_ids"], target),
+            ):
                 np.testing.assert_array_equal(positions[chosen], np.arange(chosen.sum()))
-            (language,), (target_language,) = {*of["language_ids"][source]}, {*of["decoder_language_ids"][target]}
-            ids = (of[name][chosen].tolist() for name, chosen in (("input_ids", source), ("decoder_ids", target)))
-            found.append((*ids, of["decoder_targets"][target].tolist(), int(language), int(target_language)))
+            (language,), (target_language,) = (
+                {*of["language_ids"][source]},
+                {*of["decoder_language_ids"][target]},
+            )
+            ids = (
+                of[name][chosen].tolist()
+                for name, chosen in (("input_ids", source), ("decoder_ids", target))
+            )
+            found.append(
+                (*ids, of["decoder_targets"][target].tolist(), int(language), int(target_language))
+            )
     return found
 
 
@@ -56,12 +77,20 @@ def lines(text, number):
 def test_every_pair_is_translated_both_ways_once(packing):
     features = TranslationFeatures(packing=packing)
     _, batch = made.batch(features, length=24, languages=(0, 1), sentences=30, columns=48)
-    pairs = [pair for pair in zip(*(lines(made.records(2, sentences=30), n) for n in (0, 1)), strict=True) if pair[0]]
+    pairs = [
+        pair
+        for pair in zip(*(lines(made.records(2, sentences=30), n) for n in (0, 1)), strict=True)
+        if pair[0]
+    ]
     expected = {((BOS, *x, EOS), (*y, EOS), way) for x, y in pairs for way in (0,)}
     expected |= {((BOS, *y, EOS), (*x, EOS), 1) for x, y in pairs}
     found = examples(batch)
-    assert {(tuple(source), tuple(targets), language) for source, _, targets, language, _ in found} == expected
-    assert len(found) == 2 * len(pairs) and all(language + target == 1 for *_, language, target in found)
+    assert {
+        (tuple(source), tuple(targets), language) for source, _, targets, language, _ in found
+    } == expected
+    assert len(found) == 2 * len(pairs) and all(
+        language + target == 1 for *_, language, target in found
+    )
     assert all(inputs == [EOS, *targets[:-1]] for _, inputs, targets, _, _ in found)
     assert (len(batch["pack_ids"]) < len(found) / 2) == packing
 
@@ -84,7 +113,9 @@ def test_without_noise_the_source_is_the_target():
     assert all(source == [BOS, *targets] for source, _, targets, _, _ in found)
     assert all(inputs == [SIZE, *targets[:-1]] for _, inputs, targets, _, _ in found)
     texts = made.texts(made.records(1), 0)
-    assert {tuple(targets[:-1]) for _, _, targets, _, _ in found} == texts and len(batch["pack_ids"]) < len(texts)
+    assert {tuple(targets[:-1]) for _, _, targets, _, _ in found} == texts and len(
+        batch["pack_ids"]
+    ) < len(texts)
 
 
 @pytest.mark.parametrize("drop", [0.1, 0.9])
@@ -94,12 +125,17 @@ def test_noise_leaves_xlms_leading_symbol_and_a_word(drop):
     class Xlm(made.Xlm):
         pieces, begins_word = Vocabulary.pieces, Vocabulary.begins_word
 
-    features = DenoisingFeatures(Noise(shuffle=3.0, drop=drop, mask=0.1), "sentences", languages=("de",), packing=False)
-    _, batch = made.batch(features, length=12, vocabulary=Xlm, languages=(0,), sentences=300, shortest=1)
+    features = DenoisingFeatures(
+        Noise(shuffle=3.0, drop=drop, mask=0.1), "sentences", languages=("de",), packing=False
+    )
+    _, batch = made.batch(
+        features, length=12, vocabulary=Xlm, languages=(0,), sentences=300, shortest=1
+    )
     assert (batch["input_ids"][:, 0] == 1).all() and (batch["position_ids"][:, 0] == 0).all()
     kept = had = moved = 0
     for source, packs, targets, used in zip(
-        *(batch[name] for name in ("input_ids", "pack_ids", "decoder_targets", "decoder_pack_ids")), strict=True
+        *(batch[name] for name in ("input_ids", "pack_ids", "decoder_targets", "decoder_pack_ids")),
+        strict=True,
     ):
         source, targets = source[packs > 0].tolist(), targets[used > 0].tolist()
         words = source[1:-1]
@@ -117,11 +153,16 @@ def test_blocks_hold_whole_sentences_of_one_document_and_noise_leaves_the_target
     found = examples(batch)
     text = lines(made.records(1, longest=6), 0)
     documents = "|".join("" if not line else ",".join(map(str, line)) + f",{EOS}" for line in text)
-    documents = [[int(i) for i in part.replace("|", ",").strip(",").split(",")] for part in documents.split("||")]
+    documents = [
+        [int(i) for i in part.replace("|", ",").strip(",").split(",")]
+        for part in documents.split("||")
+    ]
     restored, noisy = [], 0
     for source, inputs, targets, _, _ in found:
         assert len(targets) < 24 and inputs == [EOS, *targets[:-1]] and targets[-1] == EOS
-        (home,) = [d for d in documents if any(d[i : i + len(targets)] == targets for i in range(len(d)))]
+        (home,) = [
+            d for d in documents if any(d[i : i + len(targets)] == targets for i in range(len(d)))
+        ]
         noisy += source != [BOS, *targets]
         kept = [i for i in source if i in (EOS,)]
         assert len(kept) == targets.count(EOS) and home
@@ -134,8 +175,13 @@ def test_a_text_to_translate_back_stands_on_both_sides_of_its_own_row():
     _, batch = made.batch(features, length=24, languages=(0,), sentences=200)
     found = examples(batch)
     assert len(found) == len(batch["pack_ids"]) > 100
-    assert all(source == [BOS, *targets] and inputs == [SIZE, *targets[:-1]] for source, inputs, targets, *_ in found)
-    assert {tuple(targets[:-1]) for _, _, targets, *_ in found} == made.texts(made.records(1, sentences=200), 0)
+    assert all(
+        source == [BOS, *targets] and inputs == [SIZE, *targets[:-1]]
+        for source, inputs, targets, *_ in found
+    )
+    assert {tuple(targets[:-1]) for _, _, targets, *_ in found} == made.texts(
+        made.records(1, sentences=200), 0
+    )
     share = (batch["pivot_languages"] == 1).mean()  # drawn evenly
     assert {*batch["pivot_languages"]} == {1, 2} and abs(share - 0.5) < 3 * 0.5 / len(found) ** 0.5
     _, other = made.batch(features, length=24, languages=(1,), step=1)
@@ -147,9 +193,16 @@ def test_a_text_to_translate_back_stands_on_both_sides_of_its_own_row():
 def test_directions_say_into_which_languages_a_text_is_translated():
     languages = ("de", "en", "fr")
     assert dict(pivots(languages, (), languages)) == {0: (1, 2), 1: (0, 2), 2: (0, 1)}
-    assert dict(pivots(languages, ("de-en", "fr-de", "en-fr", "de-fr"), languages)) == {0: (2,), 1: (0,), 2: (0, 1)}
+    assert dict(pivots(languages, ("de-en", "fr-de", "en-fr", "de-fr"), languages)) == {
+        0: (2,),
+        1: (0,),
+        2: (0, 1),
+    }
     assert dict(pivots(languages, ("de-en",), {"en"})) == {1: (0,)}  # no text in German or French
-    for chosen, match in ((("de-ru",), "'de-ru' is none of de-en"), (("de-en", "en-fr"), "none leads to de, whose")):
+    for chosen, match in (
+        (("de-ru",), "'de-ru' is none of de-en"),
+        (("de-en", "en-fr"), "none leads to de, whose"),
+    ):
         with pytest.raises(UserError, match=match):
             pivots(languages, chosen, languages)
     with pytest.raises(UserError, match="a run in de alone"):
@@ -163,8 +216,16 @@ def test_pairs_that_are_read():
     assert [[features.takes(pair) for pair in pairs] for features in (both, one, within)] == [
         [True, True, False], [True, False, False], [False, False, True]
     ]  # fmt: skip
-    _, batch = made.batch(TranslationFeatures(within=True), length=24, languages=(0, 0), columns=48, codes=("de", "de"))
-    assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {False}  # the second text is the target, once
+    _, batch = made.batch(
+        TranslationFeatures(within=True),
+        length=24,
+        languages=(0, 0),
+        columns=48,
+        codes=("de", "de"),
+    )
+    assert {inputs[1] < 56 for _, inputs, *_ in examples(batch)} == {
+        False
+    }  # the second text is the target, once
 
 
 def test_long_sources_are_cut_where_asked_and_long_targets_left_out():
@@ -172,15 +233,29 @@ def test_long_sources_are_cut_where_asked_and_long_targets_left_out():
     for truncate in (False, True):
         features = TranslationFeatures(within=True, max_pieces=limit, truncate=truncate)
         _, batch = made.batch(features, length=24, languages=(0, 0), columns=48, codes=("de", "de"))
-        kept[truncate] = {(tuple(source), tuple(targets)) for source, _, targets, *_ in examples(batch)}
+        kept[truncate] = {
+            (tuple(source), tuple(targets)) for source, _, targets, *_ in examples(batch)
+        }
     records, pairs = made.records(2, codes=("de", "de")), []
     for side in records.sides:
         texts = np.split(side.ids, np.cumsum(side.lengths))[:-1]
         pairs.append([text.tolist()[:-1] for text in texts])
-    pairs = [(source, target) for source, target in zip(*pairs, strict=True) if source and len(target) <= limit]
+    pairs = [
+        (source, target)
+        for source, target in zip(*pairs, strict=True)
+        if source and len(target) <= limit
+    ]
     expected = {((BOS, *source[:limit], EOS), (*target, EOS)) for source, target in pairs}
-    assert kept[True] == expected and kept[False] == {(source, target) for source, target in expected
-        if (list(source[1:-1]), list(target[:-1])) in pairs} != expected  # fmt: skip
+    assert (
+        kept[True] == expected
+        and kept[False]
+        == {
+            (source, target)
+            for source, target in expected
+            if (list(source[1:-1]), list(target[:-1])) in pairs
+        }
+        != expected
+    )
 
 
 def test_refusals():

@@ -27,12 +27,16 @@ def test_documents_change_language_and_are_masked_as_one_text(parity):
     before, after = made.batch(features)
     first = []
     for row in range(len(after["pack_ids"])):
-        packs, ids, codes = (before[name][row] for name in ("pack_ids", "input_ids", "language_ids"))
+        packs, ids, codes = (
+            before[name][row] for name in ("pack_ids", "input_ids", "language_ids")
+        )
         chosen = made.slots(after, row)
         assert len(chosen) == math.ceil(0.15 * (packs > 0).sum() - 1e-4)
         assert all(ids[c] == target for c, target in chosen)
         words = (packs > 0) & (ids >= 14)
-        np.testing.assert_array_equal(codes[words] == 1, ids[words] >= 56)  # language and word go together
+        np.testing.assert_array_equal(
+            codes[words] == 1, ids[words] >= 56
+        )  # language and word go together
         assert {0, 1} == set(codes[words].tolist())
         first += [codes[packs == pack][0] for pack in range(1, packs.max() + 1)]
     assert set(first) >= {"even": {1}, "odd": {0}, "coin": {0, 1}}[parity]
@@ -46,7 +50,9 @@ def test_parities_are_named():
 def texts(fields, row):
     """The two texts of a row, without what opens and ends them."""
     ids, sides, packs = (fields[name][row] for name in ("input_ids", "sides", "pack_ids"))
-    return tuple(tuple(ids[(packs > 0) & (sides == side) & (ids >= 14)].tolist()) for side in (0, 1))
+    return tuple(
+        tuple(ids[(packs > 0) & (sides == side) & (ids >= 14)].tolist()) for side in (0, 1)
+    )
 
 
 @pytest.mark.parametrize("negatives", [1, 3])

@@ -9,7 +9,9 @@ from xlingjax.preprocessors.xlm import Masking
 
 
 @pytest.mark.parametrize(
-    "features", [VecoFeatures(), VecoTextFeatures(), VecoFeatures(packing=False)], ids=lambda f: f.name
+    "features",
+    [VecoFeatures(), VecoTextFeatures(), VecoFeatures(packing=False)],
+    ids=lambda f: f.name,
 )
 def test_each_side_is_a_masked_row_of_its_own(features):
     before, after = made.batch(features)
@@ -27,7 +29,9 @@ def test_each_side_is_a_masked_row_of_its_own(features):
             real = np.flatnonzero((packs > 0) & (sides == side))
             chosen = made.slots(after, row, side)
             assert len(chosen) == math.ceil(rate * len(real) - 1e-4)
-            assert all(sides[c] == side and packs[c] > 0 and ids[c] == target for c, target in chosen)
+            assert all(
+                sides[c] == side and packs[c] > 0 and ids[c] == target for c, target in chosen
+            )
             starts = np.flatnonzero(before["position_ids"][row] == 0)
             assert not {c for c, _ in chosen} & {*starts.tolist()}
             checked += len(chosen)
@@ -37,7 +41,9 @@ def test_each_side_is_a_masked_row_of_its_own(features):
 
 
 def test_rates_of_the_paper():
-    assert VecoFeatures().masking == Masking(rate=0.25) and VecoTextFeatures().masking == Masking(rate=0.15)
+    assert VecoFeatures().masking == Masking(rate=0.25) and VecoTextFeatures().masking == Masking(
+        rate=0.15
+    )
 
 
 def test_sides_are_languages_of_pairs_and_one_language_of_text():

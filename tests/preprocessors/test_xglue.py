@@ -1,4 +1,5 @@
-"""xFNP's hidden runs (XGLUE §4.2, §6.1) against a plain loop over examples, and their distribution."""
+"""xFNP's hidden runs (XGLUE §4.2, §6.1) against a plain loop over examples, and their
+distribution."""
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ def examples(fields):
 
 
 def reference(text, uniform, block, span):
-    """[(column of the target, its place in its run)] of an example `<s> x </s>`, one uniform draw for each column."""
+    """[(column of the target, its place in its run)] of an example `<s> x </s>`, one uniform draw
+    for each column."""
     found = []
     for begin in range(1, len(text), block):
         size = min(block, len(text) - begin)
@@ -42,7 +44,9 @@ def reference(text, uniform, block, span):
 
 
 @pytest.mark.parametrize("packing", [True, False])
-@pytest.mark.parametrize(("features", "length"), [(SMALL, 48), (XfnpFeatures(), 200)], ids=["10", "64"])
+@pytest.mark.parametrize(
+    ("features", "length"), [(SMALL, 48), (XfnpFeatures(), 200)], ids=["10", "64"]
+)
 def test_runs_are_the_references_on_the_same_draws(features, length, packing):
     features = XfnpFeatures(features.block, features.span, packing=packing)
     many = {} if length < 100 else {"document": 15, "sentences": 1500}
@@ -56,10 +60,15 @@ def test_runs_are_the_references_on_the_same_draws(features, length, packing):
         want = np.array(runs, int).reshape(-1, 2)
         np.testing.assert_array_equal(batch["decoder_targets"][row, to], text[want[:, 0]])
         np.testing.assert_array_equal(batch["run_offsets"][row, to], want[:, 1])
-        # Where each target stands in the text, the decoder reads what stands before it, at its position.
-        np.testing.assert_array_equal(batch["decoder_position_ids"][row, to] + 1, positions[want[:, 0]])
+        # Where each target stands in the text, the decoder reads what stands before it, at its
+        # position.
+        np.testing.assert_array_equal(
+            batch["decoder_position_ids"][row, to] + 1, positions[want[:, 0]]
+        )
         read = text[want[:, 0] - 1]
-        np.testing.assert_array_equal(batch["decoder_ids"][row, to], np.where(want[:, 0] == 1, EOS, read))
+        np.testing.assert_array_equal(
+            batch["decoder_ids"][row, to], np.where(want[:, 0] == 1, EOS, read)
+        )
         assert (batch["decoder_language_ids"][row, to] == 1).all() and text[0] == BOS
         columns[row] += at[want[:, 0]].tolist()
         compared, several = compared + len(want), several + (pack > 1)
@@ -86,7 +95,9 @@ def test_every_full_block_hides_nine_and_starts_are_uniform():
     plan, _ = stack([features.rows(text, [1], 65, Xlmr)], [(0,)])
     reader = RowReader(np.r_[EOS, ids].astype(np.uint16), plan, 65, pad_id=PAD, bos_id=BOS)
     batch = features.map(Xlmr, None, 65)(reader(np.zeros(rows, np.int64)), Draws(5, 1, rows))
-    positions, offsets = (np.asarray(batch[name]) for name in ("decoder_position_ids", "run_offsets"))
+    positions, offsets = (
+        np.asarray(batch[name]) for name in ("decoder_position_ids", "run_offsets")
+    )
     assert positions.shape == (rows, 9) and (np.asarray(batch["decoder_weights"]) == 1).all()
     assert (np.diff(positions, axis=1) == 1).all() and (offsets == np.arange(9)).all()
     counts = np.bincount(positions[:, 0], minlength=56)
@@ -96,7 +107,9 @@ def test_every_full_block_hides_nine_and_starts_are_uniform():
     targets, columns = np.asarray(batch["decoder_targets"]), positions + 1
     shown = np.take_along_axis(np.asarray(batch["input_ids"]), columns, axis=1)
     masked, kept = (shown == MASK).mean(), (shown == targets).mean()
-    assert 0.79 < masked < 0.81 and 0.095 < kept < 0.107  # a random piece is the same one in a hundred times
+    assert (
+        0.79 < masked < 0.81 and 0.095 < kept < 0.107
+    )  # a random piece is the same one in a hundred times
     random = shown[(shown != MASK) & (shown != targets)]
     assert not np.isin(random, sorted(Xlmr.special_ids)).any() and len({*random.tolist()}) > 70
     both = (shown[:, 1:] == MASK) & (shown[:, :-1] == MASK)
@@ -133,7 +146,13 @@ def test_shares_are_those_asked_for():
 
 
 def test_the_decoder_is_as_long_as_the_targets_of_a_full_row():
-    assert [XfnpFeatures().decoder_columns(length) for length in (65, 128, 129, 512, 513)] == [9, 17, 18, 71, 72]
+    assert [XfnpFeatures().decoder_columns(length) for length in (65, 128, 129, 512, 513)] == [
+        9,
+        17,
+        18,
+        71,
+        72,
+    ]
     shapes = shapes_of(XfnpFeatures(), 8, 129)
     assert {shapes[name] for name in shapes if name.startswith(("decoder", "run"))} == {(8, 18)}
     assert shapes["input_ids"] == (8, 129)
@@ -146,5 +165,7 @@ def test_refusals():
         XfnpFeatures(span=64)
     with pytest.raises(UserError, match="sum to at most 1, got 0.8, 0.3"):
         XfnpFeatures(random=0.3)
-    with pytest.raises(UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set LENGTH to 65"):
+    with pytest.raises(
+        UserError, match="rows of 8 tokens have no room for a run of 9 in 64: set LENGTH to 65"
+    ):
         XfnpFeatures().decoder_columns(8)

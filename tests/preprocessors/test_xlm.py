@@ -15,8 +15,12 @@ B, L = 512, 40
 def batch(real=L, packs=None, ids=None, rows=B):
     """Rows of `real` ordinary tokens in `</s> ... </s>`, then pads."""
     rng = np.random.default_rng(0)
-    tokens = rng.integers(14, 100, (rows, L)) if ids is None else np.broadcast_to(ids, (rows, L)).copy()
-    pack = np.ones((rows, L), np.int64) if packs is None else np.broadcast_to(packs, (rows, L)).copy()
+    tokens = (
+        rng.integers(14, 100, (rows, L)) if ids is None else np.broadcast_to(ids, (rows, L)).copy()
+    )
+    pack = (
+        np.ones((rows, L), np.int64) if packs is None else np.broadcast_to(packs, (rows, L)).copy()
+    )
     if ids is None:
         tokens[:, 0] = tokens[:, real - 1] = 1
     tokens[:, real:], pack[:, real:] = 2, 0
@@ -36,7 +40,9 @@ def chosen(made, row):
     return made["masked_positions"][row][made["masked_weights"][row] > 0].tolist()
 
 
-@pytest.mark.parametrize("masking", [Masking(), Masking(count="bernoulli", subsampling=0.0), Masking(validation=True)])
+@pytest.mark.parametrize(
+    "masking", [Masking(), Masking(count="bernoulli", subsampling=0.0), Masking(validation=True)]
+)
 def test_slots_hold_the_originals_and_nothing_else_changes(masking):
     given = batch(real=31)
     made = run(masking, given)
@@ -47,7 +53,9 @@ def test_slots_hold_the_originals_and_nothing_else_changes(masking):
         used = made["masked_weights"][row] > 0
         assert used.tolist() == sorted(used.tolist(), reverse=True)
         assert (made["masked_targets"][row][used] == ids[row, where]).all()
-        assert (made["masked_targets"][row][~used] == 0).all() and (made["masked_positions"][row][~used] == 0).all()
+        assert (made["masked_targets"][row][~used] == 0).all() and (
+            made["masked_positions"][row][~used] == 0
+        ).all()
         untouched = np.setdiff1d(np.arange(L), where)
         assert (made["input_ids"][row, untouched] == ids[row, untouched]).all()
 
@@ -67,7 +75,9 @@ def test_eighty_ten_ten():
     target = made["masked_targets"][used]
     total = used.sum()
     assert abs((shown == 5).mean() - 0.8) < 3 * np.sqrt(0.16 / total)
-    kept = (shown == target).mean()  # 10 % kept and the random tokens that hit the original by chance
+    kept = (
+        shown == target
+    ).mean()  # 10 % kept and the random tokens that hit the original by chance
     assert abs(kept - 0.1 - 0.1 / 86) < 3 * np.sqrt(0.09 / total)
     other = shown[(shown != 5) & (shown != target)]
     assert other.min() >= 14 and len(set(other.tolist())) > 75
@@ -75,10 +85,14 @@ def test_eighty_ten_ten():
 
 def test_random_range_all_may_show_special_ids():
     made = run(Masking(mask=0.0, random=1.0, random_range="all", subsampling=0.0), batch())
-    shown = np.take_along_axis(made["input_ids"], made["masked_positions"], 1)[made["masked_weights"] > 0]
+    shown = np.take_along_axis(made["input_ids"], made["masked_positions"], 1)[
+        made["masked_weights"] > 0
+    ]
     assert set(range(14)) <= set(shown.tolist()) and shown.max() == 99
     made = run(Masking(mask=0.0, random=1.0), batch(), vocabulary=Xlmr)
-    shown = np.take_along_axis(made["input_ids"], made["masked_positions"], 1)[made["masked_weights"] > 0]
+    shown = np.take_along_axis(made["input_ids"], made["masked_positions"], 1)[
+        made["masked_weights"] > 0
+    ]
     assert shown.min() == 4 and shown.max() == 98
 
 
@@ -91,7 +105,10 @@ def test_rate_and_split_are_parameters():
 def test_all_positions_are_equally_likely_without_subsampling():
     given = batch()
     made = [run(Masking(subsampling=0.0), given, step=step) for step in range(8)]
-    counts = np.sum([np.bincount(m["masked_positions"][m["masked_weights"] > 0], minlength=L) for m in made], axis=0)
+    counts = np.sum(
+        [np.bincount(m["masked_positions"][m["masked_weights"] > 0], minlength=L) for m in made],
+        axis=0,
+    )
     expected = 8 * B * 6 / 39
     assert counts[0] == 0 and abs(counts[1:] - expected).max() < 4.5 * np.sqrt(expected)
     assert counts[39] > 0  # the closing `</s>` may be chosen
@@ -116,7 +133,10 @@ def test_subsampling_never_chooses_special_tokens_and_defaults_to_the_layout():
     made = run(Masking(rate=0.4, subsampling=0.0), batch(ids=ids, rows=64))
     assert set(made["masked_targets"][made["masked_weights"] > 0].tolist()) == {1, 20}
     assert Masking().exponent(Xlm) == 0.5 and Masking().exponent(Xlmr) == 0.0
-    assert Masking(count="bernoulli").exponent(Xlm) == 0.0 and Masking(validation=True).exponent(Xlm) == 0.0
+    assert (
+        Masking(count="bernoulli").exponent(Xlm) == 0.0
+        and Masking(validation=True).exponent(Xlm) == 0.0
+    )
 
 
 def test_the_first_token_of_every_packed_example_is_protected():
@@ -124,7 +144,9 @@ def test_the_first_token_of_every_packed_example_is_protected():
     made = run(Masking(rate=0.9, subsampling=0.0), batch(packs=packs, rows=64))
     positions = made["masked_positions"][made["masked_weights"] > 0]
     assert set(positions.tolist()) == set(range(L)) - {0, 10, 20, 30}
-    assert made["masked_weights"].sum(axis=1).tolist() == [36] * 64  # all that may be, fewer than ceil(0.9 * 40)
+    assert (
+        made["masked_weights"].sum(axis=1).tolist() == [36] * 64
+    )  # all that may be, fewer than ceil(0.9 * 40)
 
 
 def test_bernoulli_counts_vary_and_average_the_rate():
@@ -179,7 +201,9 @@ def test_fields_and_slots():
     assert MlmFeatures().slots(256) == 39 and MlmFeatures().slots(20) == 3
     assert TlmFeatures(prediction_slots=50).slots(128) == 50
     assert MlmFeatures(Masking(count="bernoulli")).slots(256) == 62
-    with pytest.raises(UserError, match="19 prediction slots cannot hold 15% of 128 tokens; set at least 20"):
+    with pytest.raises(
+        UserError, match="19 prediction slots cannot hold 15% of 128 tokens; set at least 20"
+    ):
         TlmFeatures(prediction_slots=19).slots(128)
 
 

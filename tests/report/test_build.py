@@ -13,7 +13,8 @@ from xlingjax.report.sections import sampling_tables
 
 
 class Page(HTMLParser):
-    """Fails on tags that do not nest; keeps the text, the anchors and everything that could be fetched."""
+    """Fails on tags that do not nest; keeps the text, the anchors and everything that could be
+    fetched."""
 
     void = ("meta", "path", "use", "line", "rect", "circle", "br", "img", "input", "link")
 
@@ -27,7 +28,9 @@ class Page(HTMLParser):
         self.tags.append(tag)
         attrs = dict(attrs)
         self.ids.add(attrs.get("id"))
-        self.fetched += [attrs[a] for a in ("src", "href", "xlink:href", "data", "srcset") if a in attrs]
+        self.fetched += [
+            attrs[a] for a in ("src", "href", "xlink:href", "data", "srcset") if a in attrs
+        ]
         if tag not in self.void:
             self.open.append(tag)
 
@@ -51,7 +54,10 @@ def report(tmp_path_factory):
     (run / "rows.html").write_text("<h3>CAMLM</h3><p>its first row</p>")
     other = fake_run.write_run(root / "other", objectives=("mlm",), level=0.2)
     tuned = fake_run.write_finetuned(root / "nli")
-    tagged = [fake_run.write_tagged(root / name, metric) for name, metric in (("pos", "accuracy"), ("ner", "f1"))]
+    tagged = [
+        fake_run.write_tagged(root / name, metric)
+        for name, metric in (("pos", "accuracy"), ("ner", "f1"))
+    ]
     answered = fake_run.write_answered(root / "qa")
     page = build_report(run, {"MLM only": other}, [*tagged, tuned, answered])
     assert page == run / "report.html"
@@ -62,17 +68,30 @@ def test_generated_text_is_shown_with_its_scores(tmp_path):
     run = fake_run.write_generated(tmp_path / "mt")
     page = Page(build_report(run, pictures=tmp_path / "pictures").read_text("utf-8"))
     text = " ".join(page.text)
-    for expected in ("mt: generation_test, step 20", "Die <Katze>", "The cow", "tok:13a|v:2", "77", "12.5", "33.2"):
+    for expected in (
+        "mt: generation_test, step 20",
+        "Die <Katze>",
+        "The cow",
+        "tok:13a|v:2",
+        "77",
+        "12.5",
+        "33.2",
+    ):
         assert expected in text, expected
     summary = json.loads((run / "report.json").read_text("utf-8"))["summary"]
-    assert (summary["bleu_mean"], summary["wrong_language_rate_mean"]) == (12.5, 0.625)  # on test, not dev
+    assert (summary["bleu_mean"], summary["wrong_language_rate_mean"]) == (
+        12.5,
+        0.625,
+    )  # on test, not dev
     assert (tmp_path / "pictures" / "bleu.png").is_file()
 
 
 def test_summary(report):
     summary = report[1]["summary"]
     expected = {
-        "retrieval_mean": 0.7,  # layer 1 of the last evaluation: 0.6 + 0.1, mean of de +0.05 and zh -0.05
+        "retrieval_mean": (
+            0.7
+        ),  # layer 1 of the last evaluation: 0.6 + 0.1, mean of de +0.05 and zh -0.05
         "retrieval_mean_centred": 0.8,  # layer 2: 0.6 + 0.2
         "retrieval_best_layer": 1,
         "retrieval_best_layer_centred": 2,
@@ -98,7 +117,8 @@ def test_summary(report):
         "parameters": 123_456,
     }
     assert {name: summary.get(name) for name in expected} == {
-        name: pytest.approx(value) if isinstance(value, float) else value for name, value in expected.items()
+        name: pytest.approx(value) if isinstance(value, float) else value
+        for name, value in expected.items()
     }
 
 
@@ -125,11 +145,24 @@ def test_the_page_stands_alone(report):
 def test_the_page_shows_every_section_and_escapes_text(report):
     source, text = report[0], " ".join(Page(report[0]).text)
     for title in (
-        "Training", "Sentence retrieval", "How similar", "Held-out perplexity", "Zero-shot classification",
-        "Zero-shot tagging", "Zero-shot question answering", "Word alignment", "Masked words", "Word recovery",
-        "Pseudo tokens", "Mined negatives", "Schedule", "What the objectives read", "its first row", "What was sampled",
+        "Training",
+        "Sentence retrieval",
+        "How similar",
+        "Held-out perplexity",
+        "Zero-shot classification",
+        "Zero-shot tagging",
+        "Zero-shot question answering",
+        "Word alignment",
+        "Masked words",
+        "Word recovery",
+        "Pseudo tokens",
+        "Mined negatives",
+        "Schedule",
+        "What the objectives read",
+        "its first row",
+        "What was sampled",
         "Setting",
-    ):  # fmt: skip
+    ):
         assert title in text
     assert source.count("<svg") == 12
     assert "retrieval of MLM only, raw / centred (%)" in text and "30.0 / 40.0" in text
@@ -146,7 +179,11 @@ def test_the_page_shows_the_examples_of_the_objectives(report):
     assert "qa: qa_test (mlqa)" in text and "75.0 / 62.5" in text and "35.5 / 12.5" in text
     assert "en-de.tsv: 1,234 pairs; mean similarity: hard 0.610, random 0.050" in text
     assert "0.6729" in text and "Diana <schlief>." in text and "<schlief>" not in source
-    assert "Die Katze" in text and "zh:" in text and '<span class="pseudo">猫</span> <small>1</small>' in source
+    assert (
+        "Die Katze" in text
+        and "zh:" in text
+        and '<span class="pseudo">猫</span> <small>1</small>' in source
+    )
     assert "de from en" in text and "▁Kuh" in text
 
 
@@ -157,7 +194,9 @@ def test_steps_count_for_the_stage_that_took_them(tmp_path):
     data |= {name: data["mlm"] for name in ("mlm@10", "mlm@40", "tlm@20", "tlm@30")}
     (run / "run.json").write_text(json.dumps(record))
     tables = sampling_tables(read_run(run))
-    steps = {name: 100 * rows[0]["epochs"] for name, rows in tables.items()}  # de: 10 epochs in 1000 steps
+    steps = {
+        name: 100 * rows[0]["epochs"] for name, rows in tables.items()
+    }  # de: 10 epochs in 1000 steps
     expected = {"mlm": 5, "mlm@10": 15, "mlm@40": 0, "tlm": 10, "tlm@20": 5, "tlm@30": 5}
     assert steps == pytest.approx(expected)
 
@@ -170,7 +209,10 @@ def test_word_recovery_as_a_picture():
     assert [label.get_text() for label in axis.get_yticklabels()] == ["▁Die", "▁Katze"]
     (guesses,) = axis.child_axes
     right, wrong = guesses.get_yticklabels()
-    assert (right.get_text(), wrong.get_text()) == ("▁Die", "▁Kuh") and right.get_color() != wrong.get_color()
+    assert (right.get_text(), wrong.get_text()) == (
+        "▁Die",
+        "▁Kuh",
+    ) and right.get_color() != wrong.get_color()
 
 
 def test_an_interrupted_run_reports_what_is_there(tmp_path):
@@ -224,5 +266,10 @@ def test_pictures(tmp_path):
 
     run = read_run(fake_run.write_run(tmp_path / "run"))
     paths = save_pictures({"run": run}, tmp_path / "pictures", {"bleu": None})
-    assert {path.stem for path in paths} == {"losses", "retrieval_by_layer", "retrieval_layers", "similarity"}
+    assert {path.stem for path in paths} == {
+        "losses",
+        "retrieval_by_layer",
+        "retrieval_layers",
+        "similarity",
+    }
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)

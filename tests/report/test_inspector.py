@@ -22,9 +22,12 @@ A = VOCABULARY.encode("a")[0]
 
 
 def masked_batch():
-    """Two packed examples in row 0 (de, then en); row 1 in fr with padding. Slots: mask, random, kept; mask."""
+    """Two packed examples in row 0 (de, then en); row 1 in fr with padding. Slots: mask, random,
+    kept; mask."""
     return {
-        "input_ids": np.array([[1, A, 5, 1, 1, A + 9, A + 4, 1], [1, 5, A + 6, 1, 2, 2, 2, 2]], np.int32),
+        "input_ids": np.array(
+            [[1, A, 5, 1, 1, A + 9, A + 4, 1], [1, 5, A + 6, 1, 2, 2, 2, 2]], np.int32
+        ),
         "position_ids": np.array([[0, 1, 2, 3, 0, 1, 2, 3], [0, 1, 2, 3, 0, 0, 0, 0]], np.int32),
         "language_ids": np.array([[0, 0, 0, 0, 1, 1, 1, 1], [2, 2, 2, 2, 0, 0, 0, 0]], np.int32),
         "pack_ids": np.array([[1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1, 1, 0, 0, 0, 0]], np.int32),
@@ -50,23 +53,53 @@ def test_tokens_of_a_masked_row():
 
 def test_the_grid_is_the_objectives_mask():
     block = np.kron(np.eye(2), np.ones((4, 4))).astype(bool)
-    grid = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES).grids_LL["attention"]
+    grid = inspector.read_row(MLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES).grids_LL[
+        "attention"
+    ]
     assert (grid == block).all()  # packed examples do not see each other
     causal = inspector.read_row(CLM(), masked_batch(), 0, VOCABULARY, toy.LANGUAGES)
     assert (causal.grids_LL["attention"] == (block & np.tri(8, dtype=bool))).all()
-    assert [t.target for t in causal.tokens] == ["a", "<5>", "<1>", "", "j", "e", "<1>", ""]  # none across examples
+    assert [t.target for t in causal.tokens] == [
+        "a",
+        "<5>",
+        "<1>",
+        "",
+        "j",
+        "e",
+        "<1>",
+        "",
+    ]  # none across examples
     padded = inspector.read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
     assert padded.grids_LL["attention"].shape == (4, 4) and padded.grids_LL["attention"].all()
-    assert inspector.grid_text(causal, causal.grids_LL["attention"], range(3)) == "   0 ■··\n   1 ■■·\n   2 ■■■"
+    assert (
+        inspector.grid_text(causal, causal.grids_LL["attention"], range(3))
+        == "   0 ■··\n   1 ■■·\n   2 ■■■"
+    )
 
 
 def test_realised_mask_rates():
     table = inspector.mask_statistics([masked_batch(), masked_batch()], VOCABULARY, toy.LANGUAGES)
-    assert table["de"] == {"tokens": 8, "predictions": 2, "rate": 0.25, "mask": 1.0, "random": 0.0, "kept": 0.0}
-    assert table["en"] == {"tokens": 8, "predictions": 4, "rate": 0.5, "mask": 0.0, "random": 0.5, "kept": 0.5}
+    assert table["de"] == {
+        "tokens": 8,
+        "predictions": 2,
+        "rate": 0.25,
+        "mask": 1.0,
+        "random": 0.0,
+        "kept": 0.0,
+    }
+    assert table["en"] == {
+        "tokens": 8,
+        "predictions": 4,
+        "rate": 0.5,
+        "mask": 0.0,
+        "random": 0.5,
+        "kept": 0.5,
+    }
     assert table["fr"]["rate"] == 0.25
     assert table["all"]["tokens"] == 24 and table["all"]["predictions"] == 8
-    assert table["all"]["mask"] == pytest.approx(0.5) and table["all"]["kept"] == pytest.approx(0.25)
+    assert table["all"]["mask"] == pytest.approx(0.5) and table["all"]["kept"] == pytest.approx(
+        0.25
+    )
 
 
 def test_hidden_runs_of_the_source_and_what_each_stream_sees():
@@ -77,7 +110,9 @@ def test_hidden_runs_of_the_source_and_what_each_stream_sees():
     targets = [token for token in row.tokens if token.column >= 12]
     assert len(hidden) == len(targets) == 6 and {token.how for token in targets} == {"next"}
     assert {token.how for token in hidden.values()} == {"mask"}
-    assert sorted(hidden) == [token.position + 1 for token in targets]  # the first row is one example from column 0
+    assert sorted(hidden) == [
+        token.position + 1 for token in targets
+    ]  # the first row is one example from column 0
     own_0, own_1 = (row.grids_LL[f"stream {i}"][12:, 12:] for i in (0, 1))
     assert (own_0 == np.tri(6, dtype=bool)).all() and (own_1[1:, :5] == np.tri(5, dtype=bool)).all()
     assert own_1[0].tolist() == [True] + [False] * 5
@@ -91,29 +126,56 @@ def test_hidden_runs_of_the_source_and_what_each_stream_sees():
 
 
 def test_answers_are_marked_where_they_stand():
-    asked = [Question("1", "a", "cdefgh", ("efg",), (2,)), Question("2", "a", "cdefghijk", ("k",), (8,))]
-    batch, _ = span_rows(asked, Characters(), 10, 1, stride=6, max_question=1)  # the second in two windows
-    rows = [inspector.read_row(SpanQA(), batch, row, Characters(), toy.LANGUAGES) for row in range(3)]
-    found = [[(token.column, token.piece == token.target) for token in row.tokens if token.how] for row in rows]
+    asked = [
+        Question("1", "a", "cdefgh", ("efg",), (2,)),
+        Question("2", "a", "cdefghijk", ("k",), (8,)),
+    ]
+    batch, _ = span_rows(
+        asked, Characters(), 10, 1, stride=6, max_question=1
+    )  # the second in two windows
+    rows = [
+        inspector.read_row(SpanQA(), batch, row, Characters(), toy.LANGUAGES) for row in range(3)
+    ]
+    found = [
+        [(token.column, token.piece == token.target) for token in row.tokens if token.how]
+        for row in rows
+    ]
     assert found == [[(5, True), (6, True), (7, True)], [(0, True)], [(5, True)]]
     assert all(token.how == "answer" for row in rows for token in row.tokens if token.target)
 
 
 def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     batch = masked_batch()
-    labelled = classification_rows([Example("a b", "c", "y"), Example("d", "e", "x")], VOCABULARY, 8, ("x", "y"), 1)
+    labelled = classification_rows(
+        [Example("a b", "c", "y"), Example("d", "e", "x")], VOCABULARY, 8, ("x", "y"), 1
+    )
     objectives = {
         objective.name: (objective, array_source([fields], languages=toy.LANGUAGES))
-        for objective, fields in ((MLM(), batch), (TLM(), batch), (CLM(), batch), (Classification(2), labelled))
+        for objective, fields in (
+            (MLM(), batch),
+            (TLM(), batch),
+            (CLM(), batch),
+            (Classification(2), labelled),
+        )
     }
     objectives["mlm@5"] = MLM(), array_source([batch], languages=toy.LANGUAGES)
     out = io.StringIO()
     console = Console(file=out, width=300, color_system=None)
-    record = {"steps": 9, "weights": {"mlm": {0: 1, 5: 2}, "tlm": 1}, "optimizer": {"warmup_steps": 2}}
+    record = {
+        "steps": 9,
+        "weights": {"mlm": {0: 1, 5: 2}, "tlm": 1},
+        "optimizer": {"warmup_steps": 2},
+    }
     statistics = inspector.inspect(
-        objectives, VOCABULARY, record=record, tables=fake_run.NEGATIVES, rows=1, batches=3, console=console,
+        objectives,
+        VOCABULARY,
+        record=record,
+        tables=fake_run.NEGATIVES,
+        rows=1,
+        batches=3,
+        console=console,
         output=tmp_path,
-    )  # fmt: skip
+    )
     assert (
         statistics["mlm"] == statistics["mlm@5"]
         and statistics["mlm"]["all"]["tokens"] == 36
@@ -121,27 +183,47 @@ def test_inspect_shows_every_objective_and_writes_files(tmp_path):
     )
     text = out.getvalue()
     for expected in (
-        "mlm, row 0", "clm, row 0", "label 1", "masked_positions 2×3", "tlm: realised masking", "■··", "mlm@5, row 0",
-        "from step 5: 2", "mean similarity: hard 0.610", "Diana <schlief>.", "underlined: to be predicted",
-    ):  # fmt: skip
+        "mlm, row 0",
+        "clm, row 0",
+        "label 1",
+        "masked_positions 2×3",
+        "tlm: realised masking",
+        "■··",
+        "mlm@5, row 0",
+        "from step 5: 2",
+        "mean similarity: hard 0.610",
+        "Diana <schlief>.",
+        "underlined: to be predicted",
+    ):
         assert expected in text
     page = (tmp_path / "inspect.html").read_text("utf-8")
     assert "http" not in page and page.count("<svg") == 6 and "Realised masking" in page
     pictures = sorted(path.name for path in tmp_path.glob("*.png"))
     names = ("classification", "clm", "mlm", "mlm@5", "tlm")
     assert pictures == sorted([f"{name}-0-attention.png" for name in names] + ["schedule.png"])
-    assert "Diana &lt;schlief&gt;." in page and page.count('class="switched"') == 4  # all but the classification's
+    assert (
+        "Diana &lt;schlief&gt;." in page and page.count('class="switched"') == 4
+    )  # all but the classification's
 
 
 def test_the_first_rows_show_every_objective_and_each_mask_once():
-    batch = {name: values[::-1] for name, values in masked_batch().items()}  # row 1 is the one in two languages
+    batch = {
+        name: values[::-1] for name, values in masked_batch().items()
+    }  # row 1 is the one in two languages
     veco, camlm = (tiny.batch(name) for name in ("veco", "camlm"))
     given = {
-        "mlm": (MLM(), batch), "tlm": (TLM(), batch), "mlm@5": (MLM(), None), "clm": (CLM(), batch),
-        "veco": (tiny.objective("veco"), veco), "clm@9": (tiny.objective("camlm"), camlm),
-    }  # fmt: skip
+        "mlm": (MLM(), batch),
+        "tlm": (TLM(), batch),
+        "mlm@5": (MLM(), None),
+        "clm": (CLM(), batch),
+        "veco": (tiny.objective("veco"), veco),
+        "clm@9": (tiny.objective("camlm"), camlm),
+    }
     objectives = {
-        name: (objective, Peekable(array_source([fields], languages=toy.LANGUAGES)) if fields else None)
+        name: (
+            objective,
+            Peekable(array_source([fields], languages=toy.LANGUAGES)) if fields else None,
+        )
         for name, (objective, fields) in given.items()
     }
     page = inspector.first_rows(objectives, VOCABULARY)
@@ -152,7 +234,11 @@ def test_the_first_rows_show_every_objective_and_each_mask_once():
         "VECO": ["self-attention of H and S", "cross-attention of S to H"],
     }  # fmt: skip
     assert all(part.count("<svg") == part.count("aria-label") for part in parts.values())
-    assert '<bdi lang="de"' in parts["MLM"] and '<bdi lang="en"' in parts["TLM"] and "input_ids 2×8" in parts["MLM"]
+    assert (
+        '<bdi lang="de"' in parts["MLM"]
+        and '<bdi lang="en"' in parts["TLM"]
+        and "input_ids 2×8" in parts["MLM"]
+    )
     assert objectives["mlm"][1].state() == array_source([batch]).state()  # looked at, not taken
 
 
@@ -166,10 +252,15 @@ def test_a_text_of_several_languages_is_coloured_by_language():
     assert f'<b style="color:{de}">de</b> <b style="color:{en}">en</b>' in page and fr not in page
     shown = switched.as_text(view.tokens, toy.LANGUAGES)
     styles = {shown.plain[span.start : span.end]: span.style for span in shown.spans}
-    assert styles["b"] == f"{de} underline" and styles["a"] == de and styles["d"] == f"{en} underline"
+    assert (
+        styles["b"] == f"{de} underline" and styles["a"] == de and styles["d"] == f"{en} underline"
+    )
     assert "\nde en" in shown.plain
     alone = inspector.read_row(MLM(), masked_batch(), 1, VOCABULARY, toy.LANGUAGES)
-    assert switched.as_html(alone.tokens, toy.LANGUAGES) == "" and switched.as_text(alone.tokens, toy.LANGUAGES) is None
+    assert (
+        switched.as_html(alone.tokens, toy.LANGUAGES) == ""
+        and switched.as_text(alone.tokens, toy.LANGUAGES) is None
+    )
 
 
 def grids(name):
@@ -213,17 +304,30 @@ def test_camlm_and_word_recovery_show_who_is_attended():
 
 def test_tables_of_negatives(tmp_path):
     path = tmp_path / "en-de.tsv"
-    rows = ["en\tde\tnegative\tsimilarity\tkind", "a\tb\tc\t0.5\thard", "d\te\tf\t0.25\thard", "g\th\ti\t-0.1\trandom"]
+    rows = [
+        "en\tde\tnegative\tsimilarity\tkind",
+        "a\tb\tc\t0.5\thard",
+        "d\te\tf\t0.25\thard",
+        "g\th\ti\t-0.1\trandom",
+    ]
     path.write_text("\n".join(rows) + "\n")
     (table,) = negatives.read([str(path)], shown=2)
     assert table == {
-        "table": "en-de.tsv", "languages": ["en", "de"], "pairs": 3, "similarity": {"hard": 0.375, "random": -0.1},
+        "table": "en-de.tsv",
+        "languages": ["en", "de"],
+        "pairs": 3,
+        "similarity": {"hard": 0.375, "random": -0.1},
         "rows": [[0.5, "hard", "a", "b", "c"], [0.25, "hard", "d", "e", "f"]],
-    }  # fmt: skip
-    assert negatives.title(table) == "en-de.tsv: 3 pairs; mean similarity: hard 0.375, random -0.100"
+    }
+    assert (
+        negatives.title(table) == "en-de.tsv: 3 pairs; mean similarity: hard 0.375, random -0.100"
+    )
     path.write_text("en\tde\tnegative\na\tb\tc\n")  # one's own table
     (table,) = negatives.read([str(path)])
-    assert table["rows"] == [[None, None, "a", "b", "c"]] and negatives.title(table) == "en-de.tsv: 1 pairs"
+    assert (
+        table["rows"] == [[None, None, "a", "b", "c"]]
+        and negatives.title(table) == "en-de.tsv: 1 pairs"
+    )
     path.write_text(rows[0] + "\na\tb\tc\tmuch\thard\n")
     with pytest.raises(UserError, match=r"en-de.tsv: similarity 'much' is not a number"):
         negatives.read([str(path)])

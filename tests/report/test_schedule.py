@@ -18,13 +18,29 @@ def run(objective, **settings):
 
 
 def recorded(**options):
-    """MLM whose mask rate and length change at 100, TLM whose weight changes at 60, VECO in two phases."""
+    """MLM whose mask rate and length change at 100, TLM whose weight changes at 60, VECO in two
+    phases."""
     optimizer = OptimizerConfig(
-        learning_rate=0.5, schedule="linear", warmup_steps=10, frozen={0: ["embeddings/", "head"], 100: ["head"]}
+        learning_rate=0.5,
+        schedule="linear",
+        warmup_steps=10,
+        frozen={0: ["embeddings/", "head"], 100: ["head"]},
     )
     runs = {
-        "mlm": run(MLM(), batch=8, length=32, masking={"rate": 0.15, "count": "exact"}, sampling={"alpha": 0.7}),
-        "mlm@100": run(MLM(), batch=8, length=64, masking={"rate": 0.3, "count": "exact"}, sampling={"alpha": 0.7}),
+        "mlm": run(
+            MLM(),
+            batch=8,
+            length=32,
+            masking={"rate": 0.15, "count": "exact"},
+            sampling={"alpha": 0.7},
+        ),
+        "mlm@100": run(
+            MLM(),
+            batch=8,
+            length=64,
+            masking={"rate": 0.3, "count": "exact"},
+            sampling={"alpha": 0.7},
+        ),
         "tlm": run(TLM(), batch=8, length=64, masking={"rate": 0.3, "count": "exact"}),
         "veco": run(VECO(plug_out=False), batch=4),
         "veco@100": run(VECO(plug_out=True), batch=4),
@@ -38,9 +54,15 @@ def test_the_record_is_json_and_gives_every_value_by_step():
     assert json.loads(json.dumps(record)) == record
     found = schedule.values(record)
     assert found["masking rate"] == {"mlm": {0: 0.15, 100: 0.3}, "tlm": {0: 0.3}}
-    assert found["length"]["mlm"] == {0: 32, 100: 64} and found["masking count"]["mlm"] == {0: "exact"}
+    assert found["length"]["mlm"] == {0: 32, 100: 64} and found["masking count"]["mlm"] == {
+        0: "exact"
+    }
     assert found["plug out"]["veco"] == {0: False, 100: True}
-    assert found["weight"] == {"mlm": {0: 1.0}, "tlm": {0: 1, 60: 2}, "veco": {0: 0, 100: 3}}  # 150 changes nothing
+    assert found["weight"] == {
+        "mlm": {0: 1.0},
+        "tlm": {0: 1, 60: 2},
+        "veco": {0: 0, 100: 3},
+    }  # 150 changes nothing
     assert found["frozen"] == {"all": {0: ["embeddings/", "head"], 100: ["head"]}}
 
 
@@ -59,7 +81,11 @@ def test_a_stage_of_no_weight_has_no_shares():
 
 def test_the_table_says_what_changes_and_the_common_values():
     rows = schedule.rows(recorded())
-    assert rows[0] == ("learning rate", "all", "peak 0.5 after 10 steps of warm-up, then linear decay to 0")
+    assert rows[0] == (
+        "learning rate",
+        "all",
+        "peak 0.5 after 10 steps of warm-up, then linear decay to 0",
+    )
     for row in (
         ("objectives", "all", "one a step, in turn by their weights"),
         ("weight", "tlm", "1; from step 60: 2"),
@@ -70,31 +96,49 @@ def test_the_table_says_what_changes_and_the_common_values():
         ("frozen", "all", "embeddings/, head; from step 100: head"),
     ):
         assert row in rows
-    assert not any(what == "masking count" for what, *_ in rows)  # the same throughout, and not asked for
+    assert not any(
+        what == "masking count" for what, *_ in rows
+    )  # the same throughout, and not asked for
 
 
 def panels(record):
-    return {axis.get_title(loc="left"): axis for axis in schedule.picture(record).axes if axis.get_title(loc="left")}
+    return {
+        axis.get_title(loc="left"): axis
+        for axis in schedule.picture(record).axes
+        if axis.get_title(loc="left")
+    }
 
 
 def test_the_picture_has_a_panel_for_each_thing_that_changes():
     drawn = panels(recorded())
     assert {*drawn} == {
-        "learning rate", "share of the steps", "masking rate", "length", "plug out", "frozen parameters"
-    }  # fmt: skip
+        "learning rate",
+        "share of the steps",
+        "masking rate",
+        "length",
+        "plug out",
+        "frozen parameters",
+    }
     x, y = drawn["learning rate"].lines[0].get_data()
-    assert x[0] == 0 and x[-1] == 199 and y.max() == pytest.approx(0.5) and y[0] == pytest.approx(0.05)
+    assert (
+        x[0] == 0 and x[-1] == 199 and y.max() == pytest.approx(0.5) and y[0] == pytest.approx(0.05)
+    )
     assert y[x == 105] == pytest.approx(0.5 * 95 / 190)
     lines = {line.get_label(): line.get_data() for line in drawn["masking rate"].lines}
     assert [list(values) for values in lines["mlm"]] == [[0, 100, 200], [0.15, 0.3, 0.3]]
     assert [list(values) for values in lines["tlm"]] == [[0, 200], [0.3, 0.3]]
-    bars = [[path.vertices[:, 0].max() for path in row.get_paths()] for row in drawn["frozen parameters"].collections]
+    bars = [
+        [path.vertices[:, 0].max() for path in row.get_paths()]
+        for row in drawn["frozen parameters"].collections
+    ]
     assert bars == [[100], [100, 200]]  # embeddings/ in the first stage, head in both
 
 
 def test_summed_objectives_have_weights_and_no_shares():
     record = recorded(schedule="summed")
-    assert ("objectives", "all", "all in every step, losses times their weights") in schedule.rows(record)
+    assert ("objectives", "all", "all in every step, losses times their weights") in schedule.rows(
+        record
+    )
     drawn = panels(record)
     assert "share of the steps" not in drawn
     lines = {line.get_label(): line.get_data() for line in drawn["weight"].lines}

@@ -9,15 +9,27 @@ import jax
 import pytest
 
 from xlingjax.errors import UserError
-from xlingjax.runtime.machine import RuntimeConfig, all_agree, join_processes, set_compile_cache, start
+from xlingjax.runtime.machine import (
+    RuntimeConfig,
+    all_agree,
+    join_processes,
+    set_compile_cache,
+    start,
+)
 
 
 @pytest.mark.parametrize(
     "config",
-    [dict(coordinator="127.0.0.1:1"), dict(num_processes=2), dict(coordinator="a:1", num_processes=2, process_id=2)],
+    [
+        dict(coordinator="127.0.0.1:1"),
+        dict(num_processes=2),
+        dict(coordinator="a:1", num_processes=2, process_id=2),
+    ],
 )
 def test_several_processes_need_all_three_values(config):
-    with pytest.raises(UserError, match="need coordinator .*, num_processes and process_id together"):
+    with pytest.raises(
+        UserError, match="need coordinator .*, num_processes and process_id together"
+    ):
         join_processes(RuntimeConfig(**config))
 
 
@@ -33,14 +45,19 @@ def test_one_process_needs_none(monkeypatch):
     assert all_agree(True) and not all_agree(False)
 
 
-@pytest.mark.parametrize("asked, repair", [("", "unset JAX_PLATFORMS"), ("gpu", "install xlingjax[cuda]")])
+@pytest.mark.parametrize(
+    "asked, repair", [("", "unset JAX_PLATFORMS"), ("gpu", "install xlingjax[cuda]")]
+)
 def test_a_platform_that_jax_is_installed_without(asked, repair):
     """In a process of its own, since JAX chooses once."""
     code = (
-        f"from xlingjax.runtime.machine import *\ntry: start(RuntimeConfig({asked!r}))\nexcept UserError as e: print(e)"
+        f"from xlingjax.runtime.machine import *\ntry: start(RuntimeConfig({asked!r}))\nexcept"
+        " UserError as e: print(e)"
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cuda", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert f"platform '{asked or 'cuda'}' is not available" in done.stdout and repair in done.stdout
 
 
@@ -75,11 +92,15 @@ for _ in range(21):
 
 
 def test_a_step_keeps_its_memory():
-    """In pages of 4 kB, 36 MB that the system had taken back fault 9,000 times when they are written again. The median
-    step counts: on a busy machine XLA now and then hands a step to a thread of its own, whose memory is not kept."""
+    """In pages of 4 kB, 36 MB that the system had taken back fault 9,000 times when they are
+    written again. The median step counts: on a busy machine XLA now and then hands a step to a
+    thread of its own, whose memory is not kept.
+    """
 
     def faults(*arguments):
-        environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {"JAX_PLATFORMS": "cpu"}
+        environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | {
+            "JAX_PLATFORMS": "cpu"
+        }
         command = [sys.executable, "-c", STEPS, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
         assert not done.returncode, done.stderr

@@ -10,7 +10,9 @@ from xlingjax.runtime.quiet import forget_abandoned_reads
 def test_only_abandoned_reads_are_forgotten(monkeypatch):
     shown = []
     monkeypatch.setattr(sys, "unraisablehook", shown.append)
-    monkeypatch.setattr(sys, "excepthook", lambda kind, value, trace: shown.append(SimpleNamespace(exc_value=value)))
+    monkeypatch.setattr(
+        sys, "excepthook", lambda kind, value, trace: shown.append(SimpleNamespace(exc_value=value))
+    )
     forget_abandoned_reads.cache_clear()
     logger = logging.getLogger("asyncio")
     before = logger.level

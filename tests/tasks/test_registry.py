@@ -43,7 +43,9 @@ def test_examples_of_a_task_are_its_files(official, xtreme, name, split):
     task = task_named(name)
     own = seqio.TaskRegistry.get(f"{xtreme}.{task.name}.de")
     found = list(own.get_dataset(None, split, shuffle=False, num_epochs=1))
-    assert [record_of(example, task.kind) for example in found] == read(task, official / "xtreme", split, "de")
+    assert [record_of(example, task.kind) for example in found] == read(
+        task, official / "xtreme", split, "de"
+    )
     assert found[0]["language"].numpy() == b"de"
 
 
@@ -84,8 +86,14 @@ def test_predictions_reach_a_metric_in_its_form(official):
     assert rows.seen == (bitext, [2, 0, 1], "fr")
     bucc = read(task_named("xtreme/bucc2018"), official / "xtreme", "dev", "de")
     half = sorted(bucc[0].gold)[: len(bucc[0].gold) // 2]
-    scores = [fn(bucc, [half]) for fn in seqio.TaskRegistry.get("xtreme_seen.bucc2018.de").metric_fns]
-    assert scores == [{"bucc_f1": pytest.approx(200 / 3)}, {"bucc_precision": 100.0}, {"bucc_recall": 50.0}]
+    scores = [
+        fn(bucc, [half]) for fn in seqio.TaskRegistry.get("xtreme_seen.bucc2018.de").metric_fns
+    ]
+    assert scores == [
+        {"bucc_f1": pytest.approx(200 / 3)},
+        {"bucc_precision": 100.0},
+        {"bucc_recall": 50.0},
+    ]
 
 
 def test_files_of_the_chosen_tasks_alone_are_needed(official, tmp_path):
@@ -105,11 +113,15 @@ def test_files_of_the_chosen_tasks_alone_are_needed(official, tmp_path):
 
 
 def test_registering(official, xtreme, tmp_path):
-    again = register("xtreme", official / "xtreme", METRICS, allow_missing=True, name="xtreme_small")
+    again = register(
+        "xtreme", official / "xtreme", METRICS, allow_missing=True, name="xtreme_small"
+    )
     assert again == xtreme
     with pytest.raises(UserError, match="'xtreme_small' is registered for other files"):
         register("xglue", official / "xglue", METRICS, allow_missing=True, name="xtreme_small")
-    with pytest.raises(UserError, match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or"):
+    with pytest.raises(
+        UserError, match=r"xtreme/xnli: no test files of 'ar' in .*: looked for xnli/test-ar.tsv or"
+    ):
         register("xtreme", official / "xtreme", METRICS)
     with pytest.raises(UserError, match="no files of xglue in"):
         register("xglue", tmp_path, METRICS, allow_missing=True)

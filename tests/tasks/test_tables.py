@@ -34,27 +34,49 @@ def tasks_of(suite):
 def test_the_benchmarks_are_whole():
     languages = {name: len(task.languages) for name, task in tasks_of("xtreme").items()}
     assert languages == {
-        "xnli": 15, "pawsx": 7, "udpos": 33, "panx": 40, "xquad": 11, "mlqa": 7, "tydiqa": 9, "bucc2018": 4,
+        "xnli": 15,
+        "pawsx": 7,
+        "udpos": 33,
+        "panx": 40,
+        "xquad": 11,
+        "mlqa": 7,
+        "tydiqa": 9,
+        "bucc2018": 4,
         "tatoeba": 36,
-    }  # fmt: skip
+    }
     languages = {name: len(task.languages) for name, task in tasks_of("xglue").items()}
     assert languages == {
-        "ner": 4, "pos": 18, "nc": 5, "mlqa": 7, "xnli": 15, "pawsx": 4, "qadsm": 3, "wpr": 7, "qam": 3, "qg": 6,
+        "ner": 4,
+        "pos": 18,
+        "nc": 5,
+        "mlqa": 7,
+        "xnli": 15,
+        "pawsx": 4,
+        "qadsm": 3,
+        "wpr": 7,
+        "qam": 3,
+        "qg": 6,
         "ntg": 5,
-    }  # fmt: skip
+    }
     assert tasks_of("applications")["xqa"].averaged == ("de", "fr")
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.full_name)
 def test_tables_are_consistent(task):
-    assert len(set(task.languages)) == len(task.languages) and len(set(task.labels)) == len(task.labels)
+    assert len(set(task.languages)) == len(task.languages) and len(set(task.labels)) == len(
+        task.labels
+    )
     assert set(task.files) <= set(SPLITS) and all(task.files.values())
     assert set(task.metrics) <= set(metrics_of(task.kind)), "a metric that does not score this kind"
     assert bool(task.labels) == (KINDS[task.kind] in ("Example", "Tagged"))
     assert "{language}" in task.submission and task_named(task.full_name) is task
     assert hash(task) == hash(dataclasses.replace(task))
     for split, places in task.files.items():
-        lie = [files.paths(Path("x"), code) or "*" in files.patterns[0] for files in places for code in task.languages]
+        lie = [
+            files.paths(Path("x"), code) or "*" in files.patterns[0]
+            for files in places
+            for code in task.languages
+        ]
         assert any(lie), f"{split} lies nowhere"
 
 
@@ -62,7 +84,10 @@ def test_the_score_of_a_task_is_the_official_scripts():
     first = {task.full_name: task.metrics[0] for task in TASKS}
     assert first["xtreme/udpos"] == first["xtreme/panx"] == first["xglue/ner"] == "seqeval_f1"
     assert first["xglue/pos"] == "seqeval_precision" and first["xglue/wpr"] == "ndcg_wpr"
-    assert first["xtreme/mlqa"] == first["xglue/mlqa"] == "mlqa_f1" and first["xtreme/xquad"] == "squad_f1"
+    assert (
+        first["xtreme/mlqa"] == first["xglue/mlqa"] == "mlqa_f1"
+        and first["xtreme/xquad"] == "squad_f1"
+    )
     assert first["xglue/qg"] == first["xglue/ntg"] == "xglue_bleu"
     # Code bases number these labels otherwise: the order is part of the table.
     assert task_named("xtreme/xnli").labels == ("contradiction", "entailment", "neutral")
@@ -104,10 +129,19 @@ def test_parts_of_a_split(split, rows):
 
 @pytest.mark.parametrize(
     "other, count, shared",
-    [("dev", 5, True), ("dev[50%:]", 5, False), ("dev[1:]", 5, True), ("dev[-3:]", 5, False), ("dev[-3:]", 4, True)],
+    [
+        ("dev", 5, True),
+        ("dev[50%:]", 5, False),
+        ("dev[1:]", 5, True),
+        ("dev[-3:]", 5, False),
+        ("dev[-3:]", 4, True),
+    ],
 )
 def test_parts_that_share_rows(other, count, shared):
-    assert share_rows("dev[:2]", other, count) is shared and share_rows(other, "dev[:2]", count) is shared
+    assert (
+        share_rows("dev[:2]", other, count) is shared
+        and share_rows(other, "dev[:2]", count) is shared
+    )
 
 
 def test_halves_of_xnli_keep_its_triples():
@@ -121,18 +155,36 @@ def lines(paths, task, language):
 
 PLACES = {
     "train": (Files(("train.{language}",), lines, languages=("en",)),),
-    "dev": (Files(("a/dev.{language}",), lines), Files(("{language3}.{conll}", "b/dev.{language}"), lines)),
+    "dev": (
+        Files(("a/dev.{language}",), lines),
+        Files(("{language3}.{conll}", "b/dev.{language}"), lines),
+    ),
     "test": (Files(("t/{language}_*.test",), lines),),
 }
-TASK = Task("xtreme", "made", "classification", ("de", "fr"), PLACES, ("accuracy",), "made/{language}", ("0", "1"))
+TASK = Task(
+    "xtreme",
+    "made",
+    "classification",
+    ("de", "fr"),
+    PLACES,
+    ("accuracy",),
+    "made/{language}",
+    ("0", "1"),
+)
 
 
 @pytest.fixture
 def folder(tmp_path):
     for name, text in {
-        "train.en": "one", "train.de": "strange", "a/dev.de": "eins\nzwei", "fra.x": "", "b/dev.de": "wrong",
-        "t/de_a.test": "a", "t/de_b.test": "b", "t/fr_a.test": "f",
-    }.items():  # fmt: skip
+        "train.en": "one",
+        "train.de": "strange",
+        "a/dev.de": "eins\nzwei",
+        "fra.x": "",
+        "b/dev.de": "wrong",
+        "t/de_a.test": "a",
+        "t/de_b.test": "b",
+        "t/fr_a.test": "f",
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
@@ -151,11 +203,16 @@ def test_the_first_place_that_is_there_is_read(folder):
 def test_all_files_of_a_star_are_read(folder):
     assert read(TASK, folder, "test", "de") == [("de", "a"), ("de", "b")]
     assert languages_present(TASK, folder, "test") == ["de", "fr"]
-    assert languages_present(TASK, folder, "train") == ["en"]  # train.de lies there, but is no training set of the task
+    assert languages_present(TASK, folder, "train") == [
+        "en"
+    ]  # train.de lies there, but is no training set of the task
 
 
 def test_missing_files_are_passed_over_only_when_asked(folder):
-    message = r"xtreme/made: no dev files of 'fr' in .*: looked for a/dev.fr; fetch them, or pass over .*allow_missing"
+    message = (
+        r"xtreme/made: no dev files of 'fr' in .*: looked for a/dev.fr; fetch them, or pass over"
+        r" .*allow_missing"
+    )
     with pytest.raises(UserError, match=message):
         read(TASK, folder, "dev", "fr")
     with pytest.raises(UserError, match=message):
@@ -174,30 +231,41 @@ def test_faults_of_a_split(folder):
     ):
         with pytest.raises(UserError, match=message):
             read(TASK, folder, split, "de")
-    with pytest.raises(UserError, match=r"no folder .*nowhere; give the folder that holds the files of xtreme"):
+    with pytest.raises(
+        UserError, match=r"no folder .*nowhere; give the folder that holds the files of xtreme"
+    ):
         find(TASK, folder / "nowhere", "dev", "de")
     with pytest.raises(UserError, match="kind 'tags' is not one of"):
         dataclasses.replace(TASK, kind="tags")
 
 
 def test_only_test_sets_may_lack_labels(tmp_path):
-    for name, text in (("xnli/train-en.tsv", "A\tB\n"), ("xnli/test-en.tsv", "A\tB\n"), ("udpos/dev-de.tsv", "A\n")):
+    for name, text in (
+        ("xnli/train-en.tsv", "A\tB\n"),
+        ("xnli/test-en.tsv", "A\tB\n"),
+        ("udpos/dev-de.tsv", "A\n"),
+    ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     xnli, udpos = task_named("xtreme/xnli"), task_named("xtreme/udpos")
     assert read(xnli, tmp_path, "test", "en") == [Example("A", "B", None)]
-    with pytest.raises(UserError, match=r"train-en.tsv: no labels; the train set of xtreme/xnli needs them"):
+    with pytest.raises(
+        UserError, match=r"train-en.tsv: no labels; the train set of xtreme/xnli needs them"
+    ):
         read(xnli, tmp_path, "train", "en")
-    with pytest.raises(UserError, match=r"dev-de.tsv: no labels; the dev set of xtreme/udpos needs them"):
+    with pytest.raises(
+        UserError, match=r"dev-de.tsv: no labels; the dev set of xtreme/udpos needs them"
+    ):
         read(udpos, tmp_path, "dev", "de")
 
 
-# --- files in the official layouts -----------------------------------------------------------------------------------
+# --- files in the official layouts ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("suite", ["xtreme", "xglue"])
 def test_official_layouts_are_read_in_full(official, suite):
-    """Every file that the helper writes is found by a task, and all nine and eleven tasks have dev or test sets."""
+    """Every file that the helper writes is found by a task, and all nine and eleven tasks have dev
+    or test sets."""
     folder, found = official / suite, set()
     for task in suite_tasks(suite):
         for split in task.files:
@@ -212,20 +280,27 @@ def test_hidden_answers_are_none(official):
     folder = official / "xtreme"
     names = [task.name for task in suite_tasks("xtreme") if task.name != "tydiqa"]
     kinds = {name: read(task_named(f"xtreme/{name}"), folder, "test", "de")[0] for name in names}
-    assert kinds["xnli"].label is None and kinds["udpos"].tags == () and kinds["xquad"].answers == ()
+    assert (
+        kinds["xnli"].label is None and kinds["udpos"].tags == () and kinds["xquad"].answers == ()
+    )
     assert kinds["bucc2018"].gold is None and kinds["tatoeba"].gold is None
     assert read(task_named("xtreme/bucc2018"), folder, "dev", "de")[0].gold
-    with pytest.raises(UserError, match=r"xtreme/bucc2018, dev\[:50%\]: a bitext has no parts; read 'dev'"):
+    with pytest.raises(
+        UserError, match=r"xtreme/bucc2018, dev\[:50%\]: a bitext has no parts; read 'dev'"
+    ):
         read(task_named("xtreme/bucc2018"), folder, "dev[:50%]", "de")
 
 
 @pytest.mark.parametrize("suite", ["xtreme", "xglue", "xnli"])
 def test_translations_of_multinli_are_no_gold(tmp_path, suite):
-    """XNLI-MT-1.0 names them as it names MultiNLI itself: to train on all gold would be translate-train-all."""
+    """XNLI-MT-1.0 names them as it names MultiNLI itself: to train on all gold would be
+    translate-train-all."""
     folder = tmp_path / "XNLI-MT-1.0" / "multinli"
     folder.mkdir(parents=True)
     for language in ("de", "en", "zh"):
-        (folder / f"multinli.train.{language}.tsv").write_text("premise\thypo\tlabel\nA\tB\tneutral\n")
+        (folder / f"multinli.train.{language}.tsv").write_text(
+            "premise\thypo\tlabel\nA\tB\tneutral\n"
+        )
     task = task_named(f"{suite}/xnli")
     assert languages_present(task, tmp_path, "train") == ["en"]
     assert languages_present(task, tmp_path, "translate_train") == ["de", "zh"]
@@ -234,7 +309,9 @@ def test_translations_of_multinli_are_no_gold(tmp_path, suite):
 def test_parallel_rows_are_cut_alike(official):
     task = task_named("xtreme/xnli")
     parts = [
-        read(task, official / "xtreme", split, code) for code in ("de", "en") for split in ("dev[:50%]", "dev[50%:]")
+        read(task, official / "xtreme", split, code)
+        for code in ("de", "en")
+        for split in ("dev[:50%]", "dev[50%:]")
     ]
     assert [[example.label for example in part] for part in parts[:2]] == [
         [e.label for e in part] for part in parts[2:]
@@ -250,7 +327,9 @@ def test_questions_that_languages_share_are_cut_alike(tmp_path):
         paragraphs = [
             {
                 "context": "In Rom.",
-                "qas": [{"id": i, "question": "Wo?", "answers": [{"text": "Rom", "answer_start": 3}]}],
+                "qas": [
+                    {"id": i, "question": "Wo?", "answers": [{"text": "Rom", "answer_start": 3}]}
+                ],
             }
             for i in ids
         ]
@@ -262,32 +341,57 @@ def test_questions_that_languages_share_are_cut_alike(tmp_path):
     write("en", ids)
     write("de", ids[::-3])
     halves = {
-        code: [[q.id for q in read(task, tmp_path, split, code)] for split in ("dev[:50%]", "dev[50%:]")]
+        code: [
+            [q.id for q in read(task, tmp_path, split, code)]
+            for split in ("dev[:50%]", "dev[50%:]")
+        ]
         for code in ("en", "de")
     }
-    assert sorted(halves["en"][0] + halves["en"][1]) == sorted(ids) and min(map(len, halves["en"])) > 10
+    assert (
+        sorted(halves["en"][0] + halves["en"][1]) == sorted(ids)
+        and min(map(len, halves["en"])) > 10
+    )
     for half in (0, 1):
         assert {*halves["de"][half]} == {*halves["en"][half]} & {*ids[::-3]}
     assert [q.id for q in read(task, tmp_path, "dev[:3]", "en")] == ids[:3]
 
 
 XCOPA = '{"premise": "A", "question": "cause", "choice1": "B", "choice2": "C", "label": 0}\n'
-XNLI = "language\tgold_label\tsentence1\tsentence2\tmatch\nde\tneutral\tA\tB\tTrue\nfr\tneutral\tC\tD\tTrue\n"
+XNLI = (
+    "language\tgold_label\tsentence1\tsentence2\tmatch\n"
+    "de\tneutral\tA\tB\tTrue\nfr\tneutral\tC\tD\tTrue\n"
+)
 PAWSX = "id\tsentence1\tsentence2\tlabel\n1\tA\tB\t0\n"
 OTHER_PLACES = [
     ("xtreme/xnli", "dev", "fr", {"XNLI-1.0/xnli.dev.tsv": XNLI}, Example("C", "D", "neutral")),
     ("xnli/xnli", "test", "de", {"XNLI-1.0/xnli.test.tsv": XNLI}, Example("A", "B", "neutral")),
-    ("xnli/xnli", "translate_test", "de", {"XNLI-MT-1.0/xnli/xnli.test.en.tsv": XNLI}, Example("A", "B", "neutral")),
+    (
+        "xnli/xnli",
+        "translate_test",
+        "de",
+        {"XNLI-MT-1.0/xnli/xnli.test.en.tsv": XNLI},
+        Example("A", "B", "neutral"),
+    ),
     (
         "xnli/xnli",
         "translate_train",
         "fr",
-        {"XNLI-MT-1.0/multinli/multinli.train.fr.tsv": "premise\thypo\tlabel\nA\tB\tcontradictory\n"},
+        {
+            "XNLI-MT-1.0/multinli/multinli.train.fr.tsv": (
+                "premise\thypo\tlabel\nA\tB\tcontradictory\n"
+            )
+        },
         Example("A", "B", "contradiction"),
     ),
     ("xglue/xnli", "dev", "de", {"XNLI/xnli.dev.tsv": XNLI}, Example("A", "B", "neutral")),
     ("xtreme/pawsx", "dev", "de", {"x-final/de/dev_2k.tsv": PAWSX}, Example("A", "B", "0")),
-    ("xtreme/pawsx", "translate_train", "de", {"x-final/de/translated_train.tsv": PAWSX}, Example("A", "B", "0")),
+    (
+        "xtreme/pawsx",
+        "translate_train",
+        "de",
+        {"x-final/de/translated_train.tsv": PAWSX},
+        Example("A", "B", "0"),
+    ),
     (
         "xtreme/pawsx",
         "translate_train",
@@ -295,7 +399,13 @@ OTHER_PLACES = [
         {"xtreme_translations/PAWSX/translate-train/en-de-translated.tsv": "A\tB\tC\tD\t1\n"},
         Example("C", "D", "1"),
     ),
-    ("xtreme/panx", "dev", "de", {"panx_dataset/de-dev": "de:Bonn\tB-LOC\n"}, Tagged(("Bonn",), ("B-LOC",))),
+    (
+        "xtreme/panx",
+        "dev",
+        "de",
+        {"panx_dataset/de-dev": "de:Bonn\tB-LOC\n"},
+        Tagged(("Bonn",), ("B-LOC",)),
+    ),
     (
         "xtreme/tatoeba",
         "test",
@@ -314,10 +424,34 @@ OTHER_PLACES = [
         },
         Bitext((("de-1", "A"),), (("en-1", "B"),), frozenset({("de-1", "en-1")})),
     ),
-    ("applications/conll", "train", "en", {"conll2003/eng.train": "EU NNP I-NP I-ORG\n"}, Tagged(("EU",), ("B-ORG",))),
-    ("applications/conll", "dev", "de", {"conll2003/deu.testa": "EU EU NE I-NC I-ORG\n"}, Tagged(("EU",), ("B-ORG",))),
-    ("applications/conll", "test", "nl", {"conll2002/ned.testb": "EU N B-ORG\n"}, Tagged(("EU",), ("B-ORG",))),
-    ("applications/conll", "test", "es", {"conll2002/esp.testb": "UE B-ORG\n"}, Tagged(("UE",), ("B-ORG",))),
+    (
+        "applications/conll",
+        "train",
+        "en",
+        {"conll2003/eng.train": "EU NNP I-NP I-ORG\n"},
+        Tagged(("EU",), ("B-ORG",)),
+    ),
+    (
+        "applications/conll",
+        "dev",
+        "de",
+        {"conll2003/deu.testa": "EU EU NE I-NC I-ORG\n"},
+        Tagged(("EU",), ("B-ORG",)),
+    ),
+    (
+        "applications/conll",
+        "test",
+        "nl",
+        {"conll2002/ned.testb": "EU N B-ORG\n"},
+        Tagged(("EU",), ("B-ORG",)),
+    ),
+    (
+        "applications/conll",
+        "test",
+        "es",
+        {"conll2002/esp.testb": "UE B-ORG\n"},
+        Tagged(("UE",), ("B-ORG",)),
+    ),
     (
         "applications/uner",
         "test",
@@ -332,7 +466,13 @@ OTHER_PLACES = [
         {"data/annotated/zho_Hans/dev.tsv": "index_id\tcategory\ttext\n1\ttravel\tA\n"},
         Example("A", None, "travel"),
     ),
-    ("applications/xcopa", "dev", "it", {"xcopa/val.it.jsonl": XCOPA}, Example("A cause", "B / C", "0")),
+    (
+        "applications/xcopa",
+        "dev",
+        "it",
+        {"xcopa/val.it.jsonl": XCOPA},
+        Example("A cause", "B / C", "0"),
+    ),
     ("xglue/pos", "dev", "hi", {"udpos/dev-hi.tsv": "A\tNOUN\n"}, Tagged(("A",), ("NOUN",))),
     (
         "xglue/xnli",
@@ -348,8 +488,20 @@ OTHER_PLACES = [
         {"pawsx/translate-train/en-fr-translated.tsv": "A\tB\tC\tD\t1\n"},
         Example("C", "D", "1"),
     ),
-    ("xglue/pawsx", "translate_train", "es", {"x-final/es/translated_train.tsv": PAWSX}, Example("A", "B", "0")),
-    ("xglue/pawsx", "test", "de", {"pawsx/test-de.tsv": '"A ""B"""\tC\n'}, Example('A "B"', "C", None)),
+    (
+        "xglue/pawsx",
+        "translate_train",
+        "es",
+        {"x-final/es/translated_train.tsv": PAWSX},
+        Example("A", "B", "0"),
+    ),
+    (
+        "xglue/pawsx",
+        "test",
+        "de",
+        {"pawsx/test-de.tsv": '"A ""B"""\tC\n'},
+        Example('A "B"', "C", None),
+    ),
     ("xglue/qg", "test", "de", {"QG/xglue.qg.de.src.test": "A\n"}, SourceTarget("A", None)),
 ]
 
@@ -369,24 +521,48 @@ def test_xglue_reads_xtremes_translations_in_its_own_languages(tmp_path):
     task = task_named("xglue/pawsx")
     assert languages_present(task, tmp_path, "translate_train") == ["de", "es"]
     assert find(task, tmp_path, "translate_train", "ja") is None
-    assert {code for one in task.prepared["translate_train"] for code in one.languages} == {"de", "es", "fr"}
+    assert {code for one in task.prepared["translate_train"] for code in one.languages} == {
+        "de",
+        "es",
+        "fr",
+    }
 
 
 def test_xglue_takes_of_xtremes_tags_only_those_that_are_its_own(tmp_path):
     (tmp_path / "udpos").mkdir()
     (tmp_path / "udpos" / "dev-de.tsv").write_text("A\tNOUN\n")
-    with pytest.raises(UserError, match="xglue/pos: no dev files of 'de' in .*: looked for POS/de.dev; fetch them"):
+    with pytest.raises(
+        UserError, match="xglue/pos: no dev files of 'de' in .*: looked for POS/de.dev; fetch them"
+    ):
         read(task_named("xglue/pos"), tmp_path, "dev", "de")
 
 
-# --- real files ------------------------------------------------------------------------------------------------------
+# --- real files -----------------------------------------------------------------------------------
 
 REAL = {
     "xtreme/xnli": {"train": {15_001: 1}, "dev": {2_490: 15}, "translate_train": {15_001: 9}},
     "xtreme/pawsx": {"dev": {2_000: 5}},
     "xtreme/udpos": {
         "train": {21_253: 1, 1_662: 1, 3_664: 1, 1_400: 1},
-        "dev": {n: 1 for n in (909, 1_115, 19_233, 403, 3_974, 3_054, 2_903, 1_659, 8_108, 362, 988, 552, 800, 1_000)},
+        "dev": {
+            n: 1
+            for n in (
+                909,
+                1_115,
+                19_233,
+                403,
+                3_974,
+                3_054,
+                2_903,
+                1_659,
+                8_108,
+                362,
+                988,
+                552,
+                800,
+                1_000,
+            )
+        },
     },
     "xtreme/panx": {"train": {20_000: 3, 1_000: 1}, "dev": {10_000: 11, 1_000: 3}},
     "xtreme/xquad": {"test": {1_190: 8}},
@@ -410,11 +586,15 @@ REAL = {
 }
 """Task -> split -> {rows: how many languages have as many}."""
 LARGE = ("xtreme/xnli", "xtreme/udpos", "xtreme/panx")
-real = pytest.mark.skipif("XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data")
+real = pytest.mark.skipif(
+    "XLINGJAX_DATA" not in os.environ, reason="XLINGJAX_DATA names no folder of real data"
+)
 
 
 @real
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long) if n in LARGE else n for n in REAL])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.long) if n in LARGE else n for n in REAL]
+)
 def test_real_files_hold_what_their_authors_say(name):
     task, folder = task_named(name), Path(os.environ["XLINGJAX_DATA"]) / "tasks"
     counts = {}
@@ -429,7 +609,12 @@ def test_real_files_hold_what_their_authors_say(name):
 @real
 def test_no_other_task_finds_real_files():
     folder = Path(os.environ["XLINGJAX_DATA"]) / "tasks"
-    found = {task.full_name for task in TASKS for split in task.files if languages_present(task, folder, split)}
+    found = {
+        task.full_name
+        for task in TASKS
+        for split in task.files
+        if languages_present(task, folder, split)
+    }
     shared = {"xglue/xnli", "xglue/pawsx", "xglue/mlqa", "xnli/xnli"}  # XTREME's files, read above
     assert found - shared == set(REAL)
 

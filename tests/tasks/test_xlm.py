@@ -9,8 +9,13 @@ from xlingjax.preprocessors.xlm import ClmFeatures, TlmFeatures
 from xlingjax.tasks.xlm import TextSource, register_source, register_text
 
 LINES = {
-    "de": ["Der Hund schläft im Haus.", "", "Die Katze trinkt Milch.", "Es regnet heute sehr stark."] * 20,
-    "en": ["The dog sleeps in the house.", "", "The cat drinks milk.", "It rains a lot today."] * 20,
+    "de": (
+        ["Der Hund schläft im Haus.", "", "Die Katze trinkt Milch.", "Es regnet heute sehr stark."]
+        * 20
+    ),
+    "en": (
+        ["The dog sleeps in the house.", "", "The cat drinks milk.", "It rains a lot today."] * 20
+    ),
 }
 
 
@@ -29,7 +34,9 @@ def folder(tmp_path_factory):
             root / "held" / code / "h.txt",
         ):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{line}\n" for line in lines[: 8 if "held" in path.parts else None]))
+            path.write_text(
+                "".join(f"{line}\n" for line in lines[: 8 if "held" in path.parts else None])
+            )
     return root
 
 
@@ -58,7 +65,9 @@ def test_registered_text_is_ordinary_seqio(folder, vocabulary):
     assert [task.name for task in pairs.tasks] == ["plain.pairs.de_en"]
     assert text.get_rate(text.tasks[0]) == 60.0 and sorted(text.splits) == ["train", "validation"]
     examples = list(text.tasks[0].get_dataset(None, "train", shuffle=False).as_numpy_iterator())
-    assert [e["text"].tolist() for e in examples] == [vocabulary.encode(line) for line in LINES["de"]]
+    assert [e["text"].tolist() for e in examples] == [
+        vocabulary.encode(line) for line in LINES["de"]
+    ]
     held = list(text.tasks[0].get_dataset(None, "validation", shuffle=False).as_numpy_iterator())
     assert len(held) == 8
     pair = next(pairs.get_dataset(None, "train", shuffle=False).as_numpy_iterator())
@@ -102,7 +111,11 @@ def test_foreign_sources_give_the_same_batches_as_files(folder, vocabulary):
     from xlingjax.data.mixture import mixture_source
 
     register_source(
-        "foreign.de", example_source({"content": LINES["de"]}), ["de"], vocabulary, keys={"text": "content"}
+        "foreign.de",
+        example_source({"content": LINES["de"]}),
+        ["de"],
+        vocabulary,
+        keys={"text": "content"},
     )
     foreign = mixture_source("foreign.de", ClmFeatures(), batch=2, length=16)
     own = TextSource(ClmFeatures(), vocabulary, 2, 16, mono=str(folder / "mono/de/*.txt"))()
@@ -111,16 +124,23 @@ def test_foreign_sources_give_the_same_batches_as_files(folder, vocabulary):
             np.testing.assert_array_equal(a, b)
     columns = {"de": LINES["de"], "en": LINES["en"]}
     register_source(
-        "foreign.pair", example_source(columns), ["de", "en"], vocabulary, keys={"first": "de", "second": "en"}
+        "foreign.pair",
+        example_source(columns),
+        ["de", "en"],
+        vocabulary,
+        keys={"first": "de", "second": "en"},
     )
     pairs = mixture_source("foreign.pair", TlmFeatures(), batch=2, length=128)
-    assert pairs.languages == ("de", "en") and pairs.identity["sampling_table"][0]["sentences"] == 60
+    assert (
+        pairs.languages == ("de", "en") and pairs.identity["sampling_table"][0]["sentences"] == 60
+    )
     with pytest.raises(UserError, match="task foreign.de cannot feed 'tlm', which reads pairs"):
         mixture_source("foreign.de", TlmFeatures(), batch=2, length=64)
 
 
 def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, monkeypatch):
-    """Nothing tells that it changed, so none of it is kept; a folder named like its split is not its file."""
+    """Nothing tells that it changed, so none of it is kept; a folder named like its split is not
+    its file."""
     import seqio
 
     from xlingjax.data.mixture import mixture_source
@@ -129,7 +149,9 @@ def test_the_data_of_a_function_is_read_at_every_start(vocabulary, tmp_path, mon
     (tmp_path / "train").mkdir()
     for sentence in ("Der Hund schläft im Haus.", "Die Katze trinkt Milch."):
         register_source("changed.de", example_source({"text": [sentence] * 40}), ["de"], vocabulary)
-        source = mixture_source("changed.de", ClmFeatures(), batch=1, length=32, epochs=1, shuffle=False)
+        source = mixture_source(
+            "changed.de", ClmFeatures(), batch=1, length=32, epochs=1, shuffle=False
+        )
         expected = ([*vocabulary.encode(sentence), 1] * 40)[:32]
         assert source.next()["input_ids"][0].tolist() == expected
         source.close()
@@ -165,11 +187,17 @@ def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
     with tf.io.TFRecordWriter(str(folder / "train.tfrecord-00000-of-00001")) as writer:
         for ids in sentences:
             feature = tf.train.Feature(int64_list=tf.train.Int64List(value=ids))
-            writer.write(tf.train.Example(features=tf.train.Features(feature={"text": feature})).SerializeToString())
+            writer.write(
+                tf.train.Example(
+                    features=tf.train.Features(feature={"text": feature})
+                ).SerializeToString()
+            )
     (folder / "info.train.json").write_text(
         json.dumps({"num_shards": 1, "features": {"text": {"dtype": "int32", "shape": [None]}}})
     )
-    with pytest.raises(UserError, match="cached.de has no SeqIO cache; write it with `seqio_cache_tasks"):
+    with pytest.raises(
+        UserError, match="cached.de has no SeqIO cache; write it with `seqio_cache_tasks"
+    ):
         mixture_source("cached.de", ClmFeatures(), batch=1, length=32, use_cached=True)
     (folder / "COMPLETED").touch()
     (folder / "stats.train.json").write_text(json.dumps({"examples": len(sentences)}))
@@ -187,7 +215,9 @@ def test_seqio_caches_are_read(folder, vocabulary, tmp_path):
 def test_text_source_numbers_languages_over_all_files(folder, vocabulary):
     files = {"mono": str(folder / "mono/en/*.txt"), "parallel": str(folder / "parallel")}
     clm = TextSource(ClmFeatures(), vocabulary, 2, 16, **files)()
-    tlm = TextSource(TlmFeatures(), str(folder / "vocabulary"), 2, 128, sampling=Sampling(uniform=True), **files)()
+    tlm = TextSource(
+        TlmFeatures(), str(folder / "vocabulary"), 2, 128, sampling=Sampling(uniform=True), **files
+    )()
     assert clm.languages == tlm.languages == ("de", "en")
     batch = clm.next()
     assert set(batch["language_ids"][batch["pack_ids"] > 0].tolist()) == {1}

@@ -12,12 +12,21 @@ import pytest
 from tests.helpers import tiny_run
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps, find_checkpoint
+from xlingjax.training.checkpoint import (
+    CheckpointConfig,
+    Checkpoints,
+    checkpoint_steps,
+    find_checkpoint,
+)
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import differences, require_same, run_and_checkpoint, run_identity
 from xlingjax.training.step import TrainState
 
-IDENTITY = {"objectives": ["mlm", "tlm"], "model": {"dim": 8}, "data": {"mlm": {"vocabulary": {"sha256": "abc"}}}}
+IDENTITY = {
+    "objectives": ["mlm", "tlm"],
+    "model": {"dim": 8},
+    "data": {"mlm": {"vocabulary": {"sha256": "abc"}}},
+}
 
 
 def state_at(step):
@@ -26,7 +35,9 @@ def state_at(step):
     return TrainState(scalar, params, (params, ()), jnp.float32(1), scalar, scalar, scalar)
 
 
-ABSTRACT = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state_at(0))
+ABSTRACT = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state_at(0)
+)
 
 
 def positions_at(step):
@@ -62,7 +73,8 @@ def test_round_trip(tmp_path):
 
 
 def test_the_state_is_copied_before_the_next_step_takes_its_memory(tmp_path):
-    """Saving is asynchronous and the step donates: what is on disk must be the state at the time of save()."""
+    """Saving is asynchronous and the step donates: what is on disk must be the state at the time of
+    save()."""
     step = jax.jit(lambda x: x + 1, donate_argnums=0)
     state = dataclasses.replace(state_at(1), params={"w": jnp.zeros((512, 1024))})
     checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
@@ -71,7 +83,9 @@ def test_the_state_is_copied_before_the_next_step_takes_its_memory(tmp_path):
     for _ in range(20):
         value = step(value)
     checkpoints.close()
-    abstract = dataclasses.replace(ABSTRACT, params={"w": jax.ShapeDtypeStruct((512, 1024), jnp.float32)})
+    abstract = dataclasses.replace(
+        ABSTRACT, params={"w": jax.ShapeDtypeStruct((512, 1024), jnp.float32)}
+    )
     checkpoints = Checkpoints(tmp_path, CheckpointConfig(), IDENTITY, print)
     np.testing.assert_array_equal(checkpoints.restore(abstract).state.params["w"], 0)
     checkpoints.close()
@@ -90,9 +104,13 @@ DAMAGES = {
     "truncated arrays": truncate_arrays,
     "no parameters": lambda folder: shutil.rmtree(folder / "params"),
     "empty folder": lambda folder: (shutil.rmtree(folder), folder.mkdir()),
-    "garbled identity": lambda folder: [f.write_text("{") for f in (folder / "run").iterdir() if f.is_file()],
+    "garbled identity": lambda folder: [
+        f.write_text("{") for f in (folder / "run").iterdir() if f.is_file()
+    ],
     "damaged position": damage_position,
-    "no position": lambda folder: shutil.rmtree(folder.parents[1] / "data_state" / folder.name / "tlm"),
+    "no position": lambda folder: shutil.rmtree(
+        folder.parents[1] / "data_state" / folder.name / "tlm"
+    ),
 }
 
 
@@ -113,7 +131,10 @@ def test_never_afresh_over_unreadable_checkpoints(tmp_path):
     write(tmp_path, [3, 5])
     for step in ("3", "5"):
         shutil.rmtree(tmp_path / "checkpoints" / step / "training")
-    with pytest.raises(UserError, match=r"holds 2 checkpoints and none can be read \(step 5: .* never starts afresh"):
+    with pytest.raises(
+        UserError,
+        match=r"holds 2 checkpoints and none can be read \(step 5: .* never starts afresh",
+    ):
         read(tmp_path)
     assert checkpoint_steps(tmp_path / "checkpoints") == [3, 5]  # nothing was touched
 
@@ -135,9 +156,16 @@ def test_foreign_checkpoint_is_refused_with_field_and_values(tmp_path):
 
 
 def test_keep_last_and_keep_best(tmp_path):
-    config = CheckpointConfig(keep_last=1, keep_best=2, best_metric="perplexity/mean", best_mode="min")
+    config = CheckpointConfig(
+        keep_last=1, keep_best=2, best_metric="perplexity/mean", best_mode="min"
+    )
     scores = {1: 9.0, 2: 3.0, 3: 5.0, 4: 4.0, 5: 8.0}
-    write(tmp_path, range(1, 7), config, {step: {"perplexity/mean": score} for step, score in scores.items()})
+    write(
+        tmp_path,
+        range(1, 7),
+        config,
+        {step: {"perplexity/mean": score} for step, score in scores.items()},
+    )
     assert checkpoint_steps(tmp_path / "checkpoints") == [2, 4, 6]
     with pytest.raises(UserError, match="KEEP_BEST=1 needs BEST_METRIC"):
         CheckpointConfig(keep_best=1)
@@ -145,15 +173,22 @@ def test_keep_last_and_keep_best(tmp_path):
 
 def test_the_best_by_each_of_several_metrics(tmp_path):
     """As XGLUE chooses (§4.1): one checkpoint for the supervised language, one for the others."""
-    config = CheckpointConfig(keep_last=1, keep_best=1, best_metric="bleu/one bleu/others", best_mode="max")
+    config = CheckpointConfig(
+        keep_last=1, keep_best=1, best_metric="bleu/one bleu/others", best_mode="max"
+    )
     assert config.kept == 3
     one = {1: 1.0, 2: 8.0, 3: float("nan"), 4: 8.0, 5: 2.0, 6: 3.0}
     others = {1: 2.0, 2: 9.0, 3: 9.5, 4: 1.0, 5: 2.0}
-    values = {step: {"bleu/one": one[step], "bleu/others": others.get(step, float("nan"))} for step in one}
+    values = {
+        step: {"bleu/one": one[step], "bleu/others": others.get(step, float("nan"))} for step in one
+    }
     (tmp_path / "run.json").write_text("{}")
     write(tmp_path, [1, 2, 3], config, values)
     first = json.loads((tmp_path / "best.json").read_text())
-    assert first == {"bleu/one": {"step": 2, "value": 8.0}, "bleu/others": {"step": 3, "value": 9.5}}
+    assert first == {
+        "bleu/one": {"step": 2, "value": 8.0},
+        "bleu/others": {"step": 3, "value": 9.5},
+    }
     checkpoints = Checkpoints(tmp_path, config, IDENTITY, print)  # a run that goes on knows them
     checkpoints.restore(ABSTRACT)
     assert checkpoints.best == first
@@ -168,10 +203,13 @@ def test_the_best_by_each_of_several_metrics(tmp_path):
         assert find_checkpoint(f"{tmp_path}@{name}") == folder / str(step)
     for path in (tmp_path, f"{tmp_path}@bleu/one", folder / "3", folder):
         assert run_and_checkpoint(path)[0] == tmp_path
-    with pytest.raises(UserError, match=r"has no checkpoint 5 \(there are: 3, 4, 6\); KEEP_CHECKPOINTS"):
+    with pytest.raises(
+        UserError, match=r"has no checkpoint 5 \(there are: 3, 4, 6\); KEEP_CHECKPOINTS"
+    ):
         find_checkpoint(f"{tmp_path}@5")
     with pytest.raises(
-        UserError, match="kept no best checkpoint by bleu .but by bleu/one, bleu/others.*BEST_METRIC=bleu"
+        UserError,
+        match="kept no best checkpoint by bleu .but by bleu/one, bleu/others.*BEST_METRIC=bleu",
     ):
         find_checkpoint(f"{tmp_path}@bleu")
 
@@ -179,8 +217,9 @@ def test_the_best_by_each_of_several_metrics(tmp_path):
 def test_a_metric_that_nothing_measures_is_told(tmp_path, capsys):
     config = CheckpointConfig(keep_best=1, best_metric="perplexity/man")
     write(tmp_path, [1], config, {1: {"perplexity/mean": 3.0}})
-    assert "no checkpoint is the best by perplexity/man: nothing measures it; the nearest is perplexity/mean" in (
-        capsys.readouterr().out
+    assert (
+        "no checkpoint is the best by perplexity/man: nothing measures it; the nearest is"
+        " perplexity/mean" in (capsys.readouterr().out)
     )
     assert not (tmp_path / "best.json").exists()
 
@@ -192,7 +231,9 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(UserError, match="could not be written: .*No space left on device; make room"):
+    with pytest.raises(
+        UserError, match="could not be written: .*No space left on device; make room"
+    ):
         checkpoints.save(1, state_at(1), positions_at(1), {}, {})
     monkeypatch.undo()
     checkpoints.close()
@@ -201,7 +242,12 @@ def test_a_full_disk_is_one_clear_line(tmp_path, monkeypatch):
 def test_find_checkpoint(tmp_path):
     write(tmp_path, [3, 5])
     newest = (tmp_path / "checkpoints" / "5").absolute()
-    assert find_checkpoint(tmp_path) == find_checkpoint(newest.parent) == find_checkpoint(newest) == newest
+    assert (
+        find_checkpoint(tmp_path)
+        == find_checkpoint(newest.parent)
+        == find_checkpoint(newest)
+        == newest
+    )
 
 
 def test_a_run_refuses_another_vocabulary_or_model_shape(tiny_finished):
@@ -211,7 +257,10 @@ def test_a_run_refuses_another_vocabulary_or_model_shape(tiny_finished):
     tmp_path, _ = tiny_finished
     with pytest.raises(UserError, match=r"model\.dim: checkpoint has 16, this run has 32"):
         tiny_run.run(tmp_path, steps=4, model=base_config(dim=32))
-    with pytest.raises(UserError, match=r"objectives: checkpoint has \[\"mlm\", \"tlm\"\], this run has \[\"mlm\"\]"):
+    with pytest.raises(
+        UserError,
+        match=r"objectives: checkpoint has \[\"mlm\", \"tlm\"\], this run has \[\"mlm\"\]",
+    ):
         tiny_run.run(tmp_path, steps=4, objectives=("mlm",))
     with pytest.raises(UserError, match="seed: checkpoint has 3, this run has 4"):
         tiny_run.run(tmp_path, steps=4, seed=4)
@@ -233,7 +282,10 @@ def test_identity_leaves_precision_and_noise_free():
     from tests.training.test_loop import base_config
 
     def identity(**changes):
-        optimizer, camlm = OptimizerConfig(frozen=("x",) if changes else ()), CAMLM(chunk=9 if changes else 0)
+        optimizer, camlm = (
+            OptimizerConfig(frozen=("x",) if changes else ()),
+            CAMLM(chunk=9 if changes else 0),
+        )
         return run_identity(base_config(**changes), {}, {"camlm": camlm}, 0, optimizer)
 
     changed = identity(dropout=0.0, dtype="bfloat16", unroll=1, remat="full", norm_eps=1e-5)
@@ -245,11 +297,15 @@ def test_identity_leaves_precision_and_noise_free():
 
 def test_a_switch_of_an_objective_makes_another_run():
     def identity(own_masks):
-        return run_identity(base_config(), {}, {"camlm": CAMLM(own_masks=own_masks)}, 0, OptimizerConfig())
+        return run_identity(
+            base_config(), {}, {"camlm": CAMLM(own_masks=own_masks)}, 0, OptimizerConfig()
+        )
 
     from tests.training.test_loop import base_config
 
-    with pytest.raises(UserError, match='switches.camlm.own_masks: checkpoint has "all", this run has "self"'):
+    with pytest.raises(
+        UserError, match='switches.camlm.own_masks: checkpoint has "all", this run has "self"'
+    ):
         require_same(identity("all"), identity("self"), "checkpoint 3")
     before = {name: value for name, value in identity("all").items() if name != "switches"}
     require_same(before, identity("self"), "a checkpoint of a version that did not write them")

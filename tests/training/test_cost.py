@@ -28,16 +28,25 @@ def test_stopwatch_leaves_pauses_out():
 
 
 def test_flops_are_six_per_matrix_weight_plus_attention():
-    """6 x the weights of all matrix products (the blocks' and the head's share) is the well-known count."""
+    """6 x the weights of all matrix products (the blocks' and the head's share) is the well-known
+    count."""
     config = preset("xlmr_base")
     blocks = 12 * (4 * 768**2 + 2 * 768 * 3072)
     np.testing.assert_allclose(flops_per_token(config, 0, 0), 6 * blocks)
     head = 250_002 * 768 + 768**2
-    np.testing.assert_allclose(flops_per_token(config, 0, 1) - flops_per_token(config, 0, 0), 6 * head)
+    np.testing.assert_allclose(
+        flops_per_token(config, 0, 1) - flops_per_token(config, 0, 0), 6 * head
+    )
     attention = flops_per_token(config, 512, 0) - flops_per_token(config, 0, 0)
-    np.testing.assert_allclose(attention, 3 * 12 * (2 * 2 * 512 * 768))  # scores and values, 2 per multiply-add
-    assert flops_per_token(config, 512, 0, causal=True) - flops_per_token(config, 0, 0) == attention / 2
-    # The design's figure: with the full head at a 250k vocabulary it is 67 % of base-model FLOPs, masked it is 23 %.
+    np.testing.assert_allclose(
+        attention, 3 * 12 * (2 * 2 * 512 * 768)
+    )  # scores and values, 2 per multiply-add
+    assert (
+        flops_per_token(config, 512, 0, causal=True) - flops_per_token(config, 0, 0)
+        == attention / 2
+    )
+    # The design's figure: with the full head at a 250k vocabulary it is 67 % of base-model FLOPs,
+    # masked it is 23 %.
     full, masked, none = (flops_per_token(config, 512, share) for share in (1, 0.15, 0))
     assert abs((full - none) / full - 0.67) < 0.03 and abs((masked - none) / masked - 0.23) < 0.03
     assert count_parameters(config) > blocks
@@ -46,15 +55,23 @@ def test_flops_are_six_per_matrix_weight_plus_attention():
 def test_flops_of_a_decoder_are_six_per_matrix_weight_plus_attention():
     config = preset("xlmr_base", decoder_layers=2)
     source, target, block, crossing = 100, 60, 4 * 768**2 + 2 * 768 * 3072, 4 * 768**2
-    shapes = {field: (8, target if field in DECODER_FIELDS else source) for field in Translation().reads}
-    # A layer's cross-attention: half of its weights work on the source's states, half on the target's.
+    shapes = {
+        field: (8, target if field in DECODER_FIELDS else source) for field in Translation().reads
+    }
+    # A layer's cross-attention: half of its weights work on the source's states, half on the
+    # target's.
     products = 12 * source * block + 2 * target * block + 2 * crossing / 2 * (source + target)
     products += target * (250_002 * 768 + 768**2)
     attention = 12 * 2 * source**2 + 2 * (target**2 + 2 * target * source)
     expected = (6 * products + 3 * 2 * attention * 768) / (source + target)
     np.testing.assert_allclose(flops_of_batch(config, shapes), expected)
     assert flops_of_batch(config.replace(streams=2), shapes) is None
-    assert flops_of_batch(config, {field: (8, 9) for field in tiny.objective("back_translation").reads}) is None
+    assert (
+        flops_of_batch(
+            config, {field: (8, 9) for field in tiny.objective("back_translation").reads}
+        )
+        is None
+    )
 
 
 def test_flops_are_those_of_the_objective_or_none():
@@ -73,11 +90,21 @@ def test_flops_are_those_of_the_objective_or_none():
     }
     at_slots, none = flops_per_token(config, 100, 0.15), flops_per_token(config, 100, 0.0)
     assert found == {
-        "clm": flops_per_token(config, 100, 1.0, causal=True), "mlm": at_slots, "tlm": at_slots, "cl_mlm": at_slots,
-        "camlm": at_slots, "clpc": none, "tagging": none, "span_qa": none,
+        "clm": flops_per_token(config, 100, 1.0, causal=True),
+        "mlm": at_slots,
+        "tlm": at_slots,
+        "cl_mlm": at_slots,
+        "camlm": at_slots,
+        "clpc": none,
+        "tagging": none,
+        "span_qa": none,
         # Of several passes, or with parts that flops_per_token does not know.
-        "veco": None, "btmlm": None, "clwr": None, "plug_in": None, "dan": None,
-    }  # fmt: skip
+        "veco": None,
+        "btmlm": None,
+        "clwr": None,
+        "plug_in": None,
+        "dan": None,
+    }
 
 
 def test_peak_memory_is_in_bytes():

@@ -23,12 +23,16 @@ from xlingjax.training.initialisation import Initialisation, Plan
 from xlingjax.training.loop import CheckpointConfig
 from xlingjax.training.optimizer import OptimizerConfig
 
-STILL = OptimizerConfig(learning_rate=1e-7, warmup_steps=0, schedule="constant")  # a step that moves nothing far
+STILL = OptimizerConfig(
+    learning_rate=1e-7, warmup_steps=0, schedule="constant"
+)  # a step that moves nothing far
 XLMR = {"head": "transform", "position_offset": 2, "num_languages": 0, "norm_eps": 1e-5}
 
 
 def config(**changes):
-    sizes = dict(layers=3, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, vocab_multiple=1, max_positions=32)
+    sizes = dict(
+        layers=3, dim=16, heads=2, ffn=32, vocab_size=tiny.VOCAB, vocab_multiple=1, max_positions=32
+    )
     options = dict(num_languages=3, dropout=0.0, attention_dropout=0.0, init_std=0.1, unroll=1)
     return preset("tiny", **{**sizes, **options, **changes})
 
@@ -54,7 +58,8 @@ def made(model, seed):
 
 @pytest.fixture(scope="session")
 def donor(tmp_path_factory):
-    """donor(NAME, seed, model) -> (workdir of a run with these parameters, {path: array}), written once."""
+    """donor(NAME, seed, model) -> (workdir of a run with these parameters, {path: array}), written
+    once."""
     root = tmp_path_factory.mktemp("donors")
 
     def write(name, seed, model, languages=tiny.LANGUAGES):
@@ -98,7 +103,9 @@ def load(model, mesh=(1, 1, 1), languages=tiny.LANGUAGES, vocabulary=None, **opt
 
 
 def run(workdir, model, init_from, **options):
-    defaults = dict(steps=1, objectives=("translation",), optimizer=STILL, checkpoint=CheckpointConfig(every=0))
+    defaults = dict(
+        steps=1, objectives=("translation",), optimizer=STILL, checkpoint=CheckpointConfig(every=0)
+    )
     return tiny_run.run(workdir, model=model, init_from=init_from, **{**defaults, **options})
 
 
@@ -108,7 +115,8 @@ def renamed(name):
 
 
 def expected(before, of_encoder, of_decoder, layers=slice(1, None)):
-    """{path: array} of a model with decoder_embeddings="separate", `layers` of the donor's for the decoder."""
+    """{path: array} of a model with decoder_embeddings="separate", `layers` of the donor's for the
+    decoder."""
     made = {}
     for name, random in before.items():
         side = of_decoder if name.startswith("decoder") else of_encoder
@@ -135,32 +143,55 @@ def test_xlms_grid(encoder, decoder, clm, mlm):
     assert_same(found, expected(before, of_encoder, of_decoder))
     told = []
     if first:
-        told += ["embeddings/{{norm, positions, tokens}}: {0}", "embeddings/languages: {0} (de, en, zh)"]
+        told += [
+            "embeddings/{{norm, positions, tokens}}: {0}",
+            "embeddings/languages: {0} (de, en, zh)",
+        ]
         told += ["encoder: encoder layers 0..2 of {0}"]
     if second:
-        told += ["decoder/layers/{{attention, attention_norm, ffn, ffn_norm}}: encoder layers 1..2 of {1}"]
-        told += ["decoder/layers/cross_attention: random", "decoder_embeddings/languages: {1} (de, en, zh)"]
+        told += [
+            "decoder/layers/{{attention, attention_norm, ffn, ffn_norm}}: encoder layers 1..2"
+            " of {1}"
+        ]
+        told += [
+            "decoder/layers/cross_attention: random",
+            "decoder_embeddings/languages: {1} (de, en, zh)",
+        ]
         told += ["decoder_embeddings/{{norm, positions, tokens}}: {1}"]
     if not first or not second:
         told += [
-            f"decoder, {'decoder_embeddings, decoder_head'}: random" if first else "embeddings, encoder, head: random"
+            (
+                f"decoder, {'decoder_embeddings, decoder_head'}: random"
+                if first
+                else "embeddings, encoder, head: random"
+            )
         ]
     told += ["decoder_head, head: {0}"] if first == second else ["head: {0}"] * bool(first)
     told += ["decoder_head: {1}"] * (bool(second) and first != second)
     assert sorted(lines) == sorted(line.format(first, second) for line in told)
 
 
-def test_a_run_starts_from_several_and_goes_on_without_them(clm, mlm, tmp_path, capsys, monkeypatch):
+def test_a_run_starts_from_several_and_goes_on_without_them(
+    clm, mlm, tmp_path, capsys, monkeypatch
+):
     (first, of_encoder), (second, of_decoder) = mlm, clm
     init = Initialisation(encoder=first, decoder=second)
     random = tiny_run.flat(run(tmp_path / "random", pair(), Initialisation()).params)
     found = run(tmp_path / "run", pair(), init)
     assert_same(tiny_run.flat(found.params), expected(random, of_encoder, of_decoder), atol=1e-5)
-    told = [line.removesuffix(f"; {17808:,} parameters; steps 0 to 1") for line in capsys.readouterr().out.splitlines()]
+    told = [
+        line.removesuffix(f"; {17808:,} parameters; steps 0 to 1")
+        for line in capsys.readouterr().out.splitlines()
+    ]
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     (session,) = record["sessions"]
-    assert session["weights"] == f"encoder of {first} (checkpoint 7), decoder of {second} (checkpoint 7)"
-    assert "decoder/layers/cross_attention: random" in session["given"] and {*session["given"]} <= {*told}
+    assert (
+        session["weights"]
+        == f"encoder of {first} (checkpoint 7), decoder of {second} (checkpoint 7)"
+    )
+    assert "decoder/layers/cross_attention: random" in session["given"] and {*session["given"]} <= {
+        *told
+    }
     assert f"weights: {session['weights']}" in told and "weights: random (seed 3)" in told
 
     monkeypatch.setattr("xlingjax.training.donors.Donor.open", None)
@@ -178,7 +209,9 @@ def test_lookup_tables_alone(mlm, clm):
         + [f"{side}embeddings/languages: {mlm[0]} (de, en, zh)" for side in ("", "decoder_")]
         + [f"{side}embeddings/{{norm, positions, tokens}}: {mlm[0]}" for side in ("", "decoder_")]
     )
-    found, before, _ = load(pair(), embeddings=mlm[0], encoder=clm[0])  # a side's own donor comes first
+    found, before, _ = load(
+        pair(), embeddings=mlm[0], encoder=clm[0]
+    )  # a side's own donor comes first
     assert_same(found, expected(before, clm[1], tables))
 
 
@@ -194,13 +227,23 @@ def test_veco_gives_its_cross_attention(veco, mlm):
     assert all(np.array_equal(found[name], before[name]) for name in moved)
     assert f"{slot[:-1]}: random" in lines
     assert f"left behind of {veco[0]}: encoder/layers/cross_attention" in lines
-    with pytest.raises(UserError, match="^INIT_CROSS_ATTENTION=True: INIT_DECODER=.*mlm has no cross-attention; give"):
+    with pytest.raises(
+        UserError,
+        match="^INIT_CROSS_ATTENTION=True: INIT_DECODER=.*mlm has no cross-attention; give",
+    ):
         load(pair(), decoder=mlm[0], cross_attention=True)
 
 
 def test_xlm_r_in_both_sides(xlmr):
-    """Its positions from row 2 on, the head with a transform; one table for both, language tokens behind the pieces."""
-    shared = pair(**XLMR, decoder_embeddings="shared", language_tokens=3, vocab_size=tiny.VOCAB + 3, vocab_multiple=8)
+    """Its positions from row 2 on, the head with a transform; one table for both, language tokens
+    behind the pieces."""
+    shared = pair(
+        **XLMR,
+        decoder_embeddings="shared",
+        language_tokens=3,
+        vocab_size=tiny.VOCAB + 3,
+        vocab_multiple=8,
+    )
     found, before, lines = load(shared, encoder=xlmr[0], decoder=xlmr[0])
     for name, value in expected(before, xlmr[1], xlmr[1]).items():
         if name.endswith("tokens/embedding") or name == "head/bias":
@@ -208,14 +251,20 @@ def test_xlm_r_in_both_sides(xlmr):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     assert found["embeddings/tokens/embedding"].shape == (104, 16)
     assert f"head/bias: {xlmr[0]} (language tokens random)" in lines
-    assert f"head/{{dense, norm}}: {xlmr[0]}" in lines and not any(line.startswith("left") for line in lines)
+    assert f"head/{{dense, norm}}: {xlmr[0]}" in lines and not any(
+        line.startswith("left") for line in lines
+    )
     _, _, lines = load(pair(**{**XLMR, "head": "tied"}), encoder=xlmr[0])
     assert f"left behind of {xlmr[0]}: head/{{dense, norm}}" in lines
 
 
 @pytest.mark.parametrize(
     "chosen, layers, told",
-    [("last", [1, 2], "layers 1..2"), ("first", [0, 1], "layers 0..1"), ("0,2", [0, 2], "layers 0, 2")],
+    [
+        ("last", [1, 2], "layers 1..2"),
+        ("first", [0, 1], "layers 0..1"),
+        ("0,2", [0, 2], "layers 0, 2"),
+    ],
 )
 def test_which_layers(chosen, layers, told, mlm):
     found, before, lines = load(pair(), decoder=mlm[0], decoder_layers=chosen)
@@ -223,13 +272,18 @@ def test_which_layers(chosen, layers, told, mlm):
     assert any(line.endswith(f": encoder {told} of {mlm[0]}") for line in lines)
     found, _, lines = load(pair(layers=2), encoder=mlm[0], encoder_layers=chosen)
     ours = [name for name in found if name.startswith("encoder/layers/")]
-    assert ours and all(np.array_equal(found[name], mlm[1][name][np.array(layers)]) for name in ours)
+    assert ours and all(
+        np.array_equal(found[name], mlm[1][name][np.array(layers)]) for name in ours
+    )
     assert f"encoder: encoder {told} of {mlm[0]}" in lines
 
 
 def test_the_encoder_gives_the_givers_states(veco):
     """H exactly (VECO §3.3), through the layers and embeddings together."""
-    rows = {name: tiny.batch("mlm")[name] for name in ("input_ids", "position_ids", "pack_ids", "language_ids")}
+    rows = {
+        name: tiny.batch("mlm")[name]
+        for name in ("input_ids", "position_ids", "pack_ids", "language_ids")
+    }
 
     def states(model, params):
         built = build_model(model)
@@ -237,29 +291,45 @@ def test_the_encoder_gives_the_givers_states(veco):
 
     ours = pair(cross_attention=True)
     plan = Plan(Initialisation(encoder=veco[0]), ours, shapes(ours)[0])
-    params, *_ = plan.load(jax.tree.map(jax.numpy.asarray, made(ours, 0)), tiny.LANGUAGES, {"data": {}})
+    params, *_ = plan.load(
+        jax.tree.map(jax.numpy.asarray, made(ours, 0)), tiny.LANGUAGES, {"data": {}}
+    )
     theirs = states(config(cross_attention=True), made(config(cross_attention=True), 3))
     np.testing.assert_array_equal(states(ours, params), theirs)
 
 
 def test_what_a_decoder_shares_or_lacks(mlm, clm):
-    found, before, lines = load(pair(tied_self_attention=True, decoder_embeddings="shared"), decoder=mlm[0])
+    found, before, lines = load(
+        pair(tied_self_attention=True, decoder_embeddings="shared"), decoder=mlm[0]
+    )
     assert "decoder/layers/attention: the encoder's (tied_self_attention)" in lines
     assert not any(name.startswith("decoder/layers/attention/") for name in found)
     for name in ("embeddings/tokens/embedding", "head/bias"):  # shared, and no other gives them
         np.testing.assert_array_equal(found[name], mlm[1][name])
-    found, before, lines = load(pair(decoder_embeddings="shared_tokens"), encoder=mlm[0], decoder=clm[0])
+    found, before, lines = load(
+        pair(decoder_embeddings="shared_tokens"), encoder=mlm[0], decoder=clm[0]
+    )
     for name, (_, given) in (("embeddings/tokens", mlm), ("decoder_embeddings/positions", clm)):
-        np.testing.assert_array_equal(found[f"{name}/embedding"], given[f"{renamed(name)}/embedding"])
+        np.testing.assert_array_equal(
+            found[f"{name}/embedding"], given[f"{renamed(name)}/embedding"]
+        )
     left = next(line for line in lines if line.startswith(f"left behind of {clm[0]}: "))
     assert "head" in left and "embeddings/tokens" in left and "encoder" not in left
 
 
 def test_an_n_stream_decoder(mlm):
-    found, before, lines = load(pair(streams=2, relative_buckets=4, relative_max_distance=8), decoder=mlm[0])
-    new = {name for name in found if np.array_equal(found[name], before[name]) and name.startswith("decoder")}
+    found, before, lines = load(
+        pair(streams=2, relative_buckets=4, relative_max_distance=8), decoder=mlm[0]
+    )
+    new = {
+        name
+        for name in found
+        if np.array_equal(found[name], before[name]) and name.startswith("decoder")
+    }
     slot = {name for name in found if "/cross_attention/" in name}
-    assert new == slot | {"decoder/streams/embedding"} | {name for name in found if "/relative/" in name}
+    assert new == slot | {"decoder/streams/embedding"} | {
+        name for name in found if "/relative/" in name
+    }
     assert {"decoder/layers/attention/relative: random", "decoder/streams: random"} <= {*lines}
 
 
@@ -284,7 +354,10 @@ def test_language_rows_are_found_by_their_codes(donor):
     assert f"embeddings/languages: {run} (de, zh; random: en)" in lines
     found, _, lines = load(pair(), encoder=run, languages=("cs", "nl", "pl"))
     np.testing.assert_array_equal(found[name], before[name])
-    assert "embeddings/languages: random" in str(lines) and f"left behind of {run}: embeddings/languages" in lines
+    assert (
+        "embeddings/languages: random" in str(lines)
+        and f"left behind of {run}: embeddings/languages" in lines
+    )
 
 
 def test_a_longer_position_table_is_cut(mlm):
@@ -301,33 +374,77 @@ def test_every_mesh_holds_the_same(mlm, clm):
 
 
 REFUSED = [
-    (dict(dim=24), dict(decoder="mlm"), r"decoder/layers/attention/key/bias has shape \(2, 2, 12\), .*model.dim=16"),
+    (
+        dict(dim=24),
+        dict(decoder="mlm"),
+        r"decoder/layers/attention/key/bias has shape \(2, 2, 12\), .*model.dim=16",
+    ),
     (
         dict(ffn=48),
         dict(encoder="mlm"),
         r"ffn/in/bias has shape \(3, 48\), .* \(3, 32\); set model.ffn=32",
     ),
-    (dict(heads=4), dict(decoder="mlm"), r"decoder/layers/attention/key/bias has shape \(2, 4, 4\), .*model.heads=2"),
-    (dict(norm_order="pre"), dict(encoder="mlm"), "norm_order is pre here and post there; set model.norm_order=post"),
+    (
+        dict(heads=4),
+        dict(decoder="mlm"),
+        r"decoder/layers/attention/key/bias has shape \(2, 4, 4\), .*model.heads=2",
+    ),
+    (
+        dict(norm_order="pre"),
+        dict(encoder="mlm"),
+        "norm_order is pre here and post there; set model.norm_order=post",
+    ),
     (dict(embedding_scale=True), dict(embeddings="mlm"), "set model.embedding_scale=False"),
-    (dict(position_offset=1), dict(encoder="xlmr"), "position_offset is 1 here and 2 there; set model.position_off"),
+    (
+        dict(position_offset=1),
+        dict(encoder="xlmr"),
+        "position_offset is 1 here and 2 there; set model.position_off",
+    ),
     (
         dict(vocab_size=90),
         dict(embeddings="mlm"),
         r"90 pieces here, 96 there \(shapes \(90, 16\) and \(96, 16",
     ),
-    (dict(max_positions=40), dict(encoder="mlm"), r"positions/embedding has shape \(40, 16\).*model.max_positions=32"),
-    (dict(decoder_layers=0), dict(decoder="mlm"), "has no decoder; leave it out, or set model.decoder_layers"),
-    (dict(decoder_layers=4), dict(decoder="mlm"), "has 3 layers, the new decoder 4: .*DECODER_LAYERS_FROM=0,0,1,2"),
-    ({}, dict(decoder="mlm", decoder_layers="0,3"), "the new decoder has 2 layers, .* 3; give 2 numbers from 0 to 2"),
-    ({}, dict(decoder="mlm", decoder_layers="top"), "DECODER_LAYERS_FROM=top: give first, last, or numbers"),
+    (
+        dict(max_positions=40),
+        dict(encoder="mlm"),
+        r"positions/embedding has shape \(40, 16\).*model.max_positions=32",
+    ),
+    (
+        dict(decoder_layers=0),
+        dict(decoder="mlm"),
+        "has no decoder; leave it out, or set model.decoder_layers",
+    ),
+    (
+        dict(decoder_layers=4),
+        dict(decoder="mlm"),
+        "has 3 layers, the new decoder 4: .*DECODER_LAYERS_FROM=0,0,1,2",
+    ),
+    (
+        {},
+        dict(decoder="mlm", decoder_layers="0,3"),
+        "the new decoder has 2 layers, .* 3; give 2 numbers from 0 to 2",
+    ),
+    (
+        {},
+        dict(decoder="mlm", decoder_layers="top"),
+        "DECODER_LAYERS_FROM=top: give first, last, or numbers",
+    ),
     (
         {},
         dict(run="a", decoder="mlm"),
         "INIT_FROM=a gives all weights, and INIT_DECODER=.*; leave out either",
     ),
-    ({}, dict(encoder="mlm", decoder_layers="first"), "DECODER_LAYERS_FROM=first changes nothing without INIT_DECODER"),
-    ({}, dict(encoder="mlm", cross_attention=False), "INIT_CROSS_ATTENTION=False changes nothing without INIT_DECODER"),
+    (
+        {},
+        dict(encoder="mlm", decoder_layers="first"),
+        "DECODER_LAYERS_FROM=first changes nothing without INIT_DECODER",
+    ),
+    (
+        {},
+        dict(encoder="mlm", cross_attention=False),
+        "INIT_CROSS_ATTENTION=False changes nothing without INIT_DECODER",
+    ),
     ({}, dict(encoder="nowhere"), "missing file: nowhere/run.json"),
 ]
 
@@ -352,7 +469,9 @@ def test_a_checkpoint_of_a_giver_may_be_named(donor, mlm):
 
 
 def test_another_vocabulary_is_refused(mlm):
-    with pytest.raises(UserError, match="mlm/checkpoints/7 was trained on another vocabulary .*set VOCABULARY"):
+    with pytest.raises(
+        UserError, match="mlm/checkpoints/7 was trained on another vocabulary .*set VOCABULARY"
+    ):
         load(pair(), encoder=mlm[0], vocabulary={"sha256": "xyz"})
 
 
@@ -374,11 +493,19 @@ def test_recipes_bind_it(tmp_path, monkeypatch):
 
     def read(**given):
         bindings = {"VOCABULARY_SIZE": 90, "LANGUAGES": "de en", **given}
-        return recipes.read_recipe(files, [f"{k}={v}" for k, v in bindings.items()]).bound["init_from"]
+        return recipes.read_recipe(files, [f"{k}={v}" for k, v in bindings.items()]).bound[
+            "init_from"
+        ]
 
     assert read() == Initialisation() and read(INIT_FROM="a") == Initialisation(run="a")
-    given = {"INIT_ENCODER": "runs/mlm", "INIT_DECODER": "runs/clm/checkpoints/7", "INIT_CROSS_ATTENTION": "False"}
-    asked = Initialisation(encoder="runs/mlm", decoder="runs/clm/checkpoints/7", cross_attention=False)
+    given = {
+        "INIT_ENCODER": "runs/mlm",
+        "INIT_DECODER": "runs/clm/checkpoints/7",
+        "INIT_CROSS_ATTENTION": "False",
+    }
+    asked = Initialisation(
+        encoder="runs/mlm", decoder="runs/clm/checkpoints/7", cross_attention=False
+    )
     for layers in ("0,2", "0 2", "[0, 2]"):
         found = read(**given, DECODER_LAYERS_FROM=layers)
         assert dataclasses.replace(found, decoder_layers="last") == asked
@@ -404,12 +531,16 @@ def test_a_whole_run_keeps_its_language_tokens_where_they_are(donor):
     load = first_weights(str(run), model, shapes(model)[0], ())
     zeros = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), shapes(model)[0])
     for languages in ([*tiny.LANGUAGES[1:]], [*reversed(tiny.LANGUAGES)], [*tiny.LANGUAGES, "zz"]):
-        with pytest.raises(UserError, match=f'numbered otherwise; set LANGUAGES="{" ".join(tiny.LANGUAGES)}"'):
+        with pytest.raises(
+            UserError, match=f'numbered otherwise; set LANGUAGES="{" ".join(tiny.LANGUAGES)}"'
+        ):
             load(zeros, languages, {"data": {}})
     unlike = first_weights(str(run), model.replace(language_tokens=0), shapes(model)[0], ())
     for give, languages in ((load, tiny.LANGUAGES), (load, tiny.LANGUAGES[:2]), (unlike, ["zz"])):
         found = give(jax.tree.map(jax.numpy.asarray, zeros), languages, {"data": {}})[0]
-        np.testing.assert_array_equal(found["embeddings"]["tokens"]["embedding"], theirs["embeddings/tokens/embedding"])
+        np.testing.assert_array_equal(
+            found["embeddings"]["tokens"]["embedding"], theirs["embeddings/tokens/embedding"]
+        )
 
 
 def told_labels(folder, labels, data=None):
@@ -436,7 +567,10 @@ def test_a_head_of_other_labels_is_refused(donor):
     found = tiny_run.flat(given(["bad", "good"]))
     np.testing.assert_array_equal(found["classifier/out/kernel"], theirs["classifier/out/kernel"])
     for other in (["0", "1"], ["good", "bad"]):
-        message = f"has a head for the labels bad, good, and those to learn are {', '.join(other)}: start from the run"
+        message = (
+            f"has a head for the labels bad, good, and those to learn are {', '.join(other)}: start"
+            " from the run"
+        )
         with pytest.raises(UserError, match=message):
             given(other)
 
@@ -445,9 +579,15 @@ def test_of_several_heads_each_is_told_by_its_task(donor):
     from xlingjax.training.initialisation import require_labels
 
     run, _ = donor("several", 9, config(task_labels={"nc": 2, "qam": 2}))
-    told_labels(run, (), {"classification_nc": {"labels": ["a", "b"]}, "classification_qam": {"labels": ["0", "1"]}})
+    told_labels(
+        run,
+        (),
+        {"classification_nc": {"labels": ["a", "b"]}, "classification_qam": {"labels": ["0", "1"]}},
+    )
     require_labels("RUN", run, ["0", "1"], "qam")
     require_labels("RUN", run, ["0", "1"], "wpr")  # a head that is new
     require_labels("RUN", run, ["0", "1"])  # a model of one head takes none of these
-    with pytest.raises(UserError, match="RUN has a head of nc for the labels a, b, and those to learn are 0, 1"):
+    with pytest.raises(
+        UserError, match="RUN has a head of nc for the labels a, b, and those to learn are 0, 1"
+    ):
         require_labels("RUN", run, ["0", "1"], "nc")

@@ -11,7 +11,8 @@ from tests.helpers import tiny_run
 
 
 def two_processes(first, second):
-    """Run `tiny_run` as two processes of 4 devices each with these arguments; [(exit status, output)] of both."""
+    """Run `tiny_run` as two processes of 4 devices each with these arguments; [(exit status,
+    output)] of both."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"127.0.0.1:{free.getsockname()[1]}"
@@ -27,7 +28,12 @@ def two_processes(first, second):
         command = tiny_run.command(arguments)
         processes.append(
             subprocess.Popen(
-                command, cwd=tiny_run.ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                command,
+                cwd=tiny_run.ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
             )
         )
     try:
@@ -35,12 +41,15 @@ def two_processes(first, second):
     finally:
         for process in processes:
             process.kill()
-    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+    return [
+        (process.returncode, output) for process, output in zip(processes, outputs, strict=True)
+    ]
 
 
 @pytest.mark.long
 def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_path):
-    """SIGTERM reaches process 1 alone; both save the same step; one process of 8 devices finishes what they began."""
+    """SIGTERM reaches process 1 alone; both save the same step; one process of 8 devices finishes
+    what they began."""
     one, two = tmp_path / "one", tmp_path / "two"
     run = {"workdir": str(two), "steps": 20, "mesh": (2, 2, 2), "objectives": ("tlm",)}
     expected = tiny_run.flat(tiny_run.run(**{**run, "workdir": one}).params)
@@ -49,7 +58,9 @@ def test_two_processes_train_the_run_of_one_and_leave_together_on_sigterm(tmp_pa
     assert [status for status, _ in outcomes] == [75, 75], outcomes
     last = [output.strip().splitlines()[-1] for _, output in outcomes]
     assert last[0] == last[1] and last[0].startswith("exit reason preempted at step")
-    assert "weights: random" in outcomes[0][1] and "weights:" not in outcomes[1][1]  # only process 0 speaks
+    assert (
+        "weights: random" in outcomes[0][1] and "weights:" not in outcomes[1][1]
+    )  # only process 0 speaks
     shared = len(tiny_run.lines(two))
     assert 4 < shared < 20
 

@@ -1,4 +1,5 @@
-"""Learning rates by step, the update rules by hand, decay masks, layer-wise decay, frozen parameters."""
+"""Learning rates by step, the update rules by hand, decay masks, layer-wise decay, frozen
+parameters."""
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,9 @@ from xlingjax.training.optimizer import (
 
 PARAMS = {
     "embeddings": {"tokens": {"embedding": jnp.full((6, 2), 0.5)}},
-    "encoder": {"layers": {"mlp": {"kernel": jnp.full((3, 2, 4), 0.5), "bias": jnp.full((3, 4), 0.5)}}},
+    "encoder": {
+        "layers": {"mlp": {"kernel": jnp.full((3, 2, 4), 0.5), "bias": jnp.full((3, 4), 0.5)}}
+    },
     "head": {"norm": {"scale": jnp.full((2,), 0.5)}},
 }
 
@@ -31,11 +34,18 @@ PARAMS = {
 @pytest.mark.parametrize(
     "schedule, warmup, steps, expected",
     [
-        # XLM: 4000 steps up from 1e-7, then with the inverse square root: a quarter of the steps, half the rate.
-        ("inverse_sqrt", 4000, 10**6, {0: 1e-7, 2000: 5.005e-5, 4000: 1e-4, 16000: 5e-5, 400000: 1e-5}),
+        # XLM: 4000 steps up from 1e-7, then with the inverse square root: a quarter of the steps,
+        # half the rate.
+        (
+            "inverse_sqrt",
+            4000,
+            10**6,
+            {0: 1e-7, 2000: 5.005e-5, 4000: 1e-4, 16000: 5e-5, 400000: 1e-5},
+        ),
         ("inverse_sqrt", 0, 100, {1: 1e-4, 4: 5e-5}),
         ("linear", 10, 110, {0: 1e-5, 9: 1e-4, 10: 1e-4, 60: 5e-5, 109: 1e-6, 110: 0.0}),
-        # Measured from step 0: at the end of the warm-up a tenth of the steps, and of the rate, is gone.
+        # Measured from step 0: at the end of the warm-up a tenth of the steps, and of the rate, is
+        # gone.
         ("linear_from_0", 10, 100, {0: 1e-5, 9: 1e-4, 10: 9e-5, 50: 5e-5, 99: 1e-6, 100: 0.0}),
         ("constant", 4, 100, {0: 2.5e-5, 3: 1e-4, 99: 1e-4}),
         ("constant", 0, 100, {0: 1e-4}),
@@ -45,14 +55,18 @@ def test_learning_rate(schedule, warmup, steps, expected):
     config = OptimizerConfig(learning_rate=1e-4, schedule=schedule, warmup_steps=warmup)
     rate = learning_rate_schedule(config, steps)
     for step, value in expected.items():
-        np.testing.assert_allclose(rate(jnp.int32(step)), value, rtol=1e-4, err_msg=f"{schedule} {step}")
+        np.testing.assert_allclose(
+            rate(jnp.int32(step)), value, rtol=1e-4, err_msg=f"{schedule} {step}"
+        )
 
 
 def test_warm_up_as_a_share_of_the_steps():
     shared = OptimizerConfig(schedule="linear", warmup_share=0.1)
     counted = OptimizerConfig(schedule="linear", warmup_steps=12)
     assert (shared.warmup(120), shared.warmup(64), counted.warmup(120)) == (12, 6, 12)
-    ours, theirs = (learning_rate_schedule(config, 120, np)(np.arange(121)) for config in (shared, counted))
+    ours, theirs = (
+        learning_rate_schedule(config, 120, np)(np.arange(121)) for config in (shared, counted)
+    )
     np.testing.assert_array_equal(ours, theirs)
 
 
@@ -61,17 +75,23 @@ def one_update(config):
     grads = jax.tree.map(lambda p: jnp.full_like(p, 0.1), PARAMS)
     state = optimizer.init(PARAMS)
     params, state = optimizer.update(grads, state, PARAMS, jnp.float32(0.01))
-    params, state = optimizer.update(jax.tree.map(lambda g: 3 * g, grads), state, params, jnp.float32(0.01))
+    params, state = optimizer.update(
+        jax.tree.map(lambda g: 3 * g, grads), state, params, jnp.float32(0.01)
+    )
     return params, optimizer
 
 
 def test_adamw_and_adam_by_hand():
-    """Two updates; decay beside the gradient (adamw) or inside it (adam), and on kernels and embeddings only."""
+    """Two updates; decay beside the gradient (adamw) or inside it (adam), and on kernels and
+    embeddings only."""
     b1, b2, eps, decay = 0.9, 0.98, 1e-6, 0.1
     for name in ("adamw", "adam"):
         config = OptimizerConfig(name=name, weight_decay=decay, eps=eps)
         params, _ = one_update(config)
-        kernel, scale = params["encoder"]["layers"]["mlp"]["kernel"], params["head"]["norm"]["scale"]
+        kernel, scale = (
+            params["encoder"]["layers"]["mlp"]["kernel"],
+            params["head"]["norm"]["scale"],
+        )
         for has_decay, value in ((True, kernel), (False, scale)):
             p, m, v = 0.5, 0.0, 0.0
             for t, g in enumerate((0.1, 0.3), 1):
@@ -87,9 +107,15 @@ def test_adafactor_keeps_factors_and_scales_by_the_parameter():
     wide = {"kernel": jnp.full((256, 128), 0.5)}
     optimizer = make_optimizer(OptimizerConfig(name="adafactor"), 10, wide)
     state = optimizer.init(wide)
-    assert max(leaf.size for leaf in jax.tree.leaves(state)) == 256  # rows and columns, not the matrix
-    params, _ = optimizer.update({"kernel": jnp.full((256, 128), 0.1)}, state, wide, jnp.float32(0.01))
-    np.testing.assert_allclose(params["kernel"], 0.5 - 0.01 * 0.5, rtol=1e-3)  # rate * rms(parameter) * unit update
+    assert (
+        max(leaf.size for leaf in jax.tree.leaves(state)) == 256
+    )  # rows and columns, not the matrix
+    params, _ = optimizer.update(
+        {"kernel": jnp.full((256, 128), 0.1)}, state, wide, jnp.float32(0.01)
+    )
+    np.testing.assert_allclose(
+        params["kernel"], 0.5 - 0.01 * 0.5, rtol=1e-3
+    )  # rate * rms(parameter) * unit update
 
 
 def test_decay_mask_knows_stacked_biases():
@@ -107,7 +133,9 @@ def encoder_shapes(**options):
 
 def test_layer_rates():
     """The figures of ERNIE-M's base model: 12 layers, 0.8."""
-    rates = flattened(layer_rates(encoder_shapes(layers=12, num_languages=3, num_labels=2, head="transform"), 0.8))
+    rates = flattened(
+        layer_rates(encoder_shapes(layers=12, num_languages=3, num_labels=2, head="transform"), 0.8)
+    )
     by_layer = np.ravel(rates.pop("encoder/layers/ffn/in/kernel"))
     assert by_layer.shape == (12,) and rates["encoder/layers/ffn_norm/bias"].shape == (12, 1)
     assert [round(float(rate), 4) for rate in (by_layer[0], by_layer[-1])] == [0.0687, 0.8]
@@ -115,7 +143,12 @@ def test_layer_rates():
     tables = [f"embeddings/{name}/embedding" for name in ("tokens", "positions", "languages")]
     assert {round(rates[name], 4) for name in tables} == {0.0550}
     whole = {name for name in rates if "/layers/" not in name} - {*tables}
-    assert {"embeddings/norm/scale", "head/dense/kernel", "head/bias", "classifier/out/kernel"} <= whole
+    assert {
+        "embeddings/norm/scale",
+        "head/dense/kernel",
+        "head/bias",
+        "classifier/out/kernel",
+    } <= whole
     assert {rates[name] for name in whole} == {1.0}
 
 
@@ -128,35 +161,52 @@ def test_layer_rates_of_a_decoder_count_its_own_layers():
     for rate in of_decoder.values():
         np.testing.assert_allclose(np.ravel(rate), [0.25, 0.5])
     found = {name: rates[name] for name in rates if name.endswith("tokens/embedding")}
-    assert found == {"embeddings/tokens/embedding": 0.0625, "decoder_embeddings/tokens/embedding": 0.125}
+    assert found == {
+        "embeddings/tokens/embedding": 0.0625,
+        "decoder_embeddings/tokens/embedding": 0.125,
+    }
     assert rates["decoder_embeddings/norm/scale"] == rates["decoder_head/bias"] == 1.0
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("frozen", [(), ("encoder/layers/",)])
 def test_the_whole_update_is_decayed_by_layer_and_weight_decay_is_not(name, frozen):
-    """Against the same update without: each parameter moves rate * decay^(N - i) as far, and shrinks as it did."""
+    """Against the same update without: each parameter moves rate * decay^(N - i) as far, and
+    shrinks as it did."""
     rng = np.random.default_rng(0)
     params = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), PARAMS)
     grads = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), PARAMS)
     moved = {}
     for layer_decay, weight_decay in ((1.0, 0.0), (0.5, 0.0), (0.5, 0.1)):
-        config = OptimizerConfig(name=name, layer_decay=layer_decay, weight_decay=weight_decay, frozen=frozen)
+        config = OptimizerConfig(
+            name=name, layer_decay=layer_decay, weight_decay=weight_decay, frozen=frozen
+        )
         optimizer = make_optimizer(config, 10, params)
         (free, _), given = split(params, optimizer.trainable), split(grads, optimizer.trainable)[0]
         after, _ = optimizer.update(given, optimizer.init(free), free, jnp.float32(0.01))
         moved[layer_decay, weight_decay] = {
-            path: np.asarray(leaf - flattened(params)[path]) for path, leaf in flattened(after).items()
+            path: np.asarray(leaf - flattened(params)[path])
+            for path, leaf in flattened(after).items()
         }
-    expected = {"encoder/layers/mlp/kernel": [0.125, 0.25, 0.5], "encoder/layers/mlp/bias": [0.125, 0.25, 0.5]}
+    expected = {
+        "encoder/layers/mlp/kernel": [0.125, 0.25, 0.5],
+        "encoder/layers/mlp/bias": [0.125, 0.25, 0.5],
+    }
     expected |= {"embeddings/tokens/embedding": 0.0625, "head/norm/scale": 1.0}
     assert {*moved[0.5, 0.0]} == {path for path in expected if not frozen or "/layers/" not in path}
     for path, plain in moved[1.0, 0.0].items():
         shape = (-1, *[1] * (plain.ndim - 1)) if "/layers/" in path else ()
-        np.testing.assert_allclose(moved[0.5, 0.0][path], plain * np.reshape(expected[path], shape), atol=2e-7)
+        np.testing.assert_allclose(
+            moved[0.5, 0.0][path], plain * np.reshape(expected[path], shape), atol=2e-7
+        )
         if name != "adam":  # whose decay is part of the gradient
             shrunk = moved[0.5, 0.1][path] - moved[0.5, 0.0][path]
-            whole = -0.01 * 0.1 * flattened(params)[path] * (path.split("/")[-1] not in ("bias", "scale"))
+            whole = (
+                -0.01
+                * 0.1
+                * flattened(params)[path]
+                * (path.split("/")[-1] not in ("bias", "scale"))
+            )
             np.testing.assert_allclose(shrunk, whole, rtol=1e-3, atol=2e-7)
 
 
@@ -170,7 +220,10 @@ def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
         one, two = name.split("/")
         kernel = jnp.asarray(rng.normal(size=shape), jnp.float32)
         layers.setdefault(one, {})[two] = {"kernel": kernel, "bias": jnp.ones(shape[2:])}
-    params = {"encoder": {"layers": layers}, "embeddings": {"tokens": {"embedding": jnp.ones((6, 2))}}}
+    params = {
+        "encoder": {"layers": layers},
+        "embeddings": {"tokens": {"embedding": jnp.ones((6, 2))}},
+    }
     grads = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), params)
     after = {}
     for name in ("muon", "adamw"):
@@ -178,7 +231,10 @@ def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
         after[name], _ = optimizer.update(grads, optimizer.init(params), params, jnp.float32(0.01))
     for name, shape in shapes.items():
         one, two = name.split("/")
-        old, new = layers[one][two]["kernel"], after["muon"]["encoder"]["layers"][one][two]["kernel"]
+        old, new = (
+            layers[one][two]["kernel"],
+            after["muon"]["encoder"]["layers"][one][two]["kernel"],
+        )
         columns = 8 if two == "out" else int(np.prod(shape[2:]))
         update = np.asarray((old - new) / 0.01 - 0.1 * old).reshape(2, -1, columns)
         for matrix in update:
@@ -193,7 +249,9 @@ def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
         np.testing.assert_allclose(m, a, rtol=1e-6)
     frozen = make_optimizer(OptimizerConfig(name="muon", frozen=("ffn",)), 10, params)
     free, _ = split(params, frozen.trainable)
-    moved, _ = frozen.update(split(grads, frozen.trainable)[0], frozen.init(free), free, jnp.float32(0.01))
+    moved, _ = frozen.update(
+        split(grads, frozen.trainable)[0], frozen.init(free), free, jnp.float32(0.01)
+    )
     assert moved["encoder"]["layers"]["ffn"]["in"]["kernel"] is None
 
 
@@ -204,7 +262,9 @@ def test_frozen():
     assert path_names(trainable) == ["encoder/layers/mlp/kernel", "head/norm/scale"]
     assert path_names(frozen) == ["embeddings/tokens/embedding", "encoder/layers/mlp/bias"]
     jax.tree.map(np.testing.assert_array_equal, merge(trainable, frozen), PARAMS)
-    with pytest.raises(UserError, match="frozen='embedings' matches no parameter; paths are like embeddings/tokens"):
+    with pytest.raises(
+        UserError, match="frozen='embedings' matches no parameter; paths are like embeddings/tokens"
+    ):
         trainable_mask(PARAMS, ("embedings",))
     with pytest.raises(UserError, match="nothing is left to train"):
         trainable_mask(PARAMS, ("",))
@@ -218,9 +278,21 @@ def test_frozen():
         (dict(learning_rate=0.0), 10, "learning_rate=0.0 must be > 0"),
         (dict(layer_decay=0.0), 10, "layer_decay=0.0 must be > 0 and at most 1"),
         (dict(warmup_share=10), 10, "warmup_share=10 is a share of the steps, from 0 to below 1"),
-        (dict(schedule="linear", warmup_share=0.96), 10, "warmup_steps=10 leaves nothing of steps=10"),
-        (dict(schedule="linear_from_0", warmup_steps=10), 10, "warmup_steps=10 leaves nothing of steps=10"),
-        (dict(schedule="linear", warmup_steps=10), 10, "warmup_steps=10 leaves nothing of steps=10"),
+        (
+            dict(schedule="linear", warmup_share=0.96),
+            10,
+            "warmup_steps=10 leaves nothing of steps=10",
+        ),
+        (
+            dict(schedule="linear_from_0", warmup_steps=10),
+            10,
+            "warmup_steps=10 leaves nothing of steps=10",
+        ),
+        (
+            dict(schedule="linear", warmup_steps=10),
+            10,
+            "warmup_steps=10 leaves nothing of steps=10",
+        ),
     ],
 )
 def test_refusals(config, steps, message):
@@ -232,6 +304,7 @@ def test_refusals(config, steps, message):
 def test_weight_decay_can_be_switched_on_and_off_without_changing_the_state(name):
     """So that a checkpoint of either can be continued as the other."""
     states = [
-        make_optimizer(OptimizerConfig(name=name, weight_decay=decay), 10, PARAMS).init(PARAMS) for decay in (0.0, 0.1)
+        make_optimizer(OptimizerConfig(name=name, weight_decay=decay), 10, PARAMS).init(PARAMS)
+        for decay in (0.0, 0.1)
     ]
     assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])

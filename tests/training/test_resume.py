@@ -1,4 +1,5 @@
-"""A run that was stopped and started again ends where one left alone ends: the same bits, from the same batches."""
+"""A run that was stopped and started again ends where one left alone ends: the same bits, from the
+same batches."""
 
 import json
 import shutil
@@ -12,10 +13,24 @@ from tests.helpers import tiny_run
 from xlingjax.training.checkpoint import CheckpointConfig, checkpoint_steps
 
 RUNS = {
-    "summed": {"mesh": (1, 1, 1), "objectives": ("mlm", "tlm"), "schedule": "summed", "weights": (1, {0: 0, 3: 2})},
+    "summed": {
+        "mesh": (1, 1, 1),
+        "objectives": ("mlm", "tlm"),
+        "schedule": "summed",
+        "weights": (1, {0: 0, 3: 2}),
+    },
     "8-devices": {"mesh": (2, 2, 2), "objectives": ("tlm",)},
     "8-objectives": {
-        "objectives": ("veco", "camlm", "btmlm", "clwr", "clpc", "cl_mlm", "xfnp", "back_translation"),
+        "objectives": (
+            "veco",
+            "camlm",
+            "btmlm",
+            "clwr",
+            "clpc",
+            "cl_mlm",
+            "xfnp",
+            "back_translation",
+        ),
         "weights": (1,) * 8,
         "steps": 18,
         "checkpoint": CheckpointConfig(every=8, keep_last=9),
@@ -38,9 +53,12 @@ def assert_same(params, expected):
 
 
 def kill_between_checkpoints(workdir, run):
-    """A run in its own process that SIGKILLs itself while its last checkpoint may be half written."""
+    """A run in its own process that SIGKILLs itself while its last checkpoint may be half
+    written."""
     arguments = {"workdir": str(workdir), **run, "signal_at": ["SIGKILL", 8]}
-    process = subprocess.run(tiny_run.command(arguments), cwd=tiny_run.ROOT, capture_output=True, text=True)
+    process = subprocess.run(
+        tiny_run.command(arguments), cwd=tiny_run.ROOT, capture_output=True, text=True
+    )
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
@@ -65,7 +83,8 @@ def test_killed_run_continues_bitwise(undisturbed, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("undisturbed", ["8-objectives"], indirect=True)
 def test_every_objective_continues_bitwise_from_a_checkpoint(undisturbed, tmp_path):
-    """From the checkpoint between the two turns of each; what the run logged after it is taken back."""
+    """From the checkpoint between the two turns of each; what the run logged after it is taken
+    back."""
     run, params, hashes, workdir = undisturbed
     shutil.copytree(workdir, tmp_path / "again")
     for step in checkpoint_steps(workdir / "checkpoints"):
@@ -89,7 +108,10 @@ def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
     assert tiny_run.hashes(tmp_path) == hashes
     log = (tmp_path / "log.txt").read_text()
     assert f"weights: checkpoint {stopped.steps} of {tmp_path}" in log
-    assert [s["step"] for s in json.loads((tmp_path / "run.json").read_text())["sessions"]] == [0, stopped.steps]
+    assert [s["step"] for s in json.loads((tmp_path / "run.json").read_text())["sessions"]] == [
+        0,
+        stopped.steps,
+    ]
 
 
 class Counted:
@@ -107,14 +129,20 @@ class Counted:
 
 
 def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp_path):
-    """Asked to stop in the step before an evaluation, or with an evaluation that failed: what is best is known all the
-    same, and a finished run has a result."""
+    """Asked to stop in the step before an evaluation, or with an evaluation that failed: what is
+    best is known all the same, and a finished run has a result."""
     settings = dict(objectives=("mlm",), eval_every=3)
-    best = CheckpointConfig(every=3, keep_last=1, keep_best=1, best_metric="dev/mean", best_mode="max")
+    best = CheckpointConfig(
+        every=3, keep_last=1, keep_best=1, best_metric="dev/mean", best_mode="max"
+    )
     whole, stopped, failed = tmp_path / "whole", tmp_path / "stopped", tmp_path / "failed"
     tiny_run.run(whole, **settings, checkpoint=best, evaluators=[Counted()])
-    first = tiny_run.run(stopped, **settings, checkpoint=best, evaluators=[Counted()], signal_at=("SIGTERM", 6))
-    assert first.steps == 6 and [line["step"] for line in tiny_run.lines(stopped, "evaluations.jsonl")] == [3]
+    first = tiny_run.run(
+        stopped, **settings, checkpoint=best, evaluators=[Counted()], signal_at=("SIGTERM", 6)
+    )
+    assert first.steps == 6 and [
+        line["step"] for line in tiny_run.lines(stopped, "evaluations.jsonl")
+    ] == [3]
     tiny_run.run(stopped, **settings, checkpoint=best, evaluators=[Counted()])
     for step in (6, 9):
         with pytest.raises(RuntimeError, match="out of memory"):
@@ -122,8 +150,16 @@ def test_a_checkpoint_that_was_not_measured_is_measured_when_the_run_goes_on(tmp
     assert not (failed / "result.json").exists()
     tiny_run.run(failed, **settings, checkpoint=best, evaluators=[Counted()])
     for run in (whole, stopped, failed):
-        assert [line["values"]["mean"] for line in tiny_run.lines(run, "evaluations.jsonl")] == [50.0, 90.0, 60.0]
-        assert json.loads((run / "best.json").read_text()) == {"dev/mean": {"step": 6, "value": 90.0}}
+        assert [line["values"]["mean"] for line in tiny_run.lines(run, "evaluations.jsonl")] == [
+            50.0,
+            90.0,
+            60.0,
+        ]
+        assert json.loads((run / "best.json").read_text()) == {
+            "dev/mean": {"step": 6, "value": 90.0}
+        }
         assert json.loads((run / "result.json").read_text())["exit_reason"] == "finished"
         assert checkpoint_steps(run / "checkpoints") == [6, 9]
-    tiny_run.run(failed, **settings, checkpoint=best, evaluators=[Counted(fails=[9])])  # nothing is left to measure
+    tiny_run.run(
+        failed, **settings, checkpoint=best, evaluators=[Counted(fails=[9])]
+    )  # nothing is left to measure

@@ -60,13 +60,23 @@ def test_what_is_measured_has_the_values_of_the_last_stage():
 
     assert probe(corpus="c", length={0: 32, 500: 64, 90: 48}) == ("c", 64, None)
     assert probe(corpus={"de": 1}, rates=(0,)) == ({"de": 1}, 1, (0,))
-    assert inspect.signature(probe).parameters["length"].default == 1  # recipes see the function's own parameters
+    assert (
+        inspect.signature(probe).parameters["length"].default == 1
+    )  # recipes see the function's own parameters
 
 
 def test_a_stage_may_have_stages_of_its_own():
     frozen = {0: ["a"], 10: {0: ["never"], 5: ["b"], 20: []}, 30: {0: ["never"], 20: ["d"]}}
     assert starts([frozen]) == [0, 10, 20, 30]
-    assert [at(frozen, step) for step in (0, 9, 10, 19, 20, 29, 30)] == [["a"], ["a"], ["b"], ["b"], [], [], ["d"]]
+    assert [at(frozen, step) for step in (0, 9, 10, 19, 20, 29, 30)] == [
+        ["a"],
+        ["a"],
+        ["b"],
+        ["b"],
+        [],
+        [],
+        ["d"],
+    ]
     assert starts([{0: {0: ["embeddings"], 2000: []}}]) == [0, 2000]
 
 

@@ -31,13 +31,17 @@ from xlingjax.training.step import (
 from xlingjax.training.sums import apart
 
 OBJECTIVES = {name: tiny.objective(name) for name in (*tiny.OBJECTIVES, *tiny.LABELLED)}
-# Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory from deciding it.
-OPTIMIZER = OptimizerConfig(learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4, weight_decay=0.1)
+# Adam divides a gradient by its size: eps keeps rounding noise in gradients that are 0 in theory
+# from deciding it.
+OPTIMIZER = OptimizerConfig(
+    learning_rate=1e-2, schedule="constant", warmup_steps=0, eps=1e-4, weight_decay=0.1
+)
 ONE = MeshConfig(1, 1, 1)
 
 
 def once(make):
-    """`make`, called once for all tests that ask with the same arguments: a step takes seconds to compile."""
+    """`make`, called once for all tests that ask with the same arguments: a step takes seconds to
+    compile."""
     made = {}
 
     def asked(*arguments):
@@ -58,7 +62,8 @@ def parts(config, mesh_config, optimizer):
 
 
 def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
-    """(mesh, update rule, shardings, state); `params` go over NumPy, since a step takes the memory of its state."""
+    """(mesh, update rule, shardings, state); `params` go over NumPy, since a step takes the memory
+    of its state."""
     *made, state = parts(encoder.config, mesh_config, optimizer)
     return *made, state(jax.tree.map(np.array, params))
 
@@ -67,9 +72,14 @@ def setup(encoder, params, mesh_config, optimizer=OPTIMIZER):
 def train_step(config, objective, mesh_config, microbatches, optimizer):
     mesh, rule, shardings, _ = parts(config, mesh_config, optimizer)
     step = make_train_step(
-        shardings=shardings, model=build_model(config, mesh), objective=objective, languages=len(tiny.LANGUAGES),
-        optimizer=rule, config=optimizer, microbatches=microbatches,
-    )  # fmt: skip
+        shardings=shardings,
+        model=build_model(config, mesh),
+        objective=objective,
+        languages=len(tiny.LANGUAGES),
+        optimizer=rule,
+        config=optimizer,
+        microbatches=microbatches,
+    )
     key = run_key(0, "threefry2x32", mesh)
     return lambda state, batch: step(state, batch, key)
 
@@ -79,11 +89,19 @@ def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimiz
     step = train_step(encoder.config, objective, mesh_config, microbatches, optimizer)
 
     def place(rows, reads):
-        return to_global({k: rows[k] for k in reads}, batch_sharding(mesh), {k: rows[k].shape for k in reads})
+        return to_global(
+            {k: rows[k] for k in reads}, batch_sharding(mesh), {k: rows[k].shape for k in reads}
+        )
 
     def run(state, rows):
         if isinstance(objective, Summed):
-            return step(state, {name: place(rows[name], part.reads) for name, (part, _) in objective.parts.items()})
+            return step(
+                state,
+                {
+                    name: place(rows[name], part.reads)
+                    for name, (part, _) in objective.parts.items()
+                },
+            )
         return step(state, place(rows, objective.reads))
 
     return state, run
@@ -91,13 +109,21 @@ def step_of(encoder, params, objective, mesh_config=ONE, microbatches=1, optimiz
 
 def assert_close(a, b, tolerance=1e-5):
     for name, x, y in zip(path_names(a), jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        np.testing.assert_allclose(np.asarray(x), np.asarray(y), atol=tolerance, rtol=tolerance, err_msg=name)
+        np.testing.assert_allclose(
+            np.asarray(x), np.asarray(y), atol=tolerance, rtol=tolerance, err_msg=name
+        )
 
 
 @pytest.fixture(scope="module")
 def whole(tiny_config):
     """(encoder, parameters) with the parts that any objective needs."""
-    parts = dict(cross_attention=True, word_recovery=True, paraphrase=True, num_labels=3, classifier="plug_in")
+    parts = dict(
+        cross_attention=True,
+        word_recovery=True,
+        paraphrase=True,
+        num_labels=3,
+        classifier="plug_in",
+    )
     encoder = Encoder(tiny_config.replace(**parts))
     return encoder, tiny.params(encoder)
 
@@ -117,7 +143,9 @@ def test_four_microbatches_over_eight_devices_change_nothing(reference, whole):
     assert_close(state.params, expected.params)
     assert_close(sums, expected_sums)
     table, before = (p["embeddings"]["tokens"]["embedding"] for p in (expected.params, whole[1]))
-    assert np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3  # the step did something that could differ
+    assert (
+        np.abs(np.asarray(table) - np.asarray(before)).max() > 5e-3
+    )  # the step did something that could differ
 
 
 DECODERS = {
@@ -144,13 +172,22 @@ def test_four_microbatches_over_eight_devices_change_nothing_for_decoders(decode
     (one, sums), (eight, eight_sums) = after
     assert_close(eight.params, one.params)
     assert_close(eight_sums, sums)
-    now, before = (np.asarray(params["decoder"]["streams"]["embedding"]) for params in (one.params, decoder[1]))
+    now, before = (
+        np.asarray(params["decoder"]["streams"]["embedding"]) for params in (one.params, decoder[1])
+    )
     # The step did something that could differ; as an ordinary decoder, to the row of stream 0.
     assert (np.abs(now - before).min(1) > 1e-3).tolist() == [name == "xfnp", True]
     metrics = [sums["metrics"][f"{term}/loss"] for term in objective.coefficients]
-    total = sum(factor * loss for factor, (loss, _) in zip(objective.coefficients.values(), metrics, strict=True))
-    np.testing.assert_allclose(sums["total"], total / sum(weight for _, weight in metrics), rtol=1e-5)
-    assert float(sums["tokens"]) == (rows["pack_ids"] > 0).sum() + (rows["decoder_pack_ids"] > 0).sum()
+    total = sum(
+        factor * loss
+        for factor, (loss, _) in zip(objective.coefficients.values(), metrics, strict=True)
+    )
+    np.testing.assert_allclose(
+        sums["total"], total / sum(weight for _, weight in metrics), rtol=1e-5
+    )
+    assert (
+        float(sums["tokens"]) == (rows["pack_ids"] > 0).sum() + (rows["decoder_pack_ids"] > 0).sum()
+    )
 
 
 def unclipped(state, sums):
@@ -160,7 +197,8 @@ def unclipped(state, sums):
 
 
 def test_summed_losses_have_the_sum_of_the_gradients(whole):
-    """Each times its factor, over four microbatches and eight devices; metrics and tokens stay each one's own."""
+    """Each times its factor, over four microbatches and eight devices; metrics and tokens stay each
+    one's own."""
     names, moments, alone = {"camlm": 1.0, "mlm": 2.0}, {}, {}
     rows = {name: tiny.batch(name, rows=16) for name in names}
     for name in names:
@@ -172,10 +210,15 @@ def test_summed_losses_have_the_sum_of_the_gradients(whole):
     state, sums = step(state, rows)
     added = jax.tree.map(lambda a, b: a + 2 * b, moments["camlm"], moments["mlm"])
     assert_close(unclipped(state, sums), added, 1e-6)
-    np.testing.assert_allclose(sums["total"], alone["camlm"]["total"] + 2 * alone["mlm"]["total"], rtol=1e-5)
+    np.testing.assert_allclose(
+        sums["total"], alone["camlm"]["total"] + 2 * alone["mlm"]["total"], rtol=1e-5
+    )
     for name, own in apart(sums).items():
         assert_close(own["metrics"], alone[name]["metrics"])
-        assert float(own["tokens"]) == float(alone[name]["tokens"]) and own["grad_norm"] is not sums["grad_norm"]
+        assert (
+            float(own["tokens"]) == float(alone[name]["tokens"])
+            and own["grad_norm"] is not sums["grad_norm"]
+        )
 
 
 def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
@@ -189,17 +232,23 @@ def test_muon_is_the_same_on_a_mesh(tiny_encoder, tiny_params, tiny_batches):
         after.append(state)
     assert_close(after[0].params, after[1].params, 1e-4)
     kernel = after[1].params["encoder"]["layers"]["ffn"]["in"]["kernel"]
-    assert kernel.sharding.spec in {leaf.sharding.spec for leaf in jax.tree.leaves(after[1].opt_state)}
+    assert kernel.sharding.spec in {
+        leaf.sharding.spec for leaf in jax.tree.leaves(after[1].opt_state)
+    }
     adam, step = step_of(tiny_encoder, tiny_params, MLM())
     for _ in range(2):
         adam, _ = step(adam, tiny_batches["mlm"])
     other = adam.params["encoder"]["layers"]["ffn"]["in"]["kernel"]
-    assert np.abs(np.asarray(other) - np.asarray(kernel)).max() > 1e-3  # as many steps of AdamW go elsewhere
+    assert (
+        np.abs(np.asarray(other) - np.asarray(kernel)).max() > 1e-3
+    )  # as many steps of AdamW go elsewhere
 
 
 def test_loss_is_the_mean_over_the_whole_batch_not_the_mean_of_means(reference, whole):
     objective, rows, _, sums = reference
-    evaluate = jax.jit(functools.partial(eval_step, model=whole[0], objective=objective, languages=3))
+    evaluate = jax.jit(
+        functools.partial(eval_step, model=whole[0], objective=objective, languages=3)
+    )
     metrics = evaluate(whole[1], {k: rows[k] for k in objective.reads})
     terms = [metrics[f"{term}/loss"] for term in objective.coefficients]
     means = [float(total) / float(weight) for total, weight in terms]
@@ -211,17 +260,30 @@ def test_parameters_lie_as_the_rules_say(whole):
     state, step = step_of(*whole, MLM(), MeshConfig(2, 2, 2), microbatches=4)
     state, _ = step(state, tiny.batch("mlm", rows=16))
     table = state.params["embeddings"]["tokens"]["embedding"]
-    assert table.sharding.spec[0] == ("fsdp", "tensor") and table.addressable_shards[0].data.shape == (32, 32)
-    assert {leaf.sharding.spec for leaf in jax.tree.leaves(state.opt_state)} >= {table.sharding.spec}
+    assert table.sharding.spec[0] == ("fsdp", "tensor") and table.addressable_shards[
+        0
+    ].data.shape == (32, 32)
+    assert {leaf.sharding.spec for leaf in jax.tree.leaves(state.opt_state)} >= {
+        table.sharding.spec
+    }
 
 
 def test_non_finite_step_changes_nothing_and_is_counted(tiny_encoder, tiny_params, tiny_batches):
-    """A batch whose loss is NaN, then a good one: parameters and moments as if only the good one had come."""
-    poisoned = {**tiny_batches["mlm"], "masked_weights": tiny_batches["mlm"]["masked_weights"] * np.float32("nan")}
+    """A batch whose loss is NaN, then a good one: parameters and moments as if only the good one
+    had come."""
+    poisoned = {
+        **tiny_batches["mlm"],
+        "masked_weights": tiny_batches["mlm"]["masked_weights"] * np.float32("nan"),
+    }
     state, step = step_of(tiny_encoder, tiny_params, MLM())
     state, sums = step(state, poisoned)
     assert_close(state.params, tiny_params, 0)
-    assert (int(sums["bad_steps"]), int(state.skipped), float(sums["good"]), float(sums["total"])) == (1, 1, 0.0, 0.0)
+    assert (
+        int(sums["bad_steps"]),
+        int(state.skipped),
+        float(sums["good"]),
+        float(sums["total"]),
+    ) == (1, 1, 0.0, 0.0)
     assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(state.opt_state))
     state, sums = step(state, tiny_batches["mlm"])
     assert (int(sums["bad_steps"]), int(state.skipped), int(state.step)) == (0, 1, 2)
@@ -230,44 +292,60 @@ def test_non_finite_step_changes_nothing_and_is_counted(tiny_encoder, tiny_param
 
 
 def test_clip_and_skip_norm(tiny_encoder, tiny_params, tiny_batches):
-    """Adam's update is scale-free, so the clip is read from the first moment after one step: norm 0.1 * clip."""
-    optimizer = OptimizerConfig(learning_rate=1e-3, schedule="constant", warmup_steps=0, clip_norm=0.01)
+    """Adam's update is scale-free, so the clip is read from the first moment after one step: norm
+    0.1 * clip."""
+    optimizer = OptimizerConfig(
+        learning_rate=1e-3, schedule="constant", warmup_steps=0, clip_norm=0.01
+    )
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     state, sums = step(state, tiny_batches["mlm"])
     norm = np.sqrt(sum(float(np.sum(np.square(m))) for m in jax.tree.leaves(state.opt_state[0].mu)))
     assert float(sums["grad_norm"]) > 0.1
     np.testing.assert_allclose(norm, 0.1 * 0.01, rtol=1e-4)
 
-    optimizer = OptimizerConfig(learning_rate=1e-3, schedule="constant", warmup_steps=0, skip_norm=0.01)
+    optimizer = OptimizerConfig(
+        learning_rate=1e-3, schedule="constant", warmup_steps=0, skip_norm=0.01
+    )
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     state, _ = step(state, tiny_batches["mlm"])
     assert int(state.skipped) == 1
     assert_close(state.params, tiny_params, 0)
 
 
-def test_frozen_parameters_stay_bit_identical_under_weight_decay(tiny_encoder, tiny_params, tiny_batches):
+def test_frozen_parameters_stay_bit_identical_under_weight_decay(
+    tiny_encoder, tiny_params, tiny_batches
+):
     optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "frozen": ("^embeddings/", "norm")})
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     before = jax.tree.map(np.array, tiny_params)
     state, _ = step(state, tiny_batches["mlm"])
     changed = {
         name: not np.array_equal(a, b)
-        for name, a, b in zip(path_names(before), jax.tree.leaves(before), jax.tree.leaves(state.params), strict=True)
+        for name, a, b in zip(
+            path_names(before), jax.tree.leaves(before), jax.tree.leaves(state.params), strict=True
+        )
     }
     assert {name for name, moved in changed.items() if not moved} == {
         name for name in changed if name.startswith("embeddings/") or "norm" in name
     }
-    assert not any("embeddings" in name for name in path_names(state.opt_state))  # and have no moments
+    assert not any(
+        "embeddings" in name for name in path_names(state.opt_state)
+    )  # and have no moments
 
 
-def test_dynamic_loss_scale_halves_and_does_not_change_the_update(tiny_encoder, tiny_params, tiny_batches):
+def test_dynamic_loss_scale_halves_and_does_not_change_the_update(
+    tiny_encoder, tiny_params, tiny_batches
+):
     state, step = step_of(tiny_encoder, tiny_params, MLM())
     expected, _ = step(state, tiny_batches["mlm"])
     optimizer = OptimizerConfig(**{**vars(OPTIMIZER), "loss_scale": 1024.0})
     state, step = step_of(tiny_encoder, tiny_params, MLM(), optimizer=optimizer)
     state, _ = step(state, tiny_batches["mlm"])
     assert_close(state.params, expected.params)
-    poisoned = {**tiny_batches["mlm"], "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf)}
+    poisoned = {
+        **tiny_batches["mlm"],
+        "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf),
+    }
     state, _ = step(state, poisoned)
     assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (512.0, 0, 1)
 
@@ -283,33 +361,41 @@ def test_loss_scale_follows_finite_steps_not_skip_norm(tiny_encoder, tiny_params
     assert (float(state.loss_scale), int(state.good_steps)) == (1024.0, LOSS_SCALE_GROWTH_STEPS - 1)
     state, _ = step(state, tiny_batches["mlm"])
     assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (2048.0, 0, 3)
-    poisoned = {**tiny_batches["mlm"], "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf)}
+    poisoned = {
+        **tiny_batches["mlm"],
+        "masked_weights": np.full_like(tiny_batches["mlm"]["masked_weights"], np.inf),
+    }
     state, _ = step(state, poisoned)
     assert (float(state.loss_scale), int(state.good_steps), int(state.skipped)) == (1024.0, 0, 4)
 
 
 def test_float16_trains_with_a_loss_scale(tiny_config, tiny_params, tiny_batches):
-    """The update is float32's up to rounding, which a large eps does not blow up where the gradient is hardly more than
-    that. A scale that overflows is halved until it does not."""
+    """The update is float32's up to rounding, which a large eps does not blow up where the gradient
+    is hardly more than that. A scale that overflows is halved until it does not."""
     plain = dataclasses.replace(OPTIMIZER, eps=1e-2)
     state, step = step_of(Encoder(tiny_config), tiny_params, MLM(), optimizer=plain)
     expected, expected_sums = step(state, tiny_batches["mlm"])
     optimizer = dataclasses.replace(plain, loss_scale=2.0**24)
-    state, step = step_of(Encoder(tiny_config.replace(dtype="float16")), tiny_params, MLM(), optimizer=optimizer)
+    state, step = step_of(
+        Encoder(tiny_config.replace(dtype="float16")), tiny_params, MLM(), optimizer=optimizer
+    )
     for _ in range(12):
         state, sums = step(state, tiny_batches["mlm"])
         if float(sums["good"]):
             break
         assert not sums["finite"]
     assert int(state.skipped) > 0 and float(state.loss_scale) == 2.0 ** (24 - int(state.skipped))
-    np.testing.assert_allclose(float(sums["grad_norm"]), float(expected_sums["grad_norm"]), rtol=1e-2)
+    np.testing.assert_allclose(
+        float(sums["grad_norm"]), float(expected_sums["grad_norm"]), rtol=1e-2
+    )
     assert {str(leaf.dtype) for leaf in jax.tree.leaves(state.params)} == {"float32"}
     assert_close(state.params, expected.params, 5e-4)
 
 
 def test_dropout_differs_between_steps_and_microbatches(tiny_config, tiny_params, tiny_batches):
     encoder = Encoder(tiny_config.replace(dropout=0.3))
-    """Two microbatches of the same rows: under equal masks their mean would be the loss of either."""
+    """Two microbatches of the same rows: under equal masks their mean would be the loss of either.
+    """
     twins = {name: x[:4].repeat(2, 0) for name, x in tiny_batches["mlm"].items()}
     one_of_them = {name: x[::2] for name, x in twins.items()}
     optimizer = OptimizerConfig(frozen=("^(?!head/bias)",), learning_rate=1e-9, schedule="constant")
@@ -330,15 +416,23 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
     mesh, rule, shardings, state = setup(*whole, ONE, optimizer)
     steps = [
         make_train_step(
-            shardings=shardings, model=whole[0], objective=objective, languages=3, optimizer=rule, config=optimizer,
-            microbatches=1, stage=stage,
+            shardings=shardings,
+            model=whole[0],
+            objective=objective,
+            languages=3,
+            optimizer=rule,
+            config=optimizer,
+            microbatches=1,
+            stage=stage,
         )
         for stage in (0, 2, 3)
-    ]  # fmt: skip
+    ]
     batch, key = {name: rows[name] for name in objective.reads}, run_key(0, "threefry2x32", mesh)
 
     def only_the_cross_attention_moved(before, after):
-        for name, old, new in zip(path_names(after), *map(jax.tree.leaves, (before, after)), strict=True):
+        for name, old, new in zip(
+            path_names(after), *map(jax.tree.leaves, (before, after)), strict=True
+        ):
             if name.startswith(("params", "opt_state")) and "count" not in name:
                 assert ("cross_attention" in name) != np.array_equal(old, new), name
 
@@ -349,7 +443,8 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
     halfway = jax.tree.map(np.array, state.params)
     state, _ = steps[1](state, batch, key)
     moved = np.abs(
-        np.asarray(state.params["embeddings"]["tokens"]["embedding"]) - halfway["embeddings"]["tokens"]["embedding"]
+        np.asarray(state.params["embeddings"]["tokens"]["embedding"])
+        - halfway["embeddings"]["tokens"]["embedding"]
     )
     # Adam's first update of a parameter is its learning rate in size, whenever it comes.
     assert 0.8 * OPTIMIZER.learning_rate < moved.max() < 1.3 * OPTIMIZER.learning_rate
@@ -360,18 +455,27 @@ def test_stages_train_one_part_at_first_and_leave_the_rest_as_it_is(whole, tiny_
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "muon"])
 def test_a_late_start_is_a_start(name):
-    """A parameter that is trained from step 500 on moves as it would from step 0 on, decay included."""
+    """A parameter that is trained from step 500 on moves as it would from step 0 on, decay
+    included."""
     rng = np.random.default_rng(0)
-    params = {"encoder": {"layers": {"ffn": {"kernel": rng.normal(size=(2, 4, 6))}}}, "head": rng.normal(size=(5, 3))}
+    params = {
+        "encoder": {"layers": {"ffn": {"kernel": rng.normal(size=(2, 4, 6))}}},
+        "head": rng.normal(size=(5, 3)),
+    }
     params["trained_before"] = rng.normal(size=3)
     params = jax.tree.map(np.float32, params)
     grads = [jax.tree.map(lambda p: np.float32(rng.normal(size=p.shape)), params) for _ in range(4)]
 
     def moved(frozen, first):
-        config = OptimizerConfig(name=name, b2=0.999, weight_decay=0.1, schedule="constant", frozen=frozen)
+        config = OptimizerConfig(
+            name=name, b2=0.999, weight_decay=0.1, schedule="constant", frozen=frozen
+        )
         rule = make_optimizer(config, 1000, params)
         # Counts go on while a parameter is frozen, its moments stay 0.
-        state, now = jax.tree.map(lambda x: x + first if x.ndim == 0 else x, rule.init(params)), params
+        state, now = (
+            jax.tree.map(lambda x: x + first if x.ndim == 0 else x, rule.init(params)),
+            params,
+        )
         for step, grad in enumerate(grads, first):
             now, state = rule.update(grad, state, now, 1e-2, step)
         return now
@@ -385,4 +489,6 @@ def test_a_late_start_is_a_start(name):
             for tree in (found, expected)
         )
         np.testing.assert_allclose(found.pop("encoder"), expected.pop("encoder"), rtol=0.05)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5), found, expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-5), found, expected
+    )

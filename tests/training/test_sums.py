@@ -12,7 +12,10 @@ from xlingjax.training.sums import Interval, perplexity, summarise
 def sums(loss, weight, by_language, weights, good=1.0):
     metrics = {
         "mlm/loss": (jnp.float32(loss), jnp.float32(weight)),
-        "mlm/loss_by_language": (jnp.array(by_language, jnp.float32), jnp.array(weights, jnp.float32)),
+        "mlm/loss_by_language": (
+            jnp.array(by_language, jnp.float32),
+            jnp.array(weights, jnp.float32),
+        ),
     }
     scalars = {"total": jnp.float32(7 * good), "grad_norm": jnp.float32(2 * good)}
     scalars |= {"good": jnp.float32(good), "steps": jnp.float32(1), "tokens": jnp.float32(100)}
@@ -28,7 +31,13 @@ def test_interval_weights_by_predictions_and_starts_again():
     np.testing.assert_allclose(line["loss"], 8 / 3)  # not the mean of 1 and 6
     np.testing.assert_allclose(line["perplexity"], math.exp(8 / 3))
     assert line["loss_by_language"] == {"de": 1.0, "en": 6.0}  # zh was not seen
-    assert (line["total"], line["grad_norm"], line["steps"], line["skipped"], tokens) == (7.0, 2.0, 3, 1, 300)
+    assert (line["total"], line["grad_norm"], line["steps"], line["skipped"], tokens) == (
+        7.0,
+        2.0,
+        3,
+        1,
+        300,
+    )
     assert line["batch_hash"] == hashlib.sha256(b"aabbcc").hexdigest()
     assert interval.close(("de", "en", "zh")) is None
     interval.add(sums(3.0, 1, [3.0, 0, 0], [1, 0, 0]), "dd")
@@ -44,7 +53,9 @@ def test_only_skipped_steps_leave_no_numbers():
 
 
 def test_perplexity():
-    np.testing.assert_allclose(perplexity(math.log(95_000)), 95_000)  # a uniform model has the vocabulary's size
+    np.testing.assert_allclose(
+        perplexity(math.log(95_000)), 95_000
+    )  # a uniform model has the vocabulary's size
     assert perplexity(1e6) == math.inf
     assert summarise({"clm/accuracy": (np.float32(1), np.float32(4))}, ()) == {"accuracy": 0.25}
 
@@ -52,10 +63,15 @@ def test_perplexity():
 def test_several_terms_are_pooled_and_stand_beside_it():
     by_language = np.array([1.0, 3.0]), np.array([1.0, 1.0])
     metrics = {
-        "veco_x/loss": (4.0, 2.0), "veco_y/loss": (6.0, 8.0), "veco_x/loss_by_language": by_language,
+        "veco_x/loss": (4.0, 2.0),
+        "veco_y/loss": (6.0, 8.0),
+        "veco_x/loss_by_language": by_language,
         "veco_y/loss_by_language": (np.array([5.0, 1.0]), np.array([2.0, 7.0])),
-    }  # fmt: skip
+    }
     found = summarise(metrics, ("de", "en"))
     assert found["loss"] == 1.0 and found["veco_x/loss"] == 2.0 and found["veco_y/loss"] == 0.75
-    assert found["loss_by_language"] == {"de": 2.0, "en": 0.5} and "veco_x/loss_by_language" not in found
+    assert (
+        found["loss_by_language"] == {"de": 2.0, "en": 0.5}
+        and "veco_x/loss_by_language" not in found
+    )
     assert "perplexity" in found and "veco_x/perplexity" not in found

@@ -9,8 +9,12 @@ from rich.console import Console
 from xlingjax.training.tracker import Tracker, duration, finite, flatten, keep_until
 
 LINE = {
-    "objective": "mlm", "loss": 2.5, "tokens_per_second": 1234.5, "batch_hash": "ab", "loss_by_language": {"de": 2.0},
-}  # fmt: skip
+    "objective": "mlm",
+    "loss": 2.5,
+    "tokens_per_second": 1234.5,
+    "batch_hash": "ab",
+    "loss_by_language": {"de": 2.0},
+}
 
 
 def test_terminal_shows_one_live_line_and_the_log_plain_ones(tmp_path):
@@ -18,14 +22,20 @@ def test_terminal_shows_one_live_line_and_the_log_plain_ones(tmp_path):
     tracker = Tracker(tmp_path, 10, console=Console(file=screen, force_terminal=True, width=100))
     tracker.begin(0)
     tracker.tick(1)
-    tracker.metrics(1, [LINE, {"objective": "tlm", "loss": None, "total": None, "tokens_per_second": 1234.5}])
+    tracker.metrics(
+        1, [LINE, {"objective": "tlm", "loss": None, "total": None, "tokens_per_second": 1234.5}]
+    )
     tracker._shown = 0.0
     tracker.tick(2)
     tracker.evaluation(2, "probe", {"mean": 0.25, "grid": [1, 2]})
     tracker.close()
     assert "step 2/10  mlm 2.5000  tlm skipped  1,234 tokens/s  ETA 0:0" in screen.getvalue()
     log = (tmp_path / "log.txt").read_text()
-    assert "step 1/10  mlm 2.5000" in log and "step 2: probe: mean 0.2500" in log and "step 2/10" not in log
+    assert (
+        "step 1/10  mlm 2.5000" in log
+        and "step 2: probe: mean 0.2500" in log
+        and "step 2/10" not in log
+    )
 
 
 def test_without_a_terminal_plain_lines_are_printed(tmp_path, capsys):
@@ -34,7 +44,10 @@ def test_without_a_terminal_plain_lines_are_printed(tmp_path, capsys):
     tracker.say("weights: random [seed 0]")
     tracker.metrics(1, [LINE])
     tracker.close()
-    assert capsys.readouterr().out == "weights: random [seed 0]\nstep 1/10  mlm 2.5000  1,234 tokens/s  ETA ?\n"
+    assert (
+        capsys.readouterr().out
+        == "weights: random [seed 0]\nstep 1/10  mlm 2.5000  1,234 tokens/s  ETA ?\n"
+    )
 
 
 def test_files_and_tensorboard(tmp_path):
@@ -56,7 +69,11 @@ def test_files_and_tensorboard(tmp_path):
         for value in Event.FromString(raw[12 : 12 + size]).summary.value:
             values[value.tag] = value.simple_value
         raw = raw[16 + size :]
-    assert values["mlm/loss"] == 2.5 and values["mlm/loss_by_language/de"] == 2.0 and values["probe/layers/1"] == 0.5
+    assert (
+        values["mlm/loss"] == 2.5
+        and values["mlm/loss_by_language/de"] == 2.0
+        and values["probe/layers/1"] == 0.5
+    )
     assert "mlm/batch_hash" not in values
 
 
@@ -83,4 +100,7 @@ def test_lines_beyond_the_checkpoint_are_dropped(tmp_path):
 def test_small_things():
     assert (duration(61.4), duration(7384)) == ("1:01", "2:03:04")
     assert flatten({"a": {"b": 1}, "c": [1], "d": True, "e": np.int64(2)}) == {"a/b": 1.0, "e": 2.0}
-    assert finite({"a": np.array([1.0, np.nan]), 2: (np.float32(1), None)}) == {"a": [1.0, None], "2": [1.0, None]}
+    assert finite({"a": np.array([1.0, np.nan]), 2: (np.float32(1), None)}) == {
+        "a": [1.0, None],
+        "2": [1.0, None],
+    }

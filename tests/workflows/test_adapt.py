@@ -1,5 +1,5 @@
-"""`xlingjax adapt`: from a Hugging Face folder and files of text to a Hugging Face folder, and what it decides on the
-way."""
+"""`xlingjax adapt`: from a Hugging Face folder and files of text to a Hugging Face folder, and what
+it decides on the way."""
 
 import json
 import os
@@ -16,7 +16,14 @@ from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
 from xlingjax.model import memory
 from xlingjax.model.config import preset
-from xlingjax.workflows.adapt import Request, _absolute, _heldout_shares, _say_unmeasured, _steps_within, write_heldout
+from xlingjax.workflows.adapt import (
+    Request,
+    _absolute,
+    _heldout_shares,
+    _say_unmeasured,
+    _steps_within,
+    write_heldout,
+)
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
@@ -26,9 +33,12 @@ from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
 def cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLINGJAX_CACHE", str(tmp_path_factory.mktemp("cache")))
-        # In this process: half of a run's time would be the start of another one, which test_notebook.py has.
+        # In this process: half of a run's time would be the start of another one, which
+        # test_notebook.py has.
         patch.setattr(
-            import_model, "import_apart", lambda folder, run: import_model.import_model(str(folder), str(run))
+            import_model,
+            "import_apart",
+            lambda folder, run: import_model.import_model(str(folder), str(run)),
         )
         yield
 
@@ -40,7 +50,10 @@ def place(tmp_path_factory):
     small_xlmr.save(folder / "hf")
     (folder / "hf" / "1_Pooling").mkdir()
     told = {"1_Pooling/config.json": {"pooling_mode": "cls"}}
-    told["config_sentence_transformers.json"] = {"prompts": {"text": "Tag: "}, "default_prompt_name": "text"}
+    told["config_sentence_transformers.json"] = {
+        "prompts": {"text": "Tag: "},
+        "default_prompt_name": "text",
+    }
     for name, value in told.items():
         (folder / "hf" / name).write_text(json.dumps(value))
     words = {"de": ("Wasser", "See", "kalt", "Tag"), "en": ("water", "lake", "cold", "day")}
@@ -53,7 +66,14 @@ def place(tmp_path_factory):
 
 
 def adapt(place, *more):
-    given = ["--from", str(place / "hf"), "--to", str(place / "out"), "--parallel", str(place / "de-en.*")]
+    given = [
+        "--from",
+        str(place / "hf"),
+        "--to",
+        str(place / "out"),
+        "--parallel",
+        str(place / "de-en.*"),
+    ]
     return main(["adapt", *given, "--steps", "4", "--batch", "8", "--length", "32", *more])
 
 
@@ -72,7 +92,10 @@ def test_the_folder_opens_and_is_what_was_trained(adapted, monkeypatch):
     ours = np.asarray(trained.params["encoder"]["layers"]["ffn"]["in"]["kernel"])
     theirs = model.state_dict()["roberta.encoder.layer.2.intermediate.dense.weight"].numpy()
     np.testing.assert_array_equal(ours[2].T, theirs)
-    assert np.abs(ours - np.asarray(first.params["encoder"]["layers"]["ffn"]["in"]["kernel"])).max() > 1e-4
+    assert (
+        np.abs(ours - np.asarray(first.params["encoder"]["layers"]["ffn"]["in"]["kernel"])).max()
+        > 1e-4
+    )
     assert transformers.AutoTokenizer.from_pretrained(adapted / "model")("water")["input_ids"] == [
         0, *trained.vocabulary.encode("water"), 2,
     ]  # fmt: skip
@@ -81,23 +104,30 @@ def test_the_folder_opens_and_is_what_was_trained(adapted, monkeypatch):
     (code,) = re.findall(r"```python\n(.+?)```", card, re.DOTALL)
     monkeypatch.chdir(adapted / "model")
     exec(code, names := {})
-    np.testing.assert_allclose(names["vectors"].numpy(), trained.embed(["Hello, world."], "en")[-1], atol=1e-4)
+    np.testing.assert_allclose(
+        names["vectors"].numpy(), trained.embed(["Hello, world."], "en")[-1], atol=1e-4
+    )
 
 
 @pytest.mark.long
 def test_sentence_vectors_stay_those_of_the_first_model(adapted):
-    """Measured by its pooling and with its prefix, before and after, and told to whom opens the result."""
+    """Measured by its pooling and with its prefix, before and after, and told to whom opens the
+    result."""
     from xlingjax.inference.run import open_run
 
     own = open_run(adapted / "start").sentences
-    assert (own.pooling, own.prefix) == ("first", "Tag: ") and open_run(adapted / "run").sentences == own
+    assert (own.pooling, own.prefix) == ("first", "Tag: ") and open_run(
+        adapted / "run"
+    ).sentences == own
     for folder in ("start", "run"):
         lines = map(json.loads, (adapted / folder / "evaluations.jsonl").read_text().splitlines())
         for values in [line["values"] for line in lines if line["name"] == "retrieval"]:
             assert values["prefix"] == "Tag: " and [*values["by_layer"]] == ["first"]
     described = json.loads((adapted / "model" / "config_sentence_transformers.json").read_text())
     assert described["prompts"] == {"text": "Tag: "} and described["default_prompt_name"] == "text"
-    assert json.loads((adapted / "model" / "1_Pooling" / "config.json").read_text())["pooling_mode_cls_token"]
+    assert json.loads((adapted / "model" / "1_Pooling" / "config.json").read_text())[
+        "pooling_mode_cls_token"
+    ]
 
 
 @pytest.mark.long
@@ -112,23 +142,43 @@ def test_before_and_after_are_measured_on_lines_that_were_not_trained_on(adapted
     table = record["identity"]["data"]["mlm"]["sampling_table"]
     assert told["held_out_share"] == {"text": 0.1, "pairs": 0.1}
     held = (adapted / "heldout" / "text" / "de.txt").read_text().splitlines()
-    assert len(held) == held_out(640, 0.1).sum() and all(row["sentences"] == 640 - len(held) for row in table)
+    assert len(held) == held_out(640, 0.1).sum() and all(
+        row["sentences"] == 640 - len(held) for row in table
+    )
     english = (adapted / "heldout" / "pairs" / "de-en.en").read_text().splitlines()
-    assert len(english) == len((adapted / "heldout" / "pairs" / "de-en.de").read_text().splitlines()) == len(held)
+    assert (
+        len(english)
+        == len((adapted / "heldout" / "pairs" / "de-en.de").read_text().splitlines())
+        == len(held)
+    )
 
 
 @pytest.mark.long
-def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted, place, tmp_path, capsys):
+def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(
+    adapted, place, tmp_path, capsys
+):
     given = ["--gin.LEARNING_RATE=3e-3", "--license", "mit"]
     assert adapt(place, *given) == 0
     assert "nothing left to do" in capsys.readouterr().out
     (tmp_path / "rate.gin").write_text("MASK_RATE = 0.2\n")
     (tmp_path / "more.gin").write_text('include "rate.gin"\n')
     for more, message in (
-        (["--gin.LEARNING_RATE=2e-3"], "was begun with LEARNING_RATE 0.003, now 0.002; give the old to go on"),
-        ([*given, "--gold", str(place)], f"was begun with --gold nothing, now {place}; give the old"),
-        ([*given, "--gin_file", str(tmp_path / "more.gin")], "was begun with MASK_RATE 0.15, now 0.2; give the old"),
-        ([*given, "--license", "cc0-1.0"], "out/model was written with --license mit, now cc0-1.0; another one: xling"),
+        (
+            ["--gin.LEARNING_RATE=2e-3"],
+            "was begun with LEARNING_RATE 0.003, now 0.002; give the old to go on",
+        ),
+        (
+            [*given, "--gold", str(place)],
+            f"was begun with --gold nothing, now {place}; give the old",
+        ),
+        (
+            [*given, "--gin_file", str(tmp_path / "more.gin")],
+            "was begun with MASK_RATE 0.15, now 0.2; give the old",
+        ),
+        (
+            [*given, "--license", "cc0-1.0"],
+            "out/model was written with --license mit, now cc0-1.0; another one: xling",
+        ),
     ):
         assert adapt(place, *more) == 2
         assert message in (said := capsys.readouterr().err) and said.count("\n") == 1
@@ -137,16 +187,22 @@ def test_the_same_command_has_nothing_left_to_do_and_another_is_refused(adapted,
 
 
 @pytest.mark.long
-def test_an_import_is_used_again_until_its_source_changes(adapted, place, tmp_path, monkeypatch, capsys):
+def test_an_import_is_used_again_until_its_source_changes(
+    adapted, place, tmp_path, monkeypatch, capsys
+):
     from xlingjax.inference.run import open_run
     from xlingjax.workflows.adapt import _first_model
 
     made = []
-    monkeypatch.setattr(import_model, "import_apart", lambda folder, run: made.append(folder) or run.mkdir())
+    monkeypatch.setattr(
+        import_model, "import_apart", lambda folder, run: made.append(folder) or run.mkdir()
+    )
     _first_model(str(place / "hf"), tmp_path / "again")
     assert not made and "again: the import in" in capsys.readouterr().out
     first, again = (open_run(run).params for run in (adapted / "start", tmp_path / "again"))
-    np.testing.assert_array_equal(*(params["encoder"]["layers"]["ffn"]["in"]["kernel"] for params in (first, again)))
+    np.testing.assert_array_equal(
+        *(params["encoder"]["layers"]["ffn"]["in"]["kernel"] for params in (first, again))
+    )
     copy = tmp_path / "hf"
     shutil.copytree(place / "hf", copy)
     _first_model(str(copy), tmp_path / "other")
@@ -163,7 +219,11 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
 
     arguments = ["--gin_file", str(adapted / "recipe.gin"), "--workdir", str(tmp_path / "again")]
     assert main(["pretrain", *arguments, "--gin.train.evaluators=[]"]) == 0
-    jax.tree.map(np.testing.assert_array_equal, open_run(tmp_path / "again").params, open_run(adapted / "run").params)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        open_run(tmp_path / "again").params,
+        open_run(adapted / "run").params,
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +240,14 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
     ],
 )
 def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys):
-    given = ["--from", str(place / "hf"), "--to", str(tmp_path / "out"), "--mono", f"de={place / 'de-en.de'}"]
+    given = [
+        "--from",
+        str(place / "hf"),
+        "--to",
+        str(tmp_path / "out"),
+        "--mono",
+        f"de={place / 'de-en.de'}",
+    ]
     assert main(["adapt", *given, "--steps", "4", *more]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "start").exists()
     assert main(["adapt", *given, "--steps", "4", "--objectives", "tlm"]) == 2
@@ -194,23 +261,41 @@ def test_what_cannot_be_meant_is_refused(more, message, place, tmp_path, capsys)
         ("de-en.de", "the text of en would be left out: name both"),
     ],
 )
-def test_pairs_that_cannot_be_the_text_too_need_text(parallel, message, place, tmp_path, capsys, monkeypatch):
+def test_pairs_that_cannot_be_the_text_too_need_text(
+    parallel, message, place, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(place)
-    given = ["--from", str(place / "hf"), "--to", str(tmp_path / "out"), "--parallel", parallel, "--steps", "4"]
+    given = [
+        "--from",
+        str(place / "hf"),
+        "--to",
+        str(tmp_path / "out"),
+        "--parallel",
+        parallel,
+        "--steps",
+        "4",
+    ]
     assert main(["adapt", *given]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "start").exists()
 
 
 @pytest.mark.long
-def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(adapted, place, tmp_path, capsys):
+def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(
+    adapted, place, tmp_path, capsys
+):
     """Three letters of a language have to be said with every file."""
     from xlingjax.inference.run import open_run
     from xlingjax.training.workdir import write_workdir
 
     first = adapted / "start"
-    write_workdir(str(first), str(tmp_path / "other"), 0, open_run(first).params, "test", {}, gelu="tanh")
+    write_workdir(
+        str(first), str(tmp_path / "other"), 0, open_run(first).params, "test", {}, gelu="tanh"
+    )
     given = ["--to", str(tmp_path / "out"), "--mono", f"lin={place / 'de-en.de'}", "--batch", "8"]
-    assert main(["adapt", "--from", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"]) == 2
+    assert (
+        main(["adapt", "--from", str(tmp_path / "other"), *given, "--steps", "2", "--length", "32"])
+        == 2
+    )
     said = capsys.readouterr()
     assert "no class of transformers computes" in said.err and "sentences" not in said.out
     assert main(["adapt", "--from", str(first), *given, "--steps", "2", "--length", "32"]) == 0
@@ -222,38 +307,71 @@ def test_a_refusal_binds_no_option_and_what_cannot_be_exported_is_not_trained(ad
 def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, capsys):
     (tmp_path / "text" / "de").mkdir(parents=True)
     for i in range(40):
-        (tmp_path / "text" / "de" / f"{i}.txt").write_text("".join(f"Wasser {i} {n}\n" for n in range(40)))
+        (tmp_path / "text" / "de" / f"{i}.txt").write_text(
+            "".join(f"Wasser {i} {n}\n" for n in range(40))
+        )
     (tmp_path / "text" / "en.txt").write_text("".join(f"water {n}\n" for n in range(40)))
     for code in ("en", "fr"):
         (tmp_path / f"en-fr.{code}").write_text("x\n" * 40)
     share = {"text": 0.1, "pairs": 0.05}
-    held = write_heldout([str(tmp_path / "text")], [str(tmp_path / "en-fr.en")], share, tmp_path / "held")
+    held = write_heldout(
+        [str(tmp_path / "text")], [str(tmp_path / "en-fr.en")], share, tmp_path / "held"
+    )
     assert held == {"de.txt": 160}
     lines = (tmp_path / "held" / "text" / "de.txt").read_text().splitlines()
     assert len({line.split()[1] for line in lines}) == 4
-    tables = {"text": [{"name": "de"}, {"name": "en"}], "pairs": [{"name": "en-fr"}, {"name": "de-fr"}]}
+    tables = {
+        "text": [{"name": "de"}, {"name": "en"}],
+        "pairs": [{"name": "en-fr"}, {"name": "de-fr"}],
+    }
     _say_unmeasured(Findings(tables=tables), held, share)
     assert capsys.readouterr().out.splitlines() == [
-        "not measured: en: a share of 10.00% takes nothing of less than about 320 lines; give more, or lines apart: "
-        "--gin.HELDOUT_TEXT='xx=FILE'",
-        "not measured: en-fr: a share of 5.00% takes nothing of less than about 640 lines; give more, or lines apart: "
-        "--gin.HELDOUT_PAIRS=DIR",
+        (
+            "not measured: en: a share of 10.00% takes nothing of less than about 320 lines; give"
+            " more, or lines apart: --gin.HELDOUT_TEXT='xx=FILE'"
+        ),
+        (
+            "not measured: en-fr: a share of 5.00% takes nothing of less than about 640 lines; give"
+            " more, or lines apart: --gin.HELDOUT_PAIRS=DIR"
+        ),
     ]
-    _say_unmeasured(Findings(tables=tables), {"de.txt": 1, "en.txt": 1, "fr-en.fr": 1, "fr-en.en": 1}, share)
+    _say_unmeasured(
+        Findings(tables=tables), {"de.txt": 1, "en.txt": 1, "fr-en.fr": 1, "fr-en.en": 1}, share
+    )
     assert not capsys.readouterr().out
 
 
 @pytest.mark.long
 def test_hours_are_measured_by_a_trial(adapted, place, tmp_path, capsys):
-    given = ["--to", str(tmp_path / "out"), "--mono", str(place / "de-en.de"), "--batch", "8", "--length", "32"]
+    given = [
+        "--to",
+        str(tmp_path / "out"),
+        "--mono",
+        str(place / "de-en.de"),
+        "--batch",
+        "8",
+        "--length",
+        "32",
+    ]
     more = ["--unverified", "--gin.DTYPE=bfloat16", "--gin.WARMUP_STEPS=2"]
-    assert main(["adapt", "--from", str(adapted / "start"), *given, "--hours", "0.00001", *more]) == 2
+    assert (
+        main(["adapt", "--from", str(adapted / "start"), *given, "--hours", "0.00001", *more]) == 2
+    )
     assert "--hours 1e-05 is too little" in capsys.readouterr().err
 
 
 @pytest.mark.long
-def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_read(adapted, place, tmp_path, capsys):
-    given = ["--from", str(place / "out" / "start"), "--to", str(tmp_path / "out"), "--mono", str(place / "de-en.de")]
+def test_rows_longer_than_the_models_positions_are_refused_before_the_text_is_read(
+    adapted, place, tmp_path, capsys
+):
+    given = [
+        "--from",
+        str(place / "out" / "start"),
+        "--to",
+        str(tmp_path / "out"),
+        "--mono",
+        str(place / "de-en.de"),
+    ]
     assert main(["adapt", *given, "--steps", "4"]) == 2
     assert "--length 128: the model has 68 positions" in (said := capsys.readouterr()).err
     assert "sentences" not in said.out
@@ -264,7 +382,9 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
         lines = [f"{language} {i}" if i % 5 else "" for i in range(320)]
         (tmp_path / f"en-fr.{language}").write_text("\n".join(lines) + "\n")
     share = {"text": 0.1, "pairs": 0.1}
-    written = write_heldout([str(tmp_path / "en-fr.*")], [str(tmp_path / "en-fr.*")], share, tmp_path / "held")
+    written = write_heldout(
+        [str(tmp_path / "en-fr.*")], [str(tmp_path / "en-fr.*")], share, tmp_path / "held"
+    )
     french = (tmp_path / "held" / "pairs" / "fr-en.fr").read_text().split("\n")[:-1]
     english = (tmp_path / "held" / "pairs" / "fr-en.en").read_text().split("\n")[:-1]
     kept = [i for i in np.flatnonzero(held_out(320, 0.1)) if i % 5]
@@ -275,12 +395,24 @@ def test_heldout_pairs_keep_line_beside_line(tmp_path):
 def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():
     rows = {"text": [{"sentences": 2500}, {"sentences": 10**6}], "pairs": [{"sentences": 10**5}]}
     request = dict(
-        source="", mono=("a",), parallel=("b",), objectives=("mlm",), hours=None, steps=1, batch=1, length=1, gold=None,
-        files=(), overrides=(),
-    )  # fmt: skip
+        source="",
+        mono=("a",),
+        parallel=("b",),
+        objectives=("mlm",),
+        hours=None,
+        steps=1,
+        batch=1,
+        length=1,
+        gold=None,
+        files=(),
+        overrides=(),
+    )
     found = Findings(tables=rows)
     assert _heldout_shares(found, Request(**request)) == {"text": 200 / 2500, "pairs": 200 / 10**5}
-    assert _heldout_shares(found, Request(**{**request, "mono": ()})) == {"text": 200 / 2500, "pairs": 200 / 2500}
+    assert _heldout_shares(found, Request(**{**request, "mono": ()})) == {
+        "text": 200 / 2500,
+        "pairs": 200 / 2500,
+    }
 
 
 def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):
@@ -296,19 +428,29 @@ def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):
 def test_hours_become_steps():
     speed = {"seconds_per_evaluation": 20.0, "seconds_to_compile": 60.0, "seconds_per_step": 0.5}
     assert _steps_within(0.1, speed) == (360 - 100 - 60) / 0.5
-    with pytest.raises(UserError, match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s"):
+    with pytest.raises(
+        UserError, match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s"
+    ):
         _steps_within(0.04, speed)
 
 
 def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):
     config = preset("xlmr_base")
     needed = memory.estimate(config, rows=8, length=512, predictions=77)
-    assert needed["parameters"] == needed["gradients"] == needed["moments of Adam"] // 2 == 4 * 278_294_418
+    assert (
+        needed["parameters"]
+        == needed["gradients"]
+        == needed["moments of Adam"] // 2
+        == 4 * 278_294_418
+    )
     # Per layer, in float32: 2 * tokens * (34 D + 5 H L).
     assert needed["activations"] == 12 * 2 * 8 * 512 * (34 * 768 + 5 * 12 * 512)
     assert needed["logits"] == 2 * 4 * 8 * 77 * 250_112
     assert memory.estimate(config, 8, 512, 77, chunk=100)["logits"] == 2 * 4 * 100 * 250_112
-    assert memory.estimate(config.replace(remat="full"), 8, 512, 77)["activations"] < needed["activations"] / 4
+    assert (
+        memory.estimate(config.replace(remat="full"), 8, 512, 77)["activations"]
+        < needed["activations"] / 4
+    )
     assert re.search(r"together +\d+\.\d\d GB", memory.table(needed))
 
     import jax
@@ -326,8 +468,13 @@ def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):
 
     shared = memory.estimate(config, 8, 512, 77, mesh=make_mesh(MeshConfig(data=1, fsdp=-1)))
     tall = {name: size for name, size in needed.items() if name in ("activations", "logits")}
-    assert shared.items() >= tall.items() and 1 / devices < shared["parameters"] / needed["parameters"] < 1.02 / devices
-    monkeypatch.setattr(memory, "device_bytes", lambda: int((fixed / devices * 1.02 + one_row) / memory.SHARE))
+    assert (
+        shared.items() >= tall.items()
+        and 1 / devices < shared["parameters"] / needed["parameters"] < 1.02 / devices
+    )
+    monkeypatch.setattr(
+        memory, "device_bytes", lambda: int((fixed / devices * 1.02 + one_row) / memory.SHARE)
+    )
     assert memory.microbatches_for(config, make_mesh(MeshConfig(1, -1)), 2 * devices, 512, 77) == 2
     with pytest.raises(UserError, match="a batch of 4 rows does not spread over 8 devices"):
         memory.microbatches_for(config, mesh, 4, 512, 77)

@@ -1,4 +1,5 @@
-"""The bake-off runs each cell once, gives every mix its tokens, and loses nothing when it is stopped."""
+"""The bake-off runs each cell once, gives every mix its tokens, and loses nothing when it is
+stopped."""
 
 import argparse
 import json
@@ -24,7 +25,12 @@ from xlingjax.workflows import bakeoff_page as told
 
 MIXES = {
     "MLM": ["mlm.gin"],
-    "MLM + TLM": ["both.gin", "TLM_WEIGHT=4", "STAGE_1_STEPS=0.667*STEPS", "CAMLM_WEIGHT={0: 2, 0.5*STEPS: 8}"],
+    "MLM + TLM": [
+        "both.gin",
+        "TLM_WEIGHT=4",
+        "STAGE_1_STEPS=0.667*STEPS",
+        "CAMLM_WEIGHT={0: 2, 0.5*STEPS: 8}",
+    ],
 }
 TOKENS_A_STEP = {"MLM": 100, "MLM + TLM": 80}
 HASHES = {"de": "a" * 64, "rows": "b" * 64}
@@ -40,7 +46,9 @@ def commands(monkeypatch):
         """The exit status."""
         lines.append(line[3:])
         workdir = Path(line[line.index("--workdir") + 1])
-        bindings = dict(word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin."))
+        bindings = dict(
+            word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin.")
+        )
         if bindings.get("SEED") == "13":
             options["stdout"].write("error: unlucky\n")
             return 2
@@ -51,10 +59,16 @@ def commands(monkeypatch):
             "retrieval": {
                 "retrieval_mean": values["test"],
                 "by_layer": {
-                    "mean": {n: {"raw_en_to_xx": r, "centred_en_to_xx": 2 * r} for n, r in (("0", 0.1), ("1", 0.2))}
+                    "mean": {
+                        n: {"raw_en_to_xx": r, "centred_en_to_xx": 2 * r}
+                        for n, r in (("0", 0.1), ("1", 0.2))
+                    }
                 },
             },
-            "alignment": {"alignment_error": 0.3, "by_layer": {"0": {"itermax": 0.4}, "1": {"itermax": 0.3}}},
+            "alignment": {
+                "alignment_error": 0.3,
+                "by_layer": {"0": {"itermax": 0.4}, "1": {"itermax": 0.3}},
+            },
             "perplexity": {"accuracy_mean": 0.25, "accuracy_by_language": {"de": 0.2, "en": 0.3}},
             "nli_test": {"en": 0.9, "mean_other": values["test"]},
         }
@@ -68,9 +82,15 @@ def commands(monkeypatch):
         }
         workdir.mkdir(parents=True, exist_ok=True)
         text = {language: value for language, value in HASHES.items() if language != "rows"}
-        data = {"nli": {"sha256": HASHES["rows"]}} if line[3] == "finetune" else {"mlm": {"text": text}}
+        data = (
+            {"nli": {"sha256": HASHES["rows"]}}
+            if line[3] == "finetune"
+            else {"mlm": {"text": text}}
+        )
         write_json(workdir / "run.json", {"identity": {"data": data}})
-        write_json(workdir / "result.json", result)  # whole, as a run's: other cells read it meanwhile
+        write_json(
+            workdir / "result.json", result
+        )  # whole, as a run's: other cells read it meanwhile
         return 0
 
     class Process:
@@ -82,49 +102,71 @@ def commands(monkeypatch):
 
         wait = poll
 
-    # Only the bake-off's own: matplotlib starts a process to find fonts where it has no list of them yet.
+    # Only the bake-off's own: matplotlib starts a process to find fonts where it has no list of
+    # them yet.
     fake = SimpleNamespace(Popen=Process, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
     monkeypatch.setattr(bakeoff, "subprocess", fake)
     return lines
 
 
 def configured(**options):
-    return bakeoff.Bakeoff(**{"base": ["base.gin"], "mixes": MIXES, "seeds": (0, 1), "tokens": 12_000, **options})
+    return bakeoff.Bakeoff(
+        **{"base": ["base.gin"], "mixes": MIXES, "seeds": (0, 1), "tokens": 12_000, **options}
+    )
 
 
 def test_every_mix_reads_the_same_tokens_and_finished_cells_are_not_run_again(commands, tmp_path):
-    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None)
+    found = bakeoff.run(
+        configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None
+    )
     assert [cell["figures"]["tokens"] for cell in found["cells"]] == [12_000] * 4
     assert len(commands) == 2 + 4 + 4  # calibration, pretraining, fine-tuning
     both = [line for line in commands if "both.gin" in line and "--gin.SEED=1" in line]
-    assert both[0][:1] == ["pretrain"] and "--gin.TRAIN_STEPS=150" in both[0] and "--gin.STAGE_1_STEPS=100" in both[0]
+    assert (
+        both[0][:1] == ["pretrain"]
+        and "--gin.TRAIN_STEPS=150" in both[0]
+        and "--gin.STAGE_1_STEPS=100" in both[0]
+    )
     assert "--gin.CAMLM_WEIGHT={0: 2, 75: 8}" in both[0]
     tuned = [line for line in commands if line[0] == "finetune"]
     assert all(any(word.startswith("--gin.INIT_FROM=") for word in line) for line in tuned)
     done = len(commands)
     (tmp_path / "cells" / "mlm-1" / "nli" / "result.json").unlink()
-    again = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None)
+    again = bakeoff.run(
+        configured(tasks={"nli": ["nli.gin"]}), tmp_path, read=" ".join, say=lambda line: None
+    )
     assert again == found and len(commands) == done + 1
     assert json.loads((tmp_path / "bakeoff.json").read_text())["cells"] == found["cells"]
 
 
 def test_a_folder_of_other_settings_is_refused(commands, tmp_path):
-    """Another learning rate would go on where the old one ended, and old figures would stand for the new mix."""
+    """Another learning rate would go on where the old one ended, and old figures would stand for
+    the new mix."""
     told_nothing = {"read": "\n".join, "say": lambda line: None}
     bakeoff.run(configured(tasks={"nli": ["nli.gin"]}), tmp_path, **told_nothing)
     done = len(commands)
     other = {**MIXES, "MLM": ["mlm.gin", "LEARNING_RATE=1e-3"]}
-    with pytest.raises(UserError, match="calibration/mlm was run with other settings.*LEARNING_RATE=1e-3.*delete that"):
+    with pytest.raises(
+        UserError,
+        match="calibration/mlm was run with other settings.*LEARNING_RATE=1e-3.*delete that",
+    ):
         bakeoff.run(configured(mixes=other, tasks={"nli": ["nli.gin"]}), tmp_path, **told_nothing)
     shutil.rmtree(tmp_path / "calibration" / "mlm")
     shutil.rmtree(tmp_path / "cells" / "mlm-0" / "pretrain")
-    with pytest.raises(UserError, match="cells/mlm-0/nli was run with other settings.*LEARNING_RATE"):
-        bakeoff.run(configured(mixes=other, tasks={"nli": ["nli.gin"]}, seeds=(0,)), tmp_path, **told_nothing)
+    with pytest.raises(
+        UserError, match="cells/mlm-0/nli was run with other settings.*LEARNING_RATE"
+    ):
+        bakeoff.run(
+            configured(mixes=other, tasks={"nli": ["nli.gin"]}, seeds=(0,)),
+            tmp_path,
+            **told_nothing,
+        )
     assert len(commands) == done + 2  # neither the old classifier nor the rest
 
 
 def test_seeds_of_one_mix_that_read_other_data_are_refused(commands, monkeypatch, tmp_path):
-    """Files that changed under the same name: figures of old and new text would stand in one table."""
+    """Files that changed under the same name: figures of old and new text would stand in one
+    table."""
 
     def run(seeds):
         bakeoff.run(configured(seeds=seeds, tasks={"nli": ["nli.gin"]}), tmp_path, " ".join, print)
@@ -132,20 +174,30 @@ def test_seeds_of_one_mix_that_read_other_data_are_refused(commands, monkeypatch
     run((0,))
     monkeypatch.setitem(HASHES, "de", "d" * 64)
     run((0,))  # what is finished stays
-    refused = r"mlm-1/pretrain has read other data than \S*mlm-0/pretrain \(mlm, de: dddd.*, there aaaa"
-    for jobs in (len(commands) + 2, len(commands) + 2):  # found when the cell is done, and before the next is begun
+    refused = (
+        r"mlm-1/pretrain has read other data than \S*mlm-0/pretrain \(mlm, de: dddd.*, there aaaa"
+    )
+    for jobs in (
+        len(commands) + 2,
+        len(commands) + 2,
+    ):  # found when the cell is done, and before the next is begun
         with pytest.raises(UserError, match=refused):
             run((0, 1))
         assert len(commands) == jobs
     monkeypatch.setitem(HASHES, "de", "a" * 64)
     shutil.rmtree(tmp_path / "cells" / "mlm-1")
     monkeypatch.setitem(HASHES, "fr", "f" * 64)  # text of another language beside it
-    with pytest.raises(UserError, match=r"mlm-1/pretrain has read other data than \S*mlm-0/pretrain \(mlm, fr: ffff"):
+    with pytest.raises(
+        UserError,
+        match=r"mlm-1/pretrain has read other data than \S*mlm-0/pretrain \(mlm, fr: ffff",
+    ):
         run((0, 1))
     monkeypatch.delitem(HASHES, "fr")
     monkeypatch.setitem(HASHES, "rows", "c" * 64)
     shutil.rmtree(tmp_path / "cells" / "mlm-1")
-    with pytest.raises(UserError, match=r"mlm-1/nli has read other data than \S*mlm-0/nli \(nli, examples: cccc"):
+    with pytest.raises(
+        UserError, match=r"mlm-1/nli has read other data than \S*mlm-0/nli \(nli, examples: cccc"
+    ):
         run((0, 1))
 
 
@@ -167,7 +219,8 @@ from xlingjax import bakeoff
 from xlingjax.errors import Stopped
 bakeoff.command = lambda verb, words, workdir, *_: [sys.executable, "-c", {CHILD!r}, str(workdir)]
 try:
-    bakeoff.run(bakeoff.Bakeoff(base=[], mixes={{"a": [], "b": [], "c": []}}, jobs=2), sys.argv[1], lambda line: "")
+    mixes = {{"a": [], "b": [], "c": []}}
+    bakeoff.run(bakeoff.Bakeoff(base=[], mixes=mixes, jobs=2), sys.argv[1], lambda line: "")
 except Stopped as stopped:
     sys.exit(str(stopped))
 """
@@ -175,11 +228,19 @@ except Stopped as stopped:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_runs_save_and_end_with_the_bakeoff(number, tmp_path):
-    """An orphan would go on in the workdir in which the same command then starts a second process."""
+    """An orphan would go on in the workdir in which the same command then starts a second
+    process."""
 
     def wait_for(name):
         until = time.monotonic() + 60
-        while len(found := sorted(path.parts[-3] for path in tmp_path.glob(f"cells/*/pretrain/{name}"))) < 2:
+        while (
+            len(
+                found := sorted(
+                    path.parts[-3] for path in tmp_path.glob(f"cells/*/pretrain/{name}")
+                )
+            )
+            < 2
+        ):
             assert time.monotonic() < until, f"{name}: {found}"
             time.sleep(0.05)
         return found
@@ -200,7 +261,10 @@ def test_being_asked_to_stop_is_status_75(monkeypatch, tmp_path, capsys):
         raise Stopped("bakeoff: stopped; the same command goes on")
 
     monkeypatch.setattr(bakeoff, "run", stopped)
-    assert main.main(["bakeoff", "--gin_file", "gin/recipes/bakeoff.gin", "--workdir", str(tmp_path)]) == 75
+    assert (
+        main.main(["bakeoff", "--gin_file", "gin/recipes/bakeoff.gin", "--workdir", str(tmp_path)])
+        == 75
+    )
     assert capsys.readouterr().err == "bakeoff: stopped; the same command goes on\n"
 
 
@@ -209,48 +273,78 @@ def test_a_row_is_mean_and_deviation_over_seeds(commands, tmp_path):
     mean, deviation = told.by_mix(found["cells"])["MLM"]["retrieval"]
     assert mean == pytest.approx(0.505) and deviation == pytest.approx(0.01 / 2**0.5)
     assert told.shown("retrieval", (mean, deviation)) == "0.505 ± 0.007"
-    assert told.shown("tokens", (12_000.0, 0.0)) == "12,000" and told.shown("retrieval", None) == "–"
-    assert found["cells"][0]["retrieval_by_layer"] == {"raw": {"0": 0.1, "1": 0.2}, "centred": {"0": 0.2, "1": 0.4}}
+    assert (
+        told.shown("tokens", (12_000.0, 0.0)) == "12,000" and told.shown("retrieval", None) == "–"
+    )
+    assert found["cells"][0]["retrieval_by_layer"] == {
+        "raw": {"0": 0.1, "1": 0.2},
+        "centred": {"0": 0.2, "1": 0.4},
+    }
     assert found["cells"][0]["alignment_error_by_layer"] == {"0": 0.4, "1": 0.3}
 
 
 def test_the_page_shows_every_mix_its_pictures_and_what_each_objective_takes(commands, tmp_path):
-    found = bakeoff.run(configured(tasks={"nli": ["nli.gin"]}, jobs=2), tmp_path, read=" ".join, say=lambda line: None)
-    assert [(cell["mix"], cell["seed"]) for cell in found["cells"]] == [(m, s) for s in (0, 1) for m in MIXES]
+    found = bakeoff.run(
+        configured(tasks={"nli": ["nli.gin"]}, jobs=2),
+        tmp_path,
+        read=" ".join,
+        say=lambda line: None,
+    )
+    assert [(cell["mix"], cell["seed"]) for cell in found["cells"]] == [
+        (m, s) for s in (0, 1) for m in MIXES
+    ]
     page = told.write(found, tmp_path).read_text()
     assert page.count("<svg") == 2 and "0.505 ± 0.007" in page
     assert told.objectives_table(found["cells"]) == (
-        ["mix", "mlm", "tlm"], [["MLM", "12 (1.00 x)", "–"], ["MLM + TLM", "12 (1.00 x)", "8 (1.50 x)"]]
-    )  # fmt: skip
-    line = next(line for line in (tmp_path / "bakeoff.md").read_text().splitlines() if line.startswith("| MLM |"))
+        ["mix", "mlm", "tlm"],
+        [["MLM", "12 (1.00 x)", "–"], ["MLM + TLM", "12 (1.00 x)", "8 (1.50 x)"]],
+    )
+    line = next(
+        line
+        for line in (tmp_path / "bakeoff.md").read_text().splitlines()
+        if line.startswith("| MLM |")
+    )
     assert line == "| MLM | 0.505 ± 0.007 | 0.300 | 0.250 | 0.900 | 0.505 ± 0.007 | 12,000 | 10 |"
     assert {path.name for path in tmp_path.glob("*.png")} == {"layers.png", "masked_accuracy.png"}
 
 
 def test_the_page_says_what_the_mixes_share(commands, tmp_path):
-    many = {f"mix {i}": ["mlm.gin"] for i in range(len(plots.LANGUAGE_COLOURS) + 1)}  # more than there are colours
-    found = bakeoff.run(configured(mixes=many, seeds=(0,), tokens=0), tmp_path, " ".join, say=lambda line: None)
+    many = {
+        f"mix {i}": ["mlm.gin"] for i in range(len(plots.LANGUAGE_COLOURS) + 1)
+    }  # more than there are colours
+    found = bakeoff.run(
+        configured(mixes=many, seeds=(0,), tokens=0), tmp_path, " ".join, say=lambda line: None
+    )
     page = told.write(found, tmp_path).read_text()
     assert "trains for the steps of its recipe" in page and "as many tokens" not in page
     assert "reads as many tokens" in told.note({"config": {"tokens": 12_000}})
 
 
 def test_devices_and_platform_reach_every_run(commands, tmp_path, monkeypatch):
-    args = argparse.Namespace(platform="cpu", devices=8, workdir=str(tmp_path), gin_file=[], overrides=[])
+    args = argparse.Namespace(
+        platform="cpu", devices=8, workdir=str(tmp_path), gin_file=[], overrides=[]
+    )
     request = configured(seeds=(0,), tasks={"nli": ["nli.gin"]})
     monkeypatch.setattr(recipes, "read_part", lambda *_: request)
     monkeypatch.setattr(
-        recipes, "read_recipe", lambda files, overrides: recipes.Recipe({}, None, f"{files}, {overrides}")
+        recipes,
+        "read_recipe",
+        lambda files, overrides: recipes.Recipe({}, None, f"{files}, {overrides}"),
     )
     assert verb.run(args) == 0
     settings = (tmp_path / "cells" / "mlm-0" / "pretrain" / "bakeoff.settings").read_text()
     assert settings == "['base.gin', 'mlm.gin'], ['SEED=0', 'TRAIN_STEPS=120']"
     given = ["--platform", "cpu", "--devices", "8"]
-    assert len(commands) == 6 and all(any(line[i : i + 4] == given for i in range(6)) for line in commands)
+    assert len(commands) == 6 and all(
+        any(line[i : i + 4] == given for i in range(6)) for line in commands
+    )
 
 
 def test_a_failed_run_is_named_with_its_log(commands, tmp_path):
-    with pytest.raises(UserError, match=r"cells/mlm-13/pretrain ended with status 2 \(error: unlucky\).*pretrain.log"):
+    with pytest.raises(
+        UserError,
+        match=r"cells/mlm-13/pretrain ended with status 2 \(error: unlucky\).*pretrain.log",
+    ):
         bakeoff.run(configured(seeds=(13, 0)), tmp_path, read=" ".join, say=lambda line: None)
     assert len(commands) == 2 + 1  # no other cell was begun
 

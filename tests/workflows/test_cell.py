@@ -26,7 +26,17 @@ def written(folder, *lines):
 
 def test_a_file_that_is_not_there_is_named(start, files, tmp_path, capsys):
     """Also one that a file beside it includes."""
-    words = ["finetune", "--task", "xtreme/xnli", "--from", start, "--data", files / "xtreme", "--to", tmp_path / "out"]
+    words = [
+        "finetune",
+        "--task",
+        "xtreme/xnli",
+        "--from",
+        start,
+        "--data",
+        files / "xtreme",
+        "--to",
+        tmp_path / "out",
+    ]
     mine = written(tmp_path, "LENGTH = 24")
     (tmp_path / "base.gin").unlink()
     for file, message in (
@@ -47,22 +57,53 @@ def test_a_file_that_is_not_there_is_named(start, files, tmp_path, capsys):
 )
 def test_what_would_be_set_twice_is_refused(line, message, start, files, tmp_path, capsys):
     """Also where a file that is included says it."""
-    words = ["finetune", "--task", "xtreme/xnli", "--from", start, "--data", files / "xtreme", "--to", tmp_path / "out"]
-    assert main.main([*map(str, words), "--gin_file", str(written(tmp_path, line)), "--allow-missing"]) == 2
+    words = [
+        "finetune",
+        "--task",
+        "xtreme/xnli",
+        "--from",
+        start,
+        "--data",
+        files / "xtreme",
+        "--to",
+        tmp_path / "out",
+    ]
+    assert (
+        main.main([*map(str, words), "--gin_file", str(written(tmp_path, line)), "--allow-missing"])
+        == 2
+    )
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out" / "cells").exists()
 
 
 def test_a_gin_file_is_read_as_the_command_line_is(start, files, tmp_path):
     """Steps and splits of a file hold; what repeats the strategy is no quarrel."""
-    lines = ["TRAIN_STEPS = 2", "EVAL_EVERY = 1", "CHECKPOINT_EVERY = 1", 'DEV_SPLIT = "dev[:50%]"', "DEV_LIMIT = 5"]
+    lines = [
+        "TRAIN_STEPS = 2",
+        "EVAL_EVERY = 1",
+        "CHECKPOINT_EVERY = 1",
+        'DEV_SPLIT = "dev[:50%]"',
+        "DEV_LIMIT = 5",
+    ]
     mine = written(tmp_path, *lines, 'TEST_SPLIT = "dev[50%:]"', 'TRAIN_LANGUAGES = "en"')
     assert finetune("xtreme/xnli", start, files, tmp_path / "out", "--gin_file", mine) == 0
     found = scores(tmp_path / "out", "xtreme", "xnli", "transfer", "seed-0")
-    assert found["select"]["steps"] == 2 and found["select"]["split"] == "dev[:50%]" and found["select"]["limit"] == 5
-    assert found["test"]["split"] == "dev[50%:]" and found["test"]["examples"] == {"de": 6, "en": 6, "ru": 6}
+    assert (
+        found["select"]["steps"] == 2
+        and found["select"]["split"] == "dev[:50%]"
+        and found["select"]["limit"] == 5
+    )
+    assert found["test"]["split"] == "dev[50%:]" and found["test"]["examples"] == {
+        "de": 6,
+        "en": 6,
+        "ru": 6,
+    }
     (row,) = rows_of([found])
-    assert policy(row) == "checkpoint chosen by the mean of dev in de, en, ru (dev[:50%], 5 examples of each language)"
+    assert (
+        policy(row)
+        == "checkpoint chosen by the mean of dev in de, en, ru (dev[:50%], 5 examples of each"
+        " language)"
+    )
 
 
 def test_what_a_teacher_labelled_is_cut_as_the_gold_is(files, tmp_path):

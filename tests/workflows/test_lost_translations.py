@@ -1,5 +1,7 @@
-"""Rows of which a machine translation lost a text, as PAWS-X's official translated_train.tsv has them: they keep their
-place beside the other languages, are not learnt, and are counted and named; gold files are not read so."""
+"""Rows of which a machine translation lost a text, as PAWS-X's official translated_train.tsv has
+them: they keep their place beside the other languages, are not learnt, and are counted and named;
+gold files are not read so.
+"""
 
 import json
 import shutil
@@ -37,8 +39,12 @@ def write(path, text):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Of x-final: five English rows and their translations; the third is lost in German, the last in French."""
-    rows = [f"{n}\teins {word}\tzwei {word}\t{n % 2}" for n, word in enumerate(["a", "b", "c", "d", "e"], 32033)]
+    """Of x-final: five English rows and their translations; the third is lost in German, the last
+    in French."""
+    rows = [
+        f"{n}\teins {word}\tzwei {word}\t{n % 2}"
+        for n, word in enumerate(["a", "b", "c", "d", "e"], 32033)
+    ]
     lost = "32035\t\t\t1"
     texts = {
         "en/train": rows,
@@ -67,22 +73,43 @@ def test_a_lost_row_keeps_its_place_and_is_not_learnt(folder):
         row.tobytes()
         for language in ("de", "fr")
         for row in task_rows(
-            PAWSX, learnable(read(PAWSX, folder, "translate_train", language)), Hashed(), READING, "de", 0
+            PAWSX,
+            learnable(read(PAWSX, folder, "translate_train", language)),
+            Hashed(),
+            READING,
+            "de",
+            0,
         )["input_ids"]
     }
     assert {row.tobytes() for row in made.next()["input_ids"]} == wanted
 
 
 def test_plug_in_and_a_teacher_keep_the_pairing_by_row(folder):
-    english, german = read(PAWSX, folder, "train", "en"), read(PAWSX, folder, "translate_train", "de")
+    english, german = (
+        read(PAWSX, folder, "train", "en"),
+        read(PAWSX, folder, "translate_train", "de"),
+    )
     made = task_source(
-        PAWSX, folder, Training(("en",), ("de",)), Hashed(), LANGUAGES, READING, batch_size=4, paired=True
+        PAWSX,
+        folder,
+        Training(("en",), ("de",)),
+        Hashed(),
+        LANGUAGES,
+        READING,
+        batch_size=4,
+        paired=True,
     )
     assert made.identity["mixture"] == "xtreme/pawsx: translated de 4 beside en"
     kept = [0, 1, 3, 4]
     both = beside_rows(
-        PAWSX, [german[n] for n in kept], [english[n] for n in kept], Hashed(), READING, "de", (0, 1)
-    )["input_ids"]  # fmt: skip
+        PAWSX,
+        [german[n] for n in kept],
+        [english[n] for n in kept],
+        Hashed(),
+        READING,
+        "de",
+        (0, 1),
+    )["input_ids"]
     assert {row.tobytes() for row in made.next()["input_ids"]} == {row.tobytes() for row in both}
     write_labelled(labelled_path(folder / "labelled", PAWSX, "de"), german)
     training = Training((), (), "train[:60%]", labelled=str(folder / "labelled"))
@@ -92,16 +119,21 @@ def test_plug_in_and_a_teacher_keep_the_pairing_by_row(folder):
 
 def test_where_nothing_is_lost_but_everything(folder):
     write(folder / "x-final/de/translated_train.tsv", f"{HEADER}{LOST}\n{LOST}\n")
-    with pytest.raises(UserError, match=r"translated_train.tsv: every line lacks a text; fetch the file again"):
+    with pytest.raises(
+        UserError, match=r"translated_train.tsv: every line lacks a text; fetch the file again"
+    ):
         read(PAWSX, folder, "translate_train", "de")
 
 
-@pytest.mark.parametrize(("split", "name"), [("train", "train"), ("dev", "dev_2k"), ("test", "test_2k")])
+@pytest.mark.parametrize(
+    ("split", "name"), [("train", "train"), ("dev", "dev_2k"), ("test", "test_2k")]
+)
 def test_gold_files_are_refused(split, name, folder):
     """Every line of a test set is predicted: none is passed over."""
     write(folder / f"x-final/en/{name}.tsv", f"{HEADER}1\ta\tb\t0\n{LOST}\n")
     with pytest.raises(
-        UserError, match=f"{name}.tsv, line 3: the sentence1 is empty: fetch the file again, or in one to"
+        UserError,
+        match=f"{name}.tsv, line 3: the sentence1 is empty: fetch the file again, or in one to",
     ):
         read(PAWSX, folder, split, "en")
 
@@ -126,15 +158,18 @@ def test_other_machine_translated_files_have_such_rows_too(name, split, path, te
     if name == "xglue/xnli":
         shutil.copytree(tmp_path / "XNLI", tmp_path / "xtreme_translations/XNLI")
     records = read(task_named(name), tmp_path, split, "de")
-    assert [is_lost(one) for one in records][:2] == [False, True] and len(records) == text.count("\n") - (
-        name == "xnli/xnli"
-    )
+    assert [is_lost(one) for one in records][:2] == [False, True] and len(records) == text.count(
+        "\n"
+    ) - (name == "xnli/xnli")
 
 
 def test_a_sweep_says_which_file_and_how_many(files, start, tmp_path, capsys):
     shutil.copytree(files / "xtreme/pawsx", tmp_path / "files/xtreme/pawsx")
     root = tmp_path / "files/xtreme"
-    rows = [line.split("\t") for line in (root / "pawsx/translate-train/en-de-translated.tsv").read_text().splitlines()]
+    rows = [
+        line.split("\t")
+        for line in (root / "pawsx/translate-train/en-de-translated.tsv").read_text().splitlines()
+    ]
     shutil.rmtree(root / "pawsx/translate-train")
     lines = ["\t".join([str(n), *row[2:]]) for n, row in enumerate(rows)]
     lines[5] = f"5\t\t\t{rows[5][-1]}"

@@ -1,4 +1,5 @@
-"""A run that is followed, and which layers are read; nothing is measured here (see test_sweep.py)."""
+"""A run that is followed, and which layers are read; nothing is measured here (see
+test_sweep.py)."""
 
 import json
 import shutil
@@ -62,7 +63,9 @@ def run(tmp_path, monkeypatch):
         return made
 
     monkeypatch.setattr(measure, "open_run", opened)
-    monkeypatch.setattr(measure, "_measure", lambda request, trained, step, *_: made.measured.append(step))
+    monkeypatch.setattr(
+        measure, "_measure", lambda request, trained, step, *_: made.measured.append(step)
+    )
     return made
 
 
@@ -108,7 +111,9 @@ def test_a_checkpoint_that_stays_and_cannot_be_read_is_an_error(run, monkeypatch
 def test_a_run_that_writes_nothing_any_more_is_given_up(run):
     run.checkpoint(10)
     run.at(50, (run.folder / "metrics.jsonl").write_text, "{}\n")
-    with pytest.raises(UserError, match=r"nothing was written there for 60 minutes .* \(after step 10\): start it"):
+    with pytest.raises(
+        UserError, match=r"nothing was written there for 60 minutes .* \(after step 10\): start it"
+    ):
         run.follow()
     assert run.now == 110 * 60 and run.measured == [10]
 
@@ -147,17 +152,32 @@ def test_no_such_run(run, tmp_path):
 def test_which_states_are_read():
     request = Request("xtreme", "", "data", "out")
     assert states(request, "retrieval", 12) == measure.States(8, "mean", (8,), ("mean",))
-    assert states(request, "mining", 24).pooling == "first" and states(request, "mining", 24).layer == 8
+    assert (
+        states(request, "mining", 24).pooling == "first"
+        and states(request, "mining", 24).layer == 8
+    )
 
     def read(layers=(), poolings=()):
-        found = states(Request("xtreme", "", "data", "out", layers=layers, poolings=poolings), "retrieval", 12)
+        found = states(
+            Request("xtreme", "", "data", "out", layers=layers, poolings=poolings), "retrieval", 12
+        )
         return found.layer, found.pooling, found.layers, found.poolings
 
     assert read((3,), ("first",)) == (3, "first", (3,), ("first",))
     # of several the row and the submission are those of the paper
     assert read((3, 0)) == (8, "mean", (0, 3, 8), ("mean",))
-    assert read(("all",), ("all",)) == (8, "mean", tuple(range(13)), ("mean", "mean_no_special", "first"))
-    assert read((), ("first", "mean_no_special")) == (8, "mean", (8,), ("mean", "mean_no_special", "first"))
+    assert read(("all",), ("all",)) == (
+        8,
+        "mean",
+        tuple(range(13)),
+        ("mean", "mean_no_special", "first"),
+    )
+    assert read((), ("first", "mean_no_special")) == (
+        8,
+        "mean",
+        (8,),
+        ("mean", "mean_no_special", "first"),
+    )
     with pytest.raises(UserError, match="layer 13: this model has layers 0"):
         read((2, 13))
 
@@ -168,7 +188,11 @@ def test_a_run_reads_its_own_states():
     def read(own, kind="retrieval", **given):
         return states(Request("xtreme", "", "data", "out", **given), kind, 12, own)
 
-    assert read(own) == measure.States(12, "mean", (12,), ("mean",), "query: ", 512) == read(own, "mining")
+    assert (
+        read(own)
+        == measure.States(12, "mean", (12,), ("mean",), "query: ", 512)
+        == read(own, "mining")
+    )
     assert read(own).said() == "layer 12, pooled by mean, prefix 'query: ', at most 512 tokens"
     given = {"layers": (3,), "poolings": ("first",), "prefix": ""}
     assert read(own, **given).said() == "layer 3, pooled by first, at most 512 tokens"
@@ -180,12 +204,25 @@ def test_trained_tasks_read_no_layer(capsys):
     tasks = {task.name: task for task in suite_tasks("xtreme")}
 
     def check(*names, layer=None, pooling=None, prefix=None):
-        require_read(Namespace(layer=layer, pooling=pooling, prefix=prefix), [tasks[name] for name in names])
+        require_read(
+            Namespace(layer=layer, pooling=pooling, prefix=prefix), [tasks[name] for name in names]
+        )
         return capsys.readouterr().out
 
-    assert check("xnli") == "" == check("tatoeba", layer=["all"], pooling=["all"]) == check("bucc2018", layer=[3])
-    assert check("xnli", "tatoeba", "bucc2018", layer=[3]) == "--layer: read by tatoeba, bucc2018 alone\n"
-    with pytest.raises(UserError, match="--layer and --pooling: retrieval and mining alone read this, not xnli, udpos"):
+    assert (
+        check("xnli")
+        == ""
+        == check("tatoeba", layer=["all"], pooling=["all"])
+        == check("bucc2018", layer=[3])
+    )
+    assert (
+        check("xnli", "tatoeba", "bucc2018", layer=[3])
+        == "--layer: read by tatoeba, bucc2018 alone\n"
+    )
+    with pytest.raises(
+        UserError,
+        match="--layer and --pooling: retrieval and mining alone read this, not xnli, udpos",
+    ):
         check("xnli", "udpos", layer=[3], pooling=["first"])
     for given in ({"layer": ["all"]}, {"layer": [1, 2]}, {"pooling": ["all"]}):
         with pytest.raises(UserError, match="bucc2018 is mined from one layer and pooling"):
@@ -195,14 +232,18 @@ def test_trained_tasks_read_no_layer(capsys):
         check("xnli", prefix="")
 
 
-# ---- what a run was trained on and chosen by ------------------------------------------------------------------------
+# ---- what a run was trained on and chosen by -----------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Official files of XTREME: gold training sets in English, translated ones in German and Russian; dev of 12."""
+    """Official files of XTREME: gold training sets in English, translated ones in German and
+    Russian; dev of 12."""
     folder = tmp_path_factory.mktemp("files")
-    return official_files.write(folder, ("de", "en", "ru"), train=24, dev=12, test=12, hidden=False) / "xtreme"
+    return (
+        official_files.write(folder, ("de", "en", "ru"), train=24, dev=12, test=12, hidden=False)
+        / "xtreme"
+    )
 
 
 def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
@@ -224,9 +265,14 @@ def test_a_run_that_was_chosen_by_what_it_is_measured_on(data):
     def note(split, task="xtreme/xnli", languages=("de",), **more):
         return measure.chosen_on(macros | more, task_named(task), str(data), split, languages)
 
-    said = "whose checkpoint was chosen by dev/mean on dev[:50%], examples of this split: its figures flatter"
+    said = (
+        "whose checkpoint was chosen by dev/mean on dev[:50%], examples of this split: its figures"
+        " flatter"
+    )
     assert note("dev") == said == note("dev[-7:]") and note("dev[50%:]") == "" == note("test")
-    assert note("dev", "xtreme/pawsx") == "" and note("dev", BEST_METRIC="") == ""  # another task; the last checkpoint
+    assert (
+        note("dev", "xtreme/pawsx") == "" and note("dev", BEST_METRIC="") == ""
+    )  # another task; the last checkpoint
     assert note("dev", languages=()) == ""  # no answers, nothing that flatters
 
 

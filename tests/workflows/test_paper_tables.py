@@ -29,7 +29,9 @@ TATOEBA = {"task": "xtreme/tatoeba"}
 
 
 def read(name, encoders=ENCODERS):
-    return recipes.read_part("table", Table, [f"recipes/tables/{name}.gin"], [f"ENCODERS={json.dumps(encoders)}"])
+    return recipes.read_part(
+        "table", Table, [f"recipes/tables/{name}.gin"], [f"ENCODERS={json.dumps(encoders)}"]
+    )
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
@@ -39,14 +41,23 @@ def test_every_row_names_files_and_macros_that_are_there(path):
         name
         for layer in recipes.gin_folder().rglob("*.gin")
         for name in re.findall(r"^([A-Z][A-Z0-9_]*) = ", layer.read_text("utf-8"), re.MULTILINE)
-    } | {"TRANSLATED", "TEST_LANGUAGES"}  # of sweeps
+    } | {
+        "TRANSLATED",
+        "TEST_LANGUAGES",
+    }  # of sweeps
     assert not table.left_out()
     for row in table.rows.values():
         for task in split_list(row["task"]):
             assert task_named(task).full_name == task
-        assert (recipes.gin_folder() / f"strategies/{row.get('strategy', 'transfer')}.gin").is_file()
+        assert (
+            recipes.gin_folder() / f"strategies/{row.get('strategy', 'transfer')}.gin"
+        ).is_file()
         for word in row.get("settings", ()):
-            assert word.split("=")[0] in known if "=" in word else (recipes.gin_folder() / word).is_file(), word
+            assert (
+                word.split("=")[0] in known
+                if "=" in word
+                else (recipes.gin_folder() / word).is_file()
+            ), word
         assert {*row.get("grid", ())} <= known
 
 
@@ -58,17 +69,26 @@ def test_the_papers_rows():
     ]
     assert read("ernie_m_1").seeds == read("ernie_m_2").seeds == 5
     assert {row["task"] for row in read("xglue_4").rows.values()} == {
-        f"xglue/{name}" for name in ("ner", "pos", "nc", "mlqa", "xnli", "pawsx", "qadsm", "wpr", "qam")
+        f"xglue/{name}"
+        for name in ("ner", "pos", "nc", "mlqa", "xnli", "pawsx", "qadsm", "wpr", "qam")
     }
     assert {row["task"].split("/")[1] for row in read("veco_2").rows.values()} == {
         "xnli", "pawsx", "udpos", "panx", "xquad", "mlqa", "tydiqa", "bucc2018", "tatoeba"
     }  # fmt: skip
-    sets = {n: [split_list(row["languages"]) for row in read(f"unicoder_{n}").rows.values()][0] for n in (4, 6)}
+    sets = {
+        n: [split_list(row["languages"]) for row in read(f"unicoder_{n}").rows.values()][0]
+        for n in (4, 6)
+    }
     assert Counter(name.count("+") + 1 for name in sets[4]) == {1: 6, 2: 5, 6: 1, 15: 1}
-    assert Counter(name.count("+") + 1 for name in sets[6]) == {1: 1, 2: 14} and len({*sets[6]}) == 15
+    assert (
+        Counter(name.count("+") + 1 for name in sets[6]) == {1: 1, 2: 14} and len({*sets[6]}) == 15
+    )
     assert {name for path in TABLES if read(name := path.stem).select == "mean"} == {
-        "veco_2", *(f"xglue_{name}" for name in ("4", "4_generation", "6", "7", "8", "9"))  # whose papers say so
-    }  # fmt: skip
+        "veco_2",
+        *(
+            f"xglue_{name}" for name in ("4", "4_generation", "6", "7", "8", "9")
+        ),  # whose papers say so
+    }
     together = read("xglue_9").rows["mt"]["task"]
     assert sorted(together) == [f"xglue/{name}" for name in ("nc", "pawsx", "qadsm", "qam", "xnli")]
     assert [row["task"] for name, row in read("xglue_9").rows.items() if name != "mt"] == together
@@ -77,12 +97,22 @@ def test_the_papers_rows():
 def test_vecos_rows():
     rows = read("veco_2").rows
     assert rows["xnli"]["grid"]["LEARNING_RATE"] == "5e-6,8e-6,1e-5,2e-5,3e-5"
-    translated = {name.partition(",")[0]: row for name, row in rows.items() if name.endswith("-all")}
+    translated = {
+        name.partition(",")[0]: row for name, row in rows.items() if name.endswith("-all")
+    }
     assert [*translated] == ["xnli", "pawsx", "xquad", "mlqa", "tydiqa"]
-    plugged = {name.partition(",")[0]: row for name, row in rows.items() if row.get("strategy") == "plug_in"}
-    assert [*plugged] == ["xnli", "pawsx"] and {row["encoders"] for row in plugged.values()} == {"veco"}
+    plugged = {
+        name.partition(",")[0]: row
+        for name, row in rows.items()
+        if row.get("strategy") == "plug_in"
+    }
+    assert [*plugged] == ["xnli", "pawsx"] and {row["encoders"] for row in plugged.values()} == {
+        "veco"
+    }
     grids = [row["grid"] for row in (*translated.values(), *plugged.values()) if "grid" in row]
-    assert len(grids) == 6 and {grid["LEARNING_RATE"] for grid in grids} == {"5e-6,6e-6,7e-6,8e-6,9e-6"}
+    assert len(grids) == 6 and {grid["LEARNING_RATE"] for grid in grids} == {
+        "5e-6,6e-6,7e-6,8e-6,9e-6"
+    }
     line = read("veco_2").command("veco", "tatoeba", "data", "out")
     assert line[-2:] == ["--layer", "19"]  # index 18 of the layers' outputs
 
@@ -90,43 +120,102 @@ def test_vecos_rows():
 def test_where_translations_lack_rows_nothing_is_chosen_and_dev_is_not_trained_on():
     """TyDiQA's are fewer than its English rows, in their order: which were lost cannot be told."""
     line = read("veco_2").command("veco", "tydiqa, translate-train-all", "data", "out")
-    given = dict(word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin."))
-    assert "--grid" not in line and line.index("--gin.SELECT='mean'") < line.index('--gin.SELECT="last"')
+    given = dict(
+        word.removeprefix("--gin.").split("=", 1) for word in line if word.startswith("--gin.")
+    )
+    assert "--grid" not in line and line.index("--gin.SELECT='mean'") < line.index(
+        '--gin.SELECT="last"'
+    )
     assert given["SELECT"] == '"last"' and given["DEV_LANGUAGES"] == '"en"'
     trained, dev = (part_of(given[f"{name}_SPLIT"].strip('"'))[1] for name in ("TRAIN", "DEV"))
-    for lost in ((), range(100), range(3400, 3696), range(0, 3696, 12)):  # first, last and scattered rows
+    for lost in (
+        (),
+        range(100),
+        range(3400, 3696),
+        range(0, 3696, 12),
+    ):  # first, last and scattered rows
         rows = [row for row in range(3696) if row not in {*lost}]
         assert not {*rows[trained(len(rows))]} & {*range(3696)[dev(3696)]}
 
 
 def test_a_row_becomes_a_sweep():
-    rows = {"Row 1 (x)": ROW | {"strategy": "pivot", "languages": "de fr", "grid": {"BATCH": "16,32", "EPOCHS": "3"}}}
+    rows = {
+        "Row 1 (x)": (
+            ROW
+            | {
+                "strategy": "pivot",
+                "languages": "de fr",
+                "grid": {"BATCH": "16,32", "EPOCHS": "3"},
+            }
+        )
+    }
     table = Table(rows, {"My encoder": "runs/x"}, seeds=3)
     line = table.command("My encoder", "Row 1 (x)", "data", "out")
     assert line[:4] == [sys.executable, "-m", "xlingjax", "finetune"]
     assert line[4:] == [
-        "--task", "xnli/xnli", "--from", "runs/x", "--data", "data", "--to", "out/my_encoder/row_1_x",
-        "--strategy", "pivot", "--seeds", "3", "--languages", "de", "fr", "--grid", "BATCH=16,32", "EPOCHS=3",
-        "--gin_file", "finetuning/veco.gin", "--gin.LENGTH=64",
-    ]  # fmt: skip
-    chosen = Table(rows, {"My encoder": "runs/x"}, select="mean").command("My encoder", "Row 1 (x)", "data", "out")
-    assert chosen[-4:] == ["--gin.SELECT='mean'", "--gin_file", "finetuning/veco.gin", "--gin.LENGTH=64"]
+        "--task",
+        "xnli/xnli",
+        "--from",
+        "runs/x",
+        "--data",
+        "data",
+        "--to",
+        "out/my_encoder/row_1_x",
+        "--strategy",
+        "pivot",
+        "--seeds",
+        "3",
+        "--languages",
+        "de",
+        "fr",
+        "--grid",
+        "BATCH=16,32",
+        "EPOCHS=3",
+        "--gin_file",
+        "finetuning/veco.gin",
+        "--gin.LENGTH=64",
+    ]
+    chosen = Table(rows, {"My encoder": "runs/x"}, select="mean").command(
+        "My encoder", "Row 1 (x)", "data", "out"
+    )
+    assert chosen[-4:] == [
+        "--gin.SELECT='mean'",
+        "--gin_file",
+        "finetuning/veco.gin",
+        "--gin.LENGTH=64",
+    ]
     plain = Table({"x": {"task": "xnli/xnli"}}, {"e": "runs/x"}).command("e", "x", "data", "out")
     assert plain[-4:] == ["--strategy", "transfer", "--seeds", "1"]
 
 
 def test_several_tasks_and_a_layer_stand_in_the_command():
-    table = Table({"mt": MERGED, "layer": TATOEBA | {"layer": 19}, "plain": TATOEBA}, {"e": "runs/x"})
+    table = Table(
+        {"mt": MERGED, "layer": TATOEBA | {"layer": 19}, "plain": TATOEBA}, {"e": "runs/x"}
+    )
     line = table.command("e", "mt", "data", "out")
     assert line[3:] == [
-        "finetune", "--task", "xglue/xnli", "xglue/pawsx", "--from", "runs/x", "--data", "data", "--to", "out/e/mt",
-        "--strategy", "multi_task", "--seeds", "1",
-    ]  # fmt: skip
+        "finetune",
+        "--task",
+        "xglue/xnli",
+        "xglue/pawsx",
+        "--from",
+        "runs/x",
+        "--data",
+        "data",
+        "--to",
+        "out/e/mt",
+        "--strategy",
+        "multi_task",
+        "--seeds",
+        "1",
+    ]
     request = parser().parse_args(line[3:])
     assert (request.task, request.strategy) == (MERGED["task"], ["multi_task"])
     line = table.command("e", "layer", "data", "out")
     assert line[3:8] == ["evaluate", "--mixture", "xtreme", "--tasks", "tatoeba"]
-    assert line[-3:] == ["--allow-missing", "--layer", "19"] and parser().parse_args(line[3:]).layer == [19]
+    assert line[-3:] == ["--allow-missing", "--layer", "19"] and parser().parse_args(
+        line[3:]
+    ).layer == [19]
     assert table.command("e", "plain", "data", "out")[-1] == "--allow-missing"
     rows = {"mt": MERGED | {"task": ("xglue/nc", "xglue/qam")}}
     assert Table(rows, {"e": "r"}).command("e", "mt", "d", "o")[5:7] == ["xglue/nc", "xglue/qam"]
@@ -135,28 +224,70 @@ def test_several_tasks_and_a_layer_stand_in_the_command():
 def test_rows_are_for_their_encoders():
     rows = {"a": ROW, "b": ROW | {"encoders": "large"}, "c": ROW | {"encoders": "base small"}}
     table = Table(rows, {"base": "runs/b", "other": "runs/o"})
-    assert table.cells() == [("base", "a"), ("base", "c"), ("other", "a")] and table.left_out() == ["b"]
+    assert table.cells() == [("base", "a"), ("base", "c"), ("other", "a")] and table.left_out() == [
+        "b"
+    ]
 
 
 @pytest.mark.parametrize(
     "rows, encoders, message",
     [
-        ({"x": ROW | {"stratgy": "pivot"}}, {"e": "r"}, "row 'x': 'stratgy' is not one of encoders, grid"),
+        (
+            {"x": ROW | {"stratgy": "pivot"}},
+            {"e": "r"},
+            "row 'x': 'stratgy' is not one of encoders, grid",
+        ),
         ({"x": {"strategy": "pivot"}}, {"e": "r"}, "row 'x': say which task"),
         ({"x": {"task": 3}}, {"e": "r"}, "row 'x': say which task"),
-        ({"x": {"task": "xnli/xnil"}}, {"e": "r"}, "row 'x': no task 'xnli/xnil', perhaps 'xnli/xnli'"),
-        ({"x": MERGED | {"strategy": "transfer"}}, {"e": "r"}, "row 'x': several tasks .* the strategy multi_task"),
-        ({"x": {"task": MERGED["task"]}}, {"e": "r"}, "row 'x': several tasks .* the strategy multi_task; name one"),
-        ({"x": MERGED | {"task": "xglue/nc"}}, {"e": "r"}, "row 'x': multi_task of xglue/nc: name two tasks or more"),
-        ({"x": MERGED | {"task": ["xglue/nc", "xglue/pos"]}}, {"e": "r"}, "row 'x': multi_task: xglue/pos is one of t"),
-        ({"x": ROW | {"layer": 19}}, {"e": "r"}, "row 'x': \"layer\" is of retrieval and mining, and xnli/xnli"),
-        ({"x": TATOEBA | {"layer": "19"}}, {"e": "r"}, "row 'x': \"layer\": '19' must be the number of a layer"),
+        (
+            {"x": {"task": "xnli/xnil"}},
+            {"e": "r"},
+            "row 'x': no task 'xnli/xnil', perhaps 'xnli/xnli'",
+        ),
+        (
+            {"x": MERGED | {"strategy": "transfer"}},
+            {"e": "r"},
+            "row 'x': several tasks .* the strategy multi_task",
+        ),
+        (
+            {"x": {"task": MERGED["task"]}},
+            {"e": "r"},
+            "row 'x': several tasks .* the strategy multi_task; name one",
+        ),
+        (
+            {"x": MERGED | {"task": "xglue/nc"}},
+            {"e": "r"},
+            "row 'x': multi_task of xglue/nc: name two tasks or more",
+        ),
+        (
+            {"x": MERGED | {"task": ["xglue/nc", "xglue/pos"]}},
+            {"e": "r"},
+            "row 'x': multi_task: xglue/pos is one of t",
+        ),
+        (
+            {"x": ROW | {"layer": 19}},
+            {"e": "r"},
+            "row 'x': \"layer\" is of retrieval and mining, and xnli/xnli",
+        ),
+        (
+            {"x": TATOEBA | {"layer": "19"}},
+            {"e": "r"},
+            "row 'x': \"layer\": '19' must be the number of a layer",
+        ),
         ({"x": TATOEBA | {"layer": -1}}, {"e": "r"}, "row 'x': \"layer\": -1 must be"),
-        ({"x": TATOEBA | {"grid": {"BATCH": "1,2"}}}, {"e": "r"}, "xtreme/tatoeba is measured without .* 'grid' out"),
+        (
+            {"x": TATOEBA | {"grid": {"BATCH": "1,2"}}},
+            {"e": "r"},
+            "xtreme/tatoeba is measured without .* 'grid' out",
+        ),
         ({"x": ROW}, {}, "give {name: pretrained run}"),
         ({"x": ROW}, "runs/x", "give {name: pretrained run}"),
         ({"x y": ROW, "x-y": ROW}, {"e": "r"}, "would share a folder"),
-        ({"x": ROW | {"encoders": "large"}}, {"e": "r"}, "ENCODERS has e and the rows are for large"),
+        (
+            {"x": ROW | {"encoders": "large"}},
+            {"e": "r"},
+            "ENCODERS has e and the rows are for large",
+        ),
     ],
 )
 def test_refusals(rows, encoders, message):
@@ -167,7 +298,10 @@ def test_refusals(rows, encoders, message):
 @pytest.fixture
 def commands(monkeypatch, tmp_path):
     """A sweep is a line in a file; what ends in "bad" fails, "slow" waits."""
-    script = "import sys, time; a = sys.argv; open(a[1], 'a').write(a[2] + ' ' + ' '.join(a[3:]) + chr(10)); "
+    script = (
+        "import sys, time; a = sys.argv; open(a[1], 'a').write(a[2] + ' ' + ' '.join(a[3:]) +"
+        " chr(10)); "
+    )
     script += "time.sleep(60 * (a[2] == 'slow')); sys.exit(2 * (a[2] == 'bad'))"
 
     def command(self, encoder, name, data, output):
@@ -189,10 +323,22 @@ def test_sweeps_run_one_after_another_and_a_failure_ends_the_table(commands):
 def test_a_layer_that_an_encoder_lacks_is_said_before_any_row(commands, tmp_path):
     for name, layers in (("base", 12), ("large", 24)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "run.json").write_text(json.dumps({"model": {"layers": layers}, "languages": ["en"]}))
-    rows, large = {"one": ROW, "tatoeba": TATOEBA | {"layer": 19}}, {"large": str(tmp_path / "large"), "hub": "hf:x"}
-    with pytest.raises(UserError, match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12"):
-        paper_tables.run(Table(rows, large | {"base": str(tmp_path / "base")}), "data", "out", say=lambda _: None)
+        (tmp_path / name / "run.json").write_text(
+            json.dumps({"model": {"layers": layers}, "languages": ["en"]})
+        )
+    rows, large = (
+        {"one": ROW, "tatoeba": TATOEBA | {"layer": 19}},
+        {
+            "large": str(tmp_path / "large"),
+            "hub": "hf:x",
+        },
+    )
+    with pytest.raises(
+        UserError, match="table: base, tatoeba: layer 19: this model has layers 0 .* to 12"
+    ):
+        paper_tables.run(
+            Table(rows, large | {"base": str(tmp_path / "base")}), "data", "out", say=lambda _: None
+        )
     assert not (tmp_path / "ran").exists()
     paper_tables.run(Table(rows, large), "data", "out", say=lambda _: None)
     assert commands() == ["one ", "tatoeba "] * 2
@@ -206,7 +352,9 @@ def test_a_signal_stops_the_sweep_and_the_table(commands, tmp_path):
 
     threading.Thread(target=stop).start()
     with pytest.raises(Stopped, match="the same command goes on"):
-        paper_tables.run(Table({"slow": ROW, "next": ROW}, {"e": "r"}), "data", "out", say=lambda _: None)
+        paper_tables.run(
+            Table({"slow": ROW, "next": ROW}, {"e": "r"}), "data", "out", say=lambda _: None
+        )
     assert len(commands()) == 1
 
 
@@ -214,12 +362,22 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
     def write(table, data, output, arguments):
         for value, folder in enumerate(table.folders(output)):
             cell = {
-                "task": "xnli/xnli", "strategy": "transfer", "variant": {}, "settings": {}, "seed": 0, "machine": "",
-                "start": {"run": "r", "sha256": "s"}, "select": {"by": "en", "split": "dev", "step": 1, "steps": 1},
+                "task": "xnli/xnli",
+                "strategy": "transfer",
+                "variant": {},
+                "settings": {},
+                "seed": 0,
+                "machine": "",
+                "start": {"run": "r", "sha256": "s"},
+                "select": {"by": "en", "split": "dev", "step": 1, "steps": 1},
                 "dev": {"means": {"en": 1.0}},
-                "test": {"split": "test", "examples": {"en": 9}, "means": {"mean": 60.0 + value, "en": 60.0 + value},
-                         "by_language": {"en": {"accuracy": 60.0 + value}}},
-            }  # fmt: skip
+                "test": {
+                    "split": "test",
+                    "examples": {"en": 9},
+                    "means": {"mean": 60.0 + value, "en": 60.0 + value},
+                    "by_language": {"en": {"accuracy": 60.0 + value}},
+                },
+            }
             (folder / "cells").mkdir(parents=True)
             (folder / "cells" / "scores.json").write_text(json.dumps(cell))
 
@@ -227,12 +385,33 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
     encoders = f"--gin.ENCODERS={json.dumps({'my base': 'r'})}"
     recipe = tmp_path / "table.gin"
     recipe.write_text((recipes.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))
-    assert main.main(["table", "--gin_file", str(recipe), "--data", "d", "--to", str(tmp_path / "out"), encoders]) == 0
+    assert (
+        main.main(
+            [
+                "table",
+                "--gin_file",
+                str(recipe),
+                "--data",
+                "d",
+                "--to",
+                str(tmp_path / "out"),
+                encoders,
+            ]
+        )
+        == 0
+    )
     text = (tmp_path / "out/card.md").read_text()
-    assert text in capsys.readouterr().out and re.search(r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|", text)
+    assert text in capsys.readouterr().out and re.search(
+        r"\| transfer \(\w+\) \| 60.0 \(1 of 15 languages\) \|", text
+    )
 
 
 def test_the_verb():
-    args = parser().parse_args(["table", "--gin_file", "recipes/tables/ernie_m_1.gin", "--data", "d", "--to", "o"])
+    args = parser().parse_args(
+        ["table", "--gin_file", "recipes/tables/ernie_m_1.gin", "--data", "d", "--to", "o"]
+    )
     assert (args.name, args.data, args.output) == ("table", "d", "o")
-    assert main.main(["table", "--gin_file", "recipes/tables/xlm_1.gin", "--data", "d", "--to", "o"]) == 2  # no encoder
+    assert (
+        main.main(["table", "--gin_file", "recipes/tables/xlm_1.gin", "--data", "d", "--to", "o"])
+        == 2
+    )  # no encoder

@@ -14,17 +14,42 @@ from xlingjax.workflows import scorecard_page as report
 from xlingjax.workflows.scorecard import card, rows_of, said
 
 
-def cell(task, values, *, strategy="transfer", variant=None, seed=0, settings=None, sha="s", dev=50.0, **more):
-    """values: {language: x}, the value of each metric of the task; of several metrics the second's is 10 lower."""
+def cell(
+    task,
+    values,
+    *,
+    strategy="transfer",
+    variant=None,
+    seed=0,
+    settings=None,
+    sha="s",
+    dev=50.0,
+    **more,
+):
+    """values: {language: x}, the value of each metric of the task; of several metrics the second's
+    is 10 lower."""
     metrics = task_named(task).metrics
-    by_language = {code: {m: v - 10 * (i > 0) for i, m in enumerate(metrics)} for code, v in values.items()}
+    by_language = {
+        code: {m: v - 10 * (i > 0) for i, m in enumerate(metrics)} for code, v in values.items()
+    }
     return {
-        "task": task, "strategy": strategy, "variant": variant or {}, "settings": settings or {}, "seed": seed,
-        "select": {"by": "mean", "split": "dev", "step": 3, "steps": 6}, "start": {"run": f"runs/{sha}", "sha256": sha},
-        "machine": "m", "dev": {"means": {"mean": dev}, "by_language": {}},
-        "test": {"split": more.pop("split", "test"), "means": means(by_language, task_named(task), ("en",)),
-                 "by_language": by_language, "examples": dict.fromkeys(values, 9)}, **more,
-    }  # fmt: skip
+        "task": task,
+        "strategy": strategy,
+        "variant": variant or {},
+        "settings": settings or {},
+        "seed": seed,
+        "select": {"by": "mean", "split": "dev", "step": 3, "steps": 6},
+        "start": {"run": f"runs/{sha}", "sha256": sha},
+        "machine": "m",
+        "dev": {"means": {"mean": dev}, "by_language": {}},
+        "test": {
+            "split": more.pop("split", "test"),
+            "means": means(by_language, task_named(task), ("en",)),
+            "by_language": by_language,
+            "examples": dict.fromkeys(values, 9),
+        },
+        **more,
+    }
 
 
 def write(root, cells, curves=()):
@@ -34,10 +59,15 @@ def write(root, cells, curves=()):
         folder.mkdir(parents=True)
         (folder / "scores.json").write_text(json.dumps(one))
         if i < len(curves):
-            lines = [{"step": step, "name": "dev", "values": {"mean": value}} for step, value in curves[i].items()]
+            lines = [
+                {"step": step, "name": "dev", "values": {"mean": value}}
+                for step, value in curves[i].items()
+            ]
             lines.append({"step": 9, "name": "test", "values": {"mean": 1.0}})
             (folder / "run").mkdir()
-            (folder / "run" / "evaluations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            (folder / "run" / "evaluations.jsonl").write_text(
+                "".join(json.dumps(line) + "\n" for line in lines)
+            )
     return root
 
 
@@ -46,46 +76,69 @@ def everywhere(task, value, **more):
 
 
 def of_xtreme(**more):
-    """Every task of XTREME as it is reported: fine-tuned in English, retrieval from the weights as they are."""
+    """Every task of XTREME as it is reported: fine-tuned in English, retrieval from the weights as
+    they are."""
     for i, task in enumerate(suite_tasks("xtreme")):
         raw = {"strategy": "as_it_is", "variant": {"run": "base", "step": "7"}}
-        yield everywhere(task.full_name, 40.0 + i, **(raw if task.kind in ("retrieval", "mining") else {}), **more)
+        yield everywhere(
+            task.full_name,
+            40.0 + i,
+            **(raw if task.kind in ("retrieval", "mining") else {}),
+            **more,
+        )
 
 
-# ---- averages of suites ---------------------------------------------------------------------------------------------
+# ---- averages of suites --------------------------------------------------------------------------
 
 
 def test_xtremes_average_is_the_mean_of_its_nine_tasks(tmp_path):
     (suite,) = card(write(tmp_path, of_xtreme()))["overall"]
     transfer, raw = suite["rows"]
     # questions count with the mean of F1 and exact match, which lies 5 below
-    scores = [40.0 + i - 5 * (task.kind == "span_qa") for i, task in enumerate(suite_tasks("xtreme"))]
+    scores = [
+        40.0 + i - 5 * (task.kind == "span_qa") for i, task in enumerate(suite_tasks("xtreme"))
+    ]
     average = transfer["averages"]["average"]
     assert average == {"mean": pytest.approx(np.mean(scores)), "tasks": 9, "of": 9, "lacks": []}
     assert raw["averages"]["average"]["tasks"] == 2 and raw["strategy"] == "as_it_is"
     text = report.markdown(card(tmp_path))
     assert f"| transfer | {np.mean(scores):.1f} (9 of 9 tasks) |" in text
     assert "as it is base 7, average: no official average: 2 of 9 tasks" in text
-    assert text.count("transfer: bucc2018, tatoeba as measured on the weights that it started from") == 1
+    assert (
+        text.count("transfer: bucc2018, tatoeba as measured on the weights that it started from")
+        == 1
+    )
 
 
 def test_what_an_average_lacks_is_said(tmp_path):
-    cells = [everywhere("xtreme/pawsx", 80.0), cell("xtreme/xnli", {"en": 70.0, "de": 50.0}, split="dev[50%:]")]
+    cells = [
+        everywhere("xtreme/pawsx", 80.0),
+        cell("xtreme/xnli", {"en": 70.0, "de": 50.0}, split="dev[50%:]"),
+    ]
     cells += [everywhere("xtreme/tatoeba", 10.0, strategy="as_it_is", sha="other")]
     cells += [everywhere("xtreme/udpos", 90.0, strategy="all_gold")]
     (suite,) = card(write(tmp_path, cells))["overall"]
-    (row,) = suite["rows"]  # of all_gold one task is no average, and the raw states are of other weights
-    assert row["averages"]["average"]["mean"] == 70.0 and row["tasks"] == {"xtreme/pawsx": 80.0, "xtreme/xnli": 60.0}
+    (row,) = suite[
+        "rows"
+    ]  # of all_gold one task is no average, and the raw states are of other weights
+    assert row["averages"]["average"]["mean"] == 70.0 and row["tasks"] == {
+        "xtreme/pawsx": 80.0,
+        "xtreme/xnli": 60.0,
+    }
     text = report.markdown(card(tmp_path))
     assert "| transfer | 70.0* (2 of 9 tasks) | 80.0 | 60.0 |" in text
     assert "weights that it started from" not in text
     lacks = "2 of 9 tasks; 2 of 15 languages of xnli; xnli tested on dev[50%:]"
     assert f"transfer, average: no official average: {lacks}" in text
-    assert "2 of 9 tasks" in report.page(card(tmp_path)) and "2 of 9 tasks" in report.latex(card(tmp_path))
+    assert "2 of 9 tasks" in report.page(card(tmp_path)) and "2 of 9 tasks" in report.latex(
+        card(tmp_path)
+    )
 
 
 def test_the_raw_states_count_to_transfer_alone(tmp_path):
-    cells = [one | {"strategy": "multi_language"} for one in of_xtreme() if one["strategy"] == "transfer"]
+    cells = [
+        one | {"strategy": "multi_language"} for one in of_xtreme() if one["strategy"] == "transfer"
+    ]
     cells += [one for one in of_xtreme() if one["strategy"] == "as_it_is"]
     rows = card(write(tmp_path, cells))["overall"][0]["rows"]
     assert {row["strategy"]: row["averages"]["average"]["tasks"] for row in rows} == {
@@ -95,20 +148,36 @@ def test_the_raw_states_count_to_transfer_alone(tmp_path):
 
 
 def test_xglues_understanding_and_generation_are_apart(tmp_path):
-    cells = [everywhere("xglue/ner", 80.0), everywhere("xglue/mlqa", 60.0), everywhere("xglue/qg", 5.0)]
+    cells = [
+        everywhere("xglue/ner", 80.0),
+        everywhere("xglue/mlqa", 60.0),
+        everywhere("xglue/qg", 5.0),
+    ]
     (suite,) = card(write(tmp_path / "a", cells))["overall"]
-    assert {name: (a["mean"], a["tasks"], a["of"]) for name, a in suite["rows"][0]["averages"].items()} == {
+    assert {
+        name: (a["mean"], a["tasks"], a["of"]) for name, a in suite["rows"][0]["averages"].items()
+    } == {
         "understanding": (70.0, 2, 9)  # of MLQA F1 alone; one task of generation has no average
     }
     (suite,) = card(write(tmp_path / "b", [*cells, everywhere("xglue/ntg", 9.0)]))["overall"]
-    assert suite["rows"][0]["averages"]["generation"] == {"mean": 7.0, "tasks": 2, "of": 2, "lacks": []}
+    assert suite["rows"][0]["averages"]["generation"] == {
+        "mean": 7.0,
+        "tasks": 2,
+        "of": 2,
+        "lacks": [],
+    }
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
+# ---- rows ----------------------------------------------------------------------------------------
 
 
 def test_a_mean_tells_of_how_many_languages_it_is(tmp_path):
-    found = card(write(tmp_path, [cell("xtreme/xnli", {"en": 80.0, "de": 60.0, "fr": 40.0}), *_all("multi_language")]))
+    found = card(
+        write(
+            tmp_path,
+            [cell("xtreme/xnli", {"en": 80.0, "de": 60.0, "fr": 40.0}), *_all("multi_language")],
+        )
+    )
     head, rows = report.grid(found["tables"][0], "accuracy")
     assert head[:4] == ["", "mean", "untrained languages", "gap"]
     assert rows[0][:4] == ["transfer", "60.0 (3 of 15 languages)", "50.0", "30.0"]
@@ -121,18 +190,35 @@ def _all(strategy):
 
 def translated(language, value, seed=0, **more):
     values = more.pop("values", {language: value})
-    return cell("xtreme/xnli", values, strategy="translate_train", variant={"TARGET": language}, seed=seed, **more)
+    return cell(
+        "xtreme/xnli",
+        values,
+        strategy="translate_train",
+        variant={"TARGET": language},
+        seed=seed,
+        **more,
+    )
 
 
 def test_translate_train_is_one_row_of_many_models(tmp_path):
-    cells = [translated("de", 60.0, 0), translated("de", 64.0, 1), translated("fr", 70.0, 0), translated("fr", 90.0, 1)]
+    cells = [
+        translated("de", 60.0, 0),
+        translated("de", 64.0, 1),
+        translated("fr", 70.0, 0),
+        translated("fr", 90.0, 1),
+    ]
     (row,) = rows_of([*cells[::2], *cells[1::2]])
     assert row["variant"] == {} and row["seeds"] == [0, 1] and row["averaged"] == [2, 15]
-    assert row["means"] == {"mean": {"mean": 71.0, "sd": pytest.approx(12 / 2**0.5)}}  # seeds: 65 and 77
+    assert row["means"] == {
+        "mean": {"mean": 71.0, "sd": pytest.approx(12 / 2**0.5)}
+    }  # seeds: 65 and 77
     of = row["by_language"]["accuracy"]
     assert {code: value["mean"] for code, value in of.items()} == {"de": 62.0, "fr": 80.0}
     text = report.markdown(card(write(tmp_path, cells)))
-    assert "| translate train | 71.0 ± 8.5 (2 of 15 languages) | 62.0 ± 2.8 | 80.0 ± 14.1 | 2 |" in text
+    assert (
+        "| translate train | 71.0 ± 8.5 (2 of 15 languages) | 62.0 ± 2.8 | 80.0 ± 14.1 | 2 |"
+        in text
+    )
     assert "each language has a model of its own" in text
 
 
@@ -146,9 +232,13 @@ def test_what_a_note_says(tmp_path):
     hidden["test"] |= {"means": {}, "by_language": {}}
     text = report.markdown(card(write(tmp_path, [one, other, hidden])))
     assert "trained on 200 examples (train[:200]); the last checkpoint" in text
-    assert "the last checkpoint; one of 2 settings chosen by the mean of dev in de, en (dev)" in text
+    assert (
+        "the last checkpoint; one of 2 settings chosen by the mean of dev in de, en (dev)" in text
+    )
     assert "-0.0" not in text and "| 0.0 |" in text
-    assert "no figures for test (9 examples a language): predicted; the files have no answers" in text
+    assert (
+        "no figures for test (9 examples a language): predicted; the files have no answers" in text
+    )
     assert "PAWS-X's dev and test sets have sentences in common" in text
 
 
@@ -165,15 +255,24 @@ def test_squads_dev_set_is_not_xquad(tmp_path):
 def test_models_of_other_seeds_have_no_mean(tmp_path):
     cells = [translated("de", 60.0, 0), translated("de", 64.0, 1), translated("fr", 70.0, 0)]
     text = report.markdown(card(write(tmp_path, cells)))
-    assert rows_of(cells)[0]["means"] == {} and "| translate train | – | 62.0 ± 2.8 | 70.0 | 1 to 2 |" in text
-    assert "| XLM-R large, transfer (paper) | 79.2 | – | – |  |" in text  # under the mean, not under a language
+    assert (
+        rows_of(cells)[0]["means"] == {}
+        and "| translate train | – | 62.0 ± 2.8 | 70.0 | 1 to 2 |" in text
+    )
+    assert (
+        "| XLM-R large, transfer (paper) | 79.2 | – | – |  |" in text
+    )  # under the mean, not under a language
     assert "no mean, since the languages have other seeds: de 0 1; fr 0" in text
 
 
 def test_each_target_has_the_settings_that_its_own_dev_chose(tmp_path):
     cells = [
         translated(language, value, settings={"RATE": rate}, dev=dev)
-        for language, rate, value, dev in (("de", "1", 60.0, 9.0), ("de", "2", 99.0, 8.0), ("fr", "2", 40.0, 9.0))
+        for language, rate, value, dev in (
+            ("de", "1", 60.0, 9.0),
+            ("de", "2", 99.0, 8.0),
+            ("fr", "2", 40.0, 9.0),
+        )
     ]
     found = card(write(tmp_path, cells))
     (row,) = found["tables"][0]["rows"]
@@ -185,36 +284,57 @@ def test_models_that_were_tested_elsewhere_too_stay_apart():
     values = {"de": 50.0, "fr": 40.0}
     rows = rows_of([translated("de", 0, values=values), translated("fr", 0, values=values)])
     assert [row["variant"] for row in rows] == [{"TARGET": "de"}, {"TARGET": "fr"}]
-    pivots = [cell("xtreme/xnli", {"de": 1.0}, strategy="pivot", variant={"PIVOT": code}) for code in ("de", "fr")]
+    pivots = [
+        cell("xtreme/xnli", {"de": 1.0}, strategy="pivot", variant={"PIVOT": code})
+        for code in ("de", "fr")
+    ]
     assert len(rows_of(pivots)) == 2
 
 
 def test_policies_are_rows_of_their_own(tmp_path):
     """What two dev measures say is not compared: English is nearly always above the mean."""
     english = {"split": "dev", "by": "en", "step": 3, "steps": 6}
-    rows = rows_of([
-        cell("xtreme/xnli", {"en": 60.0}, settings={"SELECT": "en"}, dev=80.0, select=english),
-        cell("xtreme/xnli", {"en": 70.0}, settings={"SELECT": "mean"}, dev=70.0, select=english | {"by": "mean"}),
-    ])  # fmt: skip
+    rows = rows_of(
+        [
+            cell("xtreme/xnli", {"en": 60.0}, settings={"SELECT": "en"}, dev=80.0, select=english),
+            cell(
+                "xtreme/xnli",
+                {"en": 70.0},
+                settings={"SELECT": "mean"},
+                dev=70.0,
+                select=english | {"by": "mean"},
+            ),
+        ]
+    )
     assert [(row["means"]["mean"]["mean"], row["tried"]) for row in rows] == [(60.0, 1), (70.0, 1)]
     halves = [english | {"split": split} for split in ("dev[:50%]", "dev[50%:]")]
-    write(tmp_path, [cell("xtreme/xnli", {"en": 60.0}, seed=seed, select=halves[seed]) for seed in (0, 1)])
+    write(
+        tmp_path,
+        [cell("xtreme/xnli", {"en": 60.0}, seed=seed, select=halves[seed]) for seed in (0, 1)],
+    )
     names = [said(row) for row in card(tmp_path)["tables"][0]["rows"]]
-    assert names == [f"transfer (checkpoint chosen by dev in en (dev[{part}]))" for part in (":50%", "50%:")]
+    assert names == [
+        f"transfer (checkpoint chosen by dev in en (dev[{part}]))" for part in (":50%", "50%:")
+    ]
 
 
 def test_papers_stand_in_rows_of_their_own(tmp_path):
-    found = card(write(tmp_path, [everywhere("xtreme/xquad", 70.0), everywhere("xtreme/panx", 70.0)]))
+    found = card(
+        write(tmp_path, [everywhere("xtreme/xquad", 70.0), everywhere("xtreme/panx", 70.0)])
+    )
     panx, xquad = found["tables"]
     rows = {row[0]: row[1] for row in report.grid(panx, "seqeval_f1")[1]}
     assert rows["XLM-R large, transfer (paper)"] == "65.4"
     rows = {row[0]: row[1] for row in report.grid(xquad, "squad_f1")[1]}
     assert rows["transfer"] == "65.0" and rows["XLM-R large, transfer (paper)"] == "76.6 (squad_f1)"
-    assert any("squad_f1 alone, where the mean is of F1 and exact match" in line for line in report.notes(xquad))
+    assert any(
+        "squad_f1 alone, where the mean is of F1 and exact match" in line
+        for line in report.notes(xquad)
+    )
     assert "XLM-R large: VECO (Luo et al. 2021), Table 2" in report.notes(panx)
 
 
-# ---- curves, layers -------------------------------------------------------------------------------------------------
+# ---- curves, layers ------------------------------------------------------------------------------
 
 
 def test_the_course_of_dev_is_drawn(tmp_path):
@@ -225,7 +345,9 @@ def test_the_course_of_dev_is_drawn(tmp_path):
     assert scorecard_plots.mean_curve(row["curves"]) == [(3, 42.0), (6, 55.0)]
     (axis,) = scorecard_plots.curves([row]).axes
     lines = [(line.get_linewidth(), line.get_ydata()) for line in axis.lines]
-    assert [values.tolist() for width, values in lines if width == 2] == [[42.0, 55.0]] and len(lines) == 3
+    assert [values.tolist() for width, values in lines if width == 2] == [[42.0, 55.0]] and len(
+        lines
+    ) == 3
     assert "<svg" in report.page(found) and scorecard_plots.curves([row | {"curves": []}]) is None
 
 
@@ -242,25 +364,41 @@ def test_each_language_has_a_bar_for_each_row_with_its_deviation(tmp_path):
     report.write(found, tmp_path)
     assert (tmp_path / "images" / "xtreme-xnli.png").read_bytes().startswith(b"\x89PNG")
     assert report.page(found).count("score by language") == 1
-    hidden = found["tables"][0] | {"rows": [row | {"by_language": {}} for row in found["tables"][0]["rows"]]}
+    hidden = found["tables"][0] | {
+        "rows": [row | {"by_language": {}} for row in found["tables"][0]["rows"]]
+    }
     assert scorecard_plots.by_language(hidden) is None
 
 
 def test_layers_are_tables_with_the_rows_own_marked(tmp_path):
     by_language = {
-        "mean": {"de": {"0": 10.0, "8": 50.0, "12": 40.0}, "fr": {"0": 20.0, "8": 70.0, "12": 80.0}},
+        "mean": {
+            "de": {"0": 10.0, "8": 50.0, "12": 40.0},
+            "fr": {"0": 20.0, "8": 70.0, "12": 80.0},
+        },
         "first": {"de": {"0": 1.0, "8": 2.0, "12": 3.0}, "fr": {"0": 5.0, "8": 6.0, "12": 7.0}},
     }
     measured = cell(
-        "xtreme/tatoeba", {"de": 50.0, "fr": 70.0}, strategy="as_it_is", variant={"run": "x", "step": "7"},
+        "xtreme/tatoeba",
+        {"de": 50.0, "fr": 70.0},
+        strategy="as_it_is",
+        variant={"run": "x", "step": "7"},
         layers={"layer": 8, "pooling": "mean", "by_language": by_language},
-    )  # fmt: skip
+    )
     found = card(write(tmp_path, [measured]))
     text = report.markdown(found)
-    assert "|  | 0 | 8* | 12 |\n| --- | --- | --- | --- |\n| mean* | 15.0 | 60.0 | 60.0 |\n| first | 3.0 |" in text
-    assert "as it is x 7, pooled by first: language by layer:" in text and "| fr | 5.0 | 6.0 | 7.0 |" in text
+    assert (
+        "|  | 0 | 8* | 12 |\n| --- | --- | --- | --- |\n| mean* | 15.0 | 60.0 | 60.0 |\n| first |"
+        " 3.0 |" in text
+    )
+    assert (
+        "as it is x 7, pooled by first: language by layer:" in text
+        and "| fr | 5.0 | 6.0 | 7.0 |" in text
+    )
     assert "A best layer that is chosen on the test set flatters" in text
-    assert "mean* & 15.0 & 60.0 & 60.0" in report.latex(found) and "<th>8*</th>" in report.page(found)
+    assert "mean* & 15.0 & 60.0 & 60.0" in report.latex(found) and "<th>8*</th>" in report.page(
+        found
+    )
     assert found["tables"][0]["rows"][0]["layers"]["by_language"] == by_language
 
 
@@ -271,11 +409,14 @@ def test_layers_that_one_pooling_lacks_are_blank(tmp_path):
         layers={"layer": 1, "pooling": "first", "by_language": by_language},
     )  # fmt: skip
     found = card(write(tmp_path, [measured]))
-    assert "|  | 0 | 1* |\n| --- | --- | --- |\n| mean | 10.0 | 50.0 |\n| first* | – | 2.0 |" in report.markdown(found)
+    assert (
+        "|  | 0 | 1* |\n| --- | --- | --- |\n| mean | 10.0 | 50.0 |\n| first* | – | 2.0 |"
+        in report.markdown(found)
+    )
     assert "<td>–</td>" in report.page(found)
 
 
-# ---- folders --------------------------------------------------------------------------------------------------------
+# ---- folders -------------------------------------------------------------------------------------
 
 
 def test_folders_share_a_card_and_not_their_seeds(tmp_path, capsys):
@@ -286,13 +427,21 @@ def test_folders_share_a_card_and_not_their_seeds(tmp_path, capsys):
     assert main.main(["report", *folders, "--output", str(tmp_path / "all")]) == 0
     assert "| transfer (a/xnli) | 50.0 |" in capsys.readouterr().out
     found = json.loads((tmp_path / "all/card.json").read_text())
-    assert [len(table["rows"]) for table in found["tables"]] == [2, 2] and found["folders"] == folders
-    averages = {scorecard.said(row): row["averages"]["average"]["mean"] for row in found["overall"][0]["rows"]}
+    assert [len(table["rows"]) for table in found["tables"]] == [2, 2] and found[
+        "folders"
+    ] == folders
+    averages = {
+        scorecard.said(row): row["averages"]["average"]["mean"]
+        for row in found["overall"][0]["rows"]
+    }
     assert averages == {"transfer (wa)": 55.0, "transfer (wb)": 75.0}
     # the same weights and seeds in two folders are not two seeds
     write(tmp_path / "c", [everywhere("xtreme/xnli", 90.0, sha="wa")])
     rows = card(tmp_path / "a/xnli", tmp_path / "c")["tables"][0]["rows"]
-    assert [(scorecard.said(row), row["seeds"]) for row in rows] == [("transfer (a/xnli)", [0]), ("transfer (c)", [0])]
+    assert [(scorecard.said(row), row["seeds"]) for row in rows] == [
+        ("transfer (a/xnli)", [0]),
+        ("transfer (c)", [0]),
+    ]
     three = card(*folders[:2], tmp_path / "c")["overall"]
     assert three == []  # of two rows of XNLI none counts, and one task is left
 

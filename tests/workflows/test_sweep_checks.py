@@ -1,4 +1,5 @@
-"""What a sweep refuses, and when: before anything is trained, of all strategies, settings and languages at once."""
+"""What a sweep refuses, and when: before anything is trained, of all strategies, settings and
+languages at once."""
 
 import json
 import shutil
@@ -36,15 +37,27 @@ def refused(capsys, output, message, *command):
         (["--grid", "LENGTH=24,90"], "LENGTH=90: such rows do not fit the 64 positions of"),
         (["--gin.LONGEST_ANSWER=-3"], "LONGEST_ANSWER=-3: must be a whole number, 1 or more"),
         (["--gin.DEV_LIMIT=-5"], "DEV_LIMIT=-5: must be a whole number, 0 or more"),
-        (["--strategy", "transfer", "plug_in"], "CLASSIFIER=plug_in goes through cross-attention, which"),
+        (
+            ["--strategy", "transfer", "plug_in"],
+            "CLASSIFIER=plug_in goes through cross-attention, which",
+        ),
         (
             ["--grid", "EPOCHS=1,2", "EPOCHS=3"],
             "--grid EPOCHS=3: EPOCHS stands there twice; give all its values in one",
         ),
         (["--grid", "EPOCHS=1,1.0"], "--grid EPOCHS=1,1.0: a value stands there twice"),
-        (["--gin.EPOCHS=2", "--grid", "EPOCHS=1,3"], "EPOCHS: --gin.EPOCHS and --grid both set it: give one of them"),
-        (["--grid", "CLASSIFIER_DROPOUT=0,much"], "CLASSIFIER_DROPOUT='much': a number or None is needed"),
-        (["--strategy", "transfer", "pivot", "--languages", "xx"], "--languages: transfer does not run over languages"),
+        (
+            ["--gin.EPOCHS=2", "--grid", "EPOCHS=1,3"],
+            "EPOCHS: --gin.EPOCHS and --grid both set it: give one of them",
+        ),
+        (
+            ["--grid", "CLASSIFIER_DROPOUT=0,much"],
+            "CLASSIFIER_DROPOUT='much': a number or None is needed",
+        ),
+        (
+            ["--strategy", "transfer", "pivot", "--languages", "xx"],
+            "--languages: transfer does not run over languages",
+        ),
     ],
 )
 def test_the_last_of_several_is_refused_before_the_first_is_trained(
@@ -58,15 +71,33 @@ def test_the_last_of_several_is_refused_before_the_first_is_trained(
     [
         (["DEV_SPLIT=train[50%:]"], "TRAIN_SPLIT=train and DEV_SPLIT=train[50%:] share examples"),
         (["TEST_SPLIT=train"], "TRAIN_SPLIT=train and TEST_SPLIT=train share examples"),
-        (["TEST_SPLIT=train", "SELECT=last"], "TRAIN_SPLIT=train and TEST_SPLIT=train share examples"),
-        (["TRAIN_SPLIT=train[:12]", "DEV_SPLIT=train[11:]"], "TRAIN_SPLIT=train[:12] and DEV_SPLIT=train[11:] share"),
+        (
+            ["TEST_SPLIT=train", "SELECT=last"],
+            "TRAIN_SPLIT=train and TEST_SPLIT=train share examples",
+        ),
+        (
+            ["TRAIN_SPLIT=train[:12]", "DEV_SPLIT=train[11:]"],
+            "TRAIN_SPLIT=train[:12] and DEV_SPLIT=train[11:] share",
+        ),
     ],
 )
-def test_what_is_trained_on_neither_chooses_nor_tests(more, message, untrained, start, files, tmp_path, capsys):
-    refused(capsys, tmp_path / "out", message, "xtreme/xnli", start, files, *(f"--gin.{one}" for one in more))
+def test_what_is_trained_on_neither_chooses_nor_tests(
+    more, message, untrained, start, files, tmp_path, capsys
+):
+    refused(
+        capsys,
+        tmp_path / "out",
+        message,
+        "xtreme/xnli",
+        start,
+        files,
+        *(f"--gin.{one}" for one in more),
+    )
 
 
-def test_dev_that_was_trained_on_chooses_no_settings_either(untrained, start, files, tmp_path, capsys):
+def test_dev_that_was_trained_on_chooses_no_settings_either(
+    untrained, start, files, tmp_path, capsys
+):
     """SELECT=last chooses no checkpoint, a grid chooses settings all the same."""
     last = "--gin.SELECT=last", "--gin.DEV_SPLIT=train[20:]"
     rates = "--grid", "LEARNING_RATE=1e-2,1e-3"
@@ -74,13 +105,25 @@ def test_dev_that_was_trained_on_chooses_no_settings_either(untrained, start, fi
     refused(capsys, tmp_path / "out", told, "xtreme/xnli", start, files, *last, *rates)
     told = "DEV_SPLIT=dev and TEST_SPLIT=dev share examples"
     refused(
-        capsys, tmp_path / "out", told, "xtreme/xnli", start, files, "--gin.SELECT=last", "--gin.TEST_SPLIT=dev", *rates
+        capsys,
+        tmp_path / "out",
+        told,
+        "xtreme/xnli",
+        start,
+        files,
+        "--gin.SELECT=last",
+        "--gin.TEST_SPLIT=dev",
+        *rates,
     )
-    with pytest.raises(pytest.fail.Exception, match="it was trained"):  # what nothing goes by may be looked at
+    with pytest.raises(
+        pytest.fail.Exception, match="it was trained"
+    ):  # what nothing goes by may be looked at
         finetune("xtreme/xnli", start, files, tmp_path / "out", *last)
 
 
-def test_rows_of_questions_are_held_out_of_translations_by_rows_alone(untrained, start, files, tmp_path, capsys):
+def test_rows_of_questions_are_held_out_of_translations_by_rows_alone(
+    untrained, start, files, tmp_path, capsys
+):
     """MLQA's ids correspond, but a part in rows is not cut by them."""
     root = tmp_path / "files" / "xtreme"
     for name in ("squad", "mlqa"):
@@ -91,14 +134,29 @@ def test_rows_of_questions_are_held_out_of_translations_by_rows_alone(untrained,
     path.write_text(json.dumps(told), "utf-8")
     more = "--strategy", "multi_language", "--gin.LENGTH=64", "--gin.MAX_QUESTION=20"
     rows = "--gin.TRAIN_SPLIT=train[:18]", "--gin.DEV_SPLIT=train[18:]", "--gin.DEV_LANGUAGES=en"
-    what = "21 examples translated into 'de', of 24 in 'en': which of them translate the rows of DEV_SPLIT=train[18:]"
+    what = (
+        "21 examples translated into 'de', of 24 in 'en': which of them translate the rows of"
+        " DEV_SPLIT=train[18:]"
+    )
     refused(capsys, tmp_path / "out", what, "xtreme/mlqa", start, tmp_path / "files", *more, *rows)
     mixed = "--gin.DEV_SPLIT=dev[:50%]", "--gin.TEST_SPLIT=dev[6:]"
     what = "DEV_SPLIT=dev[:50%] and TEST_SPLIT=dev[6:] share examples"
     refused(
-        capsys, tmp_path / "out", what, "xtreme/mlqa", start, files, "--gin.LENGTH=64", "--gin.MAX_QUESTION=20", *mixed
+        capsys,
+        tmp_path / "out",
+        what,
+        "xtreme/mlqa",
+        start,
+        files,
+        "--gin.LENGTH=64",
+        "--gin.MAX_QUESTION=20",
+        *mixed,
     )
-    shares = "--gin.TRAIN_SPLIT=train[:75%]", "--gin.DEV_SPLIT=train[75%:]", "--gin.DEV_LANGUAGES=en"
+    shares = (
+        "--gin.TRAIN_SPLIT=train[:75%]",
+        "--gin.DEV_SPLIT=train[75%:]",
+        "--gin.DEV_LANGUAGES=en",
+    )
     with pytest.raises(pytest.fail.Exception, match="it was trained"):  # these are cut by ids
         finetune("xtreme/mlqa", start, tmp_path / "files", tmp_path / "out", *more, *shares)
 
@@ -110,7 +168,9 @@ def test_rows_of_questions_are_held_out_of_translations_by_rows_alone(untrained,
         ("dev-ru.tsv", "11 examples in 'ru' and 12 in 'en'"),
     ],
 )
-def test_texts_that_do_not_correspond_are_known_before_plug_in(name, message, untrained, files, tmp_path, capsys):
+def test_texts_that_do_not_correspond_are_known_before_plug_in(
+    name, message, untrained, files, tmp_path, capsys
+):
     start, data = random_run(tmp_path, files, cross_attention=True), tmp_path / "files"
     shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
     path = data / "xtreme" / "xnli" / name
@@ -125,9 +185,22 @@ def test_targets_that_cannot_be_tested_are_passed_over_and_said(start, files, tm
     shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
     for split in ("dev", "test"):
         (data / "xtreme" / "xnli" / f"{split}-ru.tsv").unlink()
-    assert finetune("xtreme/xnli", start, data, output, "--strategy", "translate_train", "--gin.TRAIN_STEPS=1") == 0
+    assert (
+        finetune(
+            "xtreme/xnli",
+            start,
+            data,
+            output,
+            "--strategy",
+            "translate_train",
+            "--gin.TRAIN_STEPS=1",
+        )
+        == 0
+    )
     assert "translate_train: passed over, without a dev or test set: ru" in capsys.readouterr().out
-    assert [path.name for path in (output / "cells/xtreme/xnli/translate_train").iterdir()] == ["de"]
+    assert [path.name for path in (output / "cells/xtreme/xnli/translate_train").iterdir()] == [
+        "de"
+    ]
 
 
 def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_path, capsys):
@@ -135,22 +208,52 @@ def test_a_suite_trains_the_other_tasks_and_writes_their_card(start, files, tmp_
     for name in ("xnli", "pawsx"):
         shutil.copytree(files / "xtreme" / name, data / name)
     (data / "pawsx" / "dev-de.tsv").write_text("A\tB\tmaybe\n")
-    words = ["evaluate", "--suite", "xtreme", "--tasks", "pawsx", "xnli", "--from", start, "--data", data]
-    words += ["--to", tmp_path / "out", "--allow-missing", "--gin.TRAIN_STEPS=1", "--gin.LENGTH=24", "--gin.BATCH=8"]
+    words = [
+        "evaluate",
+        "--suite",
+        "xtreme",
+        "--tasks",
+        "pawsx",
+        "xnli",
+        "--from",
+        start,
+        "--data",
+        data,
+    ]
+    words += [
+        "--to",
+        tmp_path / "out",
+        "--allow-missing",
+        "--gin.TRAIN_STEPS=1",
+        "--gin.LENGTH=24",
+        "--gin.BATCH=8",
+    ]
     assert main.main([*map(str, words)]) == 2
     told = capsys.readouterr()
-    assert "xtreme/pawsx: " in told.out and "unknown label 'maybe'" in told.out and "## xtreme/xnli" in told.out
-    assert told.err.endswith("xtreme/pawsx could not be measured (above); the card is of the others\n")
-    assert (tmp_path / "out/card.md").exists() and not (tmp_path / "out/cells/xtreme/pawsx").exists()
+    assert (
+        "xtreme/pawsx: " in told.out
+        and "unknown label 'maybe'" in told.out
+        and "## xtreme/xnli" in told.out
+    )
+    assert told.err.endswith(
+        "xtreme/pawsx could not be measured (above); the card is of the others\n"
+    )
+    assert (tmp_path / "out/card.md").exists() and not (
+        tmp_path / "out/cells/xtreme/pawsx"
+    ).exists()
 
 
-def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(files, tmp_path, monkeypatch, capsys):
+def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(
+    files, tmp_path, monkeypatch, capsys
+):
     """The pretraining beside it went on: its newest checkpoint is another."""
     start, output = random_run(tmp_path, files), tmp_path / "out"
     more = "xtreme/xnli", start, files, output, "--gin.TRAIN_STEPS=2"
     assert finetune(*more) == 0
     began = scores(output, "xtreme/xnli/transfer/seed-0")["start"]["sha256"]
-    (output / "cells/xtreme/xnli/transfer/seed-0/scores.json").unlink()  # it was stopped before it was tested
+    (
+        output / "cells/xtreme/xnli/transfer/seed-0/scores.json"
+    ).unlink()  # it was stopped before it was tested
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as io:
         params = io.restore(start / "checkpoints/7/params")
         params = jax.tree.map(lambda x: x + 1, params)
@@ -160,7 +263,10 @@ def test_a_cell_goes_on_from_the_weights_that_it_began_from_alone(files, tmp_pat
     told = capsys.readouterr().err
     assert f"seed-0 started from other weights than {start} has now: choose another --to" in told
     shutil.rmtree(start / "checkpoints/9")
-    assert finetune(*more) == 0 and scores(output, "xtreme/xnli/transfer/seed-0")["start"]["sha256"] == began
+    assert (
+        finetune(*more) == 0
+        and scores(output, "xtreme/xnli/transfer/seed-0")["start"]["sha256"] == began
+    )
 
 
 def test_whole_numbers_are_written_as_such(start, files, tmp_path):
@@ -171,18 +277,29 @@ def test_whole_numbers_are_written_as_such(start, files, tmp_path):
     assert "\nBATCH = 16\n" in recipe and "\nLENGTH = 24\n" in recipe
 
 
-def test_parts_of_parallel_sets_need_as_many_rows_in_each_language(untrained, start, files, tmp_path, capsys):
+def test_parts_of_parallel_sets_need_as_many_rows_in_each_language(
+    untrained, start, files, tmp_path, capsys
+):
     """Else a sentence that chooses in one language would test in another."""
     data = tmp_path / "files"
     shutil.copytree(files / "xtreme" / "xnli", data / "xtreme" / "xnli")
     path = data / "xtreme" / "xnli" / "dev-ru.tsv"
     path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:8]), "utf-8")
     halves = "--gin.DEV_SPLIT=dev[:50%]", "--gin.TEST_SPLIT=dev[50%:]"
-    what = "xtreme/xnli: the dev set has 8 rows in 'ru' and 12 in 'de': rows correspond over the languages"
+    what = (
+        "xtreme/xnli: the dev set has 8 rows in 'ru' and 12 in 'de': rows correspond over the"
+        " languages"
+    )
     refused(capsys, tmp_path / "out", what, "xtreme/xnli", start, data, *halves)
     with pytest.raises(pytest.fail.Exception, match="it was trained"):
         finetune(
-            "xtreme/xnli", start, data, tmp_path / "out", *halves, "--gin.TEST_LANGUAGES=de", "--gin.DEV_LANGUAGES=en"
+            "xtreme/xnli",
+            start,
+            data,
+            tmp_path / "out",
+            *halves,
+            "--gin.TEST_LANGUAGES=de",
+            "--gin.DEV_LANGUAGES=en",
         )
 
 
@@ -204,4 +321,6 @@ def test_an_edited_training_file_is_named_where_it_has_other_rows(start, files, 
     path = data / "xtreme" / "xnli" / "train-en.tsv"
     path.write_text("".join(path.read_text("utf-8").splitlines(keepends=True)[:-8]), "utf-8")
     assert finetune("xtreme/xnli", start, data, output, "--gin.EPOCHS=1") == 2
-    assert "was begun with other files: xnli/train-en.tsv was edited below" in capsys.readouterr().err
+    assert (
+        "was begun with other files: xnli/train-en.tsv was edited below" in capsys.readouterr().err
+    )

@@ -21,10 +21,17 @@ files, start = sweeping.files, sweeping.start
 
 
 def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):
-    """As the benchmarks' scripts count it: the steps of an epoch read every row of the training set once."""
+    """As the benchmarks' scripts count it: the steps of an epoch read every row of the training set
+    once."""
     start = random_run(tmp_path, files)
     monkeypatch.setattr(sweep, "launch", lambda *_: 7)
-    short = ["--gin.LENGTH=40", "--gin.MAX_QUESTION=12", "--gin.STRIDE=10", "--gin.EPOCHS=1", "--gin.SELECT=en"]
+    short = [
+        "--gin.LENGTH=40",
+        "--gin.MAX_QUESTION=12",
+        "--gin.STRIDE=10",
+        "--gin.EPOCHS=1",
+        "--gin.SELECT=en",
+    ]
     settings = [*short, "--gin.TEST_LANGUAGES=en", "--gin.DEV_LANGUAGES=en"]
     assert finetune("xtreme/xquad", start, files, tmp_path / "out", *settings) == 7
     recipe = (tmp_path / "out/cells/xtreme/xquad/transfer/seed-0/cell.gin").read_text()
@@ -32,21 +39,32 @@ def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):
     reading, vocabulary = Reading(40, stride=10, max_question=12), Vocabulary.load(start)
     training = Training(), vocabulary, LANGUAGES, reading
     source = task_source(task_named("xtreme/xquad"), files / "xtreme", *training, batch_size=8)
-    assert steps == round(source.identity["examples"] / 8) > 24 / 8 and "24 training examples" in recipe
+    assert (
+        steps == round(source.identity["examples"] / 8) > 24 / 8
+        and "24 training examples" in recipe
+    )
 
 
-def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files, tmp_path, monkeypatch):
+def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(
+    files, tmp_path, monkeypatch
+):
     task, data = task_named("xtreme/udpos"), tmp_path / "xtreme"
     shutil.copytree(files / "xtreme/udpos", data / "udpos")
     (data / "udpos/translate-train").mkdir()
     for language in LANGUAGES:  # what lies there of English is no translation
         sentences = read(task, files / "xtreme", "train", language)[:9]
         lines = [" ".join(s.words) + "\t" + " ".join(["X"] * len(s.words)) for s in sentences]
-        (data / f"udpos/translate-train/train-{language}.mt.tsv").write_text("\n".join(lines) + "\n")
+        (data / f"udpos/translate-train/train-{language}.mt.tsv").write_text(
+            "\n".join(lines) + "\n"
+        )
     random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
     (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
-    teacher, student = (cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student"))
-    monkeypatch.setattr(sweep, "bindings", lambda *_: {"LENGTH": "8"})  # rows shorter than the sentences
+    teacher, student = (
+        cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student")
+    )
+    monkeypatch.setattr(
+        sweep, "bindings", lambda *_: {"LENGTH": "8"}
+    )  # rows shorter than the sentences
     request = cells.Request(task, "", str(data), "")
     folder = sweep._label(request, teacher, student)
     assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
@@ -59,13 +77,15 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(files
         given = read(task, data, "translate_train", language)
         assert [one.words for one in made] == [one.words for one in given]
         alone = [sweep._predicted(trained, task, [one], language, reading)[0] for one in given]
-        assert [list(one.tags) for one in made] == alone and {tag for tags in alone for tag in tags} != {"X"}
+        assert [list(one.tags) for one in made] == alone and {
+            tag for tags in alone for tag in tags
+        } != {"X"}
 
 
 @pytest.fixture
 def questions(files, tmp_path):
-    """The files of questions: one German answer of SQuAD's translations was lost, and TyDi QA has translations with a
-    row more than the English set."""
+    """The files of questions: one German answer of SQuAD's translations was lost, and TyDi QA has
+    translations with a row more than the English set."""
     for name in ("squad", "xquad", "tydiqa"):
         shutil.copytree(files / "xtreme" / name, tmp_path / "files/xtreme" / name)
     root = tmp_path / "files/xtreme"
@@ -76,15 +96,27 @@ def questions(files, tmp_path):
     lost.write_text(json.dumps(told), "utf-8")
     more["data"].append(more["data"][0])
     (root / "tydiqa/translate-train").mkdir()
-    (root / "tydiqa/translate-train/tydiqa.translate.train.en-ru.json").write_text(json.dumps(more), "utf-8")
+    (root / "tydiqa/translate-train/tydiqa.translate.train.en-ru.json").write_text(
+        json.dumps(more), "utf-8"
+    )
     return tmp_path / "files"
 
 
-ASKED = ("--gin.TRAIN_STEPS=1", "--gin.LENGTH=64", "--gin.MAX_QUESTION=20", "--allow-missing", "--strategy")
+ASKED = (
+    "--gin.TRAIN_STEPS=1",
+    "--gin.LENGTH=64",
+    "--gin.MAX_QUESTION=20",
+    "--allow-missing",
+    "--strategy",
+)
 
 
-def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(questions, start, tmp_path, capsys):
-    assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, "multi_language") == 0
+def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(
+    questions, start, tmp_path, capsys
+):
+    assert (
+        finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, "multi_language") == 0
+    )
     told = "translated questions, whose answer does not stand where the file says"
     file = questions / "xtreme/squad/translate-train/squad.translate.train.en-de.json"
     assert f"{file}, de: passed over 1 of 24 {told}\n" in capsys.readouterr().out
@@ -95,28 +127,52 @@ def test_translated_questions_are_learnt_without_those_whose_answer_was_lost(que
     target = (*ASKED, "translate_train", "--languages", "ru")
     assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *target) == 0
     record = json.loads((cell.parents[1] / "translate_train/ru/seed-0/scores.json").read_text())
-    assert record["trained"]["examples"] == 24 and {*record["dev"]["by_language"]} == {"en"}  # SQuAD's dev set alone
+    assert record["trained"]["examples"] == 24 and {*record["dev"]["by_language"]} == {
+        "en"
+    }  # SQuAD's dev set alone
     assert {*record["test"]["by_language"]} == {"ru"}
     capsys.readouterr()
     for strategy, why in (
-        ("teacher", "a teacher labels classes, ranks and tags, and xtreme/xquad is of span_qa; multi_language trains"),
-        ("plug_in", "CLASSIFIER=plug_in is for classification and ranking; xtreme/xquad is of span_qa"),
+        (
+            "teacher",
+            (
+                "a teacher labels classes, ranks and tags, and xtreme/xquad is of span_qa;"
+                " multi_language trains"
+            ),
+        ),
+        (
+            "plug_in",
+            "CLASSIFIER=plug_in is for classification and ranking; xtreme/xquad is of span_qa",
+        ),
     ):
         assert finetune("xtreme/xquad", start, questions, tmp_path / "out", *ASKED, strategy) == 2
         assert why in capsys.readouterr().err and not (cell.parents[1] / strategy).exists()
 
 
 def test_translations_of_held_out_questions_are_not_learnt(questions, start, tmp_path, capsys):
-    """TyDi QA has no dev set, so rows of its training set choose, and ids do not tell what translates them."""
+    """TyDi QA has no dev set, so rows of its training set choose, and ids do not tell what
+    translates them."""
     output = tmp_path / "out"
     assert finetune("xtreme/tydiqa", start, questions, output, *ASKED, "multi_language") == 2
     told = capsys.readouterr().err
-    assert "25 examples translated into 'ru', of 24 in 'en': which of them translate the rows of DEV_SPLIT" in told
+    assert (
+        "25 examples translated into 'ru', of 24 in 'en': which of them translate the rows of"
+        " DEV_SPLIT" in told
+    )
     assert not (output / "cells").exists()
-    remedy = "--gin.SELECT=last", re.search(r"--gin.DEV_SPLIT='(\S+)'", told)[1].join(("--gin.DEV_SPLIT=", ""))
-    assert finetune("xtreme/tydiqa", start, questions, output, *remedy, *ASKED, "multi_language") == 0
-    (data,) = (json.loads(path.read_text())["identity"]["data"] for path in output.rglob("run.json"))
-    assert [one["mixture"] for one in data.values()] == ["xtreme/tydiqa: gold en 24, translated ru 25"]
+    remedy = (
+        "--gin.SELECT=last",
+        re.search(r"--gin.DEV_SPLIT='(\S+)'", told)[1].join(("--gin.DEV_SPLIT=", "")),
+    )
+    assert (
+        finetune("xtreme/tydiqa", start, questions, output, *remedy, *ASKED, "multi_language") == 0
+    )
+    (data,) = (
+        json.loads(path.read_text())["identity"]["data"] for path in output.rglob("run.json")
+    )
+    assert [one["mixture"] for one in data.values()] == [
+        "xtreme/tydiqa: gold en 24, translated ru 25"
+    ]
 
 
 def test_settings_and_files_that_were_refused_bind_nothing(files, tmp_path, monkeypatch, capsys):

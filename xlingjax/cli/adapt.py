@@ -12,18 +12,36 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     run_option(parser, "the model: a run, a Hugging Face folder or id")
-    parser.add_argument("--to", dest="output", required=True, metavar="DIR", help="new; the same command goes on there")
+    parser.add_argument(
+        "--to",
+        dest="output",
+        required=True,
+        metavar="DIR",
+        help="new; the same command goes on there",
+    )
     text_options(parser)
     text = "in turn: mlm tlm camlm btmlm clwr clpc veco (default %(default)s)"
     parser.add_argument("--objectives", default="mlm", metavar="A,B", help=text)
-    parser.add_argument("--hours", type=float, metavar="H", help="of training and evaluation, as many steps as fit")
+    parser.add_argument(
+        "--hours", type=float, metavar="H", help="of training and evaluation, as many steps as fit"
+    )
     parser.add_argument("--steps", type=positive, metavar="N", help="instead of --hours")
-    parser.add_argument("--batch", type=positive, default=32, metavar="N", help="rows of a batch (default %(default)s)")
+    parser.add_argument(
+        "--batch",
+        type=positive,
+        default=32,
+        metavar="N",
+        help="rows of a batch (default %(default)s)",
+    )
     text = "tokens of a row (default %(default)s)"
     parser.add_argument("--length", type=positive, default=128, metavar="N", help=text)
-    parser.add_argument("--gold", metavar="DIR", help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en")
+    parser.add_argument(
+        "--gold", metavar="DIR", help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en"
+    )
     card_options(parser)
-    parser.add_argument("--unverified", action="store_true", help="export without comparing with transformers")
+    parser.add_argument(
+        "--unverified", action="store_true", help="export without comparing with transformers"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -37,12 +55,23 @@ def run(args: Namespace) -> int:
         raise UserError("adapt: which model? Give a run, a Hugging Face folder or id")
     files = tuple(str(find_gin(file) or file) for file in args.gin_file)
     request = Request(
-        source.removeprefix(FOREIGN), tuple(args.mono), tuple(args.parallel), split_list(args.objectives),
-        args.hours, args.steps, args.batch, args.length, args.gold, files, tuple(gin_values(args.overrides)),
-    )  # fmt: skip
+        source.removeprefix(FOREIGN),
+        tuple(args.mono),
+        tuple(args.parallel),
+        split_list(args.objectives),
+        args.hours,
+        args.steps,
+        args.batch,
+        args.length,
+        args.gold,
+        files,
+        tuple(gin_values(args.overrides)),
+    )
     machine = machine_of(args)
     start(machine)
-    return adapt(request, args.output, machine, not args.unverified, args.language, args.license, args.base)
+    return adapt(
+        request, args.output, machine, not args.unverified, args.language, args.license, args.base
+    )
 
 
 VERB = Verb(

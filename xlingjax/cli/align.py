@@ -8,12 +8,17 @@ from xlingjax.cli.verb import Verb, workdir_of
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
-    parser.add_argument("--output", required=True, metavar="PATH", help="the links; the picture is PATH.png")
+    parser.add_argument(
+        "--output", required=True, metavar="PATH", help="the links; the picture is PATH.png"
+    )
     text = "0: the embeddings (default: two thirds of the way up)"
     parser.add_argument("--layer", type=int, metavar="N", help=text)
     parser.add_argument("--languages", nargs=2, required=True, metavar=("SRC", "TGT"))
     parser.add_argument(
-        "--stem", required=True, metavar="STEM", help="files STEM.SRC and STEM.TGT, words with spaces between"
+        "--stem",
+        required=True,
+        metavar="STEM",
+        help="files STEM.SRC and STEM.TGT, words with spaces between",
     )
     parser.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
     parser.add_argument("--picture", type=int, default=0, metavar="N", help="draw pair N too")
@@ -27,4 +32,6 @@ def run(args: Namespace) -> int:
     return 0
 
 
-VERB = Verb("align", "align the words of translated sentences: Pharaoh lines, and a picture", options, run)
+VERB = Verb(
+    "align", "align the words of translated sentences: Pharaoh lines, and a picture", options, run
+)

@@ -19,7 +19,9 @@ class Parser(argparse.ArgumentParser):
 def parser_of(verbs: Sequence[Verb]) -> argparse.ArgumentParser:
     """What it parses has `name`, as it is shown, and `run_verb`, which does it."""
     top = Parser(
-        prog="xlingjax", description="Cross-lingual pretraining in JAX.", epilog="xlingjax VERB --help explains a verb."
+        prog="xlingjax",
+        description="Cross-lingual pretraining in JAX.",
+        epilog="xlingjax VERB --help explains a verb.",
     )
     top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
     subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
@@ -35,7 +37,11 @@ def parser_of(verbs: Sequence[Verb]) -> argparse.ArgumentParser:
 
 def recipe_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--gin_file", action="append", default=[], metavar="FILE", help="a recipe; repeat to add bindings"
+        "--gin_file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a recipe; repeat to add bindings",
     )
     parser.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
     machine_options(parser)
@@ -43,7 +49,11 @@ def recipe_options(parser: argparse.ArgumentParser) -> None:
 
 def text_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--mono", nargs="+", default=[], metavar="GLOB", help="monolingual text; CODE=GLOB names its language"
+        "--mono",
+        nargs="+",
+        default=[],
+        metavar="GLOB",
+        help="monolingual text; CODE=GLOB names its language",
     )
     parser.add_argument(
         "--parallel",
@@ -56,6 +66,15 @@ def text_options(parser: argparse.ArgumentParser) -> None:
 
 def card_options(parser: argparse.ArgumentParser) -> None:
     """Of folders for others, with a model card."""
-    parser.add_argument("--language", default="", metavar="CODE", help="of all texts, where the model embeds languages")
-    parser.add_argument("--license", default="", metavar="ID", help="of the weights, for the model card: apache-2.0")
-    parser.add_argument("--base", default="", metavar="ID", help="hub id of the first model, for the model card")
+    parser.add_argument(
+        "--language",
+        default="",
+        metavar="CODE",
+        help="of all texts, where the model embeds languages",
+    )
+    parser.add_argument(
+        "--license", default="", metavar="ID", help="of the weights, for the model card: apache-2.0"
+    )
+    parser.add_argument(
+        "--base", default="", metavar="ID", help="hub id of the first model, for the model card"
+    )

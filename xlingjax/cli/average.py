@@ -11,8 +11,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="workdir of a run")
     text = "of its newest N checkpoints (KEEP_CHECKPOINTS keeps them)"
     parser.add_argument("--last", type=int, metavar="N", help=text)
-    parser.add_argument("--steps", type=steps, default=(), metavar="A,B,C", help="of the checkpoints of these steps")
-    parser.add_argument("--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
+    parser.add_argument(
+        "--steps", type=steps, default=(), metavar="A,B,C", help="of the checkpoints of these steps"
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -22,4 +26,6 @@ def run(args: Namespace) -> int:
     return 0
 
 
-VERB = Verb("average", "write the mean of several checkpoints of a run as a trained model", options, run)
+VERB = Verb(
+    "average", "write the mean of several checkpoints of a run as a trained model", options, run
+)

@@ -11,7 +11,9 @@ from xlingjax.cli.verb import Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json")
+    parser.add_argument(
+        "--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json"
+    )
 
 
 def run(args: Namespace) -> int:

@@ -1,8 +1,9 @@
 """`xlingjax doctor`: is this installation sound? Every finding carries the command that repairs it.
 
-Looks at: the Python version, every requirement against what is installed, folders that two distributions both wrote
-into (t5 0.9.4 requires seqio-nightly and tfds-nightly, whose files replace those of seqio and tensorflow-datasets), the
-optional extras, devices, the compile cache, and whether the heavy packages import together.
+Looks at: the Python version, every requirement against what is installed, folders that two
+distributions both wrote into (t5 0.9.4 requires seqio-nightly and tfds-nightly, whose files replace
+those of seqio and tensorflow-datasets), the optional extras, devices, the compile cache, and
+whether the heavy packages import together.
 """
 
 import argparse
@@ -53,7 +54,8 @@ def normalised(name: str) -> str:
 
 
 def shared_packages(distributions: Iterable[metadata.Distribution]) -> dict[str, list[str]]:
-    """{top-level package: distributions whose file lists both claim its __init__.py}, where there are at least two."""
+    """{top-level package: distributions whose file lists both claim its __init__.py}, where there
+    are at least two."""
     owners: dict[str, set[str]] = {}
     for distribution in distributions:
         record = distribution.read_text("RECORD") or ""
@@ -94,18 +96,26 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
         if requirement.specifier.contains(version, prereleases=True):
             yield Finding("ok", requirement.name, version)
         else:
-            yield Finding("broken", requirement.name, f"{version} is outside {requirement.specifier}", repair)
+            yield Finding(
+                "broken", requirement.name, f"{version} is outside {requirement.specifier}", repair
+            )
 
 
-def check_shared_packages(distributions: Iterable[metadata.Distribution] | None = None) -> Iterator[Finding]:
-    for package, names in shared_packages(metadata.distributions() if distributions is None else distributions).items():
+def check_shared_packages(
+    distributions: Iterable[metadata.Distribution] | None = None,
+) -> Iterator[Finding]:
+    for package, names in shared_packages(
+        metadata.distributions() if distributions is None else distributions
+    ).items():
         keep = KEEP.get(package, names[0])
         others = [name for name in names if name != keep]
         yield Finding(
             "broken",
             f"folder {package}/",
-            f"{' and '.join(names)} both wrote into it: which files are there depends on the order of installation",
-            f"pip uninstall -y {' '.join(others)} && pip install --force-reinstall --no-deps {keep}{_pin(keep)}",
+            f"{' and '.join(names)} both wrote into it: which files are there depends on the order"
+            " of installation",
+            f"pip uninstall -y {' '.join(others)} && pip install --force-reinstall --no-deps"
+            f" {keep}{_pin(keep)}",
         )
 
 
@@ -118,7 +128,11 @@ def _pin(name: str) -> str:
 
 def check_t5() -> Iterator[Finding]:
     try:
-        yield Finding("ok", "t5", f"{metadata.version('t5')} (installed without its own requirements, on purpose)")
+        yield Finding(
+            "ok",
+            "t5",
+            f"{metadata.version('t5')} (installed without its own requirements, on purpose)",
+        )
     except metadata.PackageNotFoundError:
         yield Finding(
             "note",
@@ -151,25 +165,39 @@ def check_devices() -> Iterator[Finding]:
         devices = jax.devices()
     except NO_PLATFORM as error:
         reason = f"platform {jax.config.jax_platforms!r} is not available: {why_no_platform(error)}"
-        yield Finding("broken", "devices", reason, "unset JAX_PLATFORMS, or set it to a platform that is there (cpu)")
+        yield Finding(
+            "broken",
+            "devices",
+            reason,
+            "unset JAX_PLATFORMS, or set it to a platform that is there (cpu)",
+        )
         return
     kinds = sorted({device.device_kind for device in devices})
-    yield Finding("ok", "devices", f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})")
+    yield Finding(
+        "ok", "devices", f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})"
+    )
     if devices[0].platform != "cpu":
         return
     version = metadata.version("jax")
     if Path("/dev/nvidia0").exists():
         yield Finding(
-            "note", "devices", "an NVIDIA GPU is there and JAX does not use it", f'pip install "jax[cuda13]=={version}"'
+            "note",
+            "devices",
+            "an NVIDIA GPU is there and JAX does not use it",
+            f'pip install "jax[cuda13]=={version}"',
         )
     if Path("/dev/accel0").exists() or Path("/dev/vfio/0").exists():
         yield Finding(
-            "note", "devices", "a TPU seems to be there and JAX does not use it", f'pip install "jax[tpu]=={version}"'
+            "note",
+            "devices",
+            "a TPU seems to be there and JAX does not use it",
+            f'pip install "jax[tpu]=={version}"',
         )
 
 
 def check_compile_cache() -> Iterator[Finding]:
-    """The folder that runs use for compiled programs must be writable, or every start compiles again."""
+    """The folder that runs use for compiled programs must be writable, or every start compiles
+    again."""
     import jax
 
     from xlingjax.runtime.machine import set_compile_cache
@@ -216,7 +244,9 @@ def check_imports() -> Iterator[Finding]:
                 "pip install --force-reinstall -c constraints.txt -e .",
             )
             return
-    yield Finding("ok", "imports", "tensorflow, sentencepiece, seqio, flax, optax and orbax import together")
+    yield Finding(
+        "ok", "imports", "tensorflow, sentencepiece, seqio, flax, optax and orbax import together"
+    )
 
 
 CHECKS = (
@@ -231,7 +261,9 @@ CHECKS = (
 )
 
 
-def doctor(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS, write: Callable[[str], None] = print) -> int:
+def doctor(
+    checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS, write: Callable[[str], None] = print
+) -> int:
     """Write every finding as it comes; 1 when something is broken, else 0."""
     broken = 0
     for check in checks:
@@ -239,7 +271,10 @@ def doctor(checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS, write: Ca
             broken += finding.level == "broken"
             write(f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}")
             if finding.repair:
-                write(f"        {'repair:' if finding.level == 'broken' else 'to add it:':<22} {finding.repair}")
+                write(
+                    f"        {'repair:' if finding.level == 'broken' else 'to add it:':<22}"
+                    f" {finding.repair}"
+                )
     write(f"{broken} broken" if broken else "all is well")
     return 1 if broken else 0
 
@@ -252,4 +287,9 @@ def run(args: argparse.Namespace) -> int:
     return doctor()
 
 
-VERB = Verb("doctor", "check this installation; every finding carries the command that repairs it", options, run)
+VERB = Verb(
+    "doctor",
+    "check this installation; every finding carries the command that repairs it",
+    options,
+    run,
+)

@@ -14,23 +14,45 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", metavar="RUN", help=argparse.SUPPRESS)
     group = parser.add_argument_group("a benchmark, instead of the run's own evaluators")
     group.add_argument(
-        "--suite", metavar="NAME", help="fine-tune on, or measure, every task that is there: xtreme, xglue"
+        "--suite",
+        metavar="NAME",
+        help="fine-tune on, or measure, every task that is there: xtreme, xglue",
     )
     group.add_argument(
-        "--mixture", metavar="NAME", help="measure a checkpoint as it is on every task that its head fits"
+        "--mixture",
+        metavar="NAME",
+        help="measure a checkpoint as it is on every task that its head fits",
     )
-    group.add_argument("--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends")
-    group.add_argument("--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)")
-    group.add_argument("--split", metavar="SPLIT", help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)")
+    group.add_argument(
+        "--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends"
+    )
+    group.add_argument(
+        "--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)"
+    )
+    group.add_argument(
+        "--split",
+        metavar="SPLIT",
+        help="of --mixture: dev, test, dev[50%%:] (default: test, else dev)",
+    )
     text = "minutes in which a followed run may write nothing (default 60; 0: for ever)"
     group.add_argument("--patience", type=minutes, metavar="MINUTES", help=text)
-    text = "of retrieval and mining (default: the run's own, else the papers'); of retrieval several, or all: a table"
+    text = (
+        "of retrieval and mining (default: the run's own, else the papers'); of retrieval several,"
+        " or all: a table"
+    )
     group.add_argument("--layer", type=layer, nargs="+", metavar="N", help=text)
     text = "of them (default: the run's own, else mean, of BUCC first)"
-    group.add_argument("--pooling", choices=(*POOLINGS, "all"), nargs="+", metavar="POOLING", help=text)
-    text = "of --mixture: the task's labels in the order of the head's outputs, where the model names them LABEL_0, ..."
+    group.add_argument(
+        "--pooling", choices=(*POOLINGS, "all"), nargs="+", metavar="POOLING", help=text
+    )
+    text = (
+        "of --mixture: the task's labels in the order of the head's outputs, where the model names"
+        " them LABEL_0, ..."
+    )
     group.add_argument("--labels", nargs="+", metavar="LABEL", help=text)
-    group.add_argument("--prefix", metavar="TEXT", help="of them, before every sentence (default: the run's own)")
+    group.add_argument(
+        "--prefix", metavar="TEXT", help="of them, before every sentence (default: the run's own)"
+    )
     tasks.sweep_options(parser, group)
 
 
@@ -51,7 +73,9 @@ def _own_evaluators(args: Namespace) -> int:
     from xlingjax.workflows.launch import evaluate
 
     if args.workdir and given_run(args):
-        raise UserError(f"evaluate: {given_run(args)} and --workdir {args.workdir}: which run? Give one")
+        raise UserError(
+            f"evaluate: {given_run(args)} and --workdir {args.workdir}: which run? Give one"
+        )
     run = args.workdir or given_run(args)
     if not run:
         raise UserError("evaluate: give RUN, or --suite or --mixture")
@@ -59,7 +83,9 @@ def _own_evaluators(args: Namespace) -> int:
     if not files:
         config = run_and_checkpoint(workdir)[0] / "config.gin"
         if not config.is_file():
-            raise UserError(f"no run in {workdir}: there is no config.gin; give the workdir of a run")
+            raise UserError(
+                f"no run in {workdir}: there is no config.gin; give the workdir of a run"
+            )
         files = [str(config)]
     evaluate(read_recipe(files, args.overrides), workdir, machine_of(args))
     return 0
@@ -67,7 +93,8 @@ def _own_evaluators(args: Namespace) -> int:
 
 VERB = Verb(
     "evaluate",
-    "run evaluators (default: those of the run) on the newest checkpoint of a run; or a benchmark's tasks",
+    "run evaluators (default: those of the run) on the newest checkpoint of a run; or a benchmark's"
+    " tasks",
     options,
     run,
     recipe=True,

@@ -10,10 +10,16 @@ from xlingjax.cli.verb import Verb, named_run, run_option
 def options(parser: argparse.ArgumentParser) -> None:
     run_option(parser, "a run; RUN@STEP, RUN@METRIC")
     parser.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new folder")
-    parser.add_argument("--head", default="", metavar="TASK", help="which, of a run with heads of several tasks")
-    parser.add_argument("--format", default="hf", choices=("hf",), help="Hugging Face's (default %(default)s)")
+    parser.add_argument(
+        "--head", default="", metavar="TASK", help="which, of a run with heads of several tasks"
+    )
+    parser.add_argument(
+        "--format", default="hf", choices=("hf",), help="Hugging Face's (default %(default)s)"
+    )
     card_options(parser)
-    parser.add_argument("--unverified", action="store_true", help="write it without comparing it with transformers")
+    parser.add_argument(
+        "--unverified", action="store_true", help="write it without comparing it with transformers"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -26,7 +32,8 @@ def run(args: Namespace) -> int:
 
 VERB = Verb(
     "export",
-    "write a trained model as a folder that AutoModel of transformers opens, compared with it first",
+    "write a trained model as a folder that AutoModel of transformers opens, compared with it"
+    " first",
     options,
     run,
 )

@@ -10,13 +10,18 @@ from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workdir", metavar="DIR", help="where the run lives: checkpoints, logs, report")
+    parser.add_argument(
+        "--workdir", metavar="DIR", help="where the run lives: checkpoints, logs, report"
+    )
     group = parser.add_argument_group("a task of a benchmark, instead of --workdir")
     group.add_argument(
         "--task",
         nargs="+",
         metavar="SUITE/NAME",
-        help="xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin; several: --strategy multi_task",
+        help=(
+            "xtreme/xnli, xglue/ner ...; its settings are macros of runs/task.gin; several:"
+            " --strategy multi_task"
+        ),
     )
     tasks.sweep_options(parser, group)
     process_options(parser)
@@ -28,13 +33,23 @@ def run(args: Namespace) -> int:
         return tasks.finetune(args)
     require_unread(args, tasks.OF_TASKS, "only --task reads this")
     if given_run(args):
-        raise UserError(f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM")
+        raise UserError(
+            f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM"
+        )
     if not args.workdir:
         raise UserError("finetune: give --workdir, or --task")
     from xlingjax.config.recipe import read_recipe
     from xlingjax.workflows.launch import launch
 
-    return launch(read_recipe(args.gin_file, args.overrides), args.workdir, "finetune", machine_of(args))
+    return launch(
+        read_recipe(args.gin_file, args.overrides), args.workdir, "finetune", machine_of(args)
+    )
 
 
-VERB = Verb("finetune", "train a pretrained model on labelled examples by a recipe", options, run, recipe=True)
+VERB = Verb(
+    "finetune",
+    "train a pretrained model on labelled examples by a recipe",
+    options,
+    run,
+    recipe=True,
+)

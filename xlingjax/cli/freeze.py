@@ -10,12 +10,17 @@ from xlingjax.cli.verb import Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--batches", type=positive, required=True, metavar="N", help="batches per objective")
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen")
+    parser.add_argument(
+        "--batches", type=positive, required=True, metavar="N", help="batches per objective"
+    )
+    parser.add_argument(
+        "--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen"
+    )
 
 
 def run(args: Namespace) -> int:
-    """OBJECTIVE.frozen for every objective, and the vocabulary, in one folder: all that training needs elsewhere."""
+    """OBJECTIVE.frozen for every objective, and the vocabulary, in one folder: all that training
+    needs elsewhere."""
     from xlingjax.config.recipe import read_recipe
     from xlingjax.data.frozen import write_frozen
     from xlingjax.runtime.machine import start
@@ -36,4 +41,10 @@ def run(args: Namespace) -> int:
     return 0
 
 
-VERB = Verb("freeze", "write a recipe's batches to files that train without TensorFlow", options, run, recipe=True)
+VERB = Verb(
+    "freeze",
+    "write a recipe's batches to files that train without TensorFlow",
+    options,
+    run,
+    recipe=True,
+)

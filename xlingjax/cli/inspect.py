@@ -9,7 +9,9 @@ from xlingjax.cli.verb import Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", type=int, default=2, help="rows shown per objective (default %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=2, help="rows shown per objective (default %(default)s)"
+    )
     parser.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
 
 
@@ -28,9 +30,13 @@ def run(args: Namespace) -> int:
         for name, stage in stages_of(recipe):
             objectives[name] = stage.objective, stage.source()
         inspect(
-            objectives, recipe.corpus.vocabulary, record=planned_course(recipe), tables=tables, rows=args.rows,
+            objectives,
+            recipe.corpus.vocabulary,
+            record=planned_course(recipe),
+            tables=tables,
+            rows=args.rows,
             output=args.output or None,
-        )  # fmt: skip
+        )
     finally:
         for _, source in objectives.values():
             source.close()

@@ -1,4 +1,5 @@
-"""The options that say which machine a verb runs on, and what is done about them before JAX starts."""
+"""The options that say which machine a verb runs on, and what is done about them before JAX
+starts."""
 
 import argparse
 import logging
@@ -11,15 +12,24 @@ from xlingjax.errors import UserError
 
 def machine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
-    parser.add_argument("--devices", type=positive, metavar="N", help="make the CPU look like N devices")
+    parser.add_argument(
+        "--devices", type=positive, metavar="N", help="make the CPU look like N devices"
+    )
 
 
 def process_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--coordinator", default="", metavar="HOST:PORT", help="process 0 of several (SLURM and TPU pods need none)"
+        "--coordinator",
+        default="",
+        metavar="HOST:PORT",
+        help="process 0 of several (SLURM and TPU pods need none)",
     )
-    parser.add_argument("--num_processes", type=int, default=0, metavar="N", help="of all hosts together")
-    parser.add_argument("--process_id", type=int, default=-1, metavar="I", help="of this one, from 0")
+    parser.add_argument(
+        "--num_processes", type=int, default=0, metavar="N", help="of all hosts together"
+    )
+    parser.add_argument(
+        "--process_id", type=int, default=-1, metavar="I", help="of this one, from 0"
+    )
 
 
 def prepare_machine(args: Namespace) -> None:

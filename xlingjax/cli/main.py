@@ -66,7 +66,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit status: 0 done, 1 something found wrong, 2 bad input, 75 asked to stop and saved, 130 interrupted."""
+    """The exit status: 0 done, 1 something found wrong, 2 bad input, 75 asked to stop and saved,
+    130 interrupted."""
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
         return run(argv)

@@ -17,24 +17,37 @@ OF_NEGATIVES = ("parallel", "vocabulary", "steps", "random_share", "seed", "plat
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
     parser.add_argument(
-        "--output", required=True, metavar="PATH", help="stem of PATH.SRC-TGT.tsv; with --negatives a folder"
+        "--output",
+        required=True,
+        metavar="PATH",
+        help="stem of PATH.SRC-TGT.tsv; with --negatives a folder",
     )
     parser.add_argument("--languages", nargs=2, metavar=("SRC", "TGT"))
     parser.add_argument("--files", nargs=2, metavar=("SRC_FILE", "TGT_FILE"))
-    parser.add_argument("--layer", type=int, metavar="N", help=f"0: the embeddings (default: {LAYER})")
+    parser.add_argument(
+        "--layer", type=int, metavar="N", help=f"0: the embeddings (default: {LAYER})"
+    )
     parser.add_argument("--pooling", choices=POOLINGS, help="default: the run's own, else mean")
     parser.add_argument("--prefix", metavar="TEXT", help=PREFIX)
-    parser.add_argument("--neighbours", type=positive, metavar="K", help="default 4; with --negatives 10")
+    parser.add_argument(
+        "--neighbours", type=positive, metavar="K", help="default 4; with --negatives 10"
+    )
     parser.add_argument("--margin", choices=("ratio", "distance", "absolute"), help="default ratio")
     parser.add_argument("--threshold", type=float, help="lowest score kept (default: all)")
     text = "tables for CLPC: sentences that look like a translation"
     parser.add_argument("--negatives", action="store_true", help=text)
     parser.add_argument("--parallel", nargs="+", metavar="GLOB", help="with --negatives: the pairs")
     parser.add_argument("--vocabulary", metavar="PATH", help="with --negatives")
-    parser.add_argument("--steps", type=positive, help="with --negatives: of the light model (default 2000)")
-    parser.add_argument("--random_share", type=share, help="with --negatives: share left to chance (default 0.1)")
+    parser.add_argument(
+        "--steps", type=positive, help="with --negatives: of the light model (default 2000)"
+    )
+    parser.add_argument(
+        "--random_share", type=share, help="with --negatives: share left to chance (default 0.1)"
+    )
     parser.add_argument("--seed", type=int, help="with --negatives (default 0)")
-    parser.add_argument("--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)")
+    parser.add_argument(
+        "--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)"
+    )
     parser.set_defaults(devices=None)
 
 
@@ -44,15 +57,24 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.encode import mine
 
     if not args.run or not args.files or not args.languages:
-        raise UserError("mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)")
+        raise UserError(
+            "mine needs RUN, --files SRC_FILE TGT_FILE and --languages SRC TGT (or --negatives)"
+        )
     require_unread(args, OF_NEGATIVES, "only mine --negatives reads this")
     print(
         mine(
-            workdir_of(args.run), tuple(args.files), tuple(args.languages), args.output, layer=args.layer,
-            pooling=args.pooling, prefix=args.prefix, k=args.neighbours or 4, margin=args.margin or "ratio",
+            workdir_of(args.run),
+            tuple(args.files),
+            tuple(args.languages),
+            args.output,
+            layer=args.layer,
+            pooling=args.pooling,
+            prefix=args.prefix,
+            k=args.neighbours or 4,
+            margin=args.margin or "ratio",
             threshold=args.threshold,
         )
-    )  # fmt: skip
+    )
     return 0
 
 
@@ -63,7 +85,12 @@ def _negatives(args: Namespace) -> int:
     require_unread(args, OF_RUN, "mine --negatives reads pairs and no RUN")
     if not args.parallel or not args.vocabulary:
         raise UserError("mine --negatives reads --parallel pairs by a --vocabulary; give both")
-    given = {"steps": args.steps, "k": args.neighbours, "random_share": args.random_share, "seed": args.seed}
+    given = {
+        "steps": args.steps,
+        "k": args.neighbours,
+        "random_share": args.random_share,
+        "seed": args.seed,
+    }
     config = NegativesConfig(**{name: value for name, value in given.items() if value is not None})
     vocabulary = Vocabulary.load(args.vocabulary)
     write_negatives(args.parallel, vocabulary, Path(args.output), config, runtime=machine_of(args))
@@ -72,7 +99,8 @@ def _negatives(args: Namespace) -> int:
 
 VERB = Verb(
     "mine",
-    "find sentences of two texts that translate each other; or, of pairs, wrong partners to learn from",
+    "find sentences of two texts that translate each other; or, of pairs, wrong partners to learn"
+    " from",
     options,
     run,
 )

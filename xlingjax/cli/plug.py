@@ -9,8 +9,12 @@ from xlingjax.cli.verb import Verb, require_unread, workdir_of
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("direction", choices=("out", "in"))
     parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
-    parser.add_argument("--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
-    parser.add_argument("--source", metavar="RUN", help="with in: take its cross-attention (default: a random one)")
+    parser.add_argument(
+        "--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
+    )
+    parser.add_argument(
+        "--source", metavar="RUN", help="with in: take its cross-attention (default: a random one)"
+    )
     parser.add_argument("--seed", type=int, help="with in: of a random one (default 0)")
 
 
@@ -27,4 +31,9 @@ def run(args: Namespace) -> int:
     return 0
 
 
-VERB = Verb("plug", "write a trained model with its cross-attention plugged out, or plugged in", options, run)
+VERB = Verb(
+    "plug",
+    "write a trained model with its cross-attention plugged out, or plugged in",
+    options,
+    run,
+)

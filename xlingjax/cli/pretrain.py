@@ -9,7 +9,10 @@ from xlingjax.cli.verb import Verb
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workdir", required=True, metavar="DIR", help="where the run lives: checkpoints, logs, report"
+        "--workdir",
+        required=True,
+        metavar="DIR",
+        help="where the run lives: checkpoints, logs, report",
     )
     process_options(parser)
 
@@ -18,9 +21,15 @@ def run(args: Namespace) -> int:
     from xlingjax.config.recipe import read_recipe
     from xlingjax.workflows.launch import launch
 
-    return launch(read_recipe(args.gin_file, args.overrides), args.workdir, "pretrain", machine_of(args))
+    return launch(
+        read_recipe(args.gin_file, args.overrides), args.workdir, "pretrain", machine_of(args)
+    )
 
 
 VERB = Verb(
-    "pretrain", "train a model by a recipe, or continue where the run in the workdir stopped", options, run, recipe=True
+    "pretrain",
+    "train a model by a recipe, or continue where the run in the workdir stopped",
+    options,
+    run,
+    recipe=True,
 )

@@ -34,4 +34,9 @@ def run(args: Namespace) -> int:
     return 0
 
 
-VERB = Verb("recipe", "show what a recipe lets one set: each macro, its value, its meaning, its file", options, run)
+VERB = Verb(
+    "recipe",
+    "show what a recipe lets one set: each macro, its value, its meaning, its file",
+    options,
+    run,
+)

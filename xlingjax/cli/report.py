@@ -11,7 +11,10 @@ from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    text = "workdir of a run; or folders of cells (--to of finetune and evaluate), which share one card"
+    text = (
+        "workdir of a run; or folders of cells (--to of finetune and evaluate), which share one"
+        " card"
+    )
     parser.add_argument("workdir", nargs="+", metavar="RUN", help=text)
     parser.add_argument(
         "--compare",
@@ -21,10 +24,18 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a run to show beside it (MLM alone, a control)",
     )
     parser.add_argument(
-        "--finetuned", action="append", default=[], metavar="RUN", help="a fine-tuning that started from it"
+        "--finetuned",
+        action="append",
+        default=[],
+        metavar="RUN",
+        help="a fine-tuning that started from it",
     )
-    parser.add_argument("--output", default="", metavar="DIR", help="folder for the files (default: RUN)")
-    parser.add_argument("--pictures", default="", metavar="DIR", help="write the figures as PNG files too")
+    parser.add_argument(
+        "--output", default="", metavar="DIR", help="folder for the files (default: RUN)"
+    )
+    parser.add_argument(
+        "--pictures", default="", metavar="DIR", help="write the figures as PNG files too"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -39,7 +50,9 @@ def run(args: Namespace) -> int:
     for entry in args.compare:
         name, equals, path = entry.partition("=")
         compare[name if equals else Path(entry).name] = path if equals else entry
-    page = build_report(workdir, compare, args.finetuned, args.output or None, args.pictures or None)
+    page = build_report(
+        workdir, compare, args.finetuned, args.output or None, args.pictures or None
+    )
     summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["summary"]
     for name, value in summary.items():
         print(f"{name:<36} {_shown(value)}")
@@ -48,20 +61,30 @@ def run(args: Namespace) -> int:
 
 
 def _folders_of_cells(args: Namespace) -> list[str]:
-    """Those named, whose score card is asked for; none: a run is named. Raises UserError for both at once."""
+    """Those named, whose score card is asked for; none: a run is named. Raises UserError for both
+    at once."""
     folders = args.workdir
     runs = [folder for folder in folders if (Path(folder) / "run.json").is_file()]
-    cells = [folder for folder in folders if (Path(folder) / "cells").is_dir() and folder not in runs]
+    cells = [
+        folder for folder in folders if (Path(folder) / "cells").is_dir() and folder not in runs
+    ]
     if not cells:
         if len(folders) > 1:
-            raise UserError(f"report {' '.join(folders)}: no cells there, and a report is of one run; see --compare")
+            raise UserError(
+                f"report {' '.join(folders)}: no cells there, and a report is of one run; see"
+                " --compare"
+            )
         return []
     if other := [folder for folder in folders if folder not in cells]:
-        raise UserError(f"report: {other[0]} has no cells and cannot share a score card; leave it out")
+        raise UserError(
+            f"report: {other[0]} has no cells and cannot share a score card; leave it out"
+        )
     if given := [name for name in ("compare", "finetuned", "pictures") if getattr(args, name)]:
         raise UserError(f"--{given[0]}: a score card reads only folders of cells; leave it out")
     if len(folders) > 1 and not args.output:
-        raise UserError(f"report: {len(folders)} folders share a score card; say where it goes by --output DIR")
+        raise UserError(
+            f"report: {len(folders)} folders share a score card; say where it goes by --output DIR"
+        )
     if args.output:
         if Path(args.output).is_file():
             raise UserError(f"--output {args.output}: it is a file; give a folder")
@@ -75,4 +98,9 @@ def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-VERB = Verb("report", "write report.html and report.json of a run; of sweeps and suites their score card", options, run)
+VERB = Verb(
+    "report",
+    "write report.html and report.json of a run; of sweeps and suites their score card",
+    options,
+    run,
+)

@@ -8,8 +8,16 @@ from xlingjax.cli.verb import Verb
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", required=True, metavar="DIR", help="folder of the benchmarks' files")
-    parser.add_argument("--to", dest="output", required=True, metavar="DIR", help="a folder ENCODER/ROW for each sweep")
+    parser.add_argument(
+        "--data", required=True, metavar="DIR", help="folder of the benchmarks' files"
+    )
+    parser.add_argument(
+        "--to",
+        dest="output",
+        required=True,
+        metavar="DIR",
+        help="a folder ENCODER/ROW for each sweep",
+    )
 
 
 def run(args: Namespace) -> int:

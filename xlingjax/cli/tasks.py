@@ -1,4 +1,5 @@
-"""What `finetune --task`, `evaluate --suite` and `evaluate --mixture` share: the tasks of benchmarks."""
+"""What `finetune --task`, `evaluate --suite` and `evaluate --mixture` share: the tasks of
+benchmarks."""
 
 import argparse
 from argparse import Namespace
@@ -12,7 +13,17 @@ from xlingjax.cli.verb import given_run, named_run, require_unread, run_option
 from xlingjax.errors import UserError
 
 OF_TASKS = ("data", "output", "strategy", "languages", "seeds", "grid")
-OF_SUITES = (*OF_TASKS, "tasks", "split", "layer", "pooling", "prefix", "follow", "patience", "labels")
+OF_SUITES = (
+    *OF_TASKS,
+    "tasks",
+    "split",
+    "layer",
+    "pooling",
+    "prefix",
+    "follow",
+    "patience",
+    "labels",
+)
 
 
 def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
@@ -24,10 +35,17 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     group.add_argument("--to", dest="output", metavar="DIR", help=text)
     text = "transfer (default), pivot, translate_train, multi_language ..."
     group.add_argument("--strategy", nargs="+", metavar="NAME", help=text)
-    text = "pivots, or targets, of the strategy (default: all); of multi_language sets to train on: en+de en+de+zh"
+    text = (
+        "pivots, or targets, of the strategy (default: all); of multi_language sets to train on:"
+        " en+de en+de+zh"
+    )
     group.add_argument("--languages", nargs="+", metavar="CODE", help=text)
-    group.add_argument("--seeds", type=positive, metavar="N", help="trainings of each setting (default 1)")
-    group.add_argument("--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev")
+    group.add_argument(
+        "--seeds", type=positive, metavar="N", help="trainings of each setting (default 1)"
+    )
+    group.add_argument(
+        "--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev"
+    )
     group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
 
 
@@ -35,7 +53,9 @@ def _require(args: Namespace, *names: str) -> None:
     given = {"run": given_run(args), "data": args.data, "output": args.output}
     flags = {"run": "RUN", "data": "--data", "output": "--to"}
     if missing := [flags[name] for name in names if not given[name]]:
-        raise UserError(f"{args.name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed")
+        raise UserError(
+            f"{args.name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed"
+        )
 
 
 def finetune(args: Namespace) -> int:
@@ -53,11 +73,16 @@ def finetune(args: Namespace) -> int:
             raise UserError(f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}")
     together = MULTI_TASK in (args.strategy or ())
     if together and len(args.strategy) > 1:
-        raise UserError(f"--strategy {' '.join(args.strategy)}: {MULTI_TASK} trains all tasks at once; give it alone")
+        raise UserError(
+            f"--strategy {' '.join(args.strategy)}: {MULTI_TASK} trains all tasks at once; give it"
+            " alone"
+        )
     if together:
         merged([task.full_name for task in tasks])
     elif len(tasks) > 1:
-        raise UserError(f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one")
+        raise UserError(
+            f"--task {' '.join(args.task)}: --strategy {MULTI_TASK} alone takes several; name one"
+        )
     return _sweeps(args, tasks[:1], beside=tasks[1:])
 
 
@@ -73,10 +98,16 @@ def suite(args: Namespace) -> int:
         "--mixture reads this, and --suite says its splits by --gin.TEST_SPLIT",
     )
     if "multi_task" in (args.strategy or ()):
-        raise UserError("--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy multi_task`")
+        raise UserError(
+            "--strategy multi_task: name its tasks: `xlingjax finetune --task A B --strategy"
+            " multi_task`"
+        )
     tasks = suite_tasks(args.suite)
     if strange := [name for name in args.tasks or () if name not in {task.name for task in tasks}]:
-        raise UserError(f"--tasks {' '.join(strange)}: {args.suite} has {', '.join(task.name for task in tasks)}")
+        raise UserError(
+            f"--tasks {' '.join(strange)}: {args.suite} has"
+            f" {', '.join(task.name for task in tasks)}"
+        )
     tasks = [task for task in tasks if not args.tasks or task.name in args.tasks]
     require_read(args, tasks)
     present, missing = [], []
@@ -94,27 +125,37 @@ def suite(args: Namespace) -> int:
     if missing:
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
-        raise UserError(f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or --allow-missing")
+        raise UserError(
+            f"{args.data}: files of {len(missing)} tasks are missing (above): get them, or"
+            " --allow-missing"
+        )
     return _sweeps(args, present)
 
 
 def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
-    """Says which of the chosen tasks read --layer, --pooling and --prefix, if not all do. Raises UserError where none
-    does, and where mining would read several."""
+    """Says which of the chosen tasks read --layer, --pooling and --prefix, if not all do. Raises
+    UserError where none does, and where mining would read several."""
     from xlingjax.data.labelled.task import TRAINED
 
-    given = {f"--{name}": values for name in ("layer", "pooling") if (values := getattr(args, name))}
+    given = {
+        f"--{name}": values for name in ("layer", "pooling") if (values := getattr(args, name))
+    }
     given |= {"--prefix": [args.prefix]} if args.prefix is not None else {}
     if not given:
         return
     options, read = " and ".join(given), [task for task in tasks if task.kind not in TRAINED]
     if not read:
         names = ", ".join(task.name for task in tasks)
-        raise UserError(f"{options}: retrieval and mining alone read this, not {names}; leave it out")
-    mined = [task.name for task in read if task.kind == "mining"]
-    if mined and any(len(values) > 1 or values == ["all"] for name, values in given.items() if name != "--prefix"):
         raise UserError(
-            f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of retrieval by --tasks"
+            f"{options}: retrieval and mining alone read this, not {names}; leave it out"
+        )
+    mined = [task.name for task in read if task.kind == "mining"]
+    if mined and any(
+        len(values) > 1 or values == ["all"] for name, values in given.items() if name != "--prefix"
+    ):
+        raise UserError(
+            f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of"
+            " retrieval by --tasks"
         )
     if len(read) < len(tasks):
         print(f"{options}: read by {', '.join(task.name for task in read)} alone")
@@ -167,14 +208,27 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
                 print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
                 continue
             file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
-            if several and file and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data)):
+            if (
+                several
+                and file
+                and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data))
+            ):
                 print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {args.data}")
                 continue
             request = Request(
-                task, source, args.data, args.output, strategy, args.seeds or 1, grid(args.grid or ()),
-                tuple(args.languages or ()), tuple(args.gin_file), tuple(overrides), bool(args.allow_missing),
+                task,
+                source,
+                args.data,
+                args.output,
+                strategy,
+                args.seeds or 1,
+                grid(args.grid or ()),
+                tuple(args.languages or ()),
+                tuple(args.gin_file),
+                tuple(overrides),
+                bool(args.allow_missing),
                 beside=tuple(beside),
-            )  # fmt: skip
+            )
             try:
                 check(request)  # of all, before any training
                 sweeps.append(request)
@@ -191,7 +245,10 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
             fault(task, found)
     print(show(args.output))
     if faults:
-        raise UserError(f"{', '.join(dict.fromkeys(faults))} could not be measured (above); the card is of the others")
+        raise UserError(
+            f"{', '.join(dict.fromkeys(faults))} could not be measured (above); the card is of the"
+            " others"
+        )
     return 0
 
 
@@ -221,9 +278,18 @@ def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> 
     from xlingjax.workflows.measure import Request
 
     return Request(
-        suite, source, args.data, args.output, tuple(tasks), args.split or "", bool(args.allow_missing),
-        tuple(args.layer or ()), tuple(args.pooling or ()), tuple(args.labels or ()), args.prefix,
-    )  # fmt: skip
+        suite,
+        source,
+        args.data,
+        args.output,
+        tuple(tasks),
+        args.split or "",
+        bool(args.allow_missing),
+        tuple(args.layer or ()),
+        tuple(args.pooling or ()),
+        tuple(args.labels or ()),
+        args.prefix,
+    )
 
 
 def mixture(args: Namespace) -> int:
@@ -245,8 +311,12 @@ def mixture(args: Namespace) -> int:
     require_unread(args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing")
     tasks = {task.name: task for task in suite_tasks(args.mixture)}
     if strange := {*(args.tasks or ())} - {*tasks}:
-        raise UserError(f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(tasks))}")
-    require_read(args, [task for name, task in tasks.items() if not args.tasks or name in args.tasks])
+        raise UserError(
+            f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(tasks))}"
+        )
+    require_read(
+        args, [task for name, task in tasks.items() if not args.tasks or name in args.tasks]
+    )
     start(machine_of(args))
     source = args.follow or named_run(args)
     overrides = gin_values(args.overrides)
@@ -258,7 +328,9 @@ def mixture(args: Namespace) -> int:
             return values_of(bindings(files, overrides))
         given = [override.partition("=")[0] for override in overrides]
         if strange := [name for name in given if name not in read]:
-            raise UserError(f"--gin.{strange[0]}: --mixture trains nothing, and reads {', '.join(read)} alone")
+            raise UserError(
+                f"--gin.{strange[0]}: --mixture trains nothing, and reads {', '.join(read)} alone"
+            )
         stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
         bound = values_of(bindings(FILES, [*stand_ins, *overrides]))
         return {name: bound[name] for name in read}
@@ -269,7 +341,9 @@ def mixture(args: Namespace) -> int:
         print(show(args.output))
         return status
     try:
-        return follow(request, args.follow, recipe, patience=60.0 if args.patience is None else args.patience)
+        return follow(
+            request, args.follow, recipe, patience=60.0 if args.patience is None else args.patience
+        )
     finally:  # what was measured stands in the card, however the run ended
         if next(Path(args.output).glob(f"cells/**/{SCORES}"), None):
             print(show(args.output))

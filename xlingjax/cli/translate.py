@@ -9,7 +9,16 @@ from xlingjax.cli.verb import Verb, require_unread
 from xlingjax.errors import UserError
 
 OF_DRAWING = ("top_k", "seed")
-OF_SEARCH = ("beams", "no_repeat_ngram", "min_length", "max_length", "n_best", "temperature", *OF_DRAWING, "references")
+OF_SEARCH = (
+    "beams",
+    "no_repeat_ngram",
+    "min_length",
+    "max_length",
+    "n_best",
+    "temperature",
+    *OF_DRAWING,
+    "references",
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +29,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def options_of_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
-    parser.add_argument("--language", metavar="CODE", help="of both; --to and --from are for two languages")
+    parser.add_argument(
+        "--language", metavar="CODE", help="of both; --to and --from are for two languages"
+    )
     parser.add_argument("--to", metavar="CODE", help="language to write")
     _shared_options(parser)
 
@@ -29,22 +40,52 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     """No defaults here: what is given and not read is refused."""
     text = "of the input (default: a run of two's other)"
     parser.add_argument("--from", dest="source", metavar="CODE", help=text)
-    parser.add_argument("--input", metavar="FILE", help="a line per text; .gz, .zst too (default: standard input)")
     parser.add_argument(
-        "--output", metavar="FILE", help="written as FILE.partial, which goes on if interrupted (default: a pipe)"
+        "--input", metavar="FILE", help="a line per text; .gz, .zst too (default: standard input)"
     )
-    parser.add_argument("--beams", type=positive, metavar="N", help="1: greedy (default 5; 1 with --temperature)")
-    parser.add_argument("--length_penalty", type=float, metavar="P", help="score: log-probability / tokens ** P (1.0)")
-    parser.add_argument("--no_repeat_ngram", type=positive, metavar="N", help="no N tokens in a row twice")
-    parser.add_argument("--min_length", type=positive, metavar="N", help="tokens, the end among them")
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="written as FILE.partial, which goes on if interrupted (default: a pipe)",
+    )
+    parser.add_argument(
+        "--beams", type=positive, metavar="N", help="1: greedy (default 5; 1 with --temperature)"
+    )
+    parser.add_argument(
+        "--length_penalty",
+        type=float,
+        metavar="P",
+        help="score: log-probability / tokens ** P (1.0)",
+    )
+    parser.add_argument(
+        "--no_repeat_ngram", type=positive, metavar="N", help="no N tokens in a row twice"
+    )
+    parser.add_argument(
+        "--min_length", type=positive, metavar="N", help="tokens, the end among them"
+    )
     text = "at most A * source tokens + B tokens (default 1.5,10)"
     parser.add_argument("--max_length", type=at_most, metavar="A,B", help=text)
-    parser.add_argument("--n_best", type=positive, metavar="N", help="N lines for each: number ||| text ||| score")
-    parser.add_argument("--temperature", type=float, metavar="T", help="draw tokens instead of searching")
-    parser.add_argument("--top_k", type=positive, metavar="K", help="with --temperature: of the K likeliest")
+    parser.add_argument(
+        "--n_best", type=positive, metavar="N", help="N lines for each: number ||| text ||| score"
+    )
+    parser.add_argument(
+        "--temperature", type=float, metavar="T", help="draw tokens instead of searching"
+    )
+    parser.add_argument(
+        "--top_k", type=positive, metavar="K", help="with --temperature: of the K likeliest"
+    )
     parser.add_argument("--seed", type=int, metavar="N", help="with --temperature (default 0)")
-    parser.add_argument("--batch_tokens", type=positive, metavar="N", help="tokens x beams of a batch (default 4096)")
-    parser.add_argument("--truncate", action="store_true", help="cut lines that are longer than the model's positions")
+    parser.add_argument(
+        "--batch_tokens",
+        type=positive,
+        metavar="N",
+        help="tokens x beams of a batch (default 4096)",
+    )
+    parser.add_argument(
+        "--truncate",
+        action="store_true",
+        help="cut lines that are longer than the model's positions",
+    )
     text = "write scores of its lines instead: score, log-probability, tokens"
     parser.add_argument("--score", metavar="FILE", help=text)
     text = "print BLEU, chrF, ROUGE-L and the share in a wrong language"
@@ -61,7 +102,10 @@ def run(args: Namespace) -> int:
     if target is None:
         raise UserError("generate: which language? Give --language, or --to and --from")
     if args.name == "translate" and source == target:
-        raise UserError(f"--from {source} --to {target}: name two languages; within one, `xlingjax generate` writes")
+        raise UserError(
+            f"--from {source} --to {target}: name two languages; within one, `xlingjax generate`"
+            " writes"
+        )
     if args.score:
         require_unread(args, OF_SEARCH, "--score searches for nothing")
     if not args.temperature:
@@ -70,16 +114,33 @@ def run(args: Namespace) -> int:
     from xlingjax.model.decoding import Decoding
     from xlingjax.workflows.translate import Job, write
 
-    names = ("length_penalty", "no_repeat_ngram", "min_length", "max_length", "n_best", "temperature", "top_k")
+    names = (
+        "length_penalty",
+        "no_repeat_ngram",
+        "min_length",
+        "max_length",
+        "n_best",
+        "temperature",
+        "top_k",
+    )
     given = {name: value for name in names if (value := getattr(args, name)) is not None}
     greedy = args.temperature or args.score
     decoding = Decoding(beams=args.beams or (1 if greedy else 5), **given)
     write(
         Job(
-            args.run, source, target, decoding, args.input, args.output, args.score, args.references,
-            args.batch_tokens or 4096, args.truncate, args.seed or 0,
+            args.run,
+            source,
+            target,
+            decoding,
+            args.input,
+            args.output,
+            args.score,
+            args.references,
+            args.batch_tokens or 4096,
+            args.truncate,
+            args.seed or 0,
         )
-    )  # fmt: skip
+    )
     return 0
 
 

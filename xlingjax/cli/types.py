@@ -1,4 +1,5 @@
-"""Kinds of value that options take. Each raises `ArgumentTypeError`, which names the value and what is wanted."""
+"""Kinds of value that options take. Each raises `ArgumentTypeError`, which names the value and what
+is wanted."""
 
 import argparse
 
@@ -13,7 +14,9 @@ def positive(text: str) -> int:
 
 def layer(text: str) -> int | str:
     if text != "all" and not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all"
+        )
     return text if text == "all" else int(text)
 
 

@@ -1,4 +1,5 @@
-"""What a verb of the command line is. Each stands in a file of its own: its options beside what it does."""
+"""What a verb of the command line is. Each stands in a file of its own: its options beside what it
+does."""
 
 import argparse
 from argparse import Namespace
@@ -23,7 +24,7 @@ class Verb:
     """It reads a recipe: --gin_file, --gin.NAME=VALUE (`args.overrides`), --platform, --devices."""
 
 
-# ---- RUN: named alike by every verb ----------------------------------------------------------------------------------
+# ---- RUN: named alike by every verb --------------------------------------------------------------
 
 
 def run_option(parser: argparse.ArgumentParser, help: str, old: str = "--from") -> None:
@@ -33,14 +34,16 @@ def run_option(parser: argparse.ArgumentParser, help: str, old: str = "--from") 
 
 
 def given_run(args: Namespace) -> str | None:
-    """RUN as it is written, however it is spelled; None: it is not. Raises UserError where it is given twice."""
+    """RUN as it is written, however it is spelled; None: it is not. Raises UserError where it is
+    given twice."""
     if args.run and args.run_once:
         raise UserError(f"{args.name}: {args.run} and {args.run_once}: which run? Give one")
     return args.run or args.run_once
 
 
 def named_run(args: Namespace) -> str:
-    """RUN: a workdir, RUN@STEP, RUN@METRIC; of "hf:FOLDER_OR_ID" the workdir of its import. Raises UserError."""
+    """RUN: a workdir, RUN@STEP, RUN@METRIC; of "hf:FOLDER_OR_ID" the workdir of its import. Raises
+    UserError."""
     run = given_run(args)
     if run is None:
         raise UserError(f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)")

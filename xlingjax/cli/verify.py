@@ -11,7 +11,9 @@ from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", type=positive, default=4, help="rows tested per objective (default %(default)s)")
+    parser.add_argument(
+        "--rows", type=positive, default=4, help="rows tested per objective (default %(default)s)"
+    )
 
 
 def run(args: Namespace) -> int:
@@ -28,8 +30,8 @@ def run(args: Namespace) -> int:
     for name, stage in stages:
         if not hasattr(stage.objective, "evidence"):
             raise UserError(
-                f"verify tests pretraining objectives; {name} is fine-tuning and promises nothing of its predictions: "
-                "give a recipe of pretraining"
+                f"verify tests pretraining objectives; {name} is fine-tuning and promises nothing"
+                " of its predictions: give a recipe of pretraining"
             )
     machine, config = start(machine_of(args)), recipe.bound["model"]
     objectives: dict[str, tuple[Any, Any]] = {}
@@ -40,13 +42,16 @@ def run(args: Namespace) -> int:
     finally:
         for _, source in objectives.values():
             source.close()
-    Console().print(table(findings, f"{config.attention_backend} attention, {config.dtype}, {machine}"))
+    Console().print(
+        table(findings, f"{config.attention_backend} attention, {config.dtype}, {machine}")
+    )
     return 0 if all(found.verdict == "ok" for found in findings) else 1
 
 
 VERB = Verb(
     "verify",
-    "test on this machine that every prediction of a recipe depends on what its objective promises and nothing else",
+    "test on this machine that every prediction of a recipe depends on what its objective promises"
+    " and nothing else",
     options,
     run,
     recipe=True,

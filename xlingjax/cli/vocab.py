@@ -1,4 +1,5 @@
-"""`xlingjax vocab`: trains a vocabulary; `vocab extend`, `trim`, `transplant`: changes that of a trained model."""
+"""`xlingjax vocab`: trains a vocabulary; `vocab extend`, `trim`, `transplant`: changes that of a
+trained model."""
 
 import argparse
 import json
@@ -17,11 +18,20 @@ _NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # 
 def options(parser: argparse.ArgumentParser) -> None:
     text_options(parser)
     parser.add_argument("--output", metavar="DIR", help="folder for vocab.model and vocab.json")
-    parser.add_argument("--size", type=positive, default=32_000, help="pieces, special too (default %(default)s)")
+    parser.add_argument(
+        "--size", type=positive, default=32_000, help="pieces, special too (default %(default)s)"
+    )
     _sample_options(parser, "languages are sampled by share ** alpha (default %(default)s)")
     parser.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
-    parser.add_argument("--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>")
-    parser.add_argument("--normalization", default="nmt_nfkc", choices=_NORMALIZATIONS, help="nmt_nfkc_cf folds case")
+    parser.add_argument(
+        "--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>"
+    )
+    parser.add_argument(
+        "--normalization",
+        default="nmt_nfkc",
+        choices=_NORMALIZATIONS,
+        help="nmt_nfkc_cf folds case",
+    )
     parser.add_argument("--seed", type=int, default=0)
     _surgery(parser)
 
@@ -29,21 +39,31 @@ def options(parser: argparse.ArgumentParser) -> None:
 def _sample_options(parser: argparse.ArgumentParser, alpha: str) -> None:
     parser.add_argument("--alpha", type=float, default=0.5, help=alpha)
     parser.add_argument(
-        "--sentences", type=positive, default=1_000_000, help="size of the sample (default %(default)s)"
+        "--sentences",
+        type=positive,
+        default=1_000_000,
+        help="size of the sample (default %(default)s)",
     )
     text = "share of characters with a piece (%(default)s)"
     parser.add_argument("--character_coverage", type=float, default=0.9995, help=text)
 
 
 def _surgery(parser: argparse.ArgumentParser) -> None:
-    """The verbs behind `vocab`, each from a trained model to a new one. Without one of them it trains a vocabulary."""
-    verbs = parser.add_subparsers(dest="action", metavar="VERB", parser_class=Parser, title="on trained models")
+    """The verbs behind `vocab`, each from a trained model to a new one. Without one of them it
+    trains a vocabulary."""
+    verbs = parser.add_subparsers(
+        dest="action", metavar="VERB", parser_class=Parser, title="on trained models"
+    )
 
     def verb(name: str, text: str, run: Callable[[Namespace], int]) -> argparse.ArgumentParser:
         sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        sub.set_defaults(name=f"vocab {name}", run_verb=run, platform="", devices=None)  # what JAX finds
+        sub.set_defaults(
+            name=f"vocab {name}", run_verb=run, platform="", devices=None
+        )  # what JAX finds
         run_option(sub, "the trained model; RUN@STEP; hf:FOLDER_OR_ID")
-        sub.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM")
+        sub.add_argument(
+            "--to", dest="output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
+        )
         text_options(sub)
         return sub
 
@@ -57,7 +77,9 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
     sub = verb("trim", "drop the pieces that a text does not use, and their rows", trim)
     text = "occurrences that keep a piece"
     sub.add_argument("--keep_min_count", type=positive, default=1, metavar="N", help=text)
-    sub.add_argument("--size", type=positive, metavar="N", help="rows at most; the most frequent pieces stay")
+    sub.add_argument(
+        "--size", type=positive, metavar="N", help="rows at most; the most frequent pieces stay"
+    )
     text = "single characters too (default: they stay)"
     sub.add_argument("--drop_characters", action="store_true", help=text)
 
@@ -69,9 +91,15 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
 
 
 def _row_options(parser: argparse.ArgumentParser) -> None:
-    text = "new rows: mean of the old pieces that spell it; of pieces in like company; as in an untrained model"
+    text = (
+        "new rows: mean of the old pieces that spell it; of pieces in like company; as in an"
+        " untrained model"
+    )
     parser.add_argument(
-        "--initialise", default="mean", choices=("mean", "overlap", "random"), help=text + " (default %(default)s)"
+        "--initialise",
+        default="mean",
+        choices=("mean", "overlap", "random"),
+        help=text + " (default %(default)s)",
     )
     parser.add_argument("--seed", type=int, default=0)
 
@@ -80,7 +108,9 @@ def run(args: Namespace) -> int:
     from xlingjax.data.vocabulary.training import format_report, train_vocabulary
 
     if not args.output:
-        raise UserError("the following arguments are required: --output (see xlingjax vocab --help)")
+        raise UserError(
+            "the following arguments are required: --output (see xlingjax vocab --help)"
+        )
     train_vocabulary(
         args.output,
         mono=args.mono,
@@ -105,11 +135,19 @@ def extend(args: Namespace) -> int:
 
     print(
         vocabulary.extend(
-            named_run(args), args.output, mono=args.mono, parallel=args.parallel, pieces=args.pieces,
-            old_mono=args.old_mono, initialise=args.initialise, seed=args.seed, alpha=args.alpha,
-            sentences=args.sentences, character_coverage=args.character_coverage,
+            named_run(args),
+            args.output,
+            mono=args.mono,
+            parallel=args.parallel,
+            pieces=args.pieces,
+            old_mono=args.old_mono,
+            initialise=args.initialise,
+            seed=args.seed,
+            alpha=args.alpha,
+            sentences=args.sentences,
+            character_coverage=args.character_coverage,
         )
-    )  # fmt: skip
+    )
     return 0
 
 
@@ -118,10 +156,15 @@ def trim(args: Namespace) -> int:
 
     print(
         vocabulary.trim(
-            named_run(args), args.output, mono=args.mono, parallel=args.parallel, min_count=args.keep_min_count,
-            size=args.size, characters=not args.drop_characters,
+            named_run(args),
+            args.output,
+            mono=args.mono,
+            parallel=args.parallel,
+            min_count=args.keep_min_count,
+            size=args.size,
+            characters=not args.drop_characters,
         )
-    )  # fmt: skip
+    )
     return 0
 
 

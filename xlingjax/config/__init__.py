@@ -1,8 +1,9 @@
 """From files and numbers to the parts of a run: what recipes bind. No gin here.
 
-`bindable()` lists every name that a recipe may use; a module of this folder adds its own in `BINDABLE`, and in
-`OBJECTIVES` functions whose arguments may be stages. Objectives come as `ObjectiveRun`s whose source opens when
-training starts, evaluators as functions still to be called, so that a recipe is built where none of its files exist.
+`bindable()` lists every name that a recipe may use; a module of this folder adds its own in
+`BINDABLE`, and in `OBJECTIVES` functions whose arguments may be stages. Objectives come as
+`ObjectiveRun`s whose source opens when training starts, evaluators as functions still to be called,
+so that a recipe is built where none of its files exist.
 """
 
 import functools
@@ -25,13 +26,25 @@ from xlingjax.training.stages import of_last_stage, staged
 
 # What is measured is measured as the last stage of the run has it.
 EVALUATORS = (
-    "retrieval", "floors", "alignment", "perplexity", "translation_perplexity", "samples", "recovery_samples",
-    "pseudo_samples", "accuracy", "plug_in_accuracy", "tagging_score", "answer_score", "generation_score",
-)  # fmt: skip
+    "retrieval",
+    "floors",
+    "alignment",
+    "perplexity",
+    "translation_perplexity",
+    "samples",
+    "recovery_samples",
+    "pseudo_samples",
+    "accuracy",
+    "plug_in_accuracy",
+    "tagging_score",
+    "answer_score",
+    "generation_score",
+)
 
 
 def planned(function: Callable) -> Callable:
-    """`function` with its arguments bound and not yet called; what recipes bind, they see its signature."""
+    """`function` with its arguments bound and not yet called; what recipes bind, they see its
+    signature."""
 
     def plan(**arguments: Any) -> functools.partial:
         return functools.partial(function, **arguments)
@@ -55,7 +68,10 @@ def bindable() -> dict[str, Callable]:
     names |= {name: of_last_stage(getattr(evaluators, name)) for name in EVALUATORS}
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
-        names |= {name: spelled_out(function) for name, function in getattr(module, "BINDABLE", {}).items()}
+        names |= {
+            name: spelled_out(function)
+            for name, function in getattr(module, "BINDABLE", {}).items()
+        }
         for name, function in getattr(module, "OBJECTIVES", {}).items():
             names[name] = staged(spelled_out(function), keep=("weight",), stage="stage")
     return names

@@ -22,7 +22,8 @@ _NAMES: dict[Any, tuple[str, str]] = {
     Path: ("a string in quotes", "strings"),
     type(None): ("None", "None"),
 }
-# The default of a spelled-out keyword: whatever the function that gets it has. Not written into a run's configuration.
+# The default of a spelled-out keyword: whatever the function that gets it has. Not written into a
+# run's configuration.
 _THEIRS = object()
 
 
@@ -34,15 +35,17 @@ class Made:
 
 
 def spelled_out(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`; for one with `**rest: Unpack[Fields]` (PEP 692) the same with a signature that names each field, so
-    that a name it does not have is refused where it is bound."""
+    """`function`; for one with `**rest: Unpack[Fields]` (PEP 692) the same with a signature that
+    names each field, so that a name it does not have is refused where it is bound."""
     signature = inspect.signature(function, eval_str=True)
     *named, last = signature.parameters.values()
     if last.kind is not inspect.Parameter.VAR_KEYWORD:
         return function
     (fields,) = typing.get_args(last.annotation)
     rest = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_THEIRS, annotation=annotation)
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=_THEIRS, annotation=annotation
+        )
         for name, annotation in typing.get_type_hints(fields).items()
     ]
 
@@ -67,7 +70,8 @@ def made(function: Callable[..., Any]) -> Made:
 
 
 def needed(value: Any, annotation: Any) -> str:
-    """What is needed instead of `value`, in words; "": it fits. value: a literal, `Made`, lists and dicts of them."""
+    """What is needed instead of `value`, in words; "": it fits. value: a literal, `Made`, lists and
+    dicts of them."""
     return "" if _fits(value, annotation) else _in_words(annotation)
 
 
@@ -89,7 +93,9 @@ def _fits(value: Any, wanted: Any) -> bool:
     if wanted is Path:
         return isinstance(value, str)
     if origin is tuple and Ellipsis not in arguments:
-        return _is_list(value) and len(value) == len(arguments) and all(map(_fits, value, arguments))
+        return (
+            _is_list(value) and len(value) == len(arguments) and all(map(_fits, value, arguments))
+        )
     if origin in (tuple, list, collections.abc.Sequence):
         return _is_list(value) and all(_fits(one, arguments[0]) for one in value)
     if origin is collections.abc.Mapping:

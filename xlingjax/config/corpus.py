@@ -1,4 +1,5 @@
-"""What all parts of a run share: its text, its vocabulary, and what an earlier run says of itself."""
+"""What all parts of a run share: its text, its vocabulary, and what an earlier run says of
+itself."""
 
 import dataclasses
 import functools
@@ -36,12 +37,14 @@ class Corpus:
 
     @functools.cached_property
     def languages(self) -> tuple[str, ...]:
-        """Sorted, the index is the language id: those asked for, with those of labelled examples; else those of the
-        files."""
+        """Sorted, the index is the language id: those asked for, with those of labelled examples;
+        else those of the files."""
         if self.requested and not self.labelled:
             return tuple(sorted(self.requested))
         if self.frozen:
-            return tuple(read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))["languages"])
+            return tuple(
+                read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))["languages"]
+            )
         if not self.labelled:
             return tuple(self._of_text())
         of_text = self._of_text() if self.mono or self.parallel else ()
@@ -66,12 +69,14 @@ def corpus(
 ) -> Corpus:
     """The text and the vocabulary of a run.
 
-    mono, parallel: patterns, in one string with spaces between them or in a list. languages: codes, "en,de" or a list;
-    default: those of the files. run: a workdir whose vocabulary and languages are taken over, since fine-tuning must
-    number languages as pretraining did. labelled: the languages of what is fine-tuned on and measured; they come
-    beside those of `run` where nothing of its model belongs to one language (an imported encoder's has no list of
-    them). language_embedding: that of `model`; False: it is left behind. negatives: tables of `xlingjax mine
-    --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of text.
+    mono, parallel: patterns, in one string with spaces between them or in a list. languages: codes,
+    "en,de" or a list; default: those of the files. run: a workdir whose vocabulary and languages
+    are taken over, since fine-tuning must number languages as pretraining did. labelled: the
+    languages of what is fine-tuned on and measured; they come
+    beside those of `run` where nothing of its model belongs to one language (an imported encoder's
+    has no list of them). language_embedding: that of `model`; False: it is left behind. negatives:
+    tables of `xlingjax mine --negatives`. frozen: a folder that `xlingjax freeze` wrote, instead of
+    text.
     """
     if languages:
         labelled = None
@@ -84,7 +89,8 @@ def corpus(
     vocabulary = vocabulary or frozen
     if not vocabulary:
         raise UserError(
-            "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a SentencePiece .model file"
+            "no vocabulary: set VOCABULARY to the folder that `xlingjax vocab` wrote, or to a"
+            " SentencePiece .model file"
         )
     return Corpus(
         split_list(mono),

@@ -29,11 +29,13 @@ def camlm(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`; own_masks: `CAMLM`.
-    reading: see `text_source`."""
+    """CAMLM (ERNIE-M §3.1) on the corpus's pairs. layout, reset_positions: see `CamlmFeatures`;
+    own_masks: `CAMLM`. reading: see `text_source`."""
     objective = CAMLM(own_masks=own_masks, chunk=chunk)
     features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
-    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 def btmlm(
@@ -52,17 +54,22 @@ def btmlm(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in a language that the
-    corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`. decode, special, own_masks: see
+    """BTMLM (ERNIE-M §3.1) on the corpus's monolingual text. target_languages: pseudo tokens are in
+    a language that the corpus has pairs of, drawn by their `share` as in `sampling`, or `uniform`.
+    decode, special, own_masks: see
     `BTMLM`. reading: see `text_source`.
     """
     if target_languages not in ("share", "uniform"):
-        raise UserError(f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform")
+        raise UserError(
+            f"btmlm: PSEUDO_LANGUAGES={target_languages!r} is neither share nor uniform"
+        )
     objective = BTMLM(decode=decode, special=special, own_masks=own_masks, chunk=chunk)
     features = BtmlmFeatures(masking, proportion, reset_positions)
 
     def complete(features: BtmlmFeatures) -> BtmlmFeatures:
-        shares = pair_shares(corpus, sampling if target_languages == "share" else Sampling(alpha=0.0))
+        shares = pair_shares(
+            corpus, sampling if target_languages == "share" else Sampling(alpha=0.0)
+        )
         return dataclasses.replace(features, targets=tuple(shares.items()))
 
     source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
@@ -70,8 +77,8 @@ def btmlm(
 
 
 def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
-    """{language id: share} of the languages that the corpus has translations of, by their number of pairs; pairs within
-    one language are none.
+    """{language id: share} of the languages that the corpus has translations of, by their number of
+    pairs; pairs within one language are none.
 
     Raises UserError where a language of monolingual text has none.
     """
@@ -81,13 +88,19 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
     counts: dict[str, float] = {}
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
         for language in pair.languages if pair.translates else ():
-            counts[language] = counts.get(language, 0) + tokens(pair.first, corpus.vocabulary).sentences
+            counts[language] = (
+                counts.get(language, 0) + tokens(pair.first, corpus.vocabulary).sentences
+            )
     if lacking := sorted({text.language for text in find_text(corpus.mono)} - set(counts)):
         raise UserError(
-            f"btmlm: no parallel data for {', '.join(lacking)}, so nothing teaches the model to translate from there; "
-            "add pairs to PARALLEL, or leave the language's text out of MONO"
+            f"btmlm: no parallel data for {', '.join(lacking)}, so nothing teaches the model to"
+            " translate from there; add pairs to PARALLEL, or leave the language's text out of"
+            " MONO"
         )
-    return {corpus.languages.index(language): share for language, share in sampling.shares(counts).items()}
+    return {
+        corpus.languages.index(language): share
+        for language, share in sampling.shares(counts).items()
+    }
 
 
 OBJECTIVES = {"camlm": camlm, "btmlm": btmlm}

@@ -1,6 +1,8 @@
-"""What is measured while a run goes on, as recipes bind it: functions that make evaluators when training starts.
+"""What is measured while a run goes on, as recipes bind it: functions that make evaluators when
+training starts.
 
-Until then no file is read, so that a recipe is built where none of its files exist. `corpus` is a `runs.Corpus`.
+Until then no file is read, so that a recipe is built where none of its files exist. `corpus` is a
+`runs.Corpus`.
 """
 
 import glob
@@ -9,7 +11,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.data.sources import Text, expand, find_pairs, find_text, is_language_code, split_list, stem_pairs
+from xlingjax.data.sources import (
+    Text,
+    expand,
+    find_pairs,
+    find_text,
+    is_language_code,
+    split_list,
+    stem_pairs,
+)
 from xlingjax.errors import UserError
 
 Files = str | Sequence[str] | None
@@ -35,28 +45,40 @@ def retrieval(
 
         found = read_pairs(pairs, corpus.languages, limit)
         return RetrievalProbe(
-            found, corpus.vocabulary, corpus.languages, poolings=tuple(poolings), name=name, prefix=prefix
+            found,
+            corpus.vocabulary,
+            corpus.languages,
+            poolings=tuple(poolings),
+            name=name,
+            prefix=prefix,
         )
 
     return _unless_missing(pairs, make)
 
 
 def alignment(corpus: Any, gold: str | None = None, limit: int = 0) -> Evaluators:
-    """Alignment error rate against the gold links in folder `gold` (None: not run): `XX-en.XX`, `XX-en.en`,
-    `XX-en.txt`. `limit` pairs per language; 0: all."""
+    """Alignment error rate against the gold links in folder `gold` (None: not run): `XX-en.XX`,
+    `XX-en.en`, `XX-en.txt`. `limit` pairs per language; 0: all."""
 
     def make():
         from xlingjax.evaluation.alignment import AlignmentProbe, read_gold
 
-        return AlignmentProbe(read_gold(gold, corpus.languages, limit), corpus.vocabulary, corpus.languages)
+        return AlignmentProbe(
+            read_gold(gold, corpus.languages, limit), corpus.vocabulary, corpus.languages
+        )
 
     return _unless_missing(gold, make)
 
 
 def floors(
-    corpus: Any, pairs: str | None = None, limit: int = 0, run: bool = False, name: str = "retrieval_floors"
+    corpus: Any,
+    pairs: str | None = None,
+    limit: int = 0,
+    run: bool = False,
+    name: str = "retrieval_floors",
 ) -> Evaluators:
-    """Retrieval without a model on the same `pairs`: character TF-IDF, and LSI on the corpus's parallel text.
+    """Retrieval without a model on the same `pairs`: character TF-IDF, and LSI on the corpus's
+    parallel text.
 
     `limit`: that of `retrieval`, since more pairs make a harder search.
     """
@@ -79,14 +101,21 @@ def perplexity(
     causal: bool = False,
     name: str = "perplexity",
 ) -> Evaluators:
-    """MLM (causal: CLM) perplexity on held-out `text` (None: not run), at most `limit` rows per language."""
+    """MLM (causal: CLM) perplexity on held-out `text` (None: not run), at most `limit` rows per
+    language."""
 
     def make():
         from xlingjax.evaluation.perplexity import TextPerplexity
 
         texts = heldout_texts(text, corpus.languages)
         return TextPerplexity(
-            texts, corpus.vocabulary, corpus.languages, length=length, limit=limit, causal=causal, name=name
+            texts,
+            corpus.vocabulary,
+            corpus.languages,
+            length=length,
+            limit=limit,
+            causal=causal,
+            name=name,
         )
 
     return _unless_missing(text, make)
@@ -135,7 +164,8 @@ def samples(
 ) -> Evaluators:
     """Masked held-out sentences with the model's predictions, for the report.
 
-    length: tokens of a row of text; pair_length, reset_positions: those of the TLM rows that the model was trained on.
+    length: tokens of a row of text; pair_length, reset_positions: those of the TLM rows that the
+    model was trained on.
     """
 
     def make():
@@ -166,7 +196,8 @@ def recovery_samples(
     length: int = 64,
     name: str = "recovery_samples",
 ) -> Evaluators:
-    """The attention of word recovery in held-out `pairs` (None: not run), for the report. raw, length: those of
+    """The attention of word recovery in held-out `pairs` (None: not run), for the report. raw,
+    length: those of
     `clwr`."""
 
     def make():
@@ -175,7 +206,13 @@ def recovery_samples(
 
         found = read_pairs(pairs, corpus.languages)
         return RecoverySamples(
-            found, corpus.vocabulary, corpus.languages, raw=raw, per_language=per_language, length=length, name=name
+            found,
+            corpus.vocabulary,
+            corpus.languages,
+            raw=raw,
+            per_language=per_language,
+            length=length,
+            name=name,
         )
 
     return _unless_missing(pairs, make)
@@ -190,8 +227,9 @@ def pseudo_samples(
     length: int = 64,
     name: str = "pseudo_samples",
 ) -> Evaluators:
-    """The pseudo tokens that the model writes for held-out `text` (None: not run), for the report: in a language that
-    the corpus has translations of, drawn evenly. The others: those of `btmlm`."""
+    """The pseudo tokens that the model writes for held-out `text` (None: not run), for the report:
+    in a language that the corpus has translations of, drawn evenly. The others: those of `btmlm`.
+    """
 
     def make():
         from xlingjax.evaluation.pseudo_tokens import PseudoSamples
@@ -224,7 +262,8 @@ def accuracy(
     trained_on: Files = "en",
     name: str = "nli_test",
 ) -> Evaluators:
-    """Accuracy per language on labelled TSVs, `files` a path with {language}: "nli/test-{language}.tsv"."""
+    """Accuracy per language on labelled TSVs, `files` a path with {language}:
+    "nli/test-{language}.tsv"."""
 
     def make():
         from xlingjax.evaluation.classification import ZeroShotAccuracy
@@ -256,8 +295,9 @@ def plug_in_accuracy(
     trained_on: Files = "en",
     name: str = "plug_in_test",
 ) -> Evaluators:
-    """Accuracy per language on labelled TSVs that translate each other line by line, each beside that of `pivot`;
-    `files` a path with {language}. length: tokens of an example in one language."""
+    """Accuracy per language on labelled TSVs that translate each other line by line, each beside
+    that of `pivot`; `files` a path with {language}. length: tokens of an example in one language.
+    """
 
     def make():
         from xlingjax.evaluation.plug_in import PlugInAccuracy
@@ -288,8 +328,8 @@ def tagging_score(
     name: str = "tagging_test",
     apart: bool = True,
 ) -> Evaluators:
-    """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric: `accuracy` per word, or
-    `f1` of entities. apart: see `pieces_of_words`."""
+    """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric:
+    `accuracy` per word, or `f1` of entities. apart: see `pieces_of_words`."""
 
     def make():
         from xlingjax.evaluation.tagging import ZeroShotTagging
@@ -323,8 +363,9 @@ def answer_score(
     trained_on: Files = "en",
     name: str = "qa_test",
 ) -> Evaluators:
-    """F1 and exact match of answers per language, `files` SQuAD json, a path with {language}: "xquad.{language}.json".
-    metric ... reset_positions: see `SpanQuestions`. limit: questions of a language, 0: all."""
+    """F1 and exact match of answers per language, `files` SQuAD json, a path with {language}:
+    "xquad.{language}.json". metric ... reset_positions: see `SpanQuestions`. limit: questions of a
+    language, 0: all."""
 
     def make():
         from xlingjax.evaluation.span_qa import SpanQuestions
@@ -365,14 +406,16 @@ def generation_score(
     at_end: bool = False,
     name: str = "generation",
 ) -> Evaluators:
-    """What the model writes for held-out sources, scored against references: BLEU, chrF, ROUGE-L and more.
+    """What the model writes for held-out sources, scored against references: BLEU, chrF, ROUGE-L
+    and more.
 
-    pairs: patterns of aligned files, as PARALLEL has them, or stems, "test_2016" for test_2016.de and test_2016.en;
-    translated in `directions` ("de-en fr-en"; default: all ways). files: a path with {language}, within each of
-    `languages` (default: the run's): a TSV of source and target, "titles/dev-{language}.tsv", or
-    "xglue.ntg.{language}.src.dev". limit: lines of a direction, 0: all. beams ... max_length: those of `Decoding`.
-    trained_on: the directions, or languages, that the run has examples of; the means over these and over the others are
-    told apart. at_end: not before the last step.
+    pairs: patterns of aligned files, as PARALLEL has them, or stems, "test_2016" for test_2016.de
+    and test_2016.en; translated in `directions` ("de-en fr-en"; default: all ways). files: a path
+    with {language}, within each of `languages` (default: the run's): a TSV of source and target,
+    "titles/dev-{language}.tsv", or "xglue.ntg.{language}.src.dev". limit: lines of a direction, 0:
+    all. beams ... max_length: those of `Decoding`. trained_on: the directions, or languages, that
+    the run has examples of; the means over these and over the others are told apart. at_end: not
+    before the last step.
     """
 
     def make():
@@ -388,7 +431,9 @@ def generation_score(
             try:
                 expand(pattern, "held-out")
             except UserError as error:
-                raise UserError(f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en") from None
+                raise UserError(
+                    f"{error}; or give a stem, test_2016 for test_2016.de and test_2016.en"
+                ) from None
             patterns.append(pattern)
         found += find_pairs(patterns)
         decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
@@ -412,13 +457,14 @@ def _unless_missing(path: Files, make: Callable[[], Any]) -> Evaluators:
 
 
 def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
-    """{language: text} of the patterns `text`, one per language, of the run's languages. Raises UserError."""
+    """{language: text} of the patterns `text`, one per language, of the run's languages. Raises
+    UserError."""
     found: dict[str, Text] = {}
     for one in find_text(split_list(text)):
         if one.language in found:
             raise UserError(
-                f"held-out text: {found[one.language].path} and {one.path} are both {one.language!r}; "
-                f"give one per language"
+                f"held-out text: {found[one.language].path} and {one.path} are both"
+                f" {one.language!r}; give one per language"
             )
         if one.language in languages:
             found[one.language] = one
@@ -426,13 +472,17 @@ def heldout_texts(text: str, languages: Sequence[str]) -> dict[str, Text]:
 
 
 def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
-    """{language: file} for a path in which {language} stands for each code; languages without a file are left out."""
+    """{language: file} for a path in which {language} stands for each code; languages without a
+    file are left out."""
     if "{language}" not in pattern:
         raise UserError(
-            f"labelled files {pattern!r}: write {{language}} where the code stands, as in nli/test-{{language}}.tsv"
+            f"labelled files {pattern!r}: write {{language}} where the code stands, as in"
+            " nli/test-{language}.tsv"
         )
     found = {
-        language: path for language in languages if Path(path := pattern.replace("{language}", language)).is_file()
+        language: path
+        for language in languages
+        if Path(path := pattern.replace("{language}", language)).is_file()
     }
     if not found:
         raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
@@ -440,12 +490,15 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
 
 
 def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
-    """The codes that stand for {language} in the names of files that are there, of several such paths (None: no path).
-    What may be a word instead of a code, three letters alone, is left out."""
+    """The codes that stand for {language} in the names of files that are there, of several such
+    paths (None: no path). What may be a word instead of a code, three letters alone, is left out.
+    """
     found = set()
     for pattern in filter(None, patterns):
         before, *behind = pattern.split("{language}")
-        expression = re.escape(before) + "(?P<code>[^/]+)" + "(?P=code)".join(map(re.escape, behind))
+        expression = (
+            re.escape(before) + "(?P<code>[^/]+)" + "(?P=code)".join(map(re.escape, behind))
+        )
         for path in glob.glob("*".join(map(glob.escape, (before, *behind)))):
             named = re.fullmatch(expression, path)
             if named and is_language_code(named["code"]) and Path(path).is_file():
@@ -453,19 +506,23 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
     return found
 
 
-def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """{(language, pivot): their files}, of each of `languages` but `pivot`. Raises UserError for one that is missing,
-    and where no language is left."""
+def paired_files(
+    pattern: str, languages: Sequence[str], pivot: str
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """{(language, pivot): their files}, of each of `languages` but `pivot`. Raises UserError for
+    one that is missing, and where no language is left."""
     beside = [language for language in languages if language != pivot]
     if not beside:
         raise UserError(
-            f"labelled files {pattern!r} in {pivot!r} alone: plug-in fine-tuning reads every example in two languages; "
-            f"name in TRAIN_LANGUAGES those into which the examples of {pivot!r} are translated, or set PIVOT"
+            f"labelled files {pattern!r} in {pivot!r} alone: plug-in fine-tuning reads every"
+            " example in two languages; name in TRAIN_LANGUAGES those into which the examples of"
+            f" {pivot!r} are translated, or set PIVOT"
         )
     files = labelled_files(pattern, (*beside, pivot))
     if missing := [language for language in (*beside, pivot) if language not in files]:
         raise UserError(
-            f"missing file: {pattern.replace('{language}', missing[0])}; plug-in fine-tuning reads every example in a "
-            f"language of TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a translation line by line"
+            f"missing file: {pattern.replace('{language}', missing[0])}; plug-in fine-tuning reads"
+            f" every example in a language of TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a"
+            " translation line by line"
         )
     return {(language, pivot): (files[language], files[pivot]) for language in beside}

@@ -20,8 +20,9 @@ def labelled_languages(
     test: str | None = None,
     tasks: Mapping[str, Files] | Sequence[str] | None = None,
 ) -> Languages:
-    """Those trained on, the pivot of plug-in fine-tuning, and those that have a file to measure: `dev` and `test` are
-    paths with {language}, with {task} for each of `tasks` where there are several."""
+    """Those trained on, the pivot of plug-in fine-tuning, and those that have a file to measure:
+    `dev` and `test` are paths with {language}, with {task} for each of `tasks` where there are
+    several."""
 
     def found() -> set[str]:
         names = [*tasks] if tasks else [""]
@@ -46,11 +47,15 @@ def classification(
 ) -> ObjectiveRun:
     """Classification of labelled pairs, in the rows of `pair_row`.
 
-    files: a path with {language}. languages: those trained on. classifier: the model's, where it is set for this. task:
-    whose head learns, of a model with several.
+    files: a path with {language}. languages: those trained on. classifier: the model's, where it is
+    set for this. task: whose head learns, of a model with several.
     """
     classes, apart = split_list(labels), classifier == "difference"
-    objective = Classification.of_task(task, len(classes), apart) if task else Classification(len(classes), apart)
+    objective = (
+        Classification.of_task(task, len(classes), apart)
+        if task
+        else Classification(len(classes), apart)
+    )
 
     def opened() -> BatchSource:
         from xlingjax.preprocessors.finetuning import classification_source
@@ -66,7 +71,11 @@ def classification(
             seed=seed,
         )
 
-    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened), weight)
+    return ObjectiveRun(
+        objective,
+        Batches(batch_shapes(objective.reads, batch=batch, length=length), opened),
+        weight,
+    )
 
 
 def plug_in(
@@ -81,10 +90,11 @@ def plug_in(
     stop_gradient: bool = True,
     seed: int = 0,
 ) -> ObjectiveRun:
-    """Plug-in fine-tuning (VECO §3.1) on labelled pairs in each of `languages`, beside their translation into `pivot`.
+    """Plug-in fine-tuning (VECO §3.1) on labelled pairs in each of `languages`, beside their
+    translation into `pivot`.
 
-    files: a path with {language}, line n the same example in every language. length: tokens of an example in one
-    language; a row has twice as many. stop_gradient: as in `PlugIn`.
+    files: a path with {language}, line n the same example in every language. length: tokens of an
+    example in one language; a row has twice as many. stop_gradient: as in `PlugIn`.
     """
     classes, objective = split_list(labels), PlugIn(len(split_list(labels)), stop_gradient)
 
@@ -102,7 +112,9 @@ def plug_in(
             seed=seed,
         )
 
-    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=2 * length), opened))
+    return ObjectiveRun(
+        objective, Batches(batch_shapes(objective.reads, batch=batch, length=2 * length), opened)
+    )
 
 
 def tagging(
@@ -116,7 +128,8 @@ def tagging(
     pieces: str = "first",
     apart: bool = True,
 ) -> ObjectiveRun:
-    """Tagging of words. files: a path with {language}. languages: those trained on. labels: the tags. pieces: which
+    """Tagging of words. files: a path with {language}. languages: those trained on. labels: the
+    tags. pieces: which
     of a word have its tag, "first" or "all" (see `tagged_rows`). apart: see `pieces_of_words`."""
     tags, objective = split_list(labels), Tagging(len(split_list(labels)))
 
@@ -135,7 +148,9 @@ def tagging(
             apart=apart,
         )
 
-    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
+    return ObjectiveRun(
+        objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened)
+    )
 
 
 BINDABLE = {

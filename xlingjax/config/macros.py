@@ -21,7 +21,8 @@ class Macro:
 
 
 def macros_in(text: str, file: str) -> Iterator[Macro]:
-    """Those that gin text sets, in its order; a value that goes over several lines is cut at its first."""
+    """Those that gin text sets, in its order; a value that goes over several lines is cut at its
+    first."""
     for line in text.splitlines():
         found = _SET.fullmatch(line)
         if found:
@@ -30,8 +31,10 @@ def macros_in(text: str, file: str) -> Iterator[Macro]:
 
 
 def macros_of(files: Sequence[str]) -> list[Macro]:
-    """Those of recipes and all that they include, by the order in which they are first set. The last value wins; where
-    it has no comment, the meaning is the last one written before. Raises UserError for a missing file."""
+    """Those of recipes and all that they include, by the order in which they are first set. The
+    last value wins; where it has no comment, the meaning is the last one written before. Raises
+    UserError for a missing file.
+    """
     found: dict[str, Macro] = {}
     for text, where in parts_of(files):
         for macro in macros_in(text, _shown(where)):
@@ -43,7 +46,8 @@ def macros_of(files: Sequence[str]) -> list[Macro]:
 
 
 def table(file: str) -> str:
-    """The macros that one gin file sets, as Markdown: what docs/recipes.md shows of it. file: "runs/common.gin"."""
+    """The macros that one gin file sets, as Markdown: what docs/recipes.md shows of it. file:
+    "runs/common.gin"."""
     path = find_gin(file)
     rows = ["| Macro | Default | Meaning |", "|---|---|---|"]
     for macro in macros_in(path.read_text(encoding="utf-8"), file):

@@ -14,7 +14,9 @@ from xlingjax.model.config import ModelConfig, preset
 # Those that `model` takes itself are given in its own way.
 _OWN = ("name", "vocab_size", "classifier", "layers", "language_tokens", "task_labels", "dtype")
 Shape = TypedDict(
-    "Shape", {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN}, total=False
+    "Shape",
+    {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN},
+    total=False,
 )
 
 
@@ -34,20 +36,23 @@ def model(
 ) -> ModelConfig:
     """A preset, or the model of the pretraining run `run`, with fields changed (see `ModelConfig`).
 
-    labels: gives the model a classification head; task_labels: {task: labels}, one for each task; either leaves the
-    heads of `run` behind. vocab_size: rows of the embedding; default: the size of the corpus's vocabulary.
-    language_embedding: whether there is one, with a row for each language of the corpus; default: as in the preset or
-    the run, whose own is left behind by False. classifier, layers: default: the preset's or the run's; dtype
+    labels: gives the model a classification head; task_labels: {task: labels}, one for each task;
+    either leaves the heads of `run` behind. vocab_size: rows of the embedding; default: the size of
+    the corpus's vocabulary. language_embedding: whether there is one, with a row for each language
+    of the corpus; default: as in the preset or the run, whose own is left behind by False.
+    classifier, layers: default: the preset's or the run's; dtype
     too, in which matrix products run.
-    language_tokens: whether a decoder begins with a token of the language, of which there is one for each language of
-    the corpus behind the vocabulary's pieces.
+    language_tokens: whether a decoder begins with a token of the language, of which there is one
+    for each language of the corpus behind the vocabulary's pieces.
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
     if labels or task_labels:
         of_tasks = {task: len(split_list(of)) for task, of in (task_labels or {}).items()}
         base = base.replace(num_labels=len(split_list(labels)), task_labels=of_tasks or None)
     base = base.replace(
-        classifier=classifier or base.classifier, layers=layers or base.layers, dtype=dtype or base.dtype
+        classifier=classifier or base.classifier,
+        layers=layers or base.layers,
+        dtype=dtype or base.dtype,
     )
     sizes: dict[str, int] = {}
     if language_tokens and not run and corpus is not None:
@@ -63,13 +68,15 @@ def model(
 
 
 def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> None:
-    """Raises UserError unless the model has a row for each piece and no more (but those of languages)."""
+    """Raises UserError unless the model has a row for each piece and no more (but those of
+    languages)."""
     pieces = config.vocab_size - config.language_tokens
     if vocabulary.size != pieces:
         than = "fewer" if vocabulary.size < pieces else "more"
         raise UserError(
-            f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {pieces} rows of model "
-            f"{config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own vocabulary"
+            f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {pieces} rows of"
+            f" model {config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own"
+            " vocabulary"
         )
 
 

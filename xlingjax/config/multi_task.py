@@ -1,4 +1,5 @@
-"""Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE §6.3.3)."""
+"""Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE
+§6.3.3)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,14 +34,16 @@ def multi_task(
 ) -> list[ObjectiveRun]:
     """An objective "classification_TASK" for each task of `labels`, on the rows of `pair_row`.
 
-    files: a path with {task} and {language}. languages: those trained on, the same for all tasks. weights: {task:
-    weight}, None: all alike (see `schedule.turns`). classifier: the model's, where it is set for this. Raises
+    files: a path with {task} and {language}. languages: those trained on, the same for all tasks.
+    weights: {task: weight}, None: all alike (see `schedule.turns`). classifier: the model's, where
+    it is set for this. Raises
     UserError for weights of other tasks.
     """
     tasks = _tasks(labels)
     if weights is not None and {*weights} != {*tasks}:
         raise UserError(
-            f"TASK_WEIGHTS are of {', '.join(weights)} and TASK_LABELS of {', '.join(tasks)}: name the same"
+            f"TASK_WEIGHTS are of {', '.join(weights)} and TASK_LABELS of {', '.join(tasks)}: name"
+            " the same"
         )
     return [
         classification(
@@ -70,8 +73,8 @@ def multi_task_accuracy(
     limit: int = 0,
     trained_on: Files = "en",
 ) -> Evaluators:
-    """An evaluator "TASK_SPLIT" for each task of `labels`: accuracy per language, `files` a path with {task} and
-    {language}; None: not evaluated."""
+    """An evaluator "TASK_SPLIT" for each task of `labels`: accuracy per language, `files` a path
+    with {task} and {language}; None: not evaluated."""
     tasks = _tasks(labels)
 
     def make():
@@ -97,7 +100,8 @@ def multi_task_accuracy(
 
 
 def of_task(files: str, task: str) -> str:
-    """The path of a task in one with {task}. Raises UserError where it has none: all tasks would read one file."""
+    """The path of a task in one with {task}. Raises UserError where it has none: all tasks would
+    read one file."""
     if "{task}" not in files:
         raise UserError(
             f"labelled files {files!r}: write {{task}} where the task's name stands, as in "
@@ -115,21 +119,27 @@ def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
     return {task: split_list(of) for task, of in labels.items()}
 
 
-# ---- from the official files of a benchmark ----------------------------------------------------------------------
+# ---- from the official files of a benchmark ------------------------------------------------------
 
 
 def merged(names: Files) -> list[Task]:
-    """The tasks "SUITE/NAME", to be trained together. Raises UserError unless they are two or more of one benchmark and
-    all classify."""
+    """The tasks "SUITE/NAME", to be trained together. Raises UserError unless they are two or more
+    of one benchmark and all classify."""
     tasks = [benchmark.trained_task(name) for name in split_list(names)]
     if len({*tasks}) < len(tasks) or len(tasks) < 2:
         told = " ".join(task.full_name for task in tasks)
         raise UserError(f"multi_task of {told}: name two tasks or more, each once")
     for task in tasks:
         if task.kind not in ("classification", "ranking"):
-            raise UserError(f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave it out")
+            raise UserError(
+                f"multi_task: {task.full_name} is one of {task.kind}, and all must classify; leave"
+                " it out"
+            )
         if (task.suite, task.trained_on) != (tasks[0].suite, tasks[0].trained_on):
-            raise UserError(f"multi_task: {tasks[0].full_name} and {task.full_name} are of two benchmarks; name one's")
+            raise UserError(
+                f"multi_task: {tasks[0].full_name} and {task.full_name} are of two benchmarks; name"
+                " one's"
+            )
     return tasks
 
 
@@ -153,23 +163,39 @@ def merged_tasks(
     seed: int = 0,
     run: str | None = None,
 ) -> list[ObjectiveRun]:
-    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what `benchmark.task` reads. weights:
-    {TASK: weight}, None: all alike. Raises UserError for weights of other tasks."""
+    """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
+    `benchmark.task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
+    of other tasks."""
     found = merged(tasks)
     if weights is not None and {*weights} != {task.name for task in found}:
         raise UserError(
-            f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks {', '.join(task.name for task in found)}: name "
-            "the same"
+            f"TASK_WEIGHTS are of {', '.join(weights)} and the tasks"
+            f" {', '.join(task.name for task in found)}: name the same"
         )
     if classifier in ("plug_in", "tagging", "spans"):
-        raise UserError(f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out")
+        raise UserError(
+            f"CLASSIFIER={classifier}: multi_task has a head on one text or pair: leave it out"
+        )
     runs = []
     for task in found:
         own = benchmark.task(
-            corpus, task.full_name, data, gold, translated, split, labelled, batch, reading, classifier, seed, run
+            corpus,
+            task.full_name,
+            data,
+            gold,
+            translated,
+            split,
+            labelled,
+            batch,
+            reading,
+            classifier,
+            seed,
+            run,
         )
         objective = Classification.of_task(task.name, len(task.labels), classifier == "difference")
-        runs.append(ObjectiveRun(objective, own.source, 1.0 if weights is None else weights[task.name]))
+        runs.append(
+            ObjectiveRun(objective, own.source, 1.0 if weights is None else weights[task.name])
+        )
     return runs
 
 
@@ -191,8 +217,18 @@ def merged_score(
     def make():
         def of(task: Task) -> Sequence:
             return benchmark.task_score(
-                corpus, task.full_name, data, split, languages, limit, reading, trained_on, name, translated, labelled
-            )()  # fmt: skip
+                corpus,
+                task.full_name,
+                data,
+                split,
+                languages,
+                limit,
+                reading,
+                trained_on,
+                name,
+                translated,
+                labelled,
+            )()
 
         return [TasksScore([one for task in merged(tasks) for one in of(task)], name)]
 

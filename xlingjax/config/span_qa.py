@@ -21,8 +21,8 @@ def span_qa(
     reset_positions: bool = False,
     seed: int = 0,
 ) -> ObjectiveRun:
-    """Answers as spans. files: SQuAD json, a path with {language}. languages: those trained on. stride, max_question,
-    reset_positions: see `span_rows`."""
+    """Answers as spans. files: SQuAD json, a path with {language}. languages: those trained on.
+    stride, max_question, reset_positions: see `span_rows`."""
     objective = SpanQA()
 
     def opened() -> BatchSource:
@@ -40,7 +40,9 @@ def span_qa(
             seed=seed,
         )
 
-    return ObjectiveRun(objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened))
+    return ObjectiveRun(
+        objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened)
+    )
 
 
 BINDABLE = {"span_qa": span_qa}

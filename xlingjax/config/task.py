@@ -48,8 +48,8 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-    """What the sweep that makes a recipe reads of it (`workflows/cell.py`), and no run: declared here, so that a value
-    of another type is refused."""
+    """What the sweep that makes a recipe reads of it (`workflows/cell.py`), and no run: declared
+    here, so that a value of another type is refused."""
 
     epochs: float
     evaluations: int
@@ -70,8 +70,8 @@ def task_languages(
     test_split: str = "test",
     test_languages: Files = "all",
 ) -> Languages:
-    """Those that tasks "SUITE/NAME" are trained on, chosen by, tested on and predicted in, by their files. The
-    arguments are those of `task` and `task_score`."""
+    """Those that tasks "SUITE/NAME" are trained on, chosen by, tested on and predicted in, by their
+    files. The arguments are those of `task` and `task_score`."""
 
     def found() -> set[str]:
         codes: set[str] = set()
@@ -79,13 +79,22 @@ def task_languages(
             one = trained_task(name)
             codes |= {
                 language
-                for _, language in Training(split_list(gold), split_list(translated), labelled=labelled).parts(
-                    one, data
-                )
+                for _, language in Training(
+                    split_list(gold), split_list(translated), labelled=labelled
+                ).parts(one, data)
             }
             codes |= {one.trained_on, *languages_present(one, data, "test")}
-            for split, requested in ((dev_split, split_list(dev_languages)), (test_split, split_list(test_languages))):
-                codes |= {*(languages_present(one, data, part_of(split)[0]) if ALL in requested else requested)}
+            for split, requested in (
+                (dev_split, split_list(dev_languages)),
+                (test_split, split_list(test_languages)),
+            ):
+                codes |= {
+                    *(
+                        languages_present(one, data, part_of(split)[0])
+                        if ALL in requested
+                        else requested
+                    )
+                }
         return codes
 
     return found
@@ -104,7 +113,18 @@ def reading(
     marks: str | None = None,
 ) -> Reading:
     """See `Reading`."""
-    return Reading(length, reset_positions, stride, max_question, longest, pieces, beams, no_repeat_ngram, apart, marks)
+    return Reading(
+        length,
+        reset_positions,
+        stride,
+        max_question,
+        longest,
+        pieces,
+        beams,
+        no_repeat_ngram,
+        apart,
+        marks,
+    )
 
 
 def task(
@@ -125,13 +145,19 @@ def task(
 ) -> ObjectiveRun:
     """The objective of the task's kind, on its official files below `data`.
 
-    gold: languages whose training sets are read (split: or a part of them), translated: into which the training set
-    was translated ("all": that have them), labelled: a folder of examples that a teacher labelled. run: that the
-    weights come from; smoothing, streams: of texts to write, see `generation`.
+    gold: languages whose training sets are read (split: or a part of them), translated: into which
+    the training set
+    was translated ("all": that have them), labelled: a folder of examples that a teacher labelled.
+    run: that the weights come from; smoothing, streams: of texts to write, see `generation`.
     """
-    found, training = trained_task(name), Training(split_list(gold), split_list(translated), split, labelled)
+    found, training = (
+        trained_task(name),
+        Training(split_list(gold), split_list(translated), split, labelled),
+    )
     if found.kind == "generation":
-        return _generation(corpus, found, data, training, batch, reading, seed, run, smoothing, streams)
+        return _generation(
+            corpus, found, data, training, batch, reading, seed, run, smoothing, streams
+        )
     classes = len(task_labels(name))
     paired = classifier == "plug_in"
     if found.kind == "tagging":
@@ -145,11 +171,20 @@ def task(
 
     def opened() -> BatchSource:
         return task_source(
-            found, data, training, corpus.vocabulary, corpus.languages, reading, batch_size=batch, seed=seed,
+            found,
+            data,
+            training,
+            corpus.vocabulary,
+            corpus.languages,
+            reading,
+            batch_size=batch,
+            seed=seed,
             paired=paired,
-        )  # fmt: skip
+        )
 
-    shapes = batch_shapes(objective.reads, batch=batch, length=reading.length * (2 if paired else 1))
+    shapes = batch_shapes(
+        objective.reads, batch=batch, length=reading.length * (2 if paired else 1)
+    )
     return ObjectiveRun(objective, Batches(shapes, opened))
 
 
@@ -167,24 +202,50 @@ def _generation(
 ) -> ObjectiveRun:
     """Texts to write, from the gold files of the languages trained on; an example a row."""
     if training.translated or training.labelled:
-        raise UserError(f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out")
-    if training.split != "train":
-        lacks = "" if languages_present(task, data, "dev") else f", and it has no dev set below {data} to choose by"
         raise UserError(
-            f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole files{lacks}: make "
-            "the last lines of the training files dev files, or give --gin.SELECT=last and "
-            "--gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then trains on all rows"
+            f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out"
+        )
+    if training.split != "train":
+        lacks = (
+            ""
+            if languages_present(task, data, "dev")
+            else f", and it has no dev set below {data} to choose by"
+        )
+        raise UserError(
+            f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole"
+            f" files{lacks}: make the last lines of the training files dev files, or give"
+            " --gin.SELECT=last and --gin.DEV_SPLIT='\"train[90%:]\"' without a --grid, which then"
+            " trains on all rows"
         )
     tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
-    codes = [language for _, language in training.parts(task, data)] if ALL in training.gold else training.gold
-    places = {found.files.patterns[0] for code in codes if (found := find(task, data, "train", code))}
+    codes = (
+        [language for _, language in training.parts(task, data)]
+        if ALL in training.gold
+        else training.gold
+    )
+    places = {
+        found.files.patterns[0] for code in codes if (found := find(task, data, "train", code))
+    }
     if len(places) != 1:
         read(task, data, "train", codes[0])  # says what is missing
-        raise UserError(f"{task.full_name}: training sets of {', '.join(codes)} lie under several names: {places}")
+        raise UserError(
+            f"{task.full_name}: training sets of {', '.join(codes)} lie under several names:"
+            f" {places}"
+        )
     return generation(
-        corpus, str(Path(data) / places.pop()), codes, batch, reading.length, max_pieces=reading.length - 2,
-        packing=False, language_tokens=tokens, truncate=True, smoothing=smoothing, streams=streams, seed=seed,
-    )  # fmt: skip
+        corpus,
+        str(Path(data) / places.pop()),
+        codes,
+        batch,
+        reading.length,
+        max_pieces=reading.length - 2,
+        packing=False,
+        language_tokens=tokens,
+        truncate=True,
+        smoothing=smoothing,
+        streams=streams,
+        seed=seed,
+    )
 
 
 def task_score(
@@ -200,17 +261,25 @@ def task_score(
     translated: Files = None,
     labelled: str | None = None,
 ) -> Evaluators:
-    """The task's metrics per language on a split. languages: "all" that have it. limit: examples of each; 0: all.
-    trained_on, translated, labelled: `task`'s gold, translated and labelled."""
+    """The task's metrics per language on a split. languages: "all" that have it. limit: examples of
+    each; 0: all. trained_on, translated, labelled: `task`'s gold, translated and labelled."""
 
     def make():
         parts = Training(split_list(trained_on), split_list(translated), labelled=labelled).parts(
             trained_task(task), data
         )
         score = TaskScore(
-            trained_task(task), data, corpus.vocabulary, corpus.languages, reading, split, split_list(languages), limit,
-            trained_on=sorted({language for _, language in parts}), name=name,
-        )  # fmt: skip
+            trained_task(task),
+            data,
+            corpus.vocabulary,
+            corpus.languages,
+            reading,
+            split,
+            split_list(languages),
+            limit,
+            trained_on=sorted({language for _, language in parts}),
+            name=name,
+        )
         return [score]
 
     return make

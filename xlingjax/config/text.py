@@ -23,8 +23,10 @@ from xlingjax.training.stages import stage_name
 
 @dataclasses.dataclass(frozen=True)
 class Batches:
-    """What opens an objective's batches when called; their global shapes are known before. settings: how they are made,
-    for the run's record. positions: how many of the model's the rows use, where these are more than their columns."""
+    """What opens an objective's batches when called; their global shapes are known before.
+    settings: how they are made, for the run's record. positions: how many of the model's the rows
+    use, where these are more than their columns.
+    """
 
     shapes: dict[str, tuple[int, ...]]
     opener: Callable[[], BatchSource]
@@ -68,15 +70,19 @@ def text_source(
 ) -> Batches:
     """The batches of one objective; opening them prints what is sampled.
 
-    From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python modules `tasks` register,
-    else from the corpus's files. holdout: share of the lines left out of training. stage: first step of its stage
-    of the run, where it has several; each draws anew. complete: fills in what only the text can tell of the features,
-    when it is opened. parallel: other pairs than the corpus's. The others: see `mixture_source`.
+    From frozen batches if the corpus has them, else from the SeqIO `mixture` that the Python
+    modules `tasks` register, else from the corpus's files. holdout: share of the lines left out of
+    training. stage: first step of its stage
+    of the run, where it has several; each draws anew. complete: fills in what only the text can
+    tell of the features, when it is opened. parallel: other pairs than the corpus's. The others:
+    see `mixture_source`.
     """
 
     def frozen() -> BatchSource:
         path = Path(corpus.frozen) / f"{stage_name(features.name, stage)}.frozen"
-        options = {k: v for k, v in dataclasses.asdict(features).items() if not (complete and v is None)}
+        options = {
+            k: v for k, v in dataclasses.asdict(features).items() if not (complete and v is None)
+        }
         requested = {"batch": batch, "length": length, **json.loads(json.dumps(options))}
         check_frozen(path, features.name, requested)
         return frozen_source(path)
@@ -89,7 +95,9 @@ def text_source(
             try:
                 importlib.import_module(module)
             except ModuleNotFoundError as error:
-                raise UserError(f"TASKS: {error}; name a module that Python can import from here") from None
+                raise UserError(
+                    f"TASKS: {error}; name a module that Python can import from here"
+                ) from None
         return mixture_source(
             mixture,
             completed(),
@@ -132,16 +140,26 @@ def text_source(
 
     settings = {"batch": batch, "length": length, "sampling": dataclasses.asdict(sampling)}
     positions = features.positions(length) if hasattr(features, "positions") else 0
-    return Batches(shapes_of(features, batch, length), opened, settings | dataclasses.asdict(features), positions)
+    return Batches(
+        shapes_of(features, batch, length),
+        opened,
+        settings | dataclasses.asdict(features),
+        positions,
+    )
 
 
 def check_frozen(path: Path, name: str, requested: dict[str, Any]) -> None:
-    """Raises UserError where frozen batches are not what the recipe asks for: they cannot be changed any more."""
+    """Raises UserError where frozen batches are not what the recipe asks for: they cannot be
+    changed any more."""
     identity = read_header(path)["identity"]
-    has = {"batch": identity.get("batch"), "length": identity.get("length"), **identity.get("options", {})}
+    has = {
+        "batch": identity.get("batch"),
+        "length": identity.get("length"),
+        **identity.get("options", {}),
+    }
     for option, value in requested.items():
         if option in has and has[option] != value:
             raise UserError(
-                f"{path}: {name} was frozen with {option}={has[option]} and this run asks for {value}; give the "
-                f"options that it was frozen with, or freeze again"
+                f"{path}: {name} was frozen with {option}={has[option]} and this run asks for"
+                f" {value}; give the options that it was frozen with, or freeze again"
             )

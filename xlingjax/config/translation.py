@@ -1,5 +1,5 @@
-"""Encoder-decoders on the text of a run: translation, denoising, back-translation (XLM §4.2-4.3), and targets within a
-language (titles, questions, summaries)."""
+"""Encoder-decoders on the text of a run: translation, denoising, back-translation (XLM §4.2-4.3),
+and targets within a language (titles, questions, summaries)."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
@@ -16,7 +16,11 @@ from xlingjax.objectives.back_translation import BackTranslation
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.xglue import XFNP
 from xlingjax.preprocessors.noise import Noise
-from xlingjax.preprocessors.translation import BackTranslationFeatures, DenoisingFeatures, TranslationFeatures
+from xlingjax.preprocessors.translation import (
+    BackTranslationFeatures,
+    DenoisingFeatures,
+    TranslationFeatures,
+)
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 from xlingjax.training.stages import staged
@@ -39,10 +43,12 @@ def translation(
 ) -> ObjectiveRun:
     """Translation (XLM §4.3) of the corpus's pairs, in `directions` ("de-en fr-en") or in all.
 
-    length: tokens of a row's sources, and of its targets. language_tokens: those of the model. smoothing, factor: see
-    `Translation`; reading: `text_source`.
+    length: tokens of a row's sources, and of its targets. language_tokens: those of the model.
+    smoothing, factor: see `Translation`; reading: `text_source`.
     """
-    features = TranslationFeatures("translation", split_list(directions), max_pieces, packing, language_tokens)
+    features = TranslationFeatures(
+        "translation", split_list(directions), max_pieces, packing, language_tokens
+    )
 
     def complete(features: TranslationFeatures) -> TranslationFeatures:
         found = [pair.languages for pair in find_pairs(corpus.parallel) if pair.translates]
@@ -72,20 +78,28 @@ def generation(
 ) -> ObjectiveRun:
     """Texts to write from a text of the same language (XGLUE §5: questions, titles; summaries).
 
-    files: a path with {language}, of tables of two columns, source and target, or of sources beside targets, `.src.`
-    and `.tgt.`. languages: those trained on. truncate: cut longer sources, do not leave them out.
-    streams: those of an n-stream decoder that all learn (xFNP); 0: the first, or an ordinary decoder. The others: see
-    `translation`.
+    files: a path with {language}, of tables of two columns, source and target, or of sources beside
+    targets, `.src.` and `.tgt.`. languages: those trained on. truncate: cut longer sources, do not
+    leave them out.
+    streams: those of an n-stream decoder that all learn (xFNP); 0: the first, or an ordinary
+    decoder. The others: see `translation`.
     """
     if files and "{language}" not in files:
         raise UserError(
-            f"files {files!r}: write {{language}} where the code stands, as in titles/train-{{language}}.tsv"
+            f"files {files!r}: write {{language}} where the code stands, as in"
+            " titles/train-{language}.tsv"
         )
-    patterns = tuple(f"{code}={files.replace('{language}', code)}" for code in split_list(languages))
-    features = TranslationFeatures("generation", (), max_pieces, packing, language_tokens, True, truncate)
+    patterns = tuple(
+        f"{code}={files.replace('{language}', code)}" for code in split_list(languages)
+    )
+    features = TranslationFeatures(
+        "generation", (), max_pieces, packing, language_tokens, True, truncate
+    )
     source = text_source(corpus, features, batch, length, sampling, parallel=patterns, **reading)
     if streams:
-        return ObjectiveRun(XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False), source, weight)
+        return ObjectiveRun(
+            XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False), source, weight
+        )
     return ObjectiveRun(Translation("generation", smoothing, 1.0, chunk), source, weight)
 
 
@@ -106,8 +120,8 @@ def denoising(
     name: str = "denoising",
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see `DenoisingFeatures`. The
-    others: see `translation`."""
+    """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see
+    `DenoisingFeatures`. The others: see `translation`."""
     features = DenoisingFeatures(noise, unit, max_pieces, packing, language_tokens, None, name)
 
     def complete(features: DenoisingFeatures) -> DenoisingFeatures:
@@ -132,17 +146,25 @@ def back_translation(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """Online back-translation (XLM §4.2) of the corpus's monolingual text. directions: what is learnt, "fr-en": English
-    text is translated into French and back; default: between all languages. length: tokens of a text and of its
-    translation. max_length, temperature: see `BackTranslation`. The others: see `translation`."""
+    """Online back-translation (XLM §4.2) of the corpus's monolingual text. directions: what is
+    learnt, "fr-en": English text is translated into French and back; default: between all
+    languages. length: tokens of a text and of its translation. max_length, temperature: see
+    `BackTranslation`. The others: see `translation`."""
     objective = BackTranslation(
-        "back_translation", 0.0, factor, chunk, (float(max_length[0]), int(max_length[1])), temperature
+        "back_translation",
+        0.0,
+        factor,
+        chunk,
+        (float(max_length[0]), int(max_length[1])),
+        temperature,
     )
     features = BackTranslationFeatures((), max_pieces, language_tokens)
 
     def complete(features: BackTranslationFeatures) -> BackTranslationFeatures:
         texts = {text.language for text in find_text(corpus.mono)}
-        return dataclasses.replace(features, pivots=pivots(corpus.languages, split_list(directions), texts))
+        return dataclasses.replace(
+            features, pivots=pivots(corpus.languages, split_list(directions), texts)
+        )
 
     source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
     return ObjectiveRun(objective, source, weight)
@@ -151,20 +173,30 @@ def back_translation(
 def pivots(
     languages: Sequence[str], directions: Sequence[str], texts: Collection[str]
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """{language id: those into which its text is translated, to learn the way back}, of the languages of `texts`.
-    Raises UserError for a direction between other languages, and for a run of one language."""
+    """{language id: those into which its text is translated, to learn the way back}, of the
+    languages of `texts`. Raises UserError for a direction between other languages, and for a run of
+    one language."""
     if len(languages) < 2:
-        raise UserError(f"back_translation: a run in {', '.join(languages)} alone; set LANGUAGES to two or more")
-    every = [f"{source}-{target}" for source in languages for target in languages if source != target]
+        raise UserError(
+            f"back_translation: a run in {', '.join(languages)} alone; set LANGUAGES to two or more"
+        )
+    every = [
+        f"{source}-{target}" for source in languages for target in languages if source != target
+    ]
     if unknown := sorted({*directions} - {*every}):
         raise UserError(f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}")
     table = {
-        own: tuple(i for i, pivot in enumerate(languages) if f"{pivot}-{code}" in (directions or every))
+        own: tuple(
+            i for i, pivot in enumerate(languages) if f"{pivot}-{code}" in (directions or every)
+        )
         for own, code in enumerate(languages)
         if code in texts
     }
     if idle := [languages[own] for own, to in table.items() if not to]:
-        raise UserError(f"DIRECTIONS: none leads to {idle[0]}, whose text stands in MONO; add one, or leave it out")
+        raise UserError(
+            f"DIRECTIONS: none leads to {idle[0]}, whose text stands in MONO; add one, or leave"
+            " it out"
+        )
     return tuple(table.items())
 
 

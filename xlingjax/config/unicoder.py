@@ -1,4 +1,5 @@
-"""Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of two languages."""
+"""Unicoder (Huang et al. 2019) on the text of a run: word recovery, and masked LM on documents of
+two languages."""
 
 from typing import Unpack
 
@@ -27,7 +28,8 @@ def clwr(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """Word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see `text_source`."""
+    """Word recovery (Unicoder §3.2) on the corpus's pairs. raw: see `CLWR`. reading: see
+    `text_source`."""
     features = ClwrFeatures(max_pieces, packing)
     source = text_source(corpus, features, batch, length, sampling, **reading)
     return ObjectiveRun(CLWR(raw=raw, chunk=chunk), source, weight)
@@ -44,10 +46,14 @@ def clpc(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives where it has some,
-    else on its pairs and `negatives` wrong partners of each at random. reading: see `text_source`."""
+    """Cross-lingual paraphrase classification (Unicoder §3.2): on the corpus's tables of negatives
+    where it has some, else on its pairs and `negatives` wrong partners of each at random. reading:
+    see `text_source`.
+    """
     features = ClpcFeatures(bool(corpus.negatives), negatives, max_pieces, reset_positions)
-    return ObjectiveRun(CLPC(), text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        CLPC(), text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 def cl_mlm(
@@ -62,8 +68,9 @@ def cl_mlm(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files have blank lines
-    between documents. parity: see `documents.switched_rows`. reading: see `text_source`."""
+    """Cross-lingual masked LM (Unicoder §3.2) on the corpus's aligned documents: pairs whose files
+    have blank lines between documents. parity: see `documents.switched_rows`. reading: see
+    `text_source`."""
 
     def complete(features: ClMlmFeatures) -> ClMlmFeatures:
         check_documents(corpus)
@@ -75,16 +82,17 @@ def cl_mlm(
 
 
 def check_documents(corpus: Corpus) -> None:
-    """Raises UserError for aligned files without a line that is blank on both sides: they are one document, or
-    sentences in no order."""
+    """Raises UserError for aligned files without a line that is blank on both sides: they are one
+    document, or sentences in no order."""
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
         blank = [tokens(side, corpus.vocabulary).lengths == 0 for side in (pair.first, pair.second)]
         if blank[0].size != blank[1].size:
             raise pair.mismatch(blank[0].size, blank[1].size)
         if not (blank[0] & blank[1]).any():
             raise UserError(
-                f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no aligned documents; "
-                "name files of pairs with a blank line after each document in DOCUMENTS"
+                f"cl_mlm: {pair.first.path} has no line that is blank on both sides, so it holds no"
+                " aligned documents; name files of pairs with a blank line after each document in"
+                " DOCUMENTS"
             )
 
 

@@ -28,11 +28,19 @@ def veco(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms that have no gradient
-    there; tlm: with TLM as a fifth term. reading: see `text_source`."""
-    objective = VECO(plug_out=plug_out, stop_gradient=stop_gradient, tlm=tlm and plug_out, query=query, chunk=chunk)
+    """VECO (§2.1-2.2) on the corpus's pairs. plug_out False: the first phase, without the terms
+    that have no gradient there; tlm: with TLM as a fifth term. reading: see `text_source`."""
+    objective = VECO(
+        plug_out=plug_out,
+        stop_gradient=stop_gradient,
+        tlm=tlm and plug_out,
+        query=query,
+        chunk=chunk,
+    )
     features = VecoFeatures(masking, max_pieces, packing)
-    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 def veco_text(
@@ -49,10 +57,15 @@ def veco_text(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """VECO (§2.1-2.2) on adjacent segments of the corpus's monolingual text. reading: see `text_source`."""
-    objective = VECO("veco_text", plug_out=plug_out, stop_gradient=stop_gradient, query=query, chunk=chunk)
+    """VECO (§2.1-2.2) on adjacent segments of the corpus's monolingual text. reading: see
+    `text_source`."""
+    objective = VECO(
+        "veco_text", plug_out=plug_out, stop_gradient=stop_gradient, query=query, chunk=chunk
+    )
     features = VecoTextFeatures(masking, packing)
-    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 OBJECTIVES = {"veco": veco, "veco_text": veco_text}

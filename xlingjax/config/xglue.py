@@ -31,13 +31,16 @@ def xfnp(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """xFNP (XGLUE §4.2) on the corpus's monolingual text. streams: those of the model; alphas: the factor of each,
-    default: 1. smoothing, factor: see `Translation`; block to packing: see `XfnpFeatures`. reading: see `text_source`.
+    """xFNP (XGLUE §4.2) on the corpus's monolingual text. streams: those of the model; alphas: the
+    factor of each, default: 1. smoothing, factor: see `Translation`; block to packing: see
+    `XfnpFeatures`. reading: see `text_source`.
     """
     alphas = (1.0,) * streams if alphas is None else tuple(map(float, alphas))
     objective = XFNP(smoothing=smoothing, factor=factor, chunk=chunk, alphas=alphas)
     features = XfnpFeatures(block, span, mask, random, random_range, packing)
-    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 OBJECTIVES = {"xfnp": xfnp}

@@ -25,7 +25,9 @@ def clm(
     """CLM (XLM §3.2) on the corpus's monolingual text. reading: see `text_source`."""
     objective = CLM(context_size=context_size, packed=bool(stream_length), chunk=chunk)
     features = ClmFeatures(stream_length)
-    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 def mlm(
@@ -43,7 +45,9 @@ def mlm(
     """MLM (XLM §3.3) on the corpus's monolingual text. reading: see `text_source`."""
     features = MlmFeatures(masking, stream_length, prediction_slots)
     objective = MLM(packed=bool(stream_length), chunk=chunk)
-    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 def tlm(
@@ -63,7 +67,8 @@ def tlm(
     weight: Weight = 1.0,
     **reading: Unpack[Reading],
 ) -> ObjectiveRun:
-    """TLM (XLM §3.4) on the corpus's pairs; the switches are those of `TlmFeatures`. reading: see `text_source`."""
+    """TLM (XLM §3.4) on the corpus's pairs; the switches are those of `TlmFeatures`. reading: see
+    `text_source`."""
     features = TlmFeatures(
         masking,
         prediction_slots,
@@ -75,7 +80,9 @@ def tlm(
         shuffled_pairs,
     )
     objective = TLM(packed=packing or not partner_visible, chunk=chunk)
-    return ObjectiveRun(objective, text_source(corpus, features, batch, length, sampling, **reading), weight)
+    return ObjectiveRun(
+        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+    )
 
 
 OBJECTIVES = {"clm": clm, "mlm": mlm, "tlm": tlm}

@@ -1,4 +1,5 @@
-"""The mean of the parameters of several checkpoints of a run (VECO §6): a workdir in, a workdir out."""
+"""The mean of the parameters of several checkpoints of a run (VECO §6): a workdir in, a workdir
+out."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,13 +16,17 @@ from xlingjax.training.workdir import require_empty, write_workdir
 
 
 def average(run: str, output: str, last: int | None = None, steps: Sequence[int] = ()) -> str:
-    """Writes the mean of the `last` checkpoints of `run`, or of those of `steps`, to the workdir `output`, in float32
-    and with one of them in memory at a time. Returns what was done. Raises UserError where one is not there."""
+    """Writes the mean of the `last` checkpoints of `run`, or of those of `steps`, to the workdir
+    `output`, in float32 and with one of them in memory at a time. Returns what was done. Raises
+    UserError where one is not there.
+    """
     chosen = _chosen(run, last, steps)
     require_empty(output)
     model = build_model(ModelConfig(**read_run_record(run)["model"]))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    wanted = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), model.abstract())
+    wanted = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), model.abstract()
+    )
     total = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), wanted)
     for step in chosen:
         params, _ = load_params(Path(run) / "checkpoints" / str(step), wanted)
@@ -29,7 +34,10 @@ def average(run: str, output: str, last: int | None = None, steps: Sequence[int]
     mean = jax.tree.map(lambda whole: whole / np.float32(len(chosen)), total)
     told = {"averaged": {"run": str(run), "steps": chosen}}
     write_workdir(run, output, chosen[-1], mean, "average", told)
-    return f"{output}: the mean of {len(chosen)} checkpoints of {run}: steps {', '.join(map(str, chosen))}"
+    return (
+        f"{output}: the mean of {len(chosen)} checkpoints of {run}: steps"
+        f" {', '.join(map(str, chosen))}"
+    )
 
 
 def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
@@ -41,16 +49,18 @@ def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
         raise UserError("--last and --steps both say which checkpoints; leave out either")
     if missing := sorted({*steps} - {*there}):
         raise UserError(
-            f"{run} has no checkpoint {', '.join(map(str, missing))} (there are: {names}); a run keeps its last "
-            "KEEP_CHECKPOINTS"
+            f"{run} has no checkpoint {', '.join(map(str, missing))} (there are: {names}); a run"
+            " keeps its last KEEP_CHECKPOINTS"
         )
     if steps:
         return sorted({*steps})
     if last is None or last < 1:
-        raise UserError(f"--last {last}: say how many checkpoints, 1 or more, or which, --steps 1000,2000")
+        raise UserError(
+            f"--last {last}: say how many checkpoints, 1 or more, or which, --steps 1000,2000"
+        )
     if last > len(there):
         raise UserError(
-            f"--last {last}: {run} has {len(there)} checkpoints (steps {names}); ask for fewer, or train with "
-            f"KEEP_CHECKPOINTS={last}"
+            f"--last {last}: {run} has {len(there)} checkpoints (steps {names}); ask for fewer, or"
+            f" train with KEEP_CHECKPOINTS={last}"
         )
     return there[-last:]

@@ -1,6 +1,8 @@
-"""Plugging VECO's cross-attention out of a trained model, and into one (VECO §3.1): a workdir in, a workdir out.
+"""Plugging VECO's cross-attention out of a trained model, and into one (VECO §3.1): a workdir in, a
+workdir out.
 
-Plugged out, the model is an encoder like XLM-R whose states are VECO's H. Nothing else of it changes.
+Plugged out, the model is an encoder like XLM-R whose states are VECO's H. Nothing else of it
+changes.
 """
 
 from typing import Any
@@ -18,25 +20,36 @@ SLOT = "cross_attention"
 
 
 def plug_out(run: str, output: str) -> str:
-    """Writes the model of `run` without its cross-attention to the workdir `output`. Returns what was done."""
+    """Writes the model of `run` without its cross-attention to the workdir `output`. Returns what
+    was done."""
     trained = open_run(run)
     if not trained.model.config.cross_attention:
-        raise UserError(f"{run} has no cross-attention to plug out: it is model {trained.model.config.name} without it")
-    layers = {name: leaf for name, leaf in trained.params["encoder"]["layers"].items() if name != SLOT}
+        raise UserError(
+            f"{run} has no cross-attention to plug out: it is model {trained.model.config.name}"
+            " without it"
+        )
+    layers = {
+        name: leaf for name, leaf in trained.params["encoder"]["layers"].items() if name != SLOT
+    }
     params = _with_layers(trained.params, layers)
     _write(run, output, trained.model.config.replace(cross_attention=False), params)
     removed = _size(trained.params) - _size(params)
-    return f"{output}: {removed:,} parameters of the cross-attention plugged out, {_size(params):,} as they were"
+    return (
+        f"{output}: {removed:,} parameters of the cross-attention plugged out, {_size(params):,} as"
+        " they were"
+    )
 
 
 def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> str:
-    """Writes the model of `run` with a cross-attention: that of the run `source`, which asks by what it asked by there,
-    or a random one. Returns what was done. Raises UserError where there is one already, and where that of `source` has
-    another shape or another order of its LayerNorm."""
+    """Writes the model of `run` with a cross-attention: that of the run `source`, which asks by
+    what it asked by there, or a random one. Returns what was done. Raises UserError where there is
+    one already, and where that of `source` has another shape or another order of its LayerNorm."""
     trained = open_run(run)
     config = trained.model.config
     if config.cross_attention:
-        raise UserError(f"{run} has its cross-attention plugged in already; plug it out first to replace it")
+        raise UserError(
+            f"{run} has its cross-attention plugged in already; plug it out first to replace it"
+        )
     whole = config.replace(cross_attention=True)
     if source:
         donor = open_run(source)
@@ -44,22 +57,31 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
         shapes = build_model(whole).abstract()["encoder"]["layers"][SLOT]
         if jax.tree.map(lambda x: x.shape, shapes) != jax.tree.map(lambda x: x.shape, added):
-            raise UserError(f"the cross-attention of {source} does not fit {run}: the models differ in layers or width")
+            raise UserError(
+                f"the cross-attention of {source} does not fit {run}: the models differ in layers"
+                " or width"
+            )
         if theirs.norm_order != config.norm_order:
             raise UserError(
-                f"the cross-attention of {source} does not fit {run}: it was trained with norm_order="
-                f"{theirs.norm_order} and is to stand in a model with {config.norm_order}; give another --source"
+                f"the cross-attention of {source} does not fit {run}: it was trained with"
+                f" norm_order={theirs.norm_order} and is to stand in a model with"
+                f" {config.norm_order}; give another --source"
             )
     else:
         added = jax.jit(build_model(whole).init)(jax.random.key(seed))["encoder"]["layers"][SLOT]
         origin = f"random (seed {seed})"
     params = _with_layers(trained.params, {**trained.params["encoder"]["layers"], SLOT: added})
     _write(run, output, whole, params)
-    return f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters as they were"
+    return (
+        f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters"
+        " as they were"
+    )
 
 
 def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
-    changed = {field: getattr(config, field) for field in ("cross_attention", "cross_attention_query")}
+    changed = {
+        field: getattr(config, field) for field in ("cross_attention", "cross_attention_query")
+    }
     write_workdir(run, output, find_checkpoint(run).name, params, "plug", {}, **changed)
 
 

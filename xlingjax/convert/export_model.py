@@ -1,4 +1,5 @@
-"""`xlingjax export`: a trained run as a folder that `AutoModel` and `AutoTokenizer` of transformers open."""
+"""`xlingjax export`: a trained run as a folder that `AutoModel` and `AutoTokenizer` of transformers
+open."""
 
 import dataclasses
 import json
@@ -50,14 +51,15 @@ def export_model(
     before_after: Sequence[Mapping[str, Any]] = (),
     head: str = "",
 ) -> str:
-    """Writes the model of `run` ("RUN", "RUN@STEP", "RUN@METRIC") as the Hugging Face folder `output`. Returns what was
-    done.
+    """Writes the model of `run` ("RUN", "RUN@STEP", "RUN@METRIC") as the Hugging Face folder
+    `output`. Returns what was done.
 
-    The folder is read back, which must give the same bits, and its logits compared with those that transformers
-    computes of it (`verify`), before it gets its name. language: where the model embeds languages and the class there
-    does not, the one that all texts will be of. licence, base, name (that of the folder), before_after (rows "figure",
-    "before", "after"): of the model card. head: of a model with heads of several tasks, the one that is written. Raises
-    UserError, and writes nothing.
+    The folder is read back, which must give the same bits, and its logits compared with those that
+    transformers computes of it (`verify`), before it gets its name. language: where the model
+    embeds languages and the class there does not, the one that all texts will be of. licence, base,
+    name (that of the folder), before_after (rows "figure", "before", "after"): of the model card.
+    head: of a model with heads of several tasks, the one that is written. Raises UserError, and
+    writes nothing.
     """
     require_empty(output)
     record, trained = read_run_record(run), open_run(run)
@@ -69,8 +71,8 @@ def export_model(
     if made.beside:
         size = sum(value.size for value in made.beside.values())
         notes.append(
-            f"{size:,} parameters that {made.architecture} has no place for, in {BESIDE} ({', '.join(made.beside)}): "
-            "xlingjax import reads them back"
+            f"{size:,} parameters that {made.architecture} has no place for, in {BESIDE}"
+            f" ({', '.join(made.beside)}): xlingjax import reads them back"
         )
     with whole(output) as folder:
         _write(folder, made, trained.vocabulary, config.max_positions - config.position_offset)
@@ -80,9 +82,13 @@ def export_model(
         _require_same(restored(folder, hugging_face.read(folder)).params, params, config)
         if verify:
             plain, known = without_beside(config, params, made)
-            compared = parity.compare(folder, plain, known, trained.vocabulary, made.vocabulary_head)
+            compared = parity.compare(
+                folder, plain, known, trained.vocabulary, made.vocabulary_head
+            )
             if not compared.same:
-                raise UserError(f"what transformers computes of {run} as exported is not {run}: {compared}")
+                raise UserError(
+                    f"what transformers computes of {run} as exported is not {run}: {compared}"
+                )
             notes.append(str(compared))
         else:
             notes.append("not compared with transformers (--unverified)")
@@ -92,14 +98,24 @@ def export_model(
         step, name = int(find_checkpoint(run).name), name or Path(output).absolute().name
         spoken = [language] if language else workdir.languages
         text = model_card(
-            workdir, step, name, made.described, spoken, notes, licence, base, before_after, trained.sentences
-        )  # fmt: skip
+            workdir,
+            step,
+            name,
+            made.described,
+            spoken,
+            notes,
+            licence,
+            base,
+            before_after,
+            trained.sentences,
+        )
         (folder / "README.md").write_text(text, encoding="utf-8")
     return "\n".join([f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes])
 
 
 def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
-    """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is trained further."""
+    """Raise UserError for a run that `export_model` refuses whatever its weights are, before it is
+    trained further."""
     trained = open_run(run)
     config = _for_their_class(_with_one_head(trained, "", run), language, run)[0]
     embeds_languages(config)
@@ -109,14 +125,16 @@ def require_exportable(run: str, verify: bool = True, language: str = "") -> Non
 
 
 def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
-    """The model with the head of one of its tasks as the head that stands alone, which a class of transformers has."""
+    """The model with the head of one of its tasks as the head that stands alone, which a class of
+    transformers has."""
     config = trained.model.config
     if not config.task_labels and not head:
         return trained
     if not config.labels_of(head):
         given = f"--head {head}: " if head else ""
         raise UserError(
-            f"{given}{run} has the heads of {_heads(config)}: `xlingjax export --head NAME` writes one of them"
+            f"{given}{run} has the heads of {_heads(config)}: `xlingjax export --head NAME` writes"
+            " one of them"
             if config.task_labels
             else f"{given}{run} has no heads of several tasks; leave it out"
         )
@@ -140,22 +158,34 @@ def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any,
     if language:
         if language not in trained.languages:
             raise UserError(
-                f"--language {language}: {run} has the languages {', '.join(trained.languages)}; give one of them"
+                f"--language {language}: {run} has the languages {', '.join(trained.languages)};"
+                " give one of them"
             )
         config, params = in_language(config, params, trained.languages.index(language))
-        return config, params, [f"for texts in {language} alone: its language embedding is part of the positions"]
+        return (
+            config,
+            params,
+            [f"for texts in {language} alone: its language embedding is part of the positions"],
+        )
     if config.language_init == "zero":
-        return config, params, ["the language embedding, of training alone (ERNIE-M), is left out of the states"]
+        return (
+            config,
+            params,
+            ["the language embedding, of training alone (ERNIE-M), is left out of the states"],
+        )
     raise UserError(
-        f"{run} embeds languages, and the class of transformers does not: --language CODE exports it for texts of one "
-        f"({', '.join(trained.languages)}), or train with LANGUAGE_EMBEDDING=False"
+        f"{run} embeds languages, and the class of transformers does not: --language CODE exports"
+        f" it for texts of one ({', '.join(trained.languages)}), or train with"
+        " LANGUAGE_EMBEDDING=False"
     )
 
 
 def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) -> None:
     from safetensors.numpy import save_file
 
-    if vocabulary.layout == "xlm" and vocabulary.model_bytes:  # of which tokenizer.json alone tells transformers
+    if (
+        vocabulary.layout == "xlm" and vocabulary.model_bytes
+    ):  # of which tokenizer.json alone tells transformers
         (folder / OURS).write_bytes(vocabulary.model_bytes)
     if vocabulary.layout == "xprophetnet":  # which a SentencePiece model does not show
         for name, content in vocabulary.files().items():
@@ -163,30 +193,41 @@ def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) ->
     for name, content in tokenizer_files(vocabulary, length).items():
         (folder / name).write_bytes(content)
     for name, value in (("config.json", made.described), (DESCRIPTION, made.description)):
-        (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / name).write_text(
+            json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     save_file(made.tensors, folder / WEIGHTS, metadata={"format": "pt"})
     if made.beside:
         save_file(made.beside, folder / BESIDE)
 
 
 def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -> list[str]:
-    """What sentence-transformers reads of the folder, where the run has sentence vectors of its own; what is said."""
+    """What sentence-transformers reads of the folder, where the run has sentence vectors of its
+    own; what is said."""
     if own is None:
         return []
     if why := sentence_transformers.unwritten(own, config):
-        return [f"its sentence vectors are not written for sentence-transformers, which has none of these: {why}"]
+        return [
+            "its sentence vectors are not written for sentence-transformers, which has none of"
+            f" these: {why}"
+        ]
     for name, value in sentence_transformers.files(own, config).items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / name).write_text(
+            json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     return [f"sentence-transformers opens it: the last layer, {own.said()}"]
 
 
 def _require_same(found: Any, wanted: Any, config: ModelConfig) -> None:
-    """Raise UserError where what was read back has another bit than what was written. Rows of padding, and of positions
-    before the first, do not count."""
+    """Raise UserError where what was read back has another bit than what was written. Rows of
+    padding, and of positions before the first, do not count."""
     found, wanted = flattened(found), flattened(wanted)
     for name in wanted:
         last = config.true_rows if name.endswith(OF_WORDS) else None
         rows = slice(config.position_offset if name == POSITIONS else 0, last)
         if not np.array_equal(found[name][rows], wanted[name][rows]):
-            raise UserError(f"{name} is not the same when it is read back: the disk is faulty; nothing was exported")
+            raise UserError(
+                f"{name} is not the same when it is read back: the disk is faulty; nothing was"
+                " exported"
+            )

@@ -1,4 +1,5 @@
-"""`xlingjax import`: a model of another program as a workdir, compared with transformers beforehand."""
+"""`xlingjax import`: a model of another program as a workdir, compared with transformers
+beforehand."""
 
 import dataclasses
 import fcntl
@@ -32,15 +33,19 @@ def import_model(
     pooling: str | None = None,
     prefix: str | None = None,
 ) -> str:
-    """Writes the model in the folder, the file or under the hub id `source` as the workdir `output`, for INIT_FROM and
-    `open_run`. Returns what was done. layer, pooling, prefix: of its sentence vectors, instead of what its files say.
-    Raises UserError, and writes nothing, where the model cannot be read, where it is not the one that transformers
-    computes (`verify`), and where `output` holds something already."""
+    """Writes the model in the folder, the file or under the hub id `source` as the workdir
+    `output`, for INIT_FROM and `open_run`. Returns what was done. layer, pooling, prefix: of its
+    sentence vectors, instead of what its files say. Raises UserError, and writes nothing, where the
+    model cannot be read, where it is not the one that transformers computes (`verify`), and where
+    `output` holds something already."""
     require_empty(output)
     above = found(source)
     reader, folder = reader_of(sentence_transformers.model_folder(above))
     if verify and reader is not hugging_face:
-        raise UserError(f"{folder}: transformers does not open it, there is nothing to compare with; say --unverified")
+        raise UserError(
+            f"{folder}: transformers does not open it, there is nothing to compare with; say"
+            " --unverified"
+        )
     try:
         foreign = reader.read(folder)
         ours = restored(folder, foreign) if reader is hugging_face else foreign
@@ -53,30 +58,39 @@ def import_model(
         parts = foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head
         compared = parity.compare(folder, *parts, foreign.rows)
         if not compared.same:
-            raise UserError(f"{folder} as xlingjax reads it is not what transformers computes: {compared}")
+            raise UserError(
+                f"{folder} as xlingjax reads it is not what transformers computes: {compared}"
+            )
         lines.append(str(compared))
     else:
         lines.append("not compared with transformers (--unverified)")
     model = dataclasses.asdict(ours.config)
     identity = {"model": model, "data": {"import": {"vocabulary": foreign.vocabulary.sha256}}}
     record = {
-        "identity": identity, "languages": [*ours.languages], "labels": [*ours.labels], "model": model,
-        "parameters": count_parameters(ours.config), "imported": {"from": str(source), "told": lines},
+        "identity": identity,
+        "languages": [*ours.languages],
+        "labels": [*ours.labels],
+        "model": model,
+        "parameters": count_parameters(ours.config),
+        "imported": {"from": str(source), "told": lines},
         **({"sentences": dataclasses.asdict(sentences)} if sentences else {}),
-    }  # fmt: skip
+    }
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
-    return "\n".join([f"{output}: {size}, {record['parameters']:,} parameters, from {folder}", *lines])
+    return "\n".join(
+        [f"{output}: {size}, {record['parameters']:,} parameters, from {folder}", *lines]
+    )
 
 
 def imported(source: str) -> str:
-    """The workdir of the Hugging Face model `source` (folder or hub id) below $XLINGJAX_CACHE, where it is imported
-    when it is first asked for, compared with transformers. Raises UserError."""
+    """The workdir of the Hugging Face model `source` (folder or hub id) below $XLINGJAX_CACHE,
+    where it is imported when it is first asked for, compared with transformers. Raises UserError.
+    """
     folder = found(source).resolve() if source else Path()
     if not source or folder.is_file():
         raise UserError(
-            f"hf:{source} names no folder and no hub id; a file of another program goes through `xlingjax import "
-            "--from FILE --to RUN --unverified`, and INIT_FROM=RUN"
+            f"hf:{source} names no folder and no hub id; a file of another program goes through"
+            " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN"
         )
     paths = (*folder.iterdir(), *folder.glob("*/*"))  # those of a sentence encoder's modules too
     files = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths)
@@ -91,10 +105,12 @@ def imported(source: str) -> str:
 
 
 def import_apart(folder: Path, run: Path) -> None:
-    """`import_model` in a process of its own: JAX may not have begun here when several processes join, nor take an
-    accelerator's memory."""
+    """`import_model` in a process of its own: JAX may not have begun here when several processes
+    join, nor take an accelerator's memory."""
     command = [sys.executable, "-m", "xlingjax", "import", "--from", str(folder), "--to", str(run)]
-    done = subprocess.run(command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
+    )
     if done.returncode:
         *before, last = done.stderr.splitlines() or ["error: it says nothing"]
         print("\n".join(before), file=sys.stderr)
@@ -103,18 +119,26 @@ def import_apart(folder: Path, run: Path) -> None:
 
 
 def found(source: str) -> Path:
-    """The folder or file that `source` is, or the copy of the hub's model of that id, which is fetched when it is not
-    there. Raises UserError."""
+    """The folder or file that `source` is, or the copy of the hub's model of that id, which is
+    fetched when it is not there. Raises UserError."""
     if Path(source).exists():
         return Path(source)
     if source.startswith((".", "/", "~")) or source.count("/") > 1:
-        raise UserError(f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a hub id")
+        raise UserError(
+            f"no folder {source}; give that of a Hugging Face model (config.json lies in it), or a"
+            " hub id"
+        )
     try:
         from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
+        from huggingface_hub.errors import (
+            HfHubHTTPError,
+            LocalEntryNotFoundError,
+            RepositoryNotFoundError,
+        )
     except ImportError:
         raise UserError(
-            f"no folder {source}, and fetching it from the hub needs pip install 'xlingjax[interop]'"
+            f"no folder {source}, and fetching it from the hub needs pip install"
+            " 'xlingjax[interop]'"
         ) from None
     try:
         folder = Path(snapshot_download(source, allow_patterns=WANTED))
@@ -122,9 +146,11 @@ def found(source: str) -> Path:
             folder = Path(snapshot_download(source, allow_patterns=(*WANTED, *PICKLES)))
         return folder
     except RepositoryNotFoundError:
-        raise UserError(f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN") from None
+        raise UserError(
+            f"{source}: no such folder, and the hub has no such model, or it wants HF_TOKEN"
+        ) from None
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError, ValueError) as error:
         raise UserError(
-            f"{source}: no such folder, no copy of it in the hub's cache, and the hub cannot be reached "
-            f"({type(error).__name__}); fetch it elsewhere and give the folder"
+            f"{source}: no such folder, no copy of it in the hub's cache, and the hub cannot be"
+            f" reached ({type(error).__name__}); fetch it elsewhere and give the folder"
         ) from None

@@ -1,9 +1,12 @@
-"""Vocabulary surgery: a trained model with more pieces, with fewer, or with another vocabulary: a workdir in, a workdir
-out. `data/vocabulary/surgery.py` makes the vocabularies; here the rows of the parameters follow them.
+"""Vocabulary surgery: a trained model with more pieces, with fewer, or with another vocabulary: a
+workdir in, a workdir out. `data/vocabulary/surgery.py` makes the vocabularies; here the rows of the
+parameters follow them.
 
-A row is found by what it means, never by its number. The parameters that have a row for each piece are the token
-tables and the biases of the vocabulary heads, the encoder's and a decoder's own; behind the pieces stand the tokens of
-languages, and rows of padding. The table of languages gets a row for a new language.
+A row is found by what it means, never by its number. The parameters that have a row for each piece
+are the token
+tables and the biases of the vocabulary heads, the encoder's and a decoder's own; behind the pieces
+stand the tokens of languages, and rows of padding. The table of languages gets a row for a new
+language.
 """
 
 import dataclasses
@@ -59,13 +62,14 @@ def extend(
     seed: int = 0,
     **learning: Any,
 ) -> str:
-    """Writes the model of `run` with `pieces` more pieces, learnt on the text, to the workdir `output`. Returns what
-    was done, with the vocabulary before and after on the text of each language.
+    """Writes the model of `run` with `pieces` more pieces, learnt on the text, to the workdir
+    `output`. Returns what was done, with the vocabulary before and after on the text of each
+    language.
 
-    old_mono: text of the old languages: new pieces that the first, third, ... of its sentences would use are left out
-    (see `vocabulary_surgery.extend`), and the others show how much is cut otherwise. learning: options of the new
-    pieces. Languages that the run does not have get a row in its table of languages, the mean of the others'. Raises
-    UserError.
+    old_mono: text of the old languages: new pieces that the first, third, ... of its sentences
+    would use are left out (see `vocabulary_surgery.extend`), and the others show how much is cut
+    otherwise. learning: options of the new pieces. Languages that the run does not have get a row
+    in its table of languages, the mean of the others'. Raises UserError.
     """
     require_empty(output)
     texts = texts_by_language(mono, parallel)
@@ -86,7 +90,18 @@ def extend(
         told[0] += f"; {made.left_out:,} others that old text would use left out"
         held_out = {code: lines[1::2] for code, lines in kept_back.items()}
         told += _cut_otherwise(trained.vocabulary, made.vocabulary, held_out)
-    return _write(run, output, trained, made.vocabulary, rows, seed, "extend", told, {**texts, **old_texts}, [*texts])
+    return _write(
+        run,
+        output,
+        trained,
+        made.vocabulary,
+        rows,
+        seed,
+        "extend",
+        told,
+        {**texts, **old_texts},
+        [*texts],
+    )
 
 
 def trim(
@@ -99,16 +114,22 @@ def trim(
     size: int | None = None,
     characters: bool = True,
 ) -> str:
-    """Writes the model of `run` with the pieces alone that the text uses (see `vocabulary_surgery.trim`) to the workdir
-    `output`. Logits of the pieces that stay are the same. Returns what was done. Raises UserError."""
+    """Writes the model of `run` with the pieces alone that the text uses (see
+    `vocabulary_surgery.trim`) to the workdir `output`. Logits of the pieces that stay are the same.
+    Returns what was done. Raises UserError.
+    """
     require_empty(output)
     texts = texts_by_language(mono, parallel)
     trained = _of_pieces(open_run(run))
     of_all = [text for of in texts.values() for text in of]
     pieces = None if size is None else size - trained.model.config.language_tokens
-    made = surgery.trim(trained.vocabulary, of_all, min_count=min_count, size=pieces, characters=characters)
+    made = surgery.trim(
+        trained.vocabulary, of_all, min_count=min_count, size=pieces, characters=characters
+    )
     rows = rows_between(trained.vocabulary, made)
-    told = _cut_otherwise(trained.vocabulary, made, {code: sentences_of(of) for code, of in texts.items()})
+    told = _cut_otherwise(
+        trained.vocabulary, made, {code: sentences_of(of) for code, of in texts.items()}
+    )
     return _write(run, output, trained, made, rows, 0, "trim", told, texts)
 
 
@@ -122,9 +143,9 @@ def transplant(
     initialise: str = "mean",
     seed: int = 0,
 ) -> str:
-    """Writes the model of `run` on another vocabulary to the workdir `output`: pieces that both have keep their rows,
-    the others get one as in `extend`. The text is for the report, and for `initialise="overlap"`. Returns what was
-    done. Raises UserError."""
+    """Writes the model of `run` on another vocabulary to the workdir `output`: pieces that both
+    have keep their rows, the others get one as in `extend`. The text is for the report, and for
+    `initialise="overlap"`. Returns what was done. Raises UserError."""
     require_empty(output)
     new = Vocabulary.load(vocabulary)
     texts = texts_by_language(mono, parallel) if mono or parallel else {}
@@ -134,7 +155,10 @@ def transplant(
     rows = rows_between(trained.vocabulary, new, initialise, texts)
     told = []
     if new.layout != trained.vocabulary.layout:
-        told.append(f"layout {trained.vocabulary.layout} -> {new.layout}: sentences begin with another row now")
+        told.append(
+            f"layout {trained.vocabulary.layout} -> {new.layout}: sentences begin with another"
+            " row now"
+        )
     if not texts:
         told.append("no --mono: fertility and unknown pieces before and after are not measured")
     return _write(run, output, trained, new, rows, seed, "transplant", told, texts)
@@ -145,19 +169,23 @@ def _of_pieces(trained: TrainedRun) -> TrainedRun:
     return dataclasses.replace(trained, vocabulary=with_sentencepiece(trained.vocabulary))
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
-def rows_between(old: Vocabulary, new: Vocabulary, initialise: str = "mean", texts: Texts | None = None) -> Rows:
+def rows_between(
+    old: Vocabulary, new: Vocabulary, initialise: str = "mean", texts: Texts | None = None
+) -> Rows:
     """The rows of `new`: those whose meaning `old` has too, and how the others begin.
 
-    "mean": the mean of the old rows of the pieces that `old` cuts the new piece into (Gee et al. 2022, "Fast Vocabulary
-    Transfer"); where one of them is unknown, N(mean, (NOISE std)^2) of all ordinary rows, number by number of their
-    dimensions (Hewitt 2021, "Initializing New Word Embeddings for Pretrained Language Models", with little noise).
-    "overlap": the mean of the pieces that both have and that keep most alike company in `texts`, weighted by how alike
-    (the idea of FOCUS, Dobler and de Melo 2023, with vectors from counts in place of fastText's and cosines of the
-    nearest in place of sparsemax); where there is none, as "mean". "random": as in a model that was never trained.
-    Raises UserError for another `initialise`, and for "overlap" without text.
+    "mean": the mean of the old rows of the pieces that `old` cuts the new piece into (Gee et al.
+    2022, "Fast Vocabulary Transfer"); where one of them is unknown, N(mean, (NOISE std)^2) of all
+    ordinary rows, number by number of their dimensions (Hewitt 2021, "Initializing New Word
+    Embeddings for Pretrained Language Models", with little noise). "overlap": the mean of the
+    pieces that both have and that keep most alike company in `texts`, weighted by how alike (the
+    idea of FOCUS, Dobler and de Melo 2023, with vectors from counts in place of fastText's and
+    cosines of the nearest in place of sparsemax); where there is none, as "mean". "random": as in a
+    model that was never trained. Raises UserError for another `initialise`, and for "overlap"
+    without text.
     """
     if initialise not in INITIALISATIONS:
         raise UserError(f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}")
@@ -167,7 +195,10 @@ def rows_between(old: Vocabulary, new: Vocabulary, initialise: str = "mean", tex
     alike = {}
     if initialise == "overlap" and fresh.size:
         if not texts:
-            raise UserError("--initialise overlap compares the company that pieces keep; give --mono or --parallel")
+            raise UserError(
+                "--initialise overlap compares the company that pieces keep; give --mono or"
+                " --parallel"
+            )
         ordinary = (source >= 0) & ~np.isin(np.arange(new.size), [*new.special_ids])
         lines = [line for of in texts.values() for line in _some(of, LINES // len(texts))]
         vectors = piece_vectors(new, lines)
@@ -194,12 +225,18 @@ def _some(texts: Sequence[Text], count: int) -> list[str]:
 
 
 def moved(
-    params: Any, config: ModelConfig, new: ModelConfig, rows: Rows, ordinary: np.ndarray, languages: Any, seed: int = 0
+    params: Any,
+    config: ModelConfig,
+    new: ModelConfig,
+    rows: Rows,
+    ordinary: np.ndarray,
+    languages: Any,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """The parameters with the rows of another vocabulary, NumPy arrays; what has none is as it was.
 
-    config, new: the models before and after. ordinary: old rows of no special piece. languages: of each language after,
-    its number before, -1: a new one.
+    config, new: the models before and after. ordinary: old rows of no special piece. languages: of
+    each language after, its number before, -1: a new one.
     """
     made = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
@@ -235,7 +272,10 @@ def _table(
         std = 0.0 if name.endswith("bias") else new.init_std or new.dim**-0.5
         made[drawn] = rng.normal(0, std, made[drawn].shape)
     elif drawn.size:
-        mean, std = old[ordinary].mean(axis=0, dtype=np.float64), old[ordinary].std(axis=0, dtype=np.float64)
+        mean, std = (
+            old[ordinary].mean(axis=0, dtype=np.float64),
+            old[ordinary].std(axis=0, dtype=np.float64),
+        )
         made[drawn] = rng.normal(mean, NOISE * std, made[drawn].shape)
     if config.language_tokens:
         made[size : new.vocab_size] = _of_languages(old[pieces : config.vocab_size], languages)
@@ -247,13 +287,21 @@ def _of_languages(old: np.ndarray, languages: Sequence[int]) -> np.ndarray:
     return np.stack([old[i] if i >= 0 else mean for i in languages])
 
 
-# --- the workdir ------------------------------------------------------------------------------------------------------
+# --- the workdir ----------------------------------------------------------------------------------
 
 
 def _write(
-    run: str, output: str, trained: TrainedRun, new: Vocabulary, rows: Rows, seed: int, verb: str, told: list[str],
-    texts: Texts, added: Sequence[str] = (),
-) -> str:  # fmt: skip
+    run: str,
+    output: str,
+    trained: TrainedRun,
+    new: Vocabulary,
+    rows: Rows,
+    seed: int,
+    verb: str,
+    told: list[str],
+    texts: Texts,
+    added: Sequence[str] = (),
+) -> str:
     old, config, record = trained.vocabulary, trained.model.config, read_run_record(run)
     before = list(trained.languages)
     after = _languages(before, added)
@@ -274,35 +322,55 @@ def _write(
         rows.told, *told,
     ]  # fmt: skip
     if after != before:
-        lines.append(f"languages: {' '.join(after)}; {', '.join(c for c in after if c not in before)} new")
+        lines.append(
+            f"languages: {' '.join(after)}; {', '.join(c for c in after if c not in before)} new"
+        )
     lines.append("parameters alone: a run with INIT_FROM begins with a fresh optimizer")
     reports = [vocabulary_report(one, texts) for one in (old, new)]
     if texts:
         lines.append(format_change(*reports))
     files = new.files()
     if (recipe := run_and_checkpoint(run)[0] / "config.gin").is_file():
-        files["config.gin"] = _recipe(recipe.read_text("utf-8"), Path(output).absolute(), verb, after, before)
+        files["config.gin"] = _recipe(
+            recipe.read_text("utf-8"), Path(output).absolute(), verb, after, before
+        )
     for field in (record["model"], record["identity"]["model"]):
         field.update(sizes)
     record["identity"]["data"] = {"surgery": {"vocabulary": new.sha256}}
     if "vocabulary_sha256" in record.get("config", {}):
-        record["config"] |= {"vocabulary": str(Path(output).absolute()), "vocabulary_sha256": new.sha256}
-    change = {"verb": verb, "from": str(run), "rows": rows.told, "told": told, "pieces": [old.size, new.size]}
+        record["config"] |= {
+            "vocabulary": str(Path(output).absolute()),
+            "vocabulary_sha256": new.sha256,
+        }
+    change = {
+        "verb": verb,
+        "from": str(run),
+        "rows": rows.told,
+        "told": told,
+        "pieces": [old.size, new.size],
+    }
     change |= {"vocabulary": [old.sha256, new.sha256], "before": reports[0], "after": reports[1]}
-    record |= {"languages": after, "parameters": counts[1], "surgery": [*record.get("surgery", []), change]}
+    record |= {
+        "languages": after,
+        "parameters": counts[1],
+        "surgery": [*record.get("surgery", []), change],
+    }
     write_trained(output, record, find_checkpoint(run).name, params, files)
     return "\n".join(lines)
 
 
 def _languages(before: Sequence[str], added: Sequence[str]) -> list[str]:
-    """Sorted if they were, as a run sorts its own; a run without languages (an imported one) stays so."""
+    """Sorted if they were, as a run sorts its own; a run without languages (an imported one) stays
+    so."""
     new = sorted({*added} - {*before})
     if not before:
         return []
     return sorted([*before, *new]) if list(before) == sorted(before) else [*before, *new]
 
 
-def _recipe(text: str, folder: Path, verb: str, after: Sequence[str], before: Sequence[str]) -> bytes:
+def _recipe(
+    text: str, folder: Path, verb: str, after: Sequence[str], before: Sequence[str]
+) -> bytes:
     # Fine-tuning has model and vocabulary of the run that it starts from.
     where = "INIT_FROM" if "corpus.run = %INIT_FROM" in text else "VOCABULARY"
     lines = [f"# By `xlingjax vocab {verb}`:", f"{where} = {str(folder)!r}"]
@@ -319,7 +387,9 @@ def _cut_otherwise(old: Vocabulary, new: Vocabulary, by_language: Mapping[str, A
     return [f"sentences cut otherwise than before: {', '.join(shares)}"]
 
 
-def format_change(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> str:
+def format_change(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> str:
     """Two reports of `vocabulary_report` beside each other, as a table for the terminal."""
     lines = [f"{'language':<10}{'sentences':>11}{'unknown':>20}{'fertility':>17}{'per char':>17}"]
     for code, a in before.items():

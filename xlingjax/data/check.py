@@ -26,7 +26,8 @@ MANY = {"repeated": 0.2, "copied": 0.01, "empty": 0.0, "unknown": 0.01}
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: `error` stops a run or spoils it, `warning` costs quality, `note` is worth knowing."""
+    """One fault: `error` stops a run or spoils it, `warning` costs quality, `note` is worth
+    knowing."""
 
     severity: str
     file: str
@@ -42,7 +43,8 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All findings, and the sampling tables of the text that can be read (keys `text` and `pairs`)."""
+    """All findings, and the sampling tables of the text that can be read (keys `text` and
+    `pairs`)."""
 
     items: list[Finding] = field(default_factory=list)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -60,7 +62,8 @@ class Findings:
             self.items.append(finding)
 
     def text(self) -> str:
-        """For the terminal: findings, worst first, then tokens and epochs per language, unknown pieces, cache size."""
+        """For the terminal: findings, worst first, then tokens and epochs per language, unknown
+        pieces, cache size."""
         lines = []
         for severity, most in SHOWN.items():
             items = [item for item in self.items if item.severity == severity]
@@ -70,11 +73,18 @@ class Findings:
         for name, table in self.tables.items():
             lines += ["", f"{name}:", format_table(table, self.steps)]
         if self.unknown_rate:
-            lines += ["", "unknown pieces: " + ", ".join(f"{k} {v:.2%}" for k, v in self.unknown_rate.items())]
+            lines += [
+                "",
+                "unknown pieces: "
+                + ", ".join(f"{k} {v:.2%}" for k, v in self.unknown_rate.items()),
+            ]
         if self.tables:
             lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
         counts = Counter(item.severity for item in self.items)
-        lines += ["", ", ".join(f"{counts[name]} {name}{'s' * (counts[name] != 1)}" for name in SHOWN)]
+        lines += [
+            "",
+            ", ".join(f"{counts[name]} {name}{'s' * (counts[name] != 1)}" for name in SHOWN),
+        ]
         return "\n".join(lines).strip()
 
 
@@ -91,9 +101,10 @@ def check(
 ) -> Findings:
     """Reads every line once and reports what is wrong with it.
 
-    With a vocabulary it also tokenises (into the cache, where a run will find it) and reports tokens, unknown pieces
-    and the epochs per language of a run of `steps` steps (default: per 1000) of `batch` rows of `length` tokens.
-    Patterns that match nothing or files whose language cannot be told are errors among the findings.
+    With a vocabulary it also tokenises (into the cache, where a run will find it) and reports
+    tokens, unknown pieces and the epochs per language of a run of `steps` steps (default: per 1000)
+    of `batch` rows of `length` tokens. Patterns that match nothing or files whose language cannot
+    be told are errors among the findings.
     """
     found = Findings(steps=steps)
     texts = _found(find_text, mono, found)
@@ -103,7 +114,16 @@ def check(
     good_texts = [text for text in texts if _check_text(text, found)]
     good_pairs = [pair for pair in pairs if _check_pair(pair, found)]
     if vocabulary is not None:
-        _check_tokens(good_texts, good_pairs, vocabulary, found, batch, length, sampling or Sampling(), max_pieces)
+        _check_tokens(
+            good_texts,
+            good_pairs,
+            vocabulary,
+            found,
+            batch,
+            length,
+            sampling or Sampling(),
+            max_pieces,
+        )
     return found
 
 
@@ -135,7 +155,10 @@ def _lines(text: Text, found: Findings) -> list[str] | None:
         return None
     if broken:
         found.add(
-            "error", text.path, broken[0], f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv"
+            "error",
+            text.path,
+            broken[0],
+            f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv",
         )
         return None
     return lines
@@ -158,9 +181,17 @@ def _check_text(text: Text, found: Findings) -> bool:
     expected = script_of_language(text.language)
     sample = " ".join(line for _, line in full[:: max(1, len(full) // 500)])
     actual = main_script(sample)
-    if expected and actual and actual != expected and letters_in(expected, sample) < letters_in(actual, sample) / 2:
+    if (
+        expected
+        and actual
+        and actual != expected
+        and letters_in(expected, sample) < letters_in(actual, sample) / 2
+    ):
         found.add(
-            "warning", text.path, None, f"most letters are {actual}, but {text.language} is written in {expected}"
+            "warning",
+            text.path,
+            None,
+            f"most letters are {actual}, but {text.language} is written in {expected}",
         )
     return True
 
@@ -169,11 +200,16 @@ def _check_length(text: Text, full: Sequence[tuple[int, str]], found: Findings) 
     long = [number for number, line in full if len(line) > LONG_LINE]
     if long:
         found.add(
-            "warning", text.path, long[0], f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line"
+            "warning",
+            text.path,
+            long[0],
+            f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line",
         )
 
 
-def _check_repeats(path: Path, keys: Sequence[Any], full: Sequence[tuple[int, Any]], found: Findings) -> None:
+def _check_repeats(
+    path: Path, keys: Sequence[Any], full: Sequence[tuple[int, Any]], found: Findings
+) -> None:
     seen: set[int] = set()
     repeated = []
     for (number, _), key in zip(full, keys, strict=True):
@@ -185,7 +221,9 @@ def _check_repeats(path: Path, keys: Sequence[Any], full: Sequence[tuple[int, An
         _share(found, "repeated", path, repeated, len(full), "repeated from an earlier line")
 
 
-def _share(found: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str) -> None:
+def _share(
+    found: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str
+) -> None:
     severity = "warning" if len(lines) > MANY[kind] * total else "note"
     found.add(severity, path, lines[0], f"{what}: {_number(lines)} ({len(lines) / total:.1%})")
 
@@ -215,15 +253,26 @@ def _check_pair(pair: Pair, found: Findings) -> bool:
     return True
 
 
-def _check_swapped(pair: Pair, both: Sequence[tuple[int, tuple[str, str]]], found: Findings) -> None:
+def _check_swapped(
+    pair: Pair, both: Sequence[tuple[int, tuple[str, str]]], found: Findings
+) -> None:
     a, b = (script_of_language(code) for code in pair.languages)
     if not a or not b or a == b:
         return
-    swapped = [n for n, (x, y) in both if letters_in(b, x) > letters_in(a, x) and letters_in(a, y) > letters_in(b, y)]
+    swapped = [
+        n
+        for n, (x, y) in both
+        if letters_in(b, x) > letters_in(a, x) and letters_in(a, y) > letters_in(b, y)
+    ]
     if swapped:
         codes = " and ".join(pair.languages)
         severity = "error" if len(swapped) > len(both) / 2 else "warning"
-        found.add(severity, pair.first.path, swapped[0], f"{codes} look swapped in {_number(swapped)} of {len(both):,}")
+        found.add(
+            severity,
+            pair.first.path,
+            swapped[0],
+            f"{codes} look swapped in {_number(swapped)} of {len(both):,}",
+        )
 
 
 def _check_tokens(
@@ -246,7 +295,12 @@ def _check_tokens(
         unknown[text.language] += int((made.ids == vocabulary.unk_id).sum())
         rate = float((made.ids == vocabulary.unk_id).mean()) if made.ids.size else 0.0
         if rate > MANY["unknown"]:
-            found.add("warning", text.path, None, f"{rate:.1%} of the pieces are unknown to the vocabulary")
+            found.add(
+                "warning",
+                text.path,
+                None,
+                f"{rate:.1%} of the pieces are unknown to the vocabulary",
+            )
     found.unknown_rate = {code: unknown[code] / max(pieces[code], 1) for code in sorted(pieces)}
     bos = vocabulary.bos_id != vocabulary.eos_id
     sizes: dict[str, dict[str, Any]] = {"text": {}, "pairs": {}}
@@ -261,10 +315,16 @@ def _check_tokens(
         lines = int(((records.sides[0].lengths > 0) & (records.sides[1].lengths > 0)).sum())
         if rows.sentences < lines:
             message = (
-                f"{lines - rows.sentences:,} of {lines:,} {records.name} pairs are longer than {max_pieces} pieces "
+                f"{lines - rows.sentences:,} of {lines:,} {records.name} pairs are longer than"
+                f" {max_pieces} pieces "
             )
             severity = "error" if rows.sentences == 0 else "note"
-            found.add(severity, members[0].first.path, None, message + f"a side or {length} tokens and are left out")
+            found.add(
+                severity,
+                members[0].first.path,
+                None,
+                message + f"a side or {length} tokens and are left out",
+            )
     for name, members in sizes.items():
         members = {key: size for key, size in members.items() if size["rows"]}
         if members:

@@ -1,6 +1,8 @@
-"""Stateless randomness of the input pipeline, in TensorFlow: each draw is a function of (seed, purpose, step, row).
+"""Stateless randomness of the input pipeline, in TensorFlow: each draw is a function of (seed,
+purpose, step, row).
 
-So a position in the data is a number, every host draws the same batch, and masks are fresh in every epoch.
+So a position in the data is a number, every host draws the same batch, and masks are fresh in every
+epoch.
 """
 
 from __future__ import annotations
@@ -11,20 +13,24 @@ from typing import Any
 import tensorflow as tf
 
 CHOICE, ORDER, SELECT, REPLACE, TOKENS, LANGUAGE, PLACES = range(7)
-"""Purposes: which text a row comes from, the order of rows in an epoch, masked positions, their replacement, ids, the
-language and the places of pseudo tokens."""
+"""Purposes: which text a row comes from, the order of rows in an epoch, masked positions, their
+replacement, ids, the language and the places of pseudo tokens."""
 SPANS, STARTS, GAPS, SHUFFLE, DROP, BLANK = range(7, 13)
-"""Purposes of noise: lengths of spans, where they start, where an empty one goes, order, loss, and hiding of tokens."""
+"""Purposes of noise: lengths of spans, where they start, where an empty one goes, order, loss, and
+hiding of tokens."""
 
 
 def seed_pair(seed: int, purpose: int, number: Any) -> tf.Tensor:
     """The two seeds of one draw."""
-    return tf.stack([tf.constant((seed % (1 << 48)) * 16 + purpose, tf.int64), tf.cast(number, tf.int64)])
+    return tf.stack(
+        [tf.constant((seed % (1 << 48)) * 16 + purpose, tf.int64), tf.cast(number, tf.int64)]
+    )
 
 
 @dataclass(frozen=True)
 class Draws:
-    """The draws for one batch: made for all `rows` of the global batch, of which `first .. first + count` are given."""
+    """The draws for one batch: made for all `rows` of the global batch, of which `first .. first +
+    count` are given."""
 
     seed: int
     step: Any
@@ -50,14 +56,18 @@ _ROUND = 0x1E3779B97F4A7C15  # far apart, so that no round repeats another shift
 def _scramble(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     """A hash of int64 [B] (multiplication wraps around; the shifts carry the high bits down)."""
     x = (x + key) * tf.constant(-7046029254386353131, tf.int64)
-    x = (x ^ tf.bitwise.right_shift(x, tf.constant(32, tf.int64))) * tf.constant(-4417276706812531889, tf.int64)
+    x = (x ^ tf.bitwise.right_shift(x, tf.constant(32, tf.int64))) * tf.constant(
+        -4417276706812531889, tf.int64
+    )
     return x ^ tf.bitwise.right_shift(x, tf.constant(29, tf.int64))
 
 
 def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """A random-looking permutation of 0 .. size-1 for every key, without a table. All int64 [B]; index < size.
+    """A random-looking permutation of 0 .. size-1 for every key, without a table. All int64 [B];
+    index < size.
 
-    A four-round Feistel network on the next even number of bits, applied until the result falls below `size`.
+    A four-round Feistel network on the next even number of bits, applied until the result falls
+    below `size`.
     """
     (half,) = tf.while_loop(
         lambda h: tf.reduce_any(tf.bitwise.left_shift(tf.ones_like(h), 2 * h) < size),
@@ -73,6 +83,8 @@ def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
         return tf.bitwise.left_shift(left, half) | right
 
     (result,) = tf.while_loop(
-        lambda x: tf.reduce_any(x >= size), lambda x: (tf.where(x >= size, network(x), x),), (network(index),)
+        lambda x: tf.reduce_any(x >= size),
+        lambda x: (tf.where(x >= size, network(x), x),),
+        (network(index),),
     )
     return result

@@ -1,8 +1,9 @@
-"""The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow here.
+"""The batch contract: every field that may stand in a batch, and the checks on it. No TensorFlow
+here.
 
-A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, T tokens of the decoder
-(as many as L, if a preprocessor does not say), M prediction slots, P placeholders for pseudo tokens, Z special tokens,
-E the three ids of `edge_ids`.
+A batch is a `dict[str, np.ndarray]` of rows padded to fixed lengths. Letters: B rows, L tokens, T
+tokens of the decoder (as many as L, if a preprocessor does not say), M prediction slots, P
+placeholders for pseudo tokens, Z special tokens, E the three ids of `edge_ids`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from xlingjax.errors import UserError
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its shape in letters, its dtype, and who is at either end of it (a paper: its preprocessors)."""
+    """One field: its shape in letters, its dtype, and who is at either end of it (a paper: its
+    preprocessors)."""
 
     name: str
     shape: str
@@ -75,11 +77,26 @@ SLOT_FIELDS = ("masked_positions", "masked_targets", "masked_weights")
 
 
 def field_shape(
-    name: str, *, batch: int, length: int = 0, targets: int | None = None, slots: int = 0, placeholders: int = 0
+    name: str,
+    *,
+    batch: int,
+    length: int = 0,
+    targets: int | None = None,
+    slots: int = 0,
+    placeholders: int = 0,
 ) -> tuple[int, ...]:
-    """The shape of field `name` for B=batch, L=length, T=targets (None: as many as L), M=slots, P=placeholders."""
+    """The shape of field `name` for B=batch, L=length, T=targets (None: as many as L), M=slots,
+    P=placeholders."""
     targets = length if targets is None else targets
-    sizes = {"B": batch, "L": length, "T": targets, "M": slots, "P": placeholders, "Z": SPECIAL_IDS, "E": 3}
+    sizes = {
+        "B": batch,
+        "L": length,
+        "T": targets,
+        "M": slots,
+        "P": placeholders,
+        "Z": SPECIAL_IDS,
+        "E": 3,
+    }
     return tuple(sizes[letter] for letter in FIELDS[name].shape)
 
 
@@ -89,7 +106,8 @@ def batch_shapes(names: Iterable[str], **sizes: int) -> dict[str, tuple[int, ...
 
 
 def batch_hash(batch: Mapping[str, np.ndarray]) -> str:
-    """sha256 (hex) over names, dtypes, shapes and bytes, in sorted order of names: equal iff the batches are equal."""
+    """sha256 (hex) over names, dtypes, shapes and bytes, in sorted order of names: equal iff the
+    batches are equal."""
     digest = hashlib.sha256()
     for name in sorted(batch):
         array = np.ascontiguousarray(batch[name])
@@ -99,12 +117,16 @@ def batch_hash(batch: Mapping[str, np.ndarray]) -> str:
 
 
 def check_batch(
-    batch: Mapping[str, np.ndarray], reads: Iterable[str], shapes: Mapping[str, tuple[int, ...]] | None = None
+    batch: Mapping[str, np.ndarray],
+    reads: Iterable[str],
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> None:
     """Refuses a batch that cannot feed an objective.
 
-    `reads` are the fields the objective needs; `shapes` (global, as published by the source) is compared beyond the
-    row axis, and the rows present must divide the global number of rows. Raises UserError naming the field.
+    `reads` are the fields the objective needs; `shapes` (global, as published by the source) is
+    compared beyond the
+    row axis, and the rows present must divide the global number of rows. Raises UserError naming
+    the field.
     """
     rows = None
     for name in reads:
@@ -119,14 +141,22 @@ def check_batch(
         if array.dtype != field.dtype:
             raise UserError(f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}")
         if array.ndim != len(field.shape):
-            raise UserError(f"batch field '{name}' has shape {array.shape}, expected axes {' '.join(field.shape)}")
+            raise UserError(
+                f"batch field '{name}' has shape {array.shape}, expected axes"
+                f" {' '.join(field.shape)}"
+            )
         rows = array.shape[0] if rows is None else rows
         if array.shape[0] != rows:
-            raise UserError(f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}")
+            raise UserError(
+                f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}"
+            )
         if shapes is None:
             continue
         expected = shapes.get(name)
         if expected is None:
             raise UserError(f"the data source does not publish a shape for field '{name}'")
         if array.shape[1:] != tuple(expected[1:]) or rows == 0 or expected[0] % rows:
-            raise UserError(f"batch field '{name}' has shape {array.shape}, the source promised {tuple(expected)}")
+            raise UserError(
+                f"batch field '{name}' has shape {array.shape}, the source promised"
+                f" {tuple(expected)}"
+            )

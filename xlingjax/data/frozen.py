@@ -1,7 +1,8 @@
 """Frozen batches: a run's data as one file, read without TensorFlow or a vocabulary.
 
-The file is a zip archive: `header.json`, then one compressed `.npy` per field and batch. Integers are stored in the
-narrowest type that holds them and given back in the type of `features.FIELDS`, so a batch hashes the same as before.
+The file is a zip archive: `header.json`, then one compressed `.npy` per field and batch. Integers
+are stored in the narrowest type that holds them and given back in the type of `features.FIELDS`, so
+a batch hashes the same as before.
 """
 
 from __future__ import annotations
@@ -30,13 +31,17 @@ def _member(index: int, name: str) -> str:
 def _narrow(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind not in "iu" or array.size == 0:
         return array
-    return array.astype(np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max())))
+    return array.astype(
+        np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max()))
+    )
 
 
 def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> Path:
-    """Writes the next `batches` batches of `source` to `path` (its folder is made) and returns the path.
+    """Writes the next `batches` batches of `source` to `path` (its folder is made) and returns the
+    path.
 
-    The file appears under its name only when it is complete. The source must hold all rows of a batch. Raises
+    The file appears under its name only when it is complete. The source must hold all rows of a
+    batch. Raises
     UserError when it does not, when it ends early, or when the folder cannot be written.
     """
     path = Path(path)
@@ -49,10 +54,14 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
                 try:
                     batch = source.next()
                 except StopIteration:
-                    raise UserError(f"the data source ended after {index} batches, {batches} were asked for") from None
+                    raise UserError(
+                        f"the data source ended after {index} batches, {batches} were asked for"
+                    ) from None
                 for name, array in batch.items():
                     if tuple(array.shape) != tuple(source.shapes[name]):
-                        raise UserError("frozen batches need whole batches: read the source on one host")
+                        raise UserError(
+                            "frozen batches need whole batches: read the source on one host"
+                        )
                     buffer = io.BytesIO()
                     np.save(buffer, _narrow(array), allow_pickle=False)
                     archive.writestr(_member(index, name), buffer.getvalue())
@@ -68,7 +77,9 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
             archive.writestr("header.json", json.dumps(header))
         os.replace(partial, path)
     except OSError as error:
-        raise UserError(f"cannot write frozen batches to {path}: {error.strerror or error}") from error
+        raise UserError(
+            f"cannot write frozen batches to {path}: {error.strerror or error}"
+        ) from error
     finally:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -76,7 +87,8 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
 
 
 def read_header(path: str | os.PathLike) -> dict:
-    """The header of a file of frozen batches: batches, fields, languages, identity, hashes. Raises UserError."""
+    """The header of a file of frozen batches: batches, fields, languages, identity, hashes. Raises
+    UserError."""
     try:
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read("header.json"))
@@ -84,11 +96,13 @@ def read_header(path: str | os.PathLike) -> dict:
         raise UserError(f"no frozen batches at {path}; write them with `xlingjax freeze`") from None
     except (zipfile.BadZipFile, KeyError, ValueError):
         raise UserError(
-            f"{path} is not a complete file of frozen batches; write it again with `xlingjax freeze`"
+            f"{path} is not a complete file of frozen batches; write it again with `xlingjax"
+            " freeze`"
         ) from None
     if header["version"] != VERSION:
         raise UserError(
-            f"{path} has frozen-batch version {header['version']}, this program reads {VERSION}; write it again"
+            f"{path} has frozen-batch version {header['version']}, this program reads {VERSION};"
+            " write it again"
         )
     return header
 
@@ -103,17 +117,27 @@ class _FrozenSource(CountedSource):
             for name in header["fields"]:
                 with self._lock:
                     raw = self._archive.read(_member(index, name))
-                batch[name] = np.load(io.BytesIO(raw), allow_pickle=False).astype(FIELDS[name].dtype)
+                batch[name] = np.load(io.BytesIO(raw), allow_pickle=False).astype(
+                    FIELDS[name].dtype
+                )
             return batch
 
-        # What was frozen is the identity, and nothing of the path: a copied file continues the same run.
-        identity = {**header["identity"], "frozen": header["hashes"][0], "frozen_batches": header["batches"]}
-        super().__init__(read, header["batches"], languages=header["languages"], identity=identity, epochs=epochs)
+        # What was frozen is the identity, and nothing of the path: a copied file continues the same
+        # run.
+        identity = {
+            **header["identity"],
+            "frozen": header["hashes"][0],
+            "frozen_batches": header["batches"],
+        }
+        super().__init__(
+            read, header["batches"], languages=header["languages"], identity=identity, epochs=epochs
+        )
 
     def close(self) -> None:
         self._archive.close()
 
 
 def frozen_source(path: str | os.PathLike, *, epochs: int | None = None) -> BatchSource:
-    """A source over the file that `write_frozen` wrote, repeated `epochs` times (None: for ever). Raises UserError."""
+    """A source over the file that `write_frozen` wrote, repeated `epochs` times (None: for ever).
+    Raises UserError."""
     return _FrozenSource(path, read_header(path), epochs)

@@ -1,8 +1,8 @@
 """Line-aligned sentence pairs with English, as retrieval and translation perplexity read them.
 
-Two layouts, both those of LASER and Moses: a folder of `XX-en.XX` + `XX-en.en` (Tatoeba; `en-XX` and a leading `name.`
-are read too), and a stem with one file per language, `test_2016_flickr.de`, `test_2016_flickr.en`. Each file may end in
-`.gz` or `.zst`.
+Two layouts, both those of LASER and Moses: a folder of `XX-en.XX` + `XX-en.en` (Tatoeba; `en-XX`
+and a leading `name.` are read too), and a stem with one file per language, `test_2016_flickr.de`,
+`test_2016_flickr.en`. Each file may end in `.gz` or `.zst`.
 """
 
 import re
@@ -33,11 +33,16 @@ class Pairs:
     def shuffled(self, seed: int) -> "Pairs":
         """The same pairs in an order drawn from the seed."""
         order = np.random.default_rng(seed).permutation(len(self))
-        return Pairs(self.language, tuple(self.foreign[i] for i in order), tuple(self.english[i] for i in order))
+        return Pairs(
+            self.language,
+            tuple(self.foreign[i] for i in order),
+            tuple(self.english[i] for i in order),
+        )
 
 
 def lines_of(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 text file (`.gz`, `.zst` too), stripped. Raises UserError naming file and line."""
+    """The lines of a UTF-8 text file (`.gz`, `.zst` too), stripped. Raises UserError naming file
+    and line."""
     return [line.strip() for _, line in read_lines(path)]
 
 
@@ -46,27 +51,30 @@ def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]
     sides = lines_of(first), lines_of(second)
     if len(sides[0]) != len(sides[1]):
         raise UserError(
-            f"{first} has {len(sides[0])} lines and {second} has {len(sides[1])}: the two must be aligned line by line"
+            f"{first} has {len(sides[0])} lines and {second} has {len(sides[1])}: the two must be"
+            " aligned line by line"
         )
     return list(zip(*sides, strict=True))
 
 
 def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
-    """Two files of the same number of lines. Pairs with an empty side are left out; `limit` > 0 keeps the first that
-    many of the others.
+    """Two files of the same number of lines. Pairs with an empty side are left out; `limit` > 0
+    keeps the first that many of the others.
     """
     lines = aligned_lines(foreign, english)
     if not lines:
         raise UserError(f"{foreign} and {english} are empty: no pairs to evaluate on")
     kept = [pair for pair in lines if all(pair)][: limit or None]
     if not kept:
-        raise UserError(f"{foreign} and {english} have no line with text on both sides: no pairs to evaluate on")
+        raise UserError(
+            f"{foreign} and {english} have no line with text on both sides: no pairs to evaluate on"
+        )
     return Pairs(language, *zip(*kept, strict=True))
 
 
 def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
-    """{language: all pairs of English and it without an empty side} in training text, files of one language one after
-    the other."""
+    """{language: all pairs of English and it without an empty side} in training text, files of one
+    language one after the other."""
     sides: dict[str, tuple[list[str], list[str]]] = {}
     for pair in find_pairs(patterns):
         if PIVOT not in pair.languages or pair.languages[0] == pair.languages[1]:
@@ -80,24 +88,35 @@ def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
     return {language: Pairs(language, tuple(a), tuple(b)) for language, (a, b) in sides.items()}
 
 
-def read_pairs(path: str | Path, languages: Sequence[str] | None = None, limit: int = 0) -> dict[str, Pairs]:
+def read_pairs(
+    path: str | Path, languages: Sequence[str] | None = None, limit: int = 0
+) -> dict[str, Pairs]:
     """{language: Pairs} of a folder or a stem (see the module's first lines), languages sorted.
 
-    languages: keep these only; None keeps every language found. Raises UserError when nothing is left.
+    languages: keep these only; None keeps every language found. Raises UserError when nothing is
+    left.
     """
     path = Path(path)
     found = _in_folder(path) if path.is_dir() else _of_stem(path)
     if not found:
         raise UserError(
-            f"{path}: no pairs with English here: expected XX-{PIVOT}.XX beside XX-{PIVOT}.{PIVOT}, "
-            f"or NAME.XX beside NAME.{PIVOT}"
+            f"{path}: no pairs with English here: expected XX-{PIVOT}.XX beside XX-{PIVOT}.{PIVOT},"
+            f" or NAME.XX beside NAME.{PIVOT}"
         )
-    kept = {lang: files for lang, files in sorted(found.items()) if languages is None or lang in languages}
+    kept = {
+        lang: files
+        for lang, files in sorted(found.items())
+        if languages is None or lang in languages
+    }
     if not kept:
         raise UserError(
-            f"{path}: has pairs for {', '.join(sorted(found))} but none for the run's languages, {', '.join(languages)}"
+            f"{path}: has pairs for {', '.join(sorted(found))} but none for the run's languages,"
+            f" {', '.join(languages)}"
         )
-    return {lang: read_pair_files(foreign, english, lang, limit) for lang, (foreign, english) in kept.items()}
+    return {
+        lang: read_pair_files(foreign, english, lang, limit)
+        for lang, (foreign, english) in kept.items()
+    }
 
 
 def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
@@ -112,7 +131,8 @@ def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
             raise UserError(f"{file}: its English side {stem}.{PIVOT} is missing")
         if language in found:
             raise UserError(
-                f"{folder}: both {found[language][0].name} and {file.name} hold {language}: name one by its stem"
+                f"{folder}: both {found[language][0].name} and {file.name} hold {language}: name"
+                " one by its stem"
             )
         found[language] = (file, english)
     return found
@@ -121,7 +141,9 @@ def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
 def _of_stem(stem: Path) -> dict[str, tuple[Path, Path]]:
     english = find_file(stem.with_name(f"{stem.name}.{PIVOT}"))
     if english is None:
-        raise UserError(f"{stem}: neither a folder nor the beginning of a file name that ends in .{PIVOT}")
+        raise UserError(
+            f"{stem}: neither a folder nor the beginning of a file name that ends in .{PIVOT}"
+        )
     found = {}
     for file in sorted(stem.parent.glob(f"{stem.name}.*")):
         name, _, language = plain_name(file).rpartition(".")

@@ -16,7 +16,8 @@ BLOCK = 32
 
 
 def held_out(lines: int, share: float) -> np.ndarray:
-    """Which of the `lines` lines of one file are held out [lines], bool: evenly spaced blocks, about `share` of all."""
+    """Which of the `lines` lines of one file are held out [lines], bool: evenly spaced blocks,
+    about `share` of all."""
     if not 0 <= share < 1:
         raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
     if share == 0:
@@ -24,13 +25,16 @@ def held_out(lines: int, share: float) -> np.ndarray:
     return _taken(np.arange(lines) // BLOCK, share)
 
 
-def held_out_of(files: Sequence[Text] | Sequence[Pair], lines: Sequence[int], share: float) -> list[np.ndarray]:
-    """Which lines of each file of one language, or of one pair of languages, are held out [lines], bool.
+def held_out_of(
+    files: Sequence[Text] | Sequence[Pair], lines: Sequence[int], share: float
+) -> list[np.ndarray]:
+    """Which lines of each file of one language, or of one pair of languages, are held out [lines],
+    bool.
 
-    `held_out` of every file. Where that is less than half of the share, as of many short files, those that give nothing
-    are counted on from one to the next, each cut into equal parts of about a block: a short file is one part. Only the
-    order of the names and the numbers of lines count, so a line is held out of a pair and of its side as text alike.
-    Raises UserError: no share.
+    `held_out` of every file. Where that is less than half of the share, as of many short files,
+    those that give nothing are counted on from one to the next, each cut into equal parts of about
+    a block: a short file is one part. Only the order of the names and the numbers of lines count,
+    so a line is held out of a pair and of its side as text alike. Raises UserError: no share.
     """
     masks = [held_out(count, share) for count in lines]
     sets: dict[str, list[int]] = {}

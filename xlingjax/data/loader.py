@@ -1,4 +1,5 @@
-"""Where batches come from (`BatchSource`) and how a host's rows become global arrays. Imports no TensorFlow."""
+"""Where batches come from (`BatchSource`) and how a host's rows become global arrays. Imports no
+TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from xlingjax.errors import UserError
 class BatchSource(Protocol):
     """An endless (or, for evaluation, finite) stream of batches with an exact position.
 
-    The global stream does not depend on the number of hosts: it is cut into virtual shards that each give an equal
-    share of the rows, and a host reads the shards whose rows its devices hold.
+    The global stream does not depend on the number of hosts: it is cut into virtual shards that
+    each give an equal share of the rows, and a host reads the shards whose rows its devices hold.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -25,16 +26,20 @@ class BatchSource(Protocol):
     languages: tuple[str, ...]
     """Sorted run languages: the index is the language id."""
     identity: dict[str, Any]
-    """JSON values that must be equal for a position to be valid (mixture, vocabulary hash, lengths, sampling ...)."""
+    """JSON values that must be equal for a position to be valid (mixture, vocabulary hash, lengths,
+    sampling ...)."""
 
     def next(self) -> dict[str, np.ndarray]:
-        """This host's rows of the next global batch. Raises StopIteration at the end of a finite source."""
+        """This host's rows of the next global batch. Raises StopIteration at the end of a finite
+        source."""
 
     def state(self) -> dict[str, bytes]:
-        """The position after the last `next()`, one entry per virtual shard read here: {"shard-0": ...}."""
+        """The position after the last `next()`, one entry per virtual shard read here: {"shard-0":
+        ...}."""
 
     def restore(self, state: dict[str, bytes]) -> None:
-        """Continues from a position: the next batch is the one that would have followed. Raises UserError."""
+        """Continues from a position: the next batch is the one that would have followed. Raises
+        UserError."""
 
     def close(self) -> None:
         """Frees threads and files; the source is not usable afterwards."""
@@ -43,10 +48,19 @@ class BatchSource(Protocol):
 class CountedSource:
     """A `BatchSource` over batches that can be read by number: the position is a count.
 
-    `read(i)` gives global batch i of `count`; `epochs=None` repeats them for ever, otherwise the source ends.
+    `read(i)` gives global batch i of `count`; `epochs=None` repeats them for ever, otherwise the
+    source ends.
     """
 
-    def __init__(self, read, count: int, *, languages: Sequence[str], identity: dict[str, Any], epochs: int | None):
+    def __init__(
+        self,
+        read,
+        count: int,
+        *,
+        languages: Sequence[str],
+        identity: dict[str, Any],
+        epochs: int | None,
+    ):
         if count < 1:
             raise UserError("a batch source needs at least one batch")
         self._read, self._count, self._epochs, self._position = read, count, epochs, 0
@@ -66,7 +80,9 @@ class CountedSource:
 
     def restore(self, state: dict[str, bytes]) -> None:
         if "shard-0" not in state:
-            raise UserError(f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'")
+            raise UserError(
+                f"the saved data position has entries {sorted(state)}, this source needs 'shard-0'"
+            )
         self._position = int(json.loads(state["shard-0"])["position"])
 
     def close(self) -> None:
@@ -78,7 +94,11 @@ class Peekable:
 
     def __init__(self, source: BatchSource):
         self._source, self._ahead = source, None
-        self.shapes, self.languages, self.identity = source.shapes, source.languages, source.identity
+        self.shapes, self.languages, self.identity = (
+            source.shapes,
+            source.languages,
+            source.identity,
+        )
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
@@ -119,18 +139,25 @@ def array_source(
     )
 
 
-def to_global(rows: Mapping[str, np.ndarray], sharding: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any]:
+def to_global(
+    rows: Mapping[str, np.ndarray], sharding: Any, shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, Any]:
     """Global `jax.Array`s from this host's rows.
 
-    `sharding` places the row axis (it may leave the other axes out); `shapes` are the source's global shapes. The
-    host has either all rows of the batch or exactly the contiguous rows its own devices hold. Raises UserError
+    `sharding` places the row axis (it may leave the other axes out); `shapes` are the source's
+    global shapes. The
+    host has either all rows of the batch or exactly the contiguous rows its own devices hold.
+    Raises UserError
     when it has neither.
     """
     import jax
 
     def place(name: str, local: np.ndarray) -> jax.Array:
         shape = tuple(shapes[name])
-        slices = [index[0].indices(shape[0])[:2] for index in sharding.addressable_devices_indices_map(shape).values()]
+        slices = [
+            index[0].indices(shape[0])[:2]
+            for index in sharding.addressable_devices_indices_map(shape).values()
+        ]
         start = 0 if local.shape[0] == shape[0] else min(begin for begin, _ in slices)
         if max(end for _, end in slices) - start > local.shape[0]:
             raise UserError(
@@ -140,7 +167,9 @@ def to_global(rows: Mapping[str, np.ndarray], sharding: Any, shapes: Mapping[str
 
         def read(index: tuple[slice, ...]) -> np.ndarray:
             begin, end, _ = index[0].indices(shape[0])
-            return np.asarray(local[(slice(begin - start, end - start), *index[1:])], dtype=FIELDS[name].dtype)
+            return np.asarray(
+                local[(slice(begin - start, end - start), *index[1:])], dtype=FIELDS[name].dtype
+            )
 
         return jax.make_array_from_callback(shape, sharding, read)
 

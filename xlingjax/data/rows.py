@@ -1,8 +1,9 @@
 """Rows: which tokens stand in which row of a batch. Planned once in NumPy, looked up in TensorFlow.
 
-All text of a source lies in one array of ids; a row is a list of slices of it. A stream row is one slice; a pair is
-two, one per sentence; packing puts several examples in a row and numbers them in `pack_ids`. Because every sentence
-ends in `</s>` and the array begins with one, the slice that starts one token early is `</s> x </s>`.
+All text of a source lies in one array of ids; a row is a list of slices of it. A stream row is one
+slice; a pair is two, one per sentence; packing puts several examples in a row and numbers them in
+`pack_ids`. Because every sentence ends in `</s>` and the array begins with one, the slice that
+starts one token early is `</s> x </s>`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
 
 @dataclass(frozen=True)
 class Rows:
-    """A plan of R rows made of S slices: row r has slices splits[r] .. splits[r+1]-1, left to right.
+    """A plan of R rows made of S slices: row r has slices splits[r] .. splits[r+1]-1, left to
+    right.
 
-    Per slice [S]: `starts` and `lengths` in the array of ids, `positions` (position id of its first token), `packs`
-    (number of its example in the row, from 1), `sides`, `languages` (index in the languages of its records), `opens`
-    (its first token becomes the one that opens a text).
+    Per slice [S]: `starts` and `lengths` in the array of ids, `positions` (position id of its first
+    token), `packs` (number of its example in the row, from 1), `sides`, `languages` (index in the
+    languages of its records), `opens` (its first token becomes the one that opens a text).
     Per row [R], for classification: `labels`.
     One pass over the rows reads `sentences` sentences or pairs, each `passes` times.
     """
@@ -57,9 +59,14 @@ class Rows:
 
 
 def plan_rows(
-    row_of_example: np.ndarray, packs_per_example: int, sentences: int, passes: int, **fields: np.ndarray
+    row_of_example: np.ndarray,
+    packs_per_example: int,
+    sentences: int,
+    passes: int,
+    **fields: np.ndarray,
 ) -> Rows:
-    """Rows from fields [E, P] over E examples of P slices each, in the order of `row_of_example` [E]."""
+    """Rows from fields [E, P] over E examples of P slices each, in the order of `row_of_example`
+    [E]."""
     examples, slices = fields["starts"].shape
     order = np.argsort(row_of_example, kind="stable")
     rows = row_of_example[order]
@@ -68,9 +75,11 @@ def plan_rows(
     within = np.arange(slices) % packs_per_example
     packs = 1 + number[:, None] * packs_per_example + within
     flat = {
-        name: np.broadcast_to(array, (examples, slices))[order]
-        .reshape(-1)
-        .astype(np.int64 if name == "starts" else np.int32)
+        name: (
+            np.broadcast_to(array, (examples, slices))[order]
+            .reshape(-1)
+            .astype(np.int64 if name == "starts" else np.int32)
+        )
         for name, array in fields.items()
     }
     packs = packs.reshape(-1).astype(np.int32)
@@ -78,10 +87,11 @@ def plan_rows(
 
 
 def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
-    """First-fit packing: the row [E] of each example of `lengths` [E], in order, in rows of `capacity` tokens; of
-    lengths [E, P] in rows that have so many for each of the P parts.
+    """First-fit packing: the row [E] of each example of `lengths` [E], in order, in rows of
+    `capacity` tokens; of lengths [E, P] in rows that have so many for each of the P parts.
 
-    Each goes into the first of the last `OPEN_ROWS` rows that has room, or opens a row. No length exceeds `capacity`.
+    Each goes into the first of the last `OPEN_ROWS` rows that has room, or opens a row. No length
+    exceeds `capacity`.
     """
     row_of_example = np.empty(len(lengths), np.int64)
     room = np.full((len(lengths) + 1, *lengths.shape[1:]), capacity, np.int64)
@@ -99,11 +109,12 @@ def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
 def stream_rows(
     records: Records, base: int, length: int, *, stream_length: int | None = None, bos: bool = False
 ) -> Rows:
-    """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every `stream_length` tokens.
+    """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every
+    `stream_length` tokens.
 
-    `base` is where the text starts in the array of ids. A row of `length` tokens holds `length // stream_length`
-    chunks, by default one. With `bos` each chunk is `<s>` and one token less of text (XLM-R). The last chunk may be
-    short.
+    `base` is where the text starts in the array of ids. A row of `length` tokens holds `length //
+    stream_length` chunks, by default one. With `bos` each chunk is `<s>` and one token less of text
+    (XLM-R). The last chunk may be short.
     """
     chunk = min(stream_length or length, length)
     step = chunk - 1 if bos else chunk
@@ -139,15 +150,20 @@ def pair_rows(
 ) -> Rows:
     """Rows of pairs `</s> x </s> </s> y </s>` (XLM §3.4), packed first-fit or one to a row.
 
-    Pairs with an empty side, a side of more than `max_pieces`, or more than `length` tokens in all are left out.
-    `reset_positions` restarts position ids at y. `both_orders` gives each pair twice, x first and y first. Without
-    `partner_visible` the sides are numbered as two examples, so neither sees the other. `shuffled` pairs each x with
-    the y of another pair (a control: the same text, no translations). `each_opens`: where a text opens with `<s>`, y
-    does too (`<s> x </s> <s> y </s>`).
+    Pairs with an empty side, a side of more than `max_pieces`, or more than `length` tokens in all
+    are left out. `reset_positions` restarts position ids at y. `both_orders` gives each pair twice,
+    x first and y first. Without `partner_visible` the sides are numbered as two examples, so
+    neither sees the other. `shuffled` pairs each x with the y of another pair (a control: the same
+    text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
+    y </s>`).
     """
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     starts = np.stack(
-        [base + np.cumsum(side.lengths) - side.lengths for base, side in zip(bases, records.sides, strict=True)], axis=1
+        [
+            base + np.cumsum(side.lengths) - side.lengths
+            for base, side in zip(bases, records.sides, strict=True)
+        ],
+        axis=1,
     )
     keep = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1)
     starts, lengths = starts[keep] - 1, lengths[keep] + 1
@@ -165,7 +181,8 @@ def pair_rows(
     if both_orders and sentences:
         swap = rng.random(sentences)[:, None] < 0.5
         turned = [
-            np.concatenate([np.where(s, a[:, ::-1], a) for s in (swap, ~swap)]) for a in (starts, lengths, languages)
+            np.concatenate([np.where(s, a[:, ::-1], a) for s in (swap, ~swap)])
+            for a in (starts, lengths, languages)
         ]
         starts, lengths, languages = turned
         row_of_example = np.concatenate([row_of_example, row_of_example + row_of_example.max() + 1])
@@ -195,16 +212,21 @@ def paraphrase_rows(
     reset_positions: bool = True,
     negatives: int = 1,
 ) -> Rows:
-    """Rows of one pair each, half of them translations (label 1) and half not (label 0): `</s> x </s> </s> y </s>`.
+    """Rows of one pair each, half of them translations (label 1) and half not (label 0): `</s> x
+    </s> </s> y </s>`.
 
-    Of records with three sides the third is what does not translate the first. Of pairs, each x is set beside the y of
-    `negatives` other pairs at random, and as often beside its own. Pairs with an empty side, a side of more than
-    `max_pieces`, or more than `length` tokens in all are left out with their partner row, and so are negatives that say
-    what the translation says.
+    Of records with three sides the third is what does not translate the first. Of pairs, each x is
+    set beside the y of `negatives` other pairs at random, and as often beside its own. Pairs with
+    an empty side, a side of more than `max_pieces`, or more than `length` tokens in all are left
+    out with their partner row, and so are negatives that say what the translation says.
     """
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     starts = np.stack(
-        [base + np.cumsum(s.lengths) - s.lengths for base, s in zip(bases, records.sides, strict=True)], 1
+        [
+            base + np.cumsum(s.lengths) - s.lengths
+            for base, s in zip(bases, records.sides, strict=True)
+        ],
+        1,
     )
     keep = np.flatnonzero(((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1))
     if len(records.sides) == 3:
@@ -213,17 +235,24 @@ def paraphrase_rows(
         rng = np.random.default_rng(0)
         shifts = rng.permutation(np.arange(1, keep.size))[:negatives]
         order = rng.permutation(keep.size)
-        wrong = [(keep[order[(np.argsort(order) + shift) % keep.size]], np.ones(keep.size, int)) for shift in shifts]
+        wrong = [
+            (keep[order[(np.argsort(order) + shift) % keep.size]], np.ones(keep.size, int))
+            for shift in shifts
+        ]
     text = _equal_lines(records.sides[1:])
     examples = [(np.zeros((0, 2, 2), np.int64), np.zeros((0, 2, 2), np.int64))]
     for lines, side in wrong:
-        differs = text[side - 1, lines] != text[0, keep]  # the same sentence may stand in several pairs
+        differs = (
+            text[side - 1, lines] != text[0, keep]
+        )  # the same sentence may stand in several pairs
         x = np.repeat(keep[differs, None], 2, axis=1)  # [n, (wrong, right)]
         second = np.stack([lines[differs], keep[differs]], axis=1)
         of = np.stack([side[differs], np.ones(len(x), int)], axis=1)
         size = np.stack([lengths[x, 0], lengths[second, of]], axis=2) + 1
         fits = (size.sum(axis=2) <= length).all(axis=1)
-        examples.append(((np.stack([starts[x, 0], starts[second, of]], axis=2) - 1)[fits], size[fits]))
+        examples.append(
+            ((np.stack([starts[x, 0], starts[second, of]], axis=2) - 1)[fits], size[fits])
+        )
     at, size = (np.concatenate(parts).reshape(-1, 2) for parts in zip(*examples, strict=True))
     positions = np.zeros_like(size)
     if not reset_positions:
@@ -249,13 +278,17 @@ def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
     found = []
     for side in sides:
         ids, ends = np.asarray(side.ids), np.cumsum(side.lengths)
-        lines = (ids[end - n : end].tobytes() for end, n in zip(ends.tolist(), side.lengths.tolist(), strict=True))
+        lines = (
+            ids[end - n : end].tobytes()
+            for end, n in zip(ends.tolist(), side.lengths.tolist(), strict=True)
+        )
         found.append([number.setdefault(line, len(number)) for line in lines])
     return np.array(found)
 
 
 def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Rows, np.ndarray]:
-    """One plan of all rows, and the first row of each [plans + 1]; `languages[i]` maps plan i's indices to ids."""
+    """One plan of all rows, and the first row of each [plans + 1]; `languages[i]` maps plan i's
+    indices to ids."""
     mapped = [
         replace(plan, languages=np.asarray(table, np.int32)[plan.languages])
         for plan, table in zip(plans, languages, strict=True)
@@ -263,7 +296,9 @@ def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Ro
     names = ("starts", *SLICES)
     fields = {name: np.concatenate([getattr(plan, name) for plan in mapped]) for name in names}
     slices = np.cumsum([0, *(plan.starts.size for plan in plans)])
-    splits = np.concatenate([[0], *(plan.splits[1:] + offset for plan, offset in zip(plans, slices, strict=False))])
+    splits = np.concatenate(
+        [[0], *(plan.splits[1:] + offset for plan, offset in zip(plans, slices, strict=False))]
+    )
     rows = np.cumsum([0, *(plan.count for plan in plans)])
     labels = None if plans[0].labels is None else np.concatenate([plan.labels for plan in plans])
     sentences = sum(plan.sentences for plan in plans)
@@ -271,8 +306,8 @@ def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Ro
 
 
 class RowReader:
-    """Looks rows up in TensorFlow: row numbers [B] -> token fields [B, L], and labels and example_weights [B] where the
-    plan has labels. A negative row number gives a padded row."""
+    """Looks rows up in TensorFlow: row numbers [B] -> token fields [B, L], and labels and
+    example_weights [B] where the plan has labels. A negative row number gives a padded row."""
 
     def __init__(self, ids: np.ndarray, rows: Rows, length: int, *, pad_id: int, bos_id: int):
         import tensorflow as tf
@@ -292,9 +327,15 @@ class RowReader:
         first = tf.gather(self._splits, real)
         last = tf.where(row >= 0, tf.gather(self._splits, real + 1), first)
         of_row = tf.ragged.range(first, last)  # [B, slices]
-        slices = dict(zip(SLICES, tf.unstack(tf.gather(self._slices, of_row.flat_values), axis=1), strict=True))
+        slices = dict(
+            zip(
+                SLICES, tf.unstack(tf.gather(self._slices, of_row.flat_values), axis=1), strict=True
+            )
+        )
         starts = tf.gather(self._starts, of_row.flat_values)
-        where = tf.ragged.range(starts, starts + tf.cast(slices["lengths"], tf.int64))  # [slices, tokens]
+        where = tf.ragged.range(
+            starts, starts + tf.cast(slices["lengths"], tf.int64)
+        )  # [slices, tokens]
         slice_of_token = where.value_rowids()
         within = tf.cast(where.flat_values - tf.gather(starts, slice_of_token), tf.int32)
         ids = tf.cast(tf.gather(self._ids, where.flat_values), tf.int32)

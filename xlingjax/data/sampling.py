@@ -1,4 +1,5 @@
-"""How often each language or pair is drawn: exponent smoothing, temperature, given weights or uniform. No TensorFlow.
+"""How often each language or pair is drawn: exponent smoothing, temperature, given weights or
+uniform. No TensorFlow.
 
 XLM §3.1: p_i = n_i / sum n, q_i = p_i^alpha / sum p^alpha. A temperature T is alpha = 1 / T.
 """
@@ -15,7 +16,8 @@ from xlingjax.errors import UserError
 
 
 def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
-    """q_i ~ (n_i / sum n)^alpha, summing to 1: alpha 1 keeps the shares, 0 makes them equal. Raises UserError."""
+    """q_i ~ (n_i / sum n)^alpha, summing to 1: alpha 1 keeps the shares, 0 makes them equal. Raises
+    UserError."""
     n = np.asarray(counts, np.float64)
     if n.size == 0 or (n < 0).any() or n.sum() == 0:
         raise UserError(f"sampling needs counts above zero, got {list(counts)}")
@@ -29,10 +31,10 @@ def smoothed(counts: Sequence[float], alpha: float) -> np.ndarray:
 class Sampling:
     """How rows (or batches) are drawn over the tasks of a mixture.
 
-    At most one of: `alpha`; `temperature` (alpha = 1 / temperature); `weights`, by language (`"de"`) or pair
-    (`"de-en"`); `uniform`. With none, alpha = 0.7 (XLM §3.1). `counts` says what n_i is: `sentences` (XLM), `tokens`,
-    or `mixture`, the rates of the SeqIO mixture. `same_language`: one language or pair in a batch (XLM) or mixed rows
-    (fairseq).
+    At most one of: `alpha`; `temperature` (alpha = 1 / temperature); `weights`, by language
+    (`"de"`) or pair (`"de-en"`); `uniform`. With none, alpha = 0.7 (XLM §3.1). `counts` says what
+    n_i is: `sentences` (XLM), `tokens`, or `mixture`, the rates of the SeqIO mixture.
+    `same_language`: one language or pair in a batch (XLM) or mixed rows (fairseq).
     """
 
     alpha: float | None = None
@@ -48,19 +50,25 @@ class Sampling:
         if len(given) > 1:
             raise UserError(f"sampling options {' and '.join(given)} exclude each other; give one")
         if self.counts not in ("sentences", "tokens", "mixture"):
-            raise UserError(f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'")
+            raise UserError(
+                f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'"
+            )
         if self.temperature is not None and not self.temperature > 0:
             raise UserError(f"the sampling temperature must be above zero, got {self.temperature}")
 
     def shares(self, counts: Mapping[str, float]) -> dict[str, float]:
-        """The share of each name in the draws; sums to 1. Raises UserError when `weights` do not fit the names."""
+        """The share of each name in the draws; sums to 1. Raises UserError when `weights` do not
+        fit the names."""
         names = list(counts)
         if self.weights is not None:
-            unknown, missing = sorted(set(self.weights) - set(names)), sorted(set(names) - set(self.weights))
+            unknown, missing = (
+                sorted(set(self.weights) - set(names)),
+                sorted(set(names) - set(self.weights)),
+            )
             if unknown or missing:
                 raise UserError(
-                    f"sampling weights must name exactly {', '.join(names)}; "
-                    f"unknown: {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}"
+                    f"sampling weights must name exactly {', '.join(names)}; unknown:"
+                    f" {', '.join(unknown) or 'none'}, missing: {', '.join(missing) or 'none'}"
                 )
             shares = smoothed([self.weights[name] for name in names], 1.0)
         else:
@@ -73,9 +81,11 @@ class Sampling:
 def sampling_table(
     sizes: Mapping[str, Mapping[str, float]], shares: Mapping[str, float], *, rows_per_step: int
 ) -> list[dict[str, Any]]:
-    """One JSON row per language or pair: sentences, tokens, rows, share, and epochs in a thousand steps.
+    """One JSON row per language or pair: sentences, tokens, rows, share, and epochs in a thousand
+    steps.
 
-    `sizes[name]` has `sentences`, `tokens` and `rows` (rows of one pass over its text); a step draws `rows_per_step`.
+    `sizes[name]` has `sentences`, `tokens` and `rows` (rows of one pass over its text); a step
+    draws `rows_per_step`.
     """
     return [
         {

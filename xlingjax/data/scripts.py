@@ -33,7 +33,8 @@ _PATTERNS = {script: re.compile(f"[{ranges}]") for script, ranges in _RANGES.ite
 
 
 def script_of_language(code: str) -> str | None:
-    """The script `code` is written in (Japanese counts as Han); None if unknown or if the language has several."""
+    """The script `code` is written in (Japanese counts as Han); None if unknown or if the language
+    has several."""
     language, *tags = re.split("[_-]", code)
     return next((_TAGS[tag] for tag in tags if tag in _TAGS), _SCRIPT_OF.get(language))
 

@@ -13,7 +13,14 @@ import tensorflow as tf
 
 from xlingjax.data.holdout import held_out_of
 from xlingjax.data.sources import Pair, Text
-from xlingjax.data.token_cache import Records, end_sentences, joined, load_or_write, pair_records, text_records
+from xlingjax.data.token_cache import (
+    Records,
+    end_sentences,
+    joined,
+    load_or_write,
+    pair_records,
+    text_records,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -29,10 +36,12 @@ class LanguageFeature(seqio.Feature):
 
 
 class TextFiles(seqio.DataSource):
-    """Plain files as a SeqIO data source: {"text"} per line, or {"first", "second"} per aligned line.
+    """Plain files as a SeqIO data source: {"text"} per line, or {"first", "second"} per aligned
+    line.
 
-    `splits` maps a split to `Text`s or `Pair`s of one language or pair; with `holdout` above 0 the split "validation"
-    is that share of the lines of "train". `mixture_source` reads the same lines from the token cache instead.
+    `splits` maps a split to `Text`s or `Pair`s of one language or pair; with `holdout` above 0 the
+    split "validation" is that share of the lines of "train". `mixture_source` reads the same lines
+    from the token cache instead.
     """
 
     def __init__(self, splits: Mapping[str, Sequence[Text] | Sequence[Pair]], holdout: float = 0.0):
@@ -47,10 +56,15 @@ class TextFiles(seqio.DataSource):
         return [split]
 
     def _selection(self, split: str) -> tuple[tuple, bool]:
-        return (self.files["train"], split == "validation") if self.holdout else (self.files[split], False)
+        return (
+            (self.files["train"], split == "validation")
+            if self.holdout
+            else (self.files[split], False)
+        )
 
     def records(self, split: str, vocabulary: Vocabulary) -> Records:
-        """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of unequal length."""
+        """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of
+        unequal length."""
         files, held = self._selection(split)
         read = pair_records if isinstance(files[0], Pair) else text_records
         return read(files, vocabulary, self.holdout, held)
@@ -64,7 +78,11 @@ class TextFiles(seqio.DataSource):
         for file, mask in zip(files, held_out_of(files, counts, self.holdout), strict=True):
             for keep, line in zip(mask == held, file.lines(), strict=True):
                 if keep:
-                    yield {"text": line} if isinstance(line, str) else dict(zip(SIDES, line, strict=False))
+                    yield (
+                        {"text": line}
+                        if isinstance(line, str)
+                        else dict(zip(SIDES, line, strict=False))
+                    )
 
     def get_dataset(
         self,
@@ -77,42 +95,56 @@ class TextFiles(seqio.DataSource):
         first = self.files["train"][0]
         names = SIDES[: len(first.sides)] if isinstance(first, Pair) else ("text",)
         signature = {name: tf.TensorSpec((), tf.string) for name in names}
-        return tf.data.Dataset.from_generator(lambda: self._lines(split), output_signature=signature)
+        return tf.data.Dataset.from_generator(
+            lambda: self._lines(split), output_signature=signature
+        )
 
 
-def task_records(task: seqio.Task, split: str, vocabulary: Vocabulary, use_cached: bool = False) -> Records:
+def task_records(
+    task: seqio.Task, split: str, vocabulary: Vocabulary, use_cached: bool = False
+) -> Records:
     """The tokens of any SeqIO task whose output features are one or two `LanguageFeature`s.
 
-    Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a SeqIO cache with
-    `use_cached`) is read once through the task's own preprocessors and kept there too, under the task's name, files and
-    preprocessors. A source without files, a function, is read at every start: nothing would tell that its data changed.
-    Raises UserError when `use_cached` finds no cache.
+    Plain files come from the token cache; any other source that reads files (TFDS, TFRecords, a
+    SeqIO cache with `use_cached`) is read once through the task's own preprocessors and kept there
+    too, under the task's name, files and preprocessors. A source without files, a function, is read
+    at every start: nothing would tell that its data changed. Raises UserError when `use_cached`
+    finds no cache.
     """
     if isinstance(task.source, TextFiles) and not use_cached:
         return task.source.records(split, vocabulary)
     names = list(task.output_features)
     if use_cached and not task.cache_dir:
         raise UserError(
-            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks --tasks={task.name} "
-            "--output_cache_dir=DIR` and name DIR with `seqio.add_global_cache_dirs`, or set use_cached=False"
+            f"task {task.name} has no SeqIO cache; write it with `seqio_cache_tasks"
+            f" --tasks={task.name} --output_cache_dir=DIR` and name DIR with"
+            " `seqio.add_global_cache_dirs`, or set use_cached=False"
         )
     gfile = tf.io.gfile
-    shards = gfile.glob(f"{task.cache_dir}/*{split}*") if use_cached else task.source.list_shards(split)
+    shards = (
+        gfile.glob(f"{task.cache_dir}/*{split}*") if use_cached else task.source.list_shards(split)
+    )
 
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
         chunks = [[] for _ in names]
-        data = task.get_dataset(None, split, use_cached=use_cached, shuffle=False, num_epochs=1, try_in_mem_cache=False)
+        data = task.get_dataset(
+            None, split, use_cached=use_cached, shuffle=False, num_epochs=1, try_in_mem_cache=False
+        )
         data = data.map(lambda example: {name: example[name] for name in names}).ragged_batch(1024)
         for batch in data:
             for name, chunk in zip(names, chunks, strict=True):
                 ids, lengths = batch[name].flat_values.numpy(), batch[name].row_lengths().numpy()
-                chunk.append(end_sentences(ids.astype(np.int32), lengths.astype(np.int32), vocabulary.eos_id))
+                chunk.append(
+                    end_sentences(ids.astype(np.int32), lengths.astype(np.int32), vocabulary.eos_id)
+                )
         return chunks
 
     languages = tuple(feature.language for feature in task.output_features.values())
     if not all(gfile.exists(name) and not gfile.isdir(name) for name in shards):
         return Records(languages, tuple(joined(chunks, vocabulary) for chunks in sides()))
-    files = [(name, gfile.stat(name).length, gfile.stat(name).mtime_nsec) for name in sorted(shards)]
+    files = [
+        (name, gfile.stat(name).length, gfile.stat(name).mtime_nsec) for name in sorted(shards)
+    ]
     key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
     key = re.sub(" at 0x[0-9a-f]+", "", key)  # addresses of functions are new in every process
     made = functools.lru_cache(sides)

@@ -1,8 +1,10 @@
 """Batches as a pure function of (seed, step), in tf.data.
 
-A step draws which text each row comes from; each text goes through its rows in an order that is new in every epoch; the
-preprocessor masks the batch. All of it is stateless, so a position is a step and one count per text, restoring
-takes no reading, prefetching cannot disturb it, and every host and every number of shards sees the same batches.
+A step draws which text each row comes from; each text goes through its rows in an order that is new
+in every epoch; the preprocessor masks the batch. All of it is stateless, so a position is a step
+and one count per text, restoring
+takes no reading, prefetching cannot disturb it, and every host and every number of shards sees the
+same batches.
 """
 
 from __future__ import annotations
@@ -46,12 +48,19 @@ class BatchPlan:
         blocks = []
         for _ in range(self.epochs):
             for first, last in spans:
-                rows = first + (rng.permutation(last - first) if self.shuffle else np.arange(last - first))
-                blocks.append(np.pad(rows, (0, -rows.size % self.batch), constant_values=-1).reshape(-1, self.batch))
+                rows = first + (
+                    rng.permutation(last - first) if self.shuffle else np.arange(last - first)
+                )
+                blocks.append(
+                    np.pad(rows, (0, -rows.size % self.batch), constant_values=-1).reshape(
+                        -1, self.batch
+                    )
+                )
         return np.concatenate(blocks).astype(np.int64)
 
     def dataset(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
-        """From `step` on: (fields of rows first .. first+count of the batch, rows drawn so far from each text)."""
+        """From `step` on: (fields of rows first .. first+count of the batch, rows drawn so far from
+        each text)."""
         texts = len(self.shares)
         upper = tf.constant(np.cumsum(self.shares)[:-1], tf.float32)
         sizes = tf.constant(np.diff(self.first_row), tf.int64)
@@ -59,7 +68,9 @@ class BatchPlan:
 
         def choose(drawn: Any, step: Any) -> Any:
             width = 1 if self.same_language else self.batch
-            u = tf.random.stateless_uniform([width], random.seed_pair(self.seed, random.CHOICE, step), alg="philox")
+            u = tf.random.stateless_uniform(
+                [width], random.seed_pair(self.seed, random.CHOICE, step), alg="philox"
+            )
             text = tf.broadcast_to(tf.searchsorted(upper, u, side="right"), [self.batch])
             member = tf.one_hot(text, texts, dtype=tf.int64)
             before = tf.gather(tf.cumsum(member, exclusive=True), text, batch_dims=1)
@@ -72,12 +83,16 @@ class BatchPlan:
             size = tf.gather(sizes, text)
             index, epoch = place % size, place // size
             if self.shuffle:
-                key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(text, tf.int64)
+                key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(
+                    text, tf.int64
+                )
                 index = random.permute(index, size, key * 1_000_003 + epoch)
             return fields_of(step, tf.gather(first_row, text) + index, after)
 
         def fields_of(step: Any, row: Any, after: Any) -> Any:
-            made = self.map(self.reader(row), random.Draws(self.seed, step, self.batch, first, count))
+            made = self.map(
+                self.reader(row), random.Draws(self.seed, step, self.batch, first, count)
+            )
             return {name: made[name] for name in self.fields}, after
 
         # Nothing here needs autograph, and converting takes longer than tracing.
@@ -93,7 +108,9 @@ class BatchPlan:
             def make(step: Any) -> Any:
                 return fields_of(step, tf.gather(rows, step), start)
 
-        data = data.map(plain(make), num_parallel_calls=self.threads, deterministic=True).prefetch(self.prefetch)
+        data = data.map(plain(make), num_parallel_calls=self.threads, deterministic=True).prefetch(
+            self.prefetch
+        )
         options = tf.data.Options()
         options.autotune.enabled = False
         options.threading.private_threadpool_size = self.threads
@@ -115,7 +132,9 @@ class PlannedSource:
         identity: dict[str, Any],
     ):
         if list(shards) != list(range(shards[0], shards[-1] + 1)) or shards[-1] >= data_shards:
-            raise UserError(f"a host reads neighbouring data shards below {data_shards}, got {list(shards)}")
+            raise UserError(
+                f"a host reads neighbouring data shards below {data_shards}, got {list(shards)}"
+            )
         self._plan, self._shards = plan, shards
         share = plan.batch // data_shards
         self._first, self._count = shards[0] * share, len(shards) * share
@@ -127,26 +146,34 @@ class PlannedSource:
 
     def next(self) -> dict[str, np.ndarray]:
         if self._iterator is None:
-            self._iterator = iter(self._plan.dataset(self._step, self._positions, self._first, self._count))
+            self._iterator = iter(
+                self._plan.dataset(self._step, self._positions, self._first, self._count)
+            )
         fields, positions = next(self._iterator)
         self._step, self._positions = self._step + 1, positions.numpy()
-        return {name: value.numpy().astype(FIELDS[name].dtype, copy=False) for name, value in fields.items()}
+        return {
+            name: value.numpy().astype(FIELDS[name].dtype, copy=False)
+            for name, value in fields.items()
+        }
 
     def state(self) -> dict[str, bytes]:
         position = json.dumps({"step": self._step, "rows_drawn": self._positions.tolist()}).encode()
         return {f"shard-{shard}": position for shard in self._shards}
 
     def restore(self, state: dict[str, bytes]) -> None:
-        # Every shard is at the same step of the same global stream, so any entry will do, however many there were.
+        # Every shard is at the same step of the same global stream, so any entry will do, however
+        # many there were.
         try:
             position = json.loads(next(iter(state.values())))
             step, positions = int(position["step"]), np.array(position["rows_drawn"], np.int64)
         except (StopIteration, ValueError, KeyError, TypeError):
-            raise UserError("the saved data position cannot be read; resume from the checkpoint before it") from None
+            raise UserError(
+                "the saved data position cannot be read; resume from the checkpoint before it"
+            ) from None
         if positions.shape != self._positions.shape:
             raise UserError(
-                f"the saved data position is of {positions.size} texts, this source has {self._positions.size}: "
-                "continue with the text that the run began with"
+                f"the saved data position is of {positions.size} texts, this source has"
+                f" {self._positions.size}: continue with the text that the run began with"
             )
         self._seek(step, positions)
 

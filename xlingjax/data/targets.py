@@ -1,7 +1,8 @@
 """Rows of a source and a target, for encoder-decoders: pairs to translate, and texts to restore.
 
-A row has room for `length` tokens of each side. The reader gives the tokens of both together; `side` takes one of them
-out, and `decoder_fields` makes of a target what the decoder reads and what it predicts.
+A row has room for `length` tokens of each side. The reader gives the tokens of both together;
+`side` takes one of them out, and `decoder_fields` makes of a target what the decoder reads and what
+it predicts.
 """
 
 from __future__ import annotations
@@ -27,27 +28,40 @@ def translation_rows(
     packing: bool = True,
     truncate: bool = False,
 ) -> Rows:
-    """Rows of pairs, source first, each side `</s> x </s>` with positions from 0, at most `length` tokens a side.
+    """Rows of pairs, source first, each side `</s> x </s>` with positions from 0, at most `length`
+    tokens a side.
 
-    directions: "de-en" translates from de to en; none given: every pair both ways (within one language from the first
-    text to the second). Pairs with an empty side or one of more than `max_pieces` are left out. Pairs share rows
-    (`packing`) as far as both sides have room. truncate: a longer first text is cut instead, and lacks its `</s>`.
+    directions: "de-en" translates from de to en; none given: every pair both ways (within one
+    language from the first text to the second). Pairs with an empty side or one of more than
+    `max_pieces` are left out. Pairs share rows (`packing`) as far as both sides have room.
+    truncate: a longer first text is cut instead, and lacks its `</s>`.
     """
     lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
     starts = np.stack(
-        [base + np.cumsum(side.lengths) - side.lengths for base, side in zip(bases, records.sides, strict=True)], axis=1
+        [
+            base + np.cumsum(side.lengths) - side.lengths
+            for base, side in zip(bases, records.sides, strict=True)
+        ],
+        axis=1,
     )
     longest = min(max_pieces + 1, length - 1)
     if truncate:
         lengths[:, 0] = np.minimum(lengths[:, 0], longest)
     keep = ((lengths > 0) & (lengths <= longest)).all(axis=1)
-    order = np.random.default_rng(0).permutation(int(keep.sum()))  # neighbours in a file should not share a row
+    order = np.random.default_rng(0).permutation(
+        int(keep.sum())
+    )  # neighbours in a file should not share a row
     starts, lengths = (starts[keep] - 1)[order], (lengths[keep] + 1)[order]
     ways = ((0, 1), (1, 0)) if records.languages[0] != records.languages[1] else ((0, 1),)
     ways = [way for way in ways if not directions or direction(records, way) in directions]
-    sources = [(starts[:, way], lengths[:, way], np.broadcast_to(way, starts.shape)) for way in map(list, ways)]
+    sources = [
+        (starts[:, way], lengths[:, way], np.broadcast_to(way, starts.shape))
+        for way in map(list, ways)
+    ]
     none = np.zeros((0, 2), np.int64)
-    starts, lengths, languages = (np.concatenate(parts) for parts in zip(*sources, (none,) * 3, strict=True))
+    starts, lengths, languages = (
+        np.concatenate(parts) for parts in zip(*sources, (none,) * 3, strict=True)
+    )
     return plan_rows(
         first_fit(lengths, length) if packing else np.arange(len(lengths)),
         1,
@@ -72,12 +86,14 @@ def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]
     for one in directions:
         if one not in known:
             raise UserError(
-                f"DIRECTIONS: no pairs for {one!r}; there are {', '.join(sorted(known)) or 'none'}: write "
-                "source-target as the files' languages, or add pairs to PARALLEL"
+                f"DIRECTIONS: no pairs for {one!r}; there are {', '.join(sorted(known)) or 'none'}:"
+                " write source-target as the files' languages, or add pairs to PARALLEL"
             )
 
 
-def sentence_rows(records: Records, base: int, length: int, *, max_pieces: int = 100, packing: bool = True) -> Rows:
+def sentence_rows(
+    records: Records, base: int, length: int, *, max_pieces: int = 100, packing: bool = True
+) -> Rows:
     """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
     (text,) = records.sides
     starts = base + np.cumsum(text.lengths) - text.lengths
@@ -99,8 +115,10 @@ def sentence_rows(records: Records, base: int, length: int, *, max_pieces: int =
 
 
 def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
-    """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences as fit in `length`
-    tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what room another leaves (`packing`)."""
+    """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
+    as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
+    room another leaves (`packing`).
+    """
     (text,) = records.sides
     lines, document = documents([text])
     starts = base + (np.cumsum(text.lengths) - text.lengths)[lines]
@@ -143,7 +161,11 @@ def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[s
     used = columns < chosen.shape[1]
     columns = tf.where(used, columns, 0)
     return {
-        name: tf.where(used, tf.gather(batch[name], columns, batch_dims=1), pad_id if name == "input_ids" else 0)
+        name: tf.where(
+            used,
+            tf.gather(batch[name], columns, batch_dims=1),
+            pad_id if name == "input_ids" else 0,
+        )
         for name in ("input_ids", "position_ids", "language_ids", "pack_ids")
     }
 
@@ -156,9 +178,10 @@ def following(x_BL: Any) -> Any:
 
 
 def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str, Any]:
-    """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`, `language_ids`,
-    `pack_ids`): at each column of an example but the last it reads the token, of the first column `starts` [B, L]
-    instead, and predicts the next. Padding stands in the last column."""
+    """The decoder's fields [B, L] from those of the target's tokens (`input_ids`, `position_ids`,
+    `language_ids`, `pack_ids`): at each column of an example but the last it reads the token, of
+    the first column `starts` [B, L] instead, and predicts the next. Padding stands in the last
+    column."""
     import tensorflow as tf
 
     packs = target["pack_ids"]

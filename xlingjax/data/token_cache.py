@@ -1,7 +1,9 @@
-"""Text as token ids on disk: each file is tokenised once per vocabulary and read back through a memory map.
+"""Text as token ids on disk: each file is tokenised once per vocabulary and read back through a
+memory map.
 
-A record file is named by the hash of what is read (`Text.key`) and of the vocabulary, so a changed file, column or
-vocabulary makes a new one and a moved file does not. They lie in `$XLINGJAX_CACHE`, by default `~/.cache/xlingjax`.
+A record file is named by the hash of what is read (`Text.key`) and of the vocabulary, so a changed
+file, column or vocabulary makes a new one and a moved file does not. They lie in `$XLINGJAX_CACHE`,
+by default `~/.cache/xlingjax`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Tokens:
-    """Ids of consecutive lines. Each line ends in `</s>`, which its length counts; a blank line has length 0.
+    """Ids of consecutive lines. Each line ends in `</s>`, which its length counts; a blank line has
+    length 0.
 
     ids: integers [T], lengths: int32 [lines], sum of lengths = T.
     """
@@ -57,8 +60,8 @@ def concatenate(parts: Sequence[Tokens]) -> Tokens:
 
 @dataclass(frozen=True)
 class Records:
-    """All text of one language (`sides` of length 1), of one pair (2 aligned sides, in the order of `languages`), or of
-    a pair with negatives (3)."""
+    """All text of one language (`sides` of length 1), of one pair (2 aligned sides, in the order of
+    `languages`), or of a pair with negatives (3)."""
 
     languages: tuple[str, ...]
     sides: tuple[Tokens, ...]
@@ -95,15 +98,20 @@ def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
 
 
 def tokens(text: Text, vocabulary: Vocabulary, threads: int = 2) -> Tokens:
-    """The ids of a text, tokenised now or read from the cache. Raises UserError: unreadable text, no room to write."""
-    cached = load_or_write(text.key, vocabulary, lambda: _tokenise(text.lines(), vocabulary, threads), str(text.path))
+    """The ids of a text, tokenised now or read from the cache. Raises UserError: unreadable text,
+    no room to write."""
+    cached = load_or_write(
+        text.key, vocabulary, lambda: _tokenise(text.lines(), vocabulary, threads), str(text.path)
+    )
     return cached
 
 
 def load_or_write(key: str, vocabulary: Vocabulary, make, what: str) -> Tokens:
-    """Reads the record files of `key`, or makes them from the chunks of `make()`: pairs (ids, lengths).
+    """Reads the record files of `key`, or makes them from the chunks of `make()`: pairs (ids,
+    lengths).
 
-    The files appear under their names only when complete. Raises UserError when they cannot be written.
+    The files appear under their names only when complete. Raises UserError when they cannot be
+    written.
     """
     paths = _files(key, vocabulary)
     if not all(path.is_file() for path in paths):
@@ -117,15 +125,27 @@ def load_or_write(key: str, vocabulary: Vocabulary, make, what: str) -> Tokens:
                 f"cannot write the token cache in {cache_folder()}: {error.strerror or error}; "
                 "set XLINGJAX_CACHE to a folder with room"
             ) from None
-        log.info("tokenised %s: %d tokens, %.1f MB in %s", what, made.ids.size, made.ids.nbytes / 1e6, paths[0])
-    ids, lengths = (np.load(path, mmap_mode="r" if path.stat().st_size > 1 << 16 else None) for path in paths)
+        log.info(
+            "tokenised %s: %d tokens, %.1f MB in %s",
+            what,
+            made.ids.size,
+            made.ids.nbytes / 1e6,
+            paths[0],
+        )
+    ids, lengths = (
+        np.load(path, mmap_mode="r" if path.stat().st_size > 1 << 16 else None) for path in paths
+    )
     return Tokens(ids, lengths)
 
 
 def joined(chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary) -> Tokens:
     """One `Tokens` of chunks (ids, lengths)."""
     empty = (np.zeros(0, id_dtype(vocabulary)), np.zeros(0, np.int32))
-    ids, lengths = zip(empty, *((ids.astype(id_dtype(vocabulary)), lengths) for ids, lengths in chunks), strict=True)
+    ids, lengths = zip(
+        empty,
+        *((ids.astype(id_dtype(vocabulary)), lengths) for ids, lengths in chunks),
+        strict=True,
+    )
     return Tokens(np.concatenate(ids), np.concatenate(lengths))
 
 
@@ -140,21 +160,28 @@ def _write(path: Path, array: np.ndarray) -> None:
             partial.unlink(missing_ok=True)
 
 
-def _tokenise(lines: Iterable[str], vocabulary: Vocabulary, threads: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _tokenise(
+    lines: Iterable[str], vocabulary: Vocabulary, threads: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     lines = iter(lines)
     while chunk := list(itertools.islice(lines, CHUNK_LINES)):
         yield end_sentences(*vocabulary.encode_lines(chunk, threads), vocabulary.eos_id)
 
 
-def end_sentences(ids: np.ndarray, lengths: np.ndarray, eos_id: int) -> tuple[np.ndarray, np.ndarray]:
+def end_sentences(
+    ids: np.ndarray, lengths: np.ndarray, eos_id: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Puts `</s>` after every line that has pieces."""
     full = lengths > 0
     ends = np.cumsum(lengths)[full]
     return np.insert(ids, ends, eos_id), (lengths + full).astype(np.int32)
 
 
-def text_records(texts: Sequence[Text], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False) -> Records:
-    """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError if none is left."""
+def text_records(
+    texts: Sequence[Text], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
+) -> Records:
+    """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
+    if none is left."""
     whole = [tokens(text, vocabulary) for text in texts]
     masks = held_out_of(texts, [part.lengths.size for part in whole], holdout)
     parts = [part.keep(mask == held) for part, mask in zip(whole, masks, strict=True)]
@@ -162,8 +189,11 @@ def text_records(texts: Sequence[Text], vocabulary: Vocabulary, holdout: float =
     return _not_empty(records, [text.path for text in texts], held)
 
 
-def pair_records(pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False) -> Records:
-    """All aligned lines of one pair of languages, as `text_records`. Raises UserError: unequal lengths, none left."""
+def pair_records(
+    pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
+) -> Records:
+    """All aligned lines of one pair of languages, as `text_records`. Raises UserError: unequal
+    lengths, none left."""
     whole = []
     for pair in pairs:
         sides = [tokens(side, vocabulary) for side in pair.sides]
@@ -171,8 +201,13 @@ def pair_records(pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float =
             raise pair.mismatch(sides[0].lengths.size, sides[1].lengths.size)
         whole.append(sides)
     masks = held_out_of(pairs, [sides[0].lengths.size for sides in whole], holdout)
-    parts = [[side.keep(mask == held) for side in sides] for sides, mask in zip(whole, masks, strict=True)]
-    records = Records(pairs[0].languages, tuple(concatenate(side) for side in zip(*parts, strict=True)))
+    parts = [
+        [side.keep(mask == held) for side in sides]
+        for sides, mask in zip(whole, masks, strict=True)
+    ]
+    records = Records(
+        pairs[0].languages, tuple(concatenate(side) for side in zip(*parts, strict=True))
+    )
     return _not_empty(records, [pair.first.path for pair in pairs], held)
 
 
@@ -180,8 +215,8 @@ def _not_empty(records: Records, paths: Sequence[Path], held: bool) -> Records:
     more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
     if min(side.sentences for side in records.sides) == 0 and held:
         raise UserError(
-            f"no {records.name} text is held out: the share takes no block of {BLOCK} lines of {paths[0]}{more}; "
-            "raise holdout or give held-out files"
+            f"no {records.name} text is held out: the share takes no block of {BLOCK} lines of"
+            f" {paths[0]}{more}; raise holdout or give held-out files"
         )
     if min(side.sentences for side in records.sides) == 0:
         raise UserError(f"empty corpus: no {records.name} text in {paths[0]}{more}")

@@ -1,7 +1,8 @@
-"""Word alignment from the similarity of states (SimAlign: Jalili Sabet et al. 2020, §3), without attention or training.
+"""Word alignment from the similarity of states (SimAlign: Jalili Sabet et al. 2020, §3), without
+attention or training.
 
-Words are aligned where any of their pieces are. A sentence is words with spaces between them; in scripts without spaces
-the model reads them joined.
+Words are aligned where any of their pieces are. A sentence is words with spaces between them; in
+scripts without spaces the model reads them joined.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,8 +28,8 @@ def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
 
 
 def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> np.ndarray:
-    """bool [L, S]: `argmax_intersection`, then again among what is left: similarities of which one side is aligned
-    count `alpha`, of which both are nothing (SimAlign's IterMax)."""
+    """bool [L, S]: `argmax_intersection`, then again among what is left: similarities of which one
+    side is aligned count `alpha`, of which both are nothing (SimAlign's IterMax)."""
     links = argmax_intersection(similarity_LS)
     for _ in range(rounds - 1):
         left, right = links.any(axis=1, keepdims=True), links.any(axis=0, keepdims=True)
@@ -39,7 +40,10 @@ def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> n
     return links
 
 
-METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"intersection": argmax_intersection, "itermax": itermax}
+METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "intersection": argmax_intersection,
+    "itermax": itermax,
+}
 
 
 def word_links(links_LS: np.ndarray, left: Sequence[int], right: Sequence[int]) -> Links:
@@ -72,7 +76,8 @@ def align(
     layers: Sequence[int],
     mesh=None,
 ) -> list[list[Alignment]]:
-    """The alignments of pairs of sentences in words, from the states of each layer (0: the embedding output)."""
+    """The alignments of pairs of sentences in words, from the states of each layer (0: the
+    embedding output)."""
     sides = []
     for side, language in enumerate(languages):
         pieces = [pieces_of_words(pair[side], language, vocabulary) for pair in pairs]
@@ -85,10 +90,17 @@ def align(
             layers=layers,
             mesh=mesh,
         )
-        sides.append([(unit_rows(h_NLD[:, 1:-1]), owners) for h_NLD, (_, owners) in zip(states, pieces, strict=True)])
+        sides.append(
+            [
+                (unit_rows(h_NLD[:, 1:-1]), owners)
+                for h_NLD, (_, owners) in zip(states, pieces, strict=True)
+            ]
+        )
     return [
         [
-            Alignment(left_NLD[n] @ right_NSD[n].T, left[: left_NLD.shape[1]], right[: right_NSD.shape[1]])
+            Alignment(
+                left_NLD[n] @ right_NSD[n].T, left[: left_NLD.shape[1]], right[: right_NSD.shape[1]]
+            )
             for (left_NLD, left), (right_NSD, right) in zip(*sides, strict=True)
         ]
         for n in range(len(layers))
@@ -96,8 +108,8 @@ def align(
 
 
 def error_rate(found: Iterable[Links], gold: Iterable[Links]) -> float:
-    """Alignment error rate where all gold links are sure: 1 - 2 |A and S| / (|A| + |S|) over all sentences (Och & Ney
-    2003)."""
+    """Alignment error rate where all gold links are sure: 1 - 2 |A and S| / (|A| + |S|) over all
+    sentences (Och & Ney 2003)."""
     both, total = 0, 0
     for a, s in zip(found, gold, strict=True):
         both, total = both + len(a & s), total + len(a) + len(s)
@@ -110,8 +122,9 @@ def pharaoh(links: Links) -> str:
 
 
 def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Links]:
-    """The links of a file in Pharaoh's format, a line per pair of sentences in words. Raises UserError naming the line:
-    another format, a word that the sentence has not; or another number of lines."""
+    """The links of a file in Pharaoh's format, a line per pair of sentences in words. Raises
+    UserError naming the line: another format, a word that the sentence has not; or another number
+    of lines."""
     lines = lines_of(path)
     if len(lines) != len(pairs):
         raise UserError(f"{path} has {len(lines)} lines for {len(pairs)} pairs")
@@ -120,12 +133,15 @@ def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]])
         try:
             links = {(int(i), int(j)) for i, j in (link.split("-") for link in line.split())}
         except ValueError:
-            raise UserError(f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2") from None
+            raise UserError(
+                f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2"
+            ) from None
         for i, j in links:
             if i >= len(first) or j >= len(second):
                 raise UserError(
-                    f"{path}, line {number}: link {i}-{j} of sentences of {len(first)} and {len(second)} words; words "
-                    "count from 0, those of the first sentence come first"
+                    f"{path}, line {number}: link {i}-{j} of sentences of {len(first)} and"
+                    f" {len(second)} words; words count from 0, those of the first sentence come"
+                    " first"
                 )
         found.append(links)
     return found
@@ -140,8 +156,8 @@ class Gold:
 
 
 def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> dict[str, Gold]:
-    """{language: gold} of `XX-en.XX`, `XX-en.en` and `XX-en.txt` (Pharaoh) in a folder. Raises UserError: none there,
-    unequal lengths. limit: the first so many pairs of each; 0: all."""
+    """{language: gold} of `XX-en.XX`, `XX-en.en` and `XX-en.txt` (Pharaoh) in a folder. Raises
+    UserError: none there, unequal lengths. limit: the first so many pairs of each; 0: all."""
     found = {}
     for path in sorted(Path(folder).glob(f"*-{PIVOT}.txt")):
         language = path.name.removesuffix(f"-{PIVOT}.txt")
@@ -152,16 +168,21 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
         links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
     if not found:
-        raise UserError(f"{folder}: no gold alignments XX-{PIVOT}.txt of the run's languages {', '.join(languages)}")
+        raise UserError(
+            f"{folder}: no gold alignments XX-{PIVOT}.txt of the run's languages"
+            f" {', '.join(languages)}"
+        )
     return found
 
 
 @dataclass
 class AlignmentProbe:
-    """Alignment error rate against gold links, by layer and method, as an evaluator of the training loop.
+    """Alignment error rate against gold links, by layer and method, as an evaluator of the training
+    loop.
 
-    Values: by_layer {layer: {method: mean over languages}}, by_language {language: {layer: {method: rate}}}, and
-    `alignment_error`, `alignment_error_intersection` at the layers where they are lowest, chosen on these pairs.
+    Values: by_layer {layer: {method: mean over languages}}, by_language {language: {layer: {method:
+    rate}}}, and `alignment_error`, `alignment_error_intersection` at the layers where they are
+    lowest, chosen on these pairs.
     """
 
     gold: Mapping[str, Gold]
@@ -184,11 +205,17 @@ class AlignmentProbe:
                 mesh=mesh,
             )
             by_language[language] = {
-                str(layer): {m: error_rate([one.links(m) for one in found[layer]], gold.links) for m in METHODS}
+                str(layer): {
+                    m: error_rate([one.links(m) for one in found[layer]], gold.links)
+                    for m in METHODS
+                }
                 for layer in layers
             }
         by_layer = {
-            str(n): {m: float(np.mean([of[str(n)][m] for of in by_language.values()])) for m in METHODS} for n in layers
+            str(n): {
+                m: float(np.mean([of[str(n)][m] for of in by_language.values()])) for m in METHODS
+            }
+            for n in layers
         }
         best = {m: min(by_layer, key=lambda layer, m=m: by_layer[layer][m]) for m in METHODS}
         return {

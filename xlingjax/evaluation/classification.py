@@ -29,7 +29,8 @@ def _likeliest(model, mesh, task):
     model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
     return jax.jit(
-        lambda params, batch: jnp.asarray(objective.logits(model, params, batch)).argmax(-1), out_shardings=replicated
+        lambda params, batch: jnp.asarray(objective.logits(model, params, batch)).argmax(-1),
+        out_shardings=replicated,
     )
 
 
@@ -42,12 +43,14 @@ def predict(
     mesh=None,
     task: str | None = None,
 ) -> np.ndarray:
-    """int[N]: the most likely label of every row (see `classification_rows`), of the classifier "plug_in" int[2, N],
-    those of both sides (see `paired_rows`). The last batch is filled up with empty rows. task: whose head, of a model
-    with several.
+    """int[N]: the most likely label of every row (see `classification_rows`), of the classifier
+    "plug_in" int[2, N], those of both sides (see `paired_rows`). The last batch is filled up with
+    empty rows. task: whose head, of a model with several.
     """
     run = _likeliest(model, mesh, task)
-    fields = {name: values for name, values in rows.items() if name not in ("labels", "example_weights")}
+    fields = {
+        name: values for name, values in rows.items() if name not in ("labels", "example_weights")
+    }
     total = len(rows["input_ids"])
     multiple = row_multiple(mesh)
     size = -(-batch_size // multiple) * multiple
@@ -76,15 +79,16 @@ def accuracy_by_language(
     mesh=None,
     task: str | None = None,
 ) -> dict[str, float]:
-    """{language: accuracy in 0..1} of labelled TSV files, {language: path}; `limit` > 0 keeps the first that many
-    examples.
+    """{language: accuracy in 0..1} of labelled TSV files, {language: path}; `limit` > 0 keeps the
+    first that many examples.
 
-    labels: in the order the head was trained with. Raises UserError for a file's faults (see `read_labelled_tsv`).
+    labels: in the order the head was trained with. Raises UserError for a file's faults (see
+    `read_labelled_tsv`).
     """
     if (ours := model.config.labels_of(task)) != len(labels):
         raise UserError(
-            f"the model tells {ours} labels apart{f' for {task!r}' if task else ''} and the files have {len(labels)}: "
-            f"{', '.join(labels)}"
+            f"the model tells {ours} labels apart{f' for {task!r}' if task else ''} and the files"
+            f" have {len(labels)}: {', '.join(labels)}"
         )
     out = {}
     for language, path in sorted(files.items()):
@@ -97,8 +101,8 @@ def accuracy_by_language(
 
 
 def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)) -> dict[str, Any]:
-    """`by_language`, the accuracy on English (`en`, where tested) and `mean_other`, over languages without training
-    examples.
+    """`by_language`, the accuracy on English (`en`, where tested) and `mean_other`, over languages
+    without training examples.
     """
     others = [value for language, value in accuracy.items() if language not in trained_on]
     out: dict[str, Any] = {"kind": "accuracy", "by_language": dict(accuracy)}
@@ -111,9 +115,11 @@ def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)
 
 @dataclass
 class ZeroShotAccuracy:
-    """Classification accuracy as an evaluator of the training loop: `files` are one split's, {language: TSV}.
+    """Classification accuracy as an evaluator of the training loop: `files` are one split's,
+    {language: TSV}.
 
-    Values: {"by_language": {language: accuracy}, "en": x, "mean_other": x}; mean_other leaves out `trained_on`.
+    Values: {"by_language": {language: accuracy}, "en": x, "mean_other": x}; mean_other leaves out
+    `trained_on`.
     """
 
     files: Mapping[str, str | Path]

@@ -1,6 +1,8 @@
-"""What retrieval gives without a neural model: surface overlap, and a linear model of the same parallel text.
+"""What retrieval gives without a neural model: surface overlap, and a linear model of the same
+parallel text.
 
-A trained encoder says something about alignment only above the first, and something new only above the second.
+A trained encoder says something about alignment only above the first, and something new only above
+the second.
 """
 
 import functools
@@ -24,8 +26,8 @@ def _vectoriser(**options):
 
 
 def char_tfidf(test: Pairs) -> dict[str, float]:
-    """Cosine of character 1-4-gram TF-IDF (1 + log tf, weights fitted on the test sentences of both sides): shared
-    spelling, no learning. {raw_en_to_xx, raw_xx_to_en} in 0..1."""
+    """Cosine of character 1-4-gram TF-IDF (1 + log tf, weights fitted on the test sentences of both
+    sides): shared spelling, no learning. {raw_en_to_xx, raw_xx_to_en} in 0..1."""
     vectoriser = _vectoriser().fit([*test.foreign, *test.english])
     scores = (vectoriser.transform(test.english) @ vectoriser.transform(test.foreign).T).toarray()
     gold = np.arange(len(test))
@@ -35,12 +37,16 @@ def char_tfidf(test: Pairs) -> dict[str, float]:
     }
 
 
-def lsi(test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000, seed: int = 0) -> dict[str, float]:
-    """Cross-lingual latent semantic indexing: the two sides of a training pair are one document over both languages'
-    n-grams, its truncated SVD is the shared space, a test sentence folds in from its own side alone. The four scores
+def lsi(
+    test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000, seed: int = 0
+) -> dict[str, float]:
+    """Cross-lingual latent semantic indexing: the two sides of a training pair are one document
+    over both languages' n-grams, its truncated SVD is the shared space, a test sentence folds in
+    from its own side alone. The four scores
     of retrieval in 0..1.
 
-    train: at most `limit` of these pairs, drawn with `seed`. `dimensions` is cut to what the pairs can span.
+    train: at most `limit` of these pairs, drawn with `seed`. `dimensions` is cut to what the pairs
+    can span.
     """
     from scipy.sparse import hstack
     from sklearn.decomposition import TruncatedSVD
@@ -63,14 +69,21 @@ def lsi(test: Pairs, train: Pairs, dimensions: int = 300, limit: int = 20000, se
 
 
 def floors(
-    test: Mapping[str, Pairs], train: Mapping[str, Pairs] | None = None, *, dimensions: int = 300, limit: int = 20000
+    test: Mapping[str, Pairs],
+    train: Mapping[str, Pairs] | None = None,
+    *,
+    dimensions: int = 300,
+    limit: int = 20000,
 ) -> dict[str, Any]:
     """Both floors for every language of `test`; LSI only where `train` has pairs of the language.
 
-    Returns {"char_tfidf": {language: scores}, "lsi": {language: scores}, "mean": {floor: raw_en_to_xx, mean over its
-    languages}}.
+    Returns {"char_tfidf": {language: scores}, "lsi": {language: scores}, "mean": {floor:
+    raw_en_to_xx, mean over its languages}}.
     """
-    out: dict[str, Any] = {"char_tfidf": {language: char_tfidf(pairs) for language, pairs in test.items()}, "lsi": {}}
+    out: dict[str, Any] = {
+        "char_tfidf": {language: char_tfidf(pairs) for language, pairs in test.items()},
+        "lsi": {},
+    }
     for language, pairs in test.items():
         if train and language in train:
             out["lsi"][language] = lsi(pairs, train[language], dimensions, limit)
@@ -84,8 +97,8 @@ def floors(
 
 @dataclass
 class RetrievalFloors:
-    """The floors as an evaluator beside a `RetrievalProbe` on the same pairs; computed at its first call, then
-    repeated.
+    """The floors as an evaluator beside a `RetrievalProbe` on the same pairs; computed at its first
+    call, then repeated.
     """
 
     test: Mapping[str, Pairs]

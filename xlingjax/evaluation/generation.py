@@ -1,4 +1,5 @@
-"""Generated text as an evaluator: what the model writes for held-out sources, beside their references."""
+"""Generated text as an evaluator: what the model writes for held-out sources, beside their
+references."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +34,11 @@ class Heldout:
 def heldout(
     pairs: Sequence[Pair], languages: Sequence[str], directions: Sequence[str] = (), limit: int = 0
 ) -> list[Heldout]:
-    """A set for each direction: both ways of pairs of two languages of `languages`, within one from source to target.
+    """A set for each direction: both ways of pairs of two languages of `languages`, within one from
+    source to target.
 
-    directions: these alone; limit: the first so many with text on both sides (0: all). Raises UserError where nothing
-    is left, or nothing of one of `directions`.
+    directions: these alone; limit: the first so many with text on both sides (0: all). Raises
+    UserError where nothing is left, or nothing of one of `directions`.
     """
     sides: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for pair in pairs:
@@ -45,7 +47,9 @@ def heldout(
         lines = [line for line in pair.lines() if all(line)]
         sides.setdefault(pair.languages, []).extend(lines)
         if pair.translates:
-            sides.setdefault(pair.languages[::-1], []).extend((second, first) for first, second in lines)
+            sides.setdefault(pair.languages[::-1], []).extend(
+                (second, first) for first, second in lines
+            )
     sets = [
         Heldout(*codes, *map(tuple, zip(*lines[: limit or None], strict=True)))
         for codes, lines in sorted(sides.items())
@@ -53,24 +57,28 @@ def heldout(
     ]
     known = [one.name for one in sets]
     if missing := [name for name in directions if name not in known]:
-        raise UserError(f"held-out pairs: none for {missing[0]!r}; there are {', '.join(known) or 'none'}")
+        raise UserError(
+            f"held-out pairs: none for {missing[0]!r}; there are {', '.join(known) or 'none'}"
+        )
     if not sets:
         found = sorted({code for pair in pairs for code in pair.languages})
         raise UserError(
-            f"held-out pairs: no line with text on both sides in the run's languages, {', '.join(languages)}; the "
-            f"files' are {', '.join(found) or 'none'}"
+            "held-out pairs: no line with text on both sides in the run's languages,"
+            f" {', '.join(languages)}; the files' are {', '.join(found) or 'none'}"
         )
     return [one for one in sets if not directions or one.name in directions]
 
 
 @dataclass
 class GenerationScore:
-    """Metrics of what the model writes for held-out sources (`evaluation.generation`), as an evaluator.
+    """Metrics of what the model writes for held-out sources (`evaluation.generation`), as an
+    evaluator.
 
-    Values: {metric: {direction: value}} for `METRICS`, and their means over directions, {"bleu_mean": x, ...}; of
-    `trained_on`, directions or, within a language, codes, also {"bleu_trained": x, "bleu_others": y, ...}; "signatures"
-    by direction; "lines" {direction: count}; "truncated": sources cut at the position table; "samples", of each
-    direction the first `samples` lines: {"direction", "source", "reference", "output"}.
+    Values: {metric: {direction: value}} for `METRICS`, and their means over directions,
+    {"bleu_mean": x, ...}; of `trained_on`, directions or, within a language, codes, also
+    {"bleu_trained": x, "bleu_others": y, ...}; "signatures" by direction; "lines" {direction:
+    count}; "truncated": sources cut at the position table; "samples", of each direction the first
+    `samples` lines: {"direction", "source", "reference", "output"}.
 
     Languages of one script are told apart by the sources and references of all directions.
     """
@@ -96,19 +104,29 @@ class GenerationScore:
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         generator = Generator(
-            model, params, self.vocabulary, self.languages, self.decoding, mesh, self.tokens_per_batch, truncate=True
+            model,
+            params,
+            self.vocabulary,
+            self.languages,
+            self.decoding,
+            mesh,
+            self.tokens_per_batch,
+            truncate=True,
         )
         values: dict[str, Any] = {"kind": "generation", **{metric: {} for metric in METRICS}}
         values |= {"signatures": {}, "lines": {}, "truncated": 0, "samples": []}
         for one in self.sets:
-            outputs = [best.text for best, *_ in generator.generate(one.sources, one.source, one.target)]
+            outputs = [
+                best.text for best, *_ in generator.generate(one.sources, one.source, one.target)
+            ]
             scores = score(outputs, one.references, one.target, self.lowercase, self.texts)
             for metric in METRICS:
                 values[metric][one.name] = scores[metric]
             values["signatures"][one.name] = scores["signatures"]
             values["lines"][one.name] = len(outputs)
             values["truncated"] += sum(
-                len(self.vocabulary.encode(line)) + 2 > generator.longest_source for line in one.sources
+                len(self.vocabulary.encode(line)) + 2 > generator.longest_source
+                for line in one.sources
             )
             shown = zip(one.sources, one.references, outputs, strict=True)
             values["samples"] += [
@@ -123,7 +141,15 @@ class GenerationScore:
             groups: dict[str, list[float]] = {"mean": [*values[metric].values()]}
             if self.trained_on:
                 trained = {name: name in self.trained_on for name in values[metric]}
-                groups["trained"] = [value for name, value in values[metric].items() if trained[name]]
-                groups["others"] = [value for name, value in values[metric].items() if not trained[name]]
-            means |= {f"{metric}_{group}": float(np.mean(found)) for group, found in groups.items() if found}
+                groups["trained"] = [
+                    value for name, value in values[metric].items() if trained[name]
+                ]
+                groups["others"] = [
+                    value for name, value in values[metric].items() if not trained[name]
+                ]
+            means |= {
+                f"{metric}_{group}": float(np.mean(found))
+                for group, found in groups.items()
+                if found
+            }
         return means

@@ -1,4 +1,5 @@
-"""What the model puts where a word is masked: a few held-out sentences per language, for a person to look at."""
+"""What the model puts where a word is masked: a few held-out sentences per language, for a person
+to look at."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,8 @@ from xlingjax.model.masks import bidirectional
 
 @functools.lru_cache(maxsize=8)
 def _top(model, count: int, size: int, mesh):
-    """jit of (params, batch) -> probabilities and ids [B, M, count] of the likeliest of `size` pieces at the
+    """jit of (params, batch) -> probabilities and ids [B, M, count] of the likeliest of `size`
+    pieces at the
     prediction slots.
     """
     model = on_xla(model, mesh)
@@ -37,25 +39,32 @@ def _top(model, count: int, size: int, mesh):
         h_BLD = model.encode(params, batch, AttentionSpec(bidirectional))
         h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
         g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
-        logits_BMV = jnp.einsum("bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32) + bias_V
+        logits_BMV = (
+            jnp.einsum("bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32) + bias_V
+        )
         return jax.lax.top_k(jax.nn.softmax(logits_BMV[..., :size]), count)
 
-    return jax.jit(run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None)
+    return jax.jit(
+        run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+    )
 
 
 @dataclass
 class MaskedSamples:
     """Masked sentences with the model's likeliest pieces, as an evaluator of the training loop.
 
-    texts: one per language; pairs: the same for translations, shown with the English side hidden and visible.
-    `per_language` sentences of each are drawn with `seed`, the same ones at every step, from those that fit rows of
-    `length` (pairs: `pair_length`) tokens.
+    texts: one per language; pairs: the same for translations, shown with the English side hidden
+    and visible. `per_language` sentences of each are drawn with `seed`, the same ones at every
+    step, from those that fit rows of `length` (pairs: `pair_length`) tokens.
 
-    reset_positions: positions start from 0 again at the second sentence; must be what the model was trained with.
+    reset_positions: positions start from 0 again at the second sentence; must be what the model was
+    trained with.
 
-    Values: {"texts": [sample], "pairs": [sample]}; a sample is {"language", "pieces": [piece, masked ones as
-    "[MASK]"], "slots": [{"column", "target", "predictions": [[piece, probability], ...]}]}; one of `pairs` has
-    "partner", the English sentence, and in each slot "with_partner", the predictions when it is visible.
+    Values: {"texts": [sample], "pairs": [sample]}; a sample is {"language", "pieces": [piece,
+    masked ones as
+    "[MASK]"], "slots": [{"column", "target", "predictions": [[piece, probability], ...]}]}; one of
+    `pairs` has "partner", the English sentence, and in each slot "with_partner", the predictions
+    when it is visible.
     """
 
     texts: Mapping[str, Text]
@@ -71,7 +80,11 @@ class MaskedSamples:
     name: str = "masked_samples"
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        texts = [rows for language, text in sorted(self.texts.items()) for rows in self._text_rows(language, text)]
+        texts = [
+            rows
+            for language, text in sorted(self.texts.items())
+            for rows in self._text_rows(language, text)
+        ]
         pairs, partners = self._pair_rows()
         out: dict[str, Any] = {"kind": "masked_samples", "texts": [], "pairs": []}
         if texts:
@@ -88,15 +101,22 @@ class MaskedSamples:
     def _id(self, language: str) -> int:
         if language not in self.languages:
             raise UserError(
-                f"masked samples: {language!r} is not one of the run's languages ({', '.join(self.languages)})"
+                f"masked samples: {language!r} is not one of the run's languages"
+                f" ({', '.join(self.languages)})"
             )
         return list(self.languages).index(language)
 
     def _text_rows(self, language: str, text: Text) -> list[Rows]:
         lines = [line for line in text.lines() if line]
         chosen = [lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))]
-        rows = sentence_rows(chosen, self.vocabulary, self.length, self._id(language), self.per_language)
-        return [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)] if len(rows["input_ids"]) else []
+        rows = sentence_rows(
+            chosen, self.vocabulary, self.length, self._id(language), self.per_language
+        )
+        return (
+            [mask_for_validation(rows, self.vocabulary.mask_id, self.seed)]
+            if len(rows["input_ids"])
+            else []
+        )
 
     def _pair_rows(self) -> tuple[list[Rows], list[str]]:
         """Rows that mask the foreign side alone, and each row's English sentence."""
@@ -104,9 +124,18 @@ class MaskedSamples:
         for language, pairs in sorted((self.pairs or {}).items()):
             ids = self._id(language), self._id(PIVOT)
             drawn = pairs.shuffled(self.seed)
-            rows = pair_rows(drawn, self.vocabulary, self.pair_length, ids, self.per_language, self.reset_positions)
+            rows = pair_rows(
+                drawn,
+                self.vocabulary,
+                self.pair_length,
+                ids,
+                self.per_language,
+                self.reset_positions,
+            )
             for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
-                english = [i for i in ids_L[side_L == 1].tolist() if i not in self.vocabulary.special_ids]
+                english = [
+                    i for i in ids_L[side_L == 1].tolist() if i not in self.vocabulary.special_ids
+                ]
                 partners.append(self.vocabulary.decode(english))
             parts.append(mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0))
         return parts, partners
@@ -114,13 +143,19 @@ class MaskedSamples:
     def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
         parts = same_slots(parts)
         batch = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
-        width = int(batch["pack_ids"].any(axis=0).sum())  # of the longest: all rows go through the model at once
-        batch = {name: x if name.startswith("masked_") else x[:, :width] for name, x in batch.items()}
+        width = int(
+            batch["pack_ids"].any(axis=0).sum()
+        )  # of the longest: all rows go through the model at once
+        batch = {
+            name: x if name.startswith("masked_") else x[:, :width] for name, x in batch.items()
+        }
         count = len(batch["input_ids"])
         missing = -count % row_multiple(mesh)
         size = min(model.config.vocab_size, self.vocabulary.size)
         padded = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in batch.items()}
-        top_BMK, ids_BMK = (np.asarray(x) for x in _top(model, self.top, size, mesh)(params, place(padded, mesh)))
+        top_BMK, ids_BMK = (
+            np.asarray(x) for x in _top(model, self.top, size, mesh)(params, place(padded, mesh))
+        )
         samples = []
         for row in range(count):
             shown = (batch["pack_ids"][row] > 0) & (batch["sides"][row] == 0)
@@ -133,9 +168,12 @@ class MaskedSamples:
                 slots.append(
                     {
                         "column": column,
-                        "target": self.vocabulary.pieces([int(batch["masked_targets"][row, slot])])[0],
+                        "target": self.vocabulary.pieces([int(batch["masked_targets"][row, slot])])[
+                            0
+                        ],
                         "predictions": [
-                            [name, round(float(p), 4)] for name, p in zip(names, top_BMK[row, slot], strict=True)
+                            [name, round(float(p), 4)]
+                            for name, p in zip(names, top_BMK[row, slot], strict=True)
                         ],
                     }
                 )

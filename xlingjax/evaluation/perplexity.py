@@ -1,9 +1,10 @@
-"""Perplexity and accuracy per language on held-out text: of MLM and CLM on running text, of TLM on pairs with the
-partner visible and hidden.
+"""Perplexity and accuracy per language on held-out text: of MLM and CLM on running text, of TLM on
+pairs with the partner visible and hidden.
 
-Masking is XLM's for validation (XLM code, `mask_out` and `evaluator`): 15 % of the tokens by independent draws, at
-least one per row, all shown as MASK; drawn by row number from seed 0, so that the figure does not depend on the batch.
-Perplexity is exp(total negative log-likelihood / predictions); models are selected by the plain mean over languages.
+Masking is XLM's for validation (XLM code, `mask_out` and `evaluator`): 15 % of the tokens by
+independent draws, at least one per row, all shown as MASK; drawn by row number from seed 0, so that
+the figure does not depend on the batch. Perplexity is exp(total negative log-likelihood /
+predictions); models are selected by the plain mean over languages.
 """
 
 import functools
@@ -26,13 +27,15 @@ MASK_RATE = 0.15
 Rows = dict[str, np.ndarray]
 
 
-# --- Rows ------------------------------------------------------------------------------------------------------------
+# --- Rows -----------------------------------------------------------------------------------------
 
 
-def text_rows(sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0) -> Rows:
-    """Held-out text as training sees it: sentences one after the other, each closed by `</s>`, cut every `length`
-    tokens; every row opens with `<s>`, but in layout "xlm". The rest that fills no row is dropped, unless it is all
-    there is. Blank lines are skipped. `limit` > 0 bounds the rows.
+def text_rows(
+    sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
+) -> Rows:
+    """Held-out text as training sees it: sentences one after the other, each closed by `</s>`, cut
+    every `length` tokens; every row opens with `<s>`, but in layout "xlm". The rest that fills no
+    row is dropped, unless it is all there is. Blank lines are skipped. `limit` > 0 bounds the rows.
     """
     start = [vocabulary.bos_id] if vocabulary.layout != "xlm" else []
     step = length - len(start)
@@ -47,11 +50,18 @@ def text_rows(sentences: Sequence[str], vocabulary, length: int, language_id: in
     return _rows(chunks, None, vocabulary, length, (language_id, 0))
 
 
-def sentence_rows(sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0) -> Rows:
-    """One sentence a row, `<bos> x </s>`; those too long for a row and blank ones are left out, `limit` > 0 bounds
+def sentence_rows(
+    sentences: Sequence[str], vocabulary, length: int, language_id: int, limit: int = 0
+) -> Rows:
+    """One sentence a row, `<bos> x </s>`; those too long for a row and blank ones are left out,
+    `limit` > 0 bounds
     the rows.
     """
-    rows = [[vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id] for text in sentences if text.strip()]
+    rows = [
+        [vocabulary.bos_id, *vocabulary.encode(text), vocabulary.eos_id]
+        for text in sentences
+        if text.strip()
+    ]
     rows = [row for row in rows if len(row) <= length][: limit or None]
     return _rows(rows, None, vocabulary, length, (language_id, 0))
 
@@ -65,27 +75,40 @@ def pair_rows(
     reset_positions: bool = True,
     each_opens: bool = False,
 ) -> Rows:
-    """TLM rows `</s> x </s> </s> y </s>`, English second, `<s> x </s> </s> y </s>` in layout "xlmr"; pairs too long for
-    a row are left out.
+    """TLM rows `</s> x </s> </s> y </s>`, English second, `<s> x </s> </s> y </s>` in layout
+    "xlmr"; pairs too long for a row are left out.
 
-    reset_positions: positions start from 0 again at y (XLM); must be what the model was trained with. each_opens: y too
-    begins with the token that opens a text, as in word recovery.
+    reset_positions: positions start from 0 again at y (XLM); must be what the model was trained
+    with. each_opens: y too begins with the token that opens a text, as in word recovery.
     """
     first, second = [], []
     for foreign, english in zip(pairs.foreign, pairs.english, strict=True):
         if limit and len(first) >= limit:
             break
         x = [vocabulary.bos_id, *vocabulary.encode(foreign), vocabulary.eos_id]
-        y = [vocabulary.bos_id if each_opens else vocabulary.eos_id, *vocabulary.encode(english), vocabulary.eos_id]
+        y = [
+            vocabulary.bos_id if each_opens else vocabulary.eos_id,
+            *vocabulary.encode(english),
+            vocabulary.eos_id,
+        ]
         if foreign and english and len(x) + len(y) <= length:
             first.append(x)
             second.append(y)
     if not first:
-        raise UserError(f"no {pairs.language}-{PIVOT} pair fits a row of {length} tokens: raise the length")
+        raise UserError(
+            f"no {pairs.language}-{PIVOT} pair fits a row of {length} tokens: raise the length"
+        )
     return _rows(first, second, vocabulary, length, language_ids, reset_positions)
 
 
-def _rows(first, second, vocabulary, length: int, language_ids: tuple[int, int], reset_positions: bool = True) -> Rows:
+def _rows(
+    first,
+    second,
+    vocabulary,
+    length: int,
+    language_ids: tuple[int, int],
+    reset_positions: bool = True,
+) -> Rows:
     second = [[]] * len(first) if second is None else second
     turn_B1 = np.array([len(x) for x in first], np.int32).reshape(-1, 1)
     end_B1 = turn_B1 + np.array([len(y) for y in second], np.int32).reshape(-1, 1)
@@ -100,15 +123,18 @@ def _rows(first, second, vocabulary, length: int, language_ids: tuple[int, int],
         "pack_ids": valid_BL,
         "sides": side_BL,
     }
-    return {"input_ids": input_ids} | {name: values.astype(np.int32) for name, values in fields.items()}
+    return {"input_ids": input_ids} | {
+        name: values.astype(np.int32) for name, values in fields.items()
+    }
 
 
 def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | None = None) -> Rows:
-    """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the prediction slots that ask
+    """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the
+    prediction slots that ask
     for them.
 
-    Column 0 and padding are never chosen; `side` 0 or 1 keeps the choice to that side. Row r draws from (seed, r)
-    alone.
+    Column 0 and padding are never chosen; `side` 0 or 1 keeps the choice to that side. Row r draws
+    from (seed, r) alone.
     """
     chosen_BL = np.zeros(rows["input_ids"].shape, bool)
     allowed_BL = (rows["pack_ids"] > 0) & (np.arange(chosen_BL.shape[1]) > 0)
@@ -137,13 +163,18 @@ def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | Non
 
 
 def same_slots(parts: Sequence[Rows]) -> list[Rows]:
-    """Each with as many prediction slots as the widest, so that they share batches and compilations."""
+    """Each with as many prediction slots as the widest, so that they share batches and
+    compilations."""
     if "masked_positions" not in parts[0]:
         return list(parts)
     slots = max(rows["masked_positions"].shape[1] for rows in parts)
     return [
         {
-            name: np.pad(values, [(0, 0), (0, slots - values.shape[1])]) if name.startswith("masked_") else values
+            name: (
+                np.pad(values, [(0, 0), (0, slots - values.shape[1])])
+                if name.startswith("masked_")
+                else values
+            )
             for name, values in rows.items()
         }
         for rows in parts
@@ -151,13 +182,13 @@ def same_slots(parts: Sequence[Rows]) -> list[Rows]:
 
 
 def hide_partner(rows: Rows) -> Rows:
-    """The same rows and predictions, each side an example of its own: attention stays within a side, as if the other
-    were not there.
+    """The same rows and predictions, each side an example of its own: attention stays within a
+    side, as if the other were not there.
     """
     return rows | {"pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32)}
 
 
-# --- Sums ------------------------------------------------------------------------------------------------------------
+# --- Sums -----------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=32)
@@ -168,17 +199,26 @@ def _sums(model, objective, languages: int, mesh):
         metrics = objective.loss(model, params, batch, None, languages).metrics
         return {key: metrics[f"{objective.name}/{key}_by_language"] for key in ("loss", "accuracy")}
 
-    return jax.jit(run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None)
+    return jax.jit(
+        run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+    )
 
 
 def scores(
-    model, params, objective, rows: Rows, languages: Sequence[str], *, batch_size: int = 16, mesh=None
+    model,
+    params,
+    objective,
+    rows: Rows,
+    languages: Sequence[str],
+    *,
+    batch_size: int = 16,
+    mesh=None,
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """{language: exp(NLL / predictions)} and {language: share of predictions that are right}, for the languages that
-    the rows predict something in.
+    """{language: exp(NLL / predictions)} and {language: share of predictions that are right}, for
+    the languages that the rows predict something in.
 
-    objective: on the Objective contract, with `<name>/loss_by_language` and `accuracy_by_language` metrics. The last
-    batch is filled up with empty rows.
+    objective: on the Objective contract, with `<name>/loss_by_language` and `accuracy_by_language`
+    metrics. The last batch is filled up with empty rows.
     """
     run = _sums(model, objective, len(languages), mesh)
     multiple = row_multiple(mesh)
@@ -209,16 +249,17 @@ def mean(by_language: Mapping[str, float]) -> float:
     return float(np.mean(list(by_language.values())))
 
 
-# --- Evaluators ------------------------------------------------------------------------------------------------------
+# --- Evaluators -----------------------------------------------------------------------------------
 
 
 @dataclass
 class TextPerplexity:
-    """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator of the training loop.
+    """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator of the
+    training loop.
 
-    Values: {"by_language": {language: perplexity}, "mean": x, "accuracy_by_language": {language: share of the masked
-    pieces (CLM: of the next pieces) that are guessed right}, "accuracy_mean": x}. `limit` rows of `length` tokens per
-    language bound its cost.
+    Values: {"by_language": {language: perplexity}, "mean": x, "accuracy_by_language": {language:
+    share of the masked pieces (CLM: of the next pieces) that are guessed right}, "accuracy_mean":
+    x}. `limit` rows of `length` tokens per language bound its cost.
     """
 
     texts: Mapping[str, Text]
@@ -236,21 +277,32 @@ class TextPerplexity:
         for language, text in sorted(self.texts.items()):
             if language not in self.languages:
                 raise UserError(
-                    f"{text.path}: language {language!r} is not one of the run's ({', '.join(self.languages)})"
+                    f"{text.path}: language {language!r} is not one of the run's"
+                    f" ({', '.join(self.languages)})"
                 )
             sentences = list(text.lines())
             if not any(sentences):
                 raise UserError(f"{text.path}: no sentences to measure perplexity on")
             index = list(self.languages).index(language)
             rows = text_rows(sentences, self.vocabulary, self.length, index, self.limit)
-            parts.append(rows if self.causal else mask_for_validation(rows, self.vocabulary.mask_id, self.seed))
+            parts.append(
+                rows
+                if self.causal
+                else mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
+            )
         parts = same_slots(parts)
         self._rows = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         objective = CLM() if self.causal else MLM()
         values, right = scores(
-            model, params, objective, self._rows, self.languages, batch_size=self.batch_size, mesh=mesh
+            model,
+            params,
+            objective,
+            self._rows,
+            self.languages,
+            batch_size=self.batch_size,
+            mesh=mesh,
         )
         return {
             "kind": "perplexity",
@@ -263,11 +315,12 @@ class TextPerplexity:
 
 @dataclass
 class TranslationPerplexity:
-    """TLM perplexity on held-out pairs with the partner sentence visible and hidden, the same positions predicted.
+    """TLM perplexity on held-out pairs with the partner sentence visible and hidden, the same
+    positions predicted.
 
-    How far `visible` lies below `hidden` is what the model draws from the translation; `hidden` is MLM on each side
-    alone. Values: {"visible": {"xx-en": {"xx": ppl, "en": ppl}}, "hidden": the same, "visible_mean": x, "hidden_mean":
-    x}.
+    How far `visible` lies below `hidden` is what the model draws from the translation; `hidden` is
+    MLM on each side alone. Values: {"visible": {"xx-en": {"xx": ppl, "en": ppl}}, "hidden": the
+    same, "visible_mean": x, "hidden_mean": x}.
     """
 
     pairs: Mapping[str, Pairs]
@@ -290,8 +343,12 @@ class TranslationPerplexity:
                         f"({', '.join(self.languages)})"
                     )
             ids = list(self.languages).index(language), list(self.languages).index(PIVOT)
-            rows = pair_rows(pairs, self.vocabulary, self.length, ids, self.limit, self.reset_positions)
-            self._rows[f"{language}-{PIVOT}"] = mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
+            rows = pair_rows(
+                pairs, self.vocabulary, self.length, ids, self.limit, self.reset_positions
+            )
+            self._rows[f"{language}-{PIVOT}"] = mask_for_validation(
+                rows, self.vocabulary.mask_id, self.seed
+            )
         self._rows = dict(zip(self._rows, same_slots(list(self._rows.values())), strict=True))
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
@@ -299,7 +356,13 @@ class TranslationPerplexity:
         for kind, view in (("visible", lambda rows: rows), ("hidden", hide_partner)):
             out[kind] = {
                 name: perplexity(
-                    model, params, TLM(), view(rows), self.languages, batch_size=self.batch_size, mesh=mesh
+                    model,
+                    params,
+                    TLM(),
+                    view(rows),
+                    self.languages,
+                    batch_size=self.batch_size,
+                    mesh=mesh,
                 )
                 for name, rows in self._rows.items()
             }

@@ -1,4 +1,5 @@
-"""Accuracy of a classifier that reads every example in two languages (VECO §3.1, plug-in fine-tuning)."""
+"""Accuracy of a classifier that reads every example in two languages (VECO §3.1, plug-in
+fine-tuning)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from xlingjax.preprocessors.plug_in import paired_rows, read_paired_tsv
 
 @dataclass
 class PlugInAccuracy:
-    """An evaluator of the training loop: `files` are one split's, {(language, pivot): (its TSV, the pivot's)}.
+    """An evaluator of the training loop: `files` are one split's, {(language, pivot): (its TSV, the
+    pivot's)}.
 
-    A language's accuracy is that of the predictions from its own side, [H; S], beside the translation into the pivot;
-    the pivot's is the mean over the languages that it stands beside. Each prediction has seen both texts. Values as of
-    `ZeroShotAccuracy`; mean_other leaves out `trained_on` and the pivot.
+    A language's accuracy is that of the predictions from its own side, [H; S], beside the
+    translation into the pivot; the pivot's is the mean over the languages that it stands beside.
+    Each prediction has seen both texts. Values as of `ZeroShotAccuracy`; mean_other leaves out
+    `trained_on` and the pivot.
     """
 
     files: Mapping[tuple[str, str], Sequence[str | Path]]
@@ -37,15 +40,21 @@ class PlugInAccuracy:
         config = model.config
         if (config.classifier, config.num_labels) != ("plug_in", len(self.labels)):
             raise UserError(
-                f"{self.name}: the model has classifier={config.classifier!r} for {config.num_labels} labels; "
+                f"{self.name}: the model has classifier={config.classifier!r} for"
+                f" {config.num_labels} labels; "
                 f'it takes "plug_in" for the {len(self.labels)} of the files'
             )
         found: dict[str, list[float]] = {}
         for pair, paths in sorted(self.files.items()):
             examples = (side[: self.limit or None] for side in read_paired_tsv(paths, self.labels))
             ids = [language_index(language, self.languages, model) for language in pair]
-            rows = paired_rows(*examples, self.vocabulary, self.length, self.labels, ids, self.reset_positions)
-            right = predict(model, params, rows, batch_size=self.batch_size, mesh=mesh) == rows["labels"]
+            rows = paired_rows(
+                *examples, self.vocabulary, self.length, self.labels, ids, self.reset_positions
+            )
+            right = (
+                predict(model, params, rows, batch_size=self.batch_size, mesh=mesh)
+                == rows["labels"]
+            )
             for language, side in zip(pair, right, strict=True):
                 found.setdefault(language, []).append(float(side.mean()))
         pivots = {pivot for _, pivot in self.files}

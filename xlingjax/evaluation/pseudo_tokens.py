@@ -1,4 +1,5 @@
-"""What BTMLM's first stage writes (ERNIE-M §3.1): the pseudo tokens of held-out sentences, for a person to look at."""
+"""What BTMLM's first stage writes (ERNIE-M §3.1): the pseudo tokens of held-out sentences, for a
+person to look at."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -21,19 +22,23 @@ def _placeholders(model, mesh):
     """jit of (params, batch) -> the pseudo tokens [B, P], each the likeliest."""
     model, objective = on_xla(model, mesh), BTMLM()
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(lambda params, batch: objective.placeholders(model, params, batch).targets, out_shardings=replicated)
+    return jax.jit(
+        lambda params, batch: objective.placeholders(model, params, batch).targets,
+        out_shardings=replicated,
+    )
 
 
 @dataclass
 class PseudoSamples:
-    """The pseudo tokens that the model writes for held-out sentences, as an evaluator of the training loop.
+    """The pseudo tokens that the model writes for held-out sentences, as an evaluator of the
+    training loop.
 
-    texts: one per language, of which `per_language` sentences are drawn with `seed`, the same ones at every step, from
-    those that fit rows of `length` tokens; for each a language of `targets` is drawn that is not its own. proportion,
-    reset_positions: those of `BtmlmFeatures`.
+    texts: one per language, of which `per_language` sentences are drawn with `seed`, the same ones
+    at every step, from those that fit rows of `length` tokens; for each a language of `targets` is
+    drawn that is not its own. proportion, reset_positions: those of `BtmlmFeatures`.
 
-    Values: {"samples": [{"language", "pieces", "target_language", "pseudo": [[offset, piece], ...]}]}; an offset is the
-    place in the sentence where the piece would stand.
+    Values: {"samples": [{"language", "pieces", "target_language", "pseudo": [[offset, piece],
+    ...]}]}; an offset is the place in the sentence where the piece would stand.
     """
 
     texts: Mapping[str, Text]
@@ -54,7 +59,9 @@ class PseudoSamples:
             for row, pack_L in enumerate(rows["pack_ids"]):
                 rng = np.random.default_rng((self.seed, len(samples)))
                 tokens = int(pack_L.sum())
-                places = np.sort(rng.choice(tokens, int(np.ceil(self.proportion * tokens - 1e-6)), replace=False))
+                places = np.sort(
+                    rng.choice(tokens, int(np.ceil(self.proportion * tokens - 1e-6)), replace=False)
+                )
                 target = str(rng.choice([code for code in self.targets if code != language]))
                 pieces = self.vocabulary.pieces(rows["input_ids"][row, :tokens].tolist())
                 samples.append({"language": language, "pieces": pieces, "target_language": target})
@@ -63,10 +70,15 @@ class PseudoSamples:
         if not samples:
             return {"kind": "pseudo_samples", "samples": []}
         text = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
-        targets = [language_index(sample["target_language"], self.languages, model) for sample in samples]
+        targets = [
+            language_index(sample["target_language"], self.languages, model) for sample in samples
+        ]
         batch = self._with_placeholders(text, offsets, targets)
         missing = -len(samples) % row_multiple(mesh)
-        batch = {name: np.pad(values, [(0, missing), (0, 0)], mode="edge") for name, values in batch.items()}
+        batch = {
+            name: np.pad(values, [(0, missing), (0, 0)], mode="edge")
+            for name, values in batch.items()
+        }
         ids_BP = np.asarray(_placeholders(model, mesh)(params, place(batch, mesh)))
         for sample, places, ids_P in zip(samples, offsets, ids_BP, strict=False):
             pieces = self.vocabulary.pieces(ids_P[: len(places)].tolist())
@@ -79,7 +91,9 @@ class PseudoSamples:
         longest = int(self.length / (1 + self.proportion)) - 1
         return sentence_rows(chosen, self.vocabulary, longest, language_id, self.per_language)
 
-    def _with_placeholders(self, text: Rows, offsets: Sequence[np.ndarray], targets: Sequence[int]) -> Rows:
+    def _with_placeholders(
+        self, text: Rows, offsets: Sequence[np.ndarray], targets: Sequence[int]
+    ) -> Rows:
         """The rows that `BtmlmFeatures` makes, nothing of the text masked."""
         width, most = text["pack_ids"].shape[1], max(len(places) for places in offsets)
         used_BP = np.array([[slot < len(places) for slot in range(most)] for places in offsets])
@@ -92,7 +106,10 @@ class PseudoSamples:
             "pack_ids": used_BP,
             "sides": used_BP,
         }
-        row = {name: np.concatenate([text[name], behind[name]], axis=1).astype(np.int32) for name in behind}
+        row = {
+            name: np.concatenate([text[name], behind[name]], axis=1).astype(np.int32)
+            for name in behind
+        }
         special = np.resize(sorted(self.vocabulary.special_ids), SPECIAL_IDS)
         return row | {
             "original_ids": row["input_ids"],

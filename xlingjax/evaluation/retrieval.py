@@ -1,9 +1,10 @@
 """Sentence retrieval: does a sentence find its translation by the cosine of their vectors?
 
-Conventions are XTREME's (`evaluate_retrieval.py`): mean over all tokens but padding, separators included; English is
-the query and the foreign side the index. Two things differ and are named: every layer is scored, not one fixed layer,
-and beside the `raw` cosine stands `centred`, after each side's mean vector has been removed. A multilingual encoder
-sets languages apart by a nearly constant offset; raw scores measure that offset too, centred ones do not.
+Conventions are XTREME's (`evaluate_retrieval.py`): mean over all tokens but padding, separators
+included; English is the query and the foreign side the index. Two things differ and are named:
+every layer is scored, not one fixed layer, and beside the `raw` cosine stands `centred`, after each
+side's mean vector has been removed. A multilingual encoder sets languages apart by a nearly
+constant offset; raw scores measure that offset too, centred ones do not.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,21 +23,27 @@ DIRECTIONS = ("en_to_xx", "xx_to_en")
 SCORES = tuple(f"{kind}_{direction}" for kind in ("raw", "centred") for direction in DIRECTIONS)
 
 
-def nearest(queries_QD: np.ndarray, index_SD: np.ndarray, chunk: int = CHUNK, mesh: Mesh | None = None) -> np.ndarray:
-    """int[Q]: the row of `index_SD` with the highest cosine to each query; exact; among equals the first row wins.
-    chunk, mesh: see `search.neighbours`."""
+def nearest(
+    queries_QD: np.ndarray, index_SD: np.ndarray, chunk: int = CHUNK, mesh: Mesh | None = None
+) -> np.ndarray:
+    """int[Q]: the row of `index_SD` with the highest cosine to each query; exact; among equals the
+    first row wins. chunk, mesh: see `search.neighbours`."""
     return neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)[1][:, 0]
 
 
 def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None) -> float:
-    """Share of rows whose nearest row of the other side is their own; states that have all collapsed score 1/S, not
+    """Share of rows whose nearest row of the other side is their own; states that have all
+    collapsed score 1/S, not
     1.
     """
     return float(np.mean(nearest(queries_SD, index_SD, mesh=mesh) == np.arange(len(queries_SD))))
 
 
-def score_layer(english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None) -> dict[str, float]:
-    """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in 0..1."""
+def score_layer(
+    english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | None = None
+) -> dict[str, float]:
+    """The four figures of one layer: {raw, centred} x {en_to_xx (XTREME's), xx_to_en}, each in
+    0..1."""
     centred = english_SD - english_SD.mean(axis=0), foreign_SD - foreign_SD.mean(axis=0)
     out = {}
     for kind, (english, foreign) in (("raw", (english_SD, foreign_SD)), ("centred", centred)):
@@ -45,11 +52,15 @@ def score_layer(english_SD: np.ndarray, foreign_SD: np.ndarray, mesh: Mesh | Non
     return out
 
 
-def mean_by_layer(by_language: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, dict[str, float]]:
+def mean_by_layer(
+    by_language: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> dict[str, dict[str, float]]:
     """{language: {layer: scores}} -> {layer: scores}, the plain mean over languages."""
     tables = list(by_language.values())
     return {
-        layer: {score: float(np.mean([table[layer][score] for table in tables])) for score in SCORES}
+        layer: {
+            score: float(np.mean([table[layer][score] for table in tables])) for score in SCORES
+        }
         for layer in tables[0]
     }
 
@@ -57,7 +68,8 @@ def mean_by_layer(by_language: Mapping[str, Mapping[str, Mapping[str, float]]]) 
 def best_layer(by_layer: Mapping[str, Mapping[str, float]], score: str) -> str:
     """The layer where the mean over languages is highest; the lower layer on a tie.
 
-    Chosen on the very pairs it is reported on: a ceiling for the model, as the report says beside it.
+    Chosen on the very pairs it is reported on: a ceiling for the model, as the report says beside
+    it.
     """
     return max(by_layer, key=lambda layer: (by_layer[layer][score], -int(layer)))
 
@@ -82,18 +94,21 @@ def evaluate_retrieval(
     mesh=None,
     prefix: str = "",
 ) -> dict[str, Any]:
-    """Every language, layer and pooling. Accuracies in 0..1; layer "0" is the embedding output. prefix: text before
-    every sentence.
+    """Every language, layer and pooling. Accuracies in 0..1; layer "0" is the embedding output.
+    prefix: text before every sentence.
 
     Returns
         prefix         where there is one
         pairs          {language: number of pairs searched among}
-        by_language    {pooling: {language: {layer: {raw_en_to_xx, raw_xx_to_en, centred_en_to_xx, centred_xx_to_en}}}}
-        by_layer       {pooling: {layer: the same four, mean over languages}}
-        best           {pooling: {score: {"layer": n, "value": x}}}, each score at the layer best for it
-        similarity     cosine of language centroids under the first pooling, at the layer best for raw_en_to_xx
-        and, as plain numbers under the first pooling, retrieval_mean and retrieval_mean_centred (en_to_xx, mean over
-        languages, best layer), retrieval_mean_xx_to_en and retrieval_mean_centred_xx_to_en, retrieval_best_layer.
+        by_language    {pooling: {language: {layer: {raw_en_to_xx, raw_xx_to_en, centred_en_to_xx,
+        centred_xx_to_en}}}} by_layer       {pooling: {layer: the same four, mean over languages}}
+        best           {pooling: {score: {"layer": n, "value": x}}}, each score at the layer best
+        for it
+        similarity     cosine of language centroids under the first pooling, at the layer best for
+        raw_en_to_xx
+        and, as plain numbers under the first pooling, retrieval_mean and retrieval_mean_centred
+        (en_to_xx, mean over languages, best layer), retrieval_mean_xx_to_en and
+        retrieval_mean_centred_xx_to_en, retrieval_best_layer.
     """
     if not pairs:
         raise UserError("retrieval: no pairs to search")
@@ -129,7 +144,9 @@ def evaluate_retrieval(
     best = {}
     for pooling, layers in by_layer.items():
         chosen = {score: best_layer(layers, score) for score in SCORES}
-        best[pooling] = {score: {"layer": int(at), "value": layers[at][score]} for score, at in chosen.items()}
+        best[pooling] = {
+            score: {"layer": int(at), "value": layers[at][score]} for score, at in chosen.items()
+        }
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
     return {
@@ -145,7 +162,9 @@ def evaluate_retrieval(
         "by_language": tables,
         "by_layer": by_layer,
         "best": best,
-        "similarity": {"layer": layer} | language_similarity({n: sums[n][layer] / counts[n] for n in sums}),
+        "similarity": (
+            {"layer": layer} | language_similarity({n: sums[n][layer] / counts[n] for n in sums})
+        ),
     }
 
 
@@ -153,8 +172,9 @@ def evaluate_retrieval(
 class RetrievalProbe:
     """Retrieval as an evaluator of the training loop.
 
-    pairs: as `read_pairs` gives them, cut to a budget there (`limit`): a few hundred pairs a language cost a few
-    seconds. Fewer pairs are an easier search, so figures compare only at equal `pairs`, which the result states.
+    pairs: as `read_pairs` gives them, cut to a budget there (`limit`): a few hundred pairs a
+    language cost a few seconds. Fewer pairs are an easier search, so figures compare only at equal
+    `pairs`, which the result states.
     """
 
     pairs: Mapping[str, Pairs]

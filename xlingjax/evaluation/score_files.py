@@ -30,12 +30,14 @@ from xlingjax.evaluation.submissions import (
     read_tag_lines,
 )
 
-# --- gold ------------------------------------------------------------------------------------------------------------
+# --- gold -----------------------------------------------------------------------------------------
 
 
 def label_file(task: Task, folder: str | Path, language: str, split: str = "test") -> Path | None:
-    """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a prediction file is; None:
-    there is none. A file of the same name whose lines have several columns is one of its `download` folder."""
+    """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a
+    prediction file is; None: there is none. A file of the same name whose lines have several
+    columns is one of its `download` folder.
+    """
     path = prediction_path(task, folder, language, split)
     if task.suite != "xtreme" or not path.is_file():
         return None
@@ -46,7 +48,8 @@ def label_file(task: Task, folder: str | Path, language: str, split: str = "test
 
 
 def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
-    """Gold records of `label_file`; their texts are empty. Raises UserError naming file and line."""
+    """Gold records of `label_file`; their texts are empty. Raises UserError naming file and
+    line."""
     path = Path(path)
     if task.kind == "span_qa":
         return list(read_squad((path,), task, language))
@@ -60,36 +63,51 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
     if task.kind == "retrieval":
         rows = read_rows(path)
         english = tuple((str(number), "") for number in range(len(rows)))
-        return [Bitext((), english, frozenset((str(row), id_) for row, (id_, _) in zip(rows, english, strict=True)))]
+        return [
+            Bitext(
+                (),
+                english,
+                frozenset((str(row), id_) for row, (id_, _) in zip(rows, english, strict=True)),
+            )
+        ]
     labels = [text.strip() for _, text in read_lines(path)]
     check_labels(path, labels, task.labels)
     return [Example("", None, label, line) for line, label in enumerate(labels, 1)]
 
 
 def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
-    """Gold records of one language, from XTREME's label files or the official layout. Raises UserError as `read`."""
+    """Gold records of one language, from XTREME's label files or the official layout. Raises
+    UserError as `read`."""
     path = label_file(task, folder, language, split)
     return read_labels(path, task, language) if path else read(task, folder, split, language)
 
 
-# --- scores ----------------------------------------------------------------------------------------------------------
+# --- scores ---------------------------------------------------------------------------------------
 
 
-def score_language(task: Task, gold: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
+def score_language(
+    task: Task, gold: Sequence[Any], predicted: Any, language: str
+) -> dict[str, float]:
     """{metric: 0..100} by every metric of the task. Raises UserError naming task and language."""
     try:
-        return {name: find_metric(name, task.kind).compute(gold, predicted, language) for name in task.metrics}
+        return {
+            name: find_metric(name, task.kind).compute(gold, predicted, language)
+            for name in task.metrics
+        }
     except UserError as error:
         raise UserError(f"{task.full_name}, {language}: {error}") from None
 
 
-def summarise(tasks: Sequence[Task], scores: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+def summarise(
+    tasks: Sequence[Task], scores: Mapping[str, Mapping[str, Mapping[str, float]]]
+) -> dict[str, Any]:
     """Scores {full name: {metric: {language: 0..100}}} with their official averages.
 
-    {"tasks": {full name: {"kind", "metrics", "means": {metric: mean over the languages that are there}, "score",
-    "score_is": metrics whose mean it is, "missing": languages}}, "groups": {group: mean or None}, "overall": mean or
-    None, "averages", "signatures": {metric: line}}. A group or the overall is None where a task, or a language of one,
-    is missing: a mean over fewer is another number.
+    {"tasks": {full name: {"kind", "metrics", "means": {metric: mean over the languages that are
+    there}, "score", "score_is": metrics whose mean it is, "missing": languages}}, "groups": {group:
+    mean or None}, "overall": mean or None, "averages", "signatures": {metric: line}}. A group or
+    the overall is None where a task, or a language of one, is missing: a mean over fewer is another
+    number.
     """
     told: dict[str, Any] = {}
     whole: dict[str, float] = {}
@@ -115,7 +133,9 @@ def summarise(tasks: Sequence[Task], scores: Mapping[str, Mapping[str, Mapping[s
     def mean(of: Sequence[Task]) -> float | None:
         return overall(of, whole) if all(task.full_name in whole for task in of) else None
 
-    used = [name for name in METRICS if any(name in scores.get(task.full_name, {}) for task in tasks)]
+    used = [
+        name for name in METRICS if any(name in scores.get(task.full_name, {}) for task in tasks)
+    ]
     suite = tasks[0].suite if tasks else ""
     return {
         "tasks": told,
@@ -128,19 +148,25 @@ def summarise(tasks: Sequence[Task], scores: Mapping[str, Mapping[str, Mapping[s
 
 def task_mean(task: Task, by_language: Mapping[str, float]) -> float | None:
     """Mean over the languages of the official average that are there; None: none is."""
-    values = [by_language[language] for language in averaged_languages(task) if language in by_language]
+    values = [
+        by_language[language] for language in averaged_languages(task) if language in by_language
+    ]
     return sum(values) / len(values) if values else None
 
 
 def score_files(
-    tasks: Sequence[Task], predictions: str | Path, gold: str | Path, split: str = "test", allow_missing: bool = False
+    tasks: Sequence[Task],
+    predictions: str | Path,
+    gold: str | Path,
+    split: str = "test",
+    allow_missing: bool = False,
 ) -> dict[str, Any]:
-    """`summarise` of the prediction files of a suite below `predictions` against the gold files below `gold`, with
-    "split", "missing": {"predictions" or "gold": {full name: languages}} and, in each task, "notes": {language: what
-    `read_predictions` noted}.
+    """`summarise` of the prediction files of a suite below `predictions` against the gold files
+    below `gold`, with "split", "missing": {"predictions" or "gold": {full name: languages}} and, in
+    each task, "notes": {language: what `read_predictions` noted}.
 
-    Raises UserError before anything is scored: a missing folder or file (with `allow_missing` only where nothing is
-    there); then as `read_predictions` and `Metric.compute`.
+    Raises UserError before anything is scored: a missing folder or file (with `allow_missing` only
+    where nothing is there); then as `read_predictions` and `Metric.compute`.
     """
     for folder in (predictions, gold):
         if not is_tfds(folder) and not Path(folder).is_dir():
@@ -153,14 +179,15 @@ def score_files(
             has_gold = label_file(task, gold, language, split) or find(task, gold, split, language)
             if not allow_missing and not path.is_file():
                 raise UserError(
-                    f"missing file: {path}, the predictions of {task.full_name}; --allow-missing scores others"
+                    f"missing file: {path}, the predictions of {task.full_name}; --allow-missing"
+                    " scores others"
                 )
             if not allow_missing and not has_gold:
                 read(task, gold, split, language)  # says where it looked
             if path.is_file() and has_gold and is_tfds(gold) and task.kind != "span_qa":
                 raise UserError(
-                    f"{task.full_name}: its predictions are read in the order of the official files, and {gold} has "
-                    "another: --gold needs those files"
+                    f"{task.full_name}: its predictions are read in the order of the official"
+                    f" files, and {gold} has another: --gold needs those files"
                 )
             if path.is_file() and has_gold:
                 there.append((task, language, path))
@@ -170,7 +197,8 @@ def score_files(
     if not there:
         example = prediction_path(tasks[0], predictions, tasks[0].languages[0], split)
         raise UserError(
-            f"nothing to score: no predictions in {predictions} (as {example}) with {split} labels in {gold}"
+            f"nothing to score: no predictions in {predictions} (as {example}) with {split} labels"
+            f" in {gold}"
         )
     scores: dict[str, dict[str, dict[str, float]]] = {}
     notes: dict[str, dict[str, Any]] = {}
@@ -196,11 +224,13 @@ def write_scores(told: Mapping[str, Any], path: str | Path) -> Path:
         partial.write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         os.replace(partial, path)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another place") from None
+        raise UserError(
+            f"{path} cannot be written: {error.strerror or error}; choose another place"
+        ) from None
     return path
 
 
-# --- for the eye -----------------------------------------------------------------------------------------------------
+# --- for the eye ----------------------------------------------------------------------------------
 
 
 def score_table(told: Mapping[str, Any], title: str):
@@ -208,8 +238,15 @@ def score_table(told: Mapping[str, Any], title: str):
     from rich.table import Table
 
     table = Table(title=title, caption_justify="left", title_justify="left")
-    for name, justify in (("task", "left"), ("metric", "left"), ("mean", "right"), ("by language", "left")):
-        table.add_column(name, justify=justify, overflow="fold", ratio=1 if name == "by language" else None)
+    for name, justify in (
+        ("task", "left"),
+        ("metric", "left"),
+        ("mean", "right"),
+        ("by language", "left"),
+    ):
+        table.add_column(
+            name, justify=justify, overflow="fold", ratio=1 if name == "by language" else None
+        )
     for name, task in told["tasks"].items():
         for row, (metric, values) in enumerate(task["metrics"].items()):
             languages = "  ".join(f"{language} {value:.2f}" for language, value in values.items())
@@ -218,12 +255,21 @@ def score_table(told: Mapping[str, Any], title: str):
         if len(task["score_is"]) > 1:
             parts = f"mean of {parts}"
         total = len(task["missing"]) + len(next(iter(task["metrics"].values())))
-        lacking = f"; {total - len(task['missing'])} of {total} languages" if task["missing"] else ""
+        lacking = (
+            f"; {total - len(task['missing'])} of {total} languages" if task["missing"] else ""
+        )
         table.add_row("", "score", shown(task["score"]), f"{parts}{lacking}", end_section=True)
     for name, value in told["groups"].items():
-        table.add_row(name, "group", shown(value), "" if value is not None else "not all of its tasks and languages")
+        table.add_row(
+            name,
+            "group",
+            shown(value),
+            "" if value is not None else "not all of its tasks and languages",
+        )
     value = told["overall"]
-    table.add_row("overall", "", shown(value), "" if value is not None else "not all tasks and languages")
+    table.add_row(
+        "overall", "", shown(value), "" if value is not None else "not all tasks and languages"
+    )
     return table
 
 
@@ -238,9 +284,14 @@ def footnotes(told: Mapping[str, Any]) -> Iterable[str]:
     for name, task in told["tasks"].items():
         for language, notes in task["notes"].items():
             if "unanswered" in notes:
-                yield f"{name}, {language}: {notes['unanswered']} questions without a prediction count as 0"
+                yield (
+                    f"{name}, {language}: {notes['unanswered']} questions without a prediction"
+                    " count as 0"
+                )
             if "filled" in notes:
                 yield f"{name}, {language}: {notes['filled']} words without a tag count as O"
     for what, of in told["missing"].items():
         if of:
-            yield f"no {what}: " + "; ".join(f"{name} {' '.join(languages)}" for name, languages in of.items())
+            yield f"no {what}: " + "; ".join(
+                f"{name} {' '.join(languages)}" for name, languages in of.items()
+            )

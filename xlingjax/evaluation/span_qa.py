@@ -1,4 +1,5 @@
-"""Answers of a fine-tuned model as spans of the original contexts, and their score language by language."""
+"""Answers of a fine-tuned model as spans of the original contexts, and their score language by
+language."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -22,18 +23,24 @@ from xlingjax.preprocessors.span_qa import Window, span_rows
 from xlingjax.training.run_record import check_length
 
 CANDIDATES = 20
-"""Likeliest first and last columns of a window that are combined (n-best of BERT's run_squad.py)."""
+"""Likeliest first and last columns of a window that are combined (n-best of BERT's run_squad.py).
+"""
 
 
 @functools.lru_cache(maxsize=16)
 def _logits(model, mesh):
     model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(lambda params, batch: SpanQA().logits(model, params, batch), out_shardings=replicated)
+    return jax.jit(
+        lambda params, batch: SpanQA().logits(model, params, batch), out_shardings=replicated
+    )
 
 
-def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None) -> np.ndarray:
-    """float32[N, L, 2]: logits of first and last column (see `span_rows`). The last batch is filled up with empty
+def predict(
+    model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
+) -> np.ndarray:
+    """float32[N, L, 2]: logits of first and last column (see `span_rows`). The last batch is filled
+    up with empty
     rows."""
     run = _logits(model, mesh)
     fields = {name: rows[name] for name in rows if name in SpanQA().reads and rows[name].ndim == 2}
@@ -51,17 +58,22 @@ def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 
 def n_best(
     logits: np.ndarray, window: Window, *, longest: int = 30, candidates: int = CANDIDATES
 ) -> list[tuple[float, int, int]]:
-    """[(score, first, last)] of a window's spans of pieces, the best first: score is the sum of both logits.
+    """[(score, first, last)] of a window's spans of pieces, the best first: score is the sum of
+    both logits.
 
-    logits: float[L, 2] of the row. Combined are the so many likeliest first and last columns of the context; `first`
-    must be shown in its maximal context, `last` not stand before it, and the span have at most `longest` pieces
+    logits: float[L, 2] of the row. Combined are the so many likeliest first and last columns of the
+    context; `first` must be shown in its maximal context, `last` not stand before it, and the span
+    have at most `longest` pieces
     (BERT's run_squad.py: 30; ERNIE-M: 100). There may be none.
     """
     begin, end = logits[window.column : window.column + len(window.spans)].astype(np.float64).T
     firsts, lasts = (np.argsort(-scores, kind="stable")[:candidates] for scores in (begin, end))
     pieces = lasts - firsts[:, None] + 1
     allowed = (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
-    found = [(float(begin[firsts[i]] + end[lasts[j]]), int(firsts[i]), int(lasts[j])) for i, j in np.argwhere(allowed)]
+    found = [
+        (float(begin[firsts[i]] + end[lasts[j]]), int(firsts[i]), int(lasts[j]))
+        for i, j in np.argwhere(allowed)
+    ]
     return sorted(found, key=lambda span: -span[0])
 
 
@@ -73,18 +85,22 @@ def best_answers(
     longest: int = 30,
     candidates: int = CANDIDATES,
 ) -> dict[str, str]:
-    """{id: answer}: for every question the best span over all of its windows, cut out of the context by characters,
-    without the blanks around it; "" where no window has a span.
+    """{id: answer}: for every question the best span over all of its windows, cut out of the
+    context by characters, without the blanks around it; "" where no window has a span.
 
     logits: float[N, L, 2] of the rows of `windows`; see `n_best`.
     """
     best = [(-np.inf, "")] * len(questions)
     for row, window in enumerate(windows):
         context = questions[window.question].context
-        for score, first, last in n_best(logits[row], window, longest=longest, candidates=candidates):
+        for score, first, last in n_best(
+            logits[row], window, longest=longest, candidates=candidates
+        ):
             text = context[window.spans[first, 0] : window.spans[last, 1]].strip()
             if text:
-                best[window.question] = max(best[window.question], (score, text), key=lambda answer: answer[0])
+                best[window.question] = max(
+                    best[window.question], (score, text), key=lambda answer: answer[0]
+                )
                 break
     return {question.id: text for question, (_, text) in zip(questions, best, strict=True)}
 
@@ -107,15 +123,17 @@ def predict_answers(
 ) -> dict[str, str]:
     """{id: answer} of questions in one language (see `best_answers`).
 
-    length ... reset_positions: see `span_rows`; those that the model was trained with. longest: pieces of an answer.
-    Raises UserError for sizes that leave no room or that the model has no positions for, an id that stands twice, and a
-    model that is not for spans.
+    length ... reset_positions: see `span_rows`; those that the model was trained with. longest:
+    pieces of an answer. Raises UserError for sizes that leave no room or that the model has no
+    positions for, an id that stands twice, and a model that is not for spans.
     """
     check_length("span_qa", length, model.config)
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:
-            raise UserError(f"question {question.id} stands twice: ids tell answers apart, so give each its own")
+            raise UserError(
+                f"question {question.id} stands twice: ids tell answers apart, so give each its own"
+            )
         seen.add(question.id)
     rows, windows = span_rows(
         questions,
@@ -133,12 +151,14 @@ def predict_answers(
 
 @dataclass
 class SpanQuestions:
-    """Span question answering as an evaluator of the training loop: `files` are one split's, {language: SQuAD json}.
+    """Span question answering as an evaluator of the training loop: `files` are one split's,
+    {language: SQuAD json}.
 
-    Values: {"metric", "by_language": {language: F1}, "en": F1, "mean_other": F1} and the same of exact match in
-    "exact_match_by_language", "en_exact_match", "mean_other_exact_match", all in 0..1; the means leave out
-    `trained_on`. metric: "squad", the English script that XQuAD and TyDiQA use for every language, or "mlqa", which
-    knows the languages of MLQA alone. limit: questions of a language, 0: all. The other sizes: see `predict_answers`.
+    Values: {"metric", "by_language": {language: F1}, "en": F1, "mean_other": F1} and the same of
+    exact match in "exact_match_by_language", "en_exact_match", "mean_other_exact_match", all in
+    0..1; the means leave out `trained_on`. metric: "squad", the English script that XQuAD and
+    TyDiQA use for every language, or "mlqa", which knows the languages of MLQA alone. limit:
+    questions of a language, 0: all. The other sizes: see `predict_answers`.
     """
 
     files: Mapping[str, str | Path]
@@ -160,8 +180,9 @@ class SpanQuestions:
             raise UserError(f"METRIC {self.metric!r}: answers are scored by squad or mlqa")
         if self.metric == "mlqa" and (strange := sorted({*self.files} - {*MLQA_LANGUAGES})):
             raise UserError(
-                f"{self.files[strange[0]]}: METRIC mlqa has rules for {', '.join(MLQA_LANGUAGES)} and none for "
-                f"{', '.join(strange)}: set METRIC to squad or leave these languages out"
+                f"{self.files[strange[0]]}: METRIC mlqa has rules for {', '.join(MLQA_LANGUAGES)}"
+                f" and none for {', '.join(strange)}: set METRIC to squad or leave these"
+                " languages out"
             )
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
@@ -171,9 +192,15 @@ class SpanQuestions:
         values = summarise(f1, self.trained_on) | {"kind": "span_qa", "metric": self.metric}
         of_exact = summarise(exact, self.trained_on)
         values["exact_match_by_language"] = of_exact["by_language"]
-        return values | {f"{name}_exact_match": of_exact[name] for name in ("en", "mean_other") if name in of_exact}
+        return values | {
+            f"{name}_exact_match": of_exact[name]
+            for name in ("en", "mean_other")
+            if name in of_exact
+        }
 
-    def score(self, model, params, language: str, path: str | Path, mesh=None) -> tuple[float, float]:
+    def score(
+        self, model, params, language: str, path: str | Path, mesh=None
+    ) -> tuple[float, float]:
         """(F1, exact match) in 0..1."""
         # Numbered: TyDiQA's files repeat ids.
         questions = read_squad([path], None, language, numbered=True)[: self.limit or None]
@@ -191,5 +218,8 @@ class SpanQuestions:
             batch_size=self.batch_size,
             mesh=mesh,
         )
-        f1, exact = (METRICS[f"{self.metric}_{kind}"].compute(questions, answers, language) for kind in ("f1", "em"))
+        f1, exact = (
+            METRICS[f"{self.metric}_{kind}"].compute(questions, answers, language)
+            for kind in ("f1", "em")
+        )
         return f1 / 100, exact / 100

@@ -1,4 +1,5 @@
-"""Prediction files in the submission formats of XTREME and XGLUE, both ways. Labels are written as text, never as ids.
+"""Prediction files in the submission formats of XTREME and XGLUE, both ways. Labels are written as
+text, never as ids.
 
 | Kind | A file holds |
 |---|---|
@@ -28,24 +29,29 @@ class Predictions:
     values: Any
     """As `Metric.compute` takes them."""
     notes: Mapping[str, int] = field(default_factory=dict)
-    """What the official scripts put up with: {"unanswered": questions without a prediction, "filled": words without a
-    tag, which count as O}; zeros are left out."""
+    """What the official scripts put up with: {"unanswered": questions without a prediction,
+    "filled": words without a tag, which count as O}; zeros are left out."""
 
 
 def prediction_path(task: Task, folder: str | Path, language: str, split: str = "test") -> Path:
-    """Where the task's official file lies below `folder`; XTREME's names carry the split: test-de.tsv, dev-de.tsv."""
+    """Where the task's official file lies below `folder`; XTREME's names carry the split:
+    test-de.tsv, dev-de.tsv."""
     place = Path(task.submission.format(language=language))
     if place.name.startswith("test-"):
         place = place.with_name(split + place.name.removeprefix("test"))
     return Path(folder) / place
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
-def write_predictions(task: Task, folder: str | Path, language: str, predicted: Any, split: str = "test") -> Path:
-    """Writes the official file, whole or not at all; the path. `predicted` is as `Metric.compute` takes it. Raises
-    UserError for what such a file cannot hold: a label that is not the task's, a line break within a text."""
+def write_predictions(
+    task: Task, folder: str | Path, language: str, predicted: Any, split: str = "test"
+) -> Path:
+    """Writes the official file, whole or not at all; the path. `predicted` is as `Metric.compute`
+    takes it. Raises UserError for what such a file cannot hold: a label that is not the task's, a
+    line break within a text.
+    """
     path = prediction_path(task, folder, language, split)
     text = _as_text(task, predicted)
     partial = path.with_name(path.name + ".partial")
@@ -54,14 +60,20 @@ def write_predictions(task: Task, folder: str | Path, language: str, predicted: 
         partial.write_text(text, encoding="utf-8", newline="\n")
         os.replace(partial, path)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}; choose another folder") from None
+        raise UserError(
+            f"{path} cannot be written: {error.strerror or error}; choose another folder"
+        ) from None
     return path
 
 
 def _as_text(task: Task, predicted: Any) -> str:
     if task.kind == "span_qa":
         answers = dict(predicted)
-        if wrong := [key for key, text in answers.items() if not isinstance(key, str) or not isinstance(text, str)]:
+        if wrong := [
+            key
+            for key, text in answers.items()
+            if not isinstance(key, str) or not isinstance(text, str)
+        ]:
             raise UserError(f"{task.full_name}: the answer of {wrong[0]!r} is not text")
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
     if task.kind == "tagging":
@@ -79,13 +91,18 @@ def _as_text(task: Task, predicted: Any) -> str:
 
 def _label(task: Task, label: Any) -> str:
     if not isinstance(label, str) or (task.labels and label not in task.labels):
-        raise UserError(f"{task.full_name}: {label!r} is not one of its labels: {', '.join(task.labels)}")
+        raise UserError(
+            f"{task.full_name}: {label!r} is not one of its labels: {', '.join(task.labels)}"
+        )
     return label
 
 
 def _one_line(task: Task, text: str, barred: str = "") -> str:
     if wrong := [c for c in ("\n", "\r", *barred) if c in text]:
-        raise UserError(f"{task.full_name}: {wrong[0]!r} in the prediction {text!r}, and the file has a line for each")
+        raise UserError(
+            f"{task.full_name}: {wrong[0]!r} in the prediction {text!r}, and the file has a line"
+            " for each"
+        )
     return text
 
 
@@ -95,15 +112,16 @@ def _row(where: str, text: str) -> int:
     return int(text)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predictions:
     """The predictions of a file for these gold records.
 
-    As the official scripts, questions may lack an answer; XGLUE's tag files may lack the last tags of a sentence, which
-    become O. Raises UserError with file and line: a missing file, a number of lines that is not that of the gold
-    records, an unknown label, broken JSON, ids that the gold file does not have.
+    As the official scripts, questions may lack an answer; XGLUE's tag files may lack the last tags
+    of a sentence, which become O. Raises UserError with file and line: a missing file, a number of
+    lines that is not that of the gold records, an unknown label, broken JSON, ids that the gold
+    file does not have.
     """
     path = Path(path)
     if not path.is_file():
@@ -127,14 +145,22 @@ def read_predictions(path: str | Path, task: Task, gold: Sequence[Any]) -> Predi
 
 def _check_number(path: Path, found: int, wanted: int, what: str = "line") -> None:
     if found != wanted:
-        raise UserError(f"{path}: {found} {what}s, but the gold file has {wanted}: one prediction for each is needed")
+        raise UserError(
+            f"{path}: {found} {what}s, but the gold file has {wanted}: one prediction for each is"
+            " needed"
+        )
 
 
-def check_labels(path: str | Path, values: Iterable[str], labels: Sequence[str], line: int = 1) -> None:
-    """Raises UserError naming the line of the first that is not one of `labels`; without any, all are."""
+def check_labels(
+    path: str | Path, values: Iterable[str], labels: Sequence[str], line: int = 1
+) -> None:
+    """Raises UserError naming the line of the first that is not one of `labels`; without any, all
+    are."""
     for number, value in enumerate(values, line):
         if labels and value not in labels:
-            raise UserError(f"{path}, line {number}: {value!r} is not one of the labels {', '.join(labels)}")
+            raise UserError(
+                f"{path}, line {number}: {value!r} is not one of the labels {', '.join(labels)}"
+            )
 
 
 def read_rows(path: str | Path) -> list[int]:
@@ -176,7 +202,10 @@ def _read_tags(path: Path, task: Task, gold: Sequence[Any]) -> Predictions:
     for (begin, tags), sentence in zip(sentences, gold, strict=True):
         short = len(sentence.tags or sentence.words) - len(tags)
         if short < 0 or (short and not fills):
-            raise UserError(f"{path}, line {begin}: {len(tags)} tags for a sentence of {len(tags) + short} words")
+            raise UserError(
+                f"{path}, line {begin}: {len(tags)} tags for a sentence of {len(tags) + short}"
+                " words"
+            )
         filled += short
         values.append(tags + [FILL] * short)
     return Predictions(values, {"filled": filled} if filled else {})
@@ -196,6 +225,9 @@ def _read_answers(path: Path, gold: Sequence[Any]) -> Predictions:
         raise UserError(f"{path}: the answer of {wrong[0]} is not text")
     ids = {question.id for question in gold}
     if unknown := [key for key in answers if key not in ids]:
-        raise UserError(f"{path}: the gold file has no question {unknown[0]} ({len(unknown)} such ids): another split?")
+        raise UserError(
+            f"{path}: the gold file has no question {unknown[0]} ({len(unknown)} such ids): another"
+            " split?"
+        )
     unanswered = len(ids - answers.keys())
     return Predictions(answers, {"unanswered": unanswered} if unanswered else {})

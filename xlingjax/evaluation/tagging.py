@@ -24,17 +24,26 @@ NO_TAG = "O"
 def _logits(model, objective: Tagging, mesh):
     model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
-    return jax.jit(lambda params, batch: objective.logits(model, params, batch).argmax(-1), out_shardings=replicated)
+    return jax.jit(
+        lambda params, batch: objective.logits(model, params, batch).argmax(-1),
+        out_shardings=replicated,
+    )
 
 
-def predict(model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None) -> np.ndarray:
+def predict(
+    model, params, rows: Mapping[str, np.ndarray], *, batch_size: int = 64, mesh=None
+) -> np.ndarray:
     """int[N, L]: the likeliest tag at every piece (see `tagged_rows`)."""
     run = _logits(model, Tagging(model.config.num_labels), mesh)
     multiple = row_multiple(mesh)
     size = -(-batch_size // multiple) * multiple
     parts = []
     for start in range(0, len(rows["input_ids"]), size):
-        part = {name: values[start : start + size] for name, values in rows.items() if not name.startswith("tag_")}
+        part = {
+            name: values[start : start + size]
+            for name, values in rows.items()
+            if not name.startswith("tag_")
+        }
         missing = size - len(part["input_ids"])
         part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
         parts.append(np.asarray(run(params, place(part, mesh)))[: size - missing])
@@ -56,13 +65,18 @@ def predict_tags(
     apart: bool = True,
     marks: str = "kept",
 ) -> list[list[str]]:
-    """A tag for every word of every sentence, that of its first piece, from all rows that the sentence takes (see
-    `tagged_parts`). A word without a piece of its own gets "O", or of tags without it that of the word before, whose
-    piece it shares. apart, marks: see `pieces_of_words`."""
-    rows = tagged_rows(sentences, vocabulary, length, tags, language, language_id, apart=apart, marks=marks)
+    """A tag for every word of every sentence, that of its first piece, from all rows that the
+    sentence takes (see `tagged_parts`). A word without a piece of its own gets "O", or of tags
+    without it that of the word before, whose piece it shares. apart, marks: see `pieces_of_words`.
+    """
+    rows = tagged_rows(
+        sentences, vocabulary, length, tags, language, language_id, apart=apart, marks=marks
+    )
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
-    for row, (number, _, owners) in enumerate(tagged_parts(sentences, vocabulary, length, language, apart, marks)):
+    for row, (number, _, owners) in enumerate(
+        tagged_parts(sentences, vocabulary, length, language, apart, marks)
+    ):
         for column, word in reversed([*enumerate(owners, 1)]):  # the first piece has the word
             made[number][word] = tags[found[row, column]]
     for own in made:
@@ -76,10 +90,10 @@ def predict_tags(
 class ZeroShotTagging:
     """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
 
-    Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`: "accuracy" per word,
-    or "f1" of entities. Both are of words: a word has the tag of its first piece, also where all its pieces have learnt
-    it (ERNIE-M's own script scores entities of pieces), and one that shares its piece with the word before has none
-    (not `apart`).
+    Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`:
+    "accuracy" per word, or "f1" of entities. Both are of words: a word has the tag of its first
+    piece, also where all its pieces have learnt it (ERNIE-M's own script scores entities of
+    pieces), and one that shares its piece with the word before has none (not `apart`).
     """
 
     files: Mapping[str, str | Path]
@@ -96,7 +110,10 @@ class ZeroShotTagging:
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         from xlingjax.evaluation.classification import summarise
 
-        scores = {language: self.score(model, params, language, path, mesh) for language, path in self.files.items()}
+        scores = {
+            language: self.score(model, params, language, path, mesh)
+            for language, path in self.files.items()
+        }
         return summarise(scores, self.trained_on) | {"kind": "tagging", "metric": self.metric}
 
     def predicted(
@@ -104,9 +121,18 @@ class ZeroShotTagging:
     ) -> list[list[str]]:
         """A tag for every word of every sentence."""
         return predict_tags(
-            model, params, sentences, self.vocabulary, self.tags, language, language_id, length=self.length,
-            batch_size=self.batch_size, mesh=mesh, apart=self.apart,
-        )  # fmt: skip
+            model,
+            params,
+            sentences,
+            self.vocabulary,
+            self.tags,
+            language,
+            language_id,
+            length=self.length,
+            batch_size=self.batch_size,
+            mesh=mesh,
+            apart=self.apart,
+        )
 
     def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:
         sentences = read_tagged(path)

@@ -1,4 +1,5 @@
-"""A model on a task of a benchmark: what it predicts for records, and the task's metrics per language."""
+"""A model on a task of a benchmark: what it predicts for records, and the task's metrics per
+language."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -37,18 +38,29 @@ def predict(
     mesh=None,
     pivot: Sequence[Any] | None = None,
 ) -> Any:
-    """What the task's metrics take: label strings, tags of every word, {id: answer}. languages: the run's, sorted.
-    pivot: of a model that is plugged in, the same examples in `Task.trained_on` (see `translations`).
+    """What the task's metrics take: label strings, tags of every word, {id: answer}. languages: the
+    run's, sorted. pivot: of a model that is plugged in, the same examples in `Task.trained_on` (see
+    `translations`).
 
-    Raises UserError where the model's head is not the task's, or the language not one that the model embeds.
+    Raises UserError where the model's head is not the task's, or the language not one that the
+    model embeds.
     """
     index = language_index(language, languages, model)
     how: dict[str, Any] = {"batch_size": batch_size, "mesh": mesh}
     if task.kind == "span_qa":
         return predict_answers(
-            model, params, records, vocabulary, index, length=reading.length, stride=reading.stride,
-            max_question=reading.max_question, longest=reading.longest, reset_positions=reading.reset_positions, **how,
-        )  # fmt: skip
+            model,
+            params,
+            records,
+            vocabulary,
+            index,
+            length=reading.length,
+            stride=reading.stride,
+            max_question=reading.max_question,
+            longest=reading.longest,
+            reset_positions=reading.reset_positions,
+            **how,
+        )
     require_head(model, task)
     if task.kind == "generation":
         decoding = Decoding(reading.beams, no_repeat_ngram=reading.no_repeat_ngram)
@@ -65,15 +77,28 @@ def predict(
         rows = beside_rows(task, records, pivot, vocabulary, reading, language, ids)
         return [task.labels[i] for i in classification.predict(model, params, rows, **how)[0]]
     if task.kind in ("classification", "ranking"):
-        rows = classification_rows(records, vocabulary, reading.length, task.labels, index, reading.reset_positions)
-        return [task.labels[i] for i in classification.predict(model, params, rows, task=head_of(model, task), **how)]
+        rows = classification_rows(
+            records, vocabulary, reading.length, task.labels, index, reading.reset_positions
+        )
+        return [
+            task.labels[i]
+            for i in classification.predict(model, params, rows, task=head_of(model, task), **how)
+        ]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
 
 
-def translations(model, task: Task, data: str | Path, split: str, language: str) -> Sequence[Any] | None:
-    """What a model that is plugged in reads beside the examples of a language: those of a test set translated into
-    `Task.trained_on`, else that language's own set, whose rows must be parallel. None: the model is not plugged in."""
-    return read(task, data, *pivot_of(task, data, split, language)) if model.config.classifier == "plug_in" else None
+def translations(
+    model, task: Task, data: str | Path, split: str, language: str
+) -> Sequence[Any] | None:
+    """What a model that is plugged in reads beside the examples of a language: those of a test set
+    translated into `Task.trained_on`, else that language's own set, whose rows must be parallel.
+    None: the model is not plugged in.
+    """
+    return (
+        read(task, data, *pivot_of(task, data, split, language))
+        if model.config.classifier == "plug_in"
+        else None
+    )
 
 
 def pivot_of(task: Task, data: str | Path, split: str, language: str) -> tuple[str, str]:
@@ -84,8 +109,8 @@ def pivot_of(task: Task, data: str | Path, split: str, language: str) -> tuple[s
 
 
 def named_alike(task: Task, labels: Sequence[str]) -> tuple[str, ...]:
-    """The task's labels in the order of a head's outputs. labels: the head's, which may be written in other capitals;
-    (): they are not the task's."""
+    """The task's labels in the order of a head's outputs. labels: the head's, which may be written
+    in other capitals; (): they are not the task's."""
     ours = {label.casefold(): label for label in task.labels}
     theirs = [label.casefold() for label in labels]
     if len(ours) != len(task.labels) or sorted(theirs) != sorted(ours):
@@ -99,13 +124,15 @@ def in_order_of(task: Task, labels: Sequence[str]) -> Task:
 
 
 def head_of(model, task: Task) -> str | None:
-    """The name of the task's head in a model that has one for each of several tasks; None: the head that stands
+    """The name of the task's head in a model that has one for each of several tasks; None: the head
+    that stands
     alone."""
     return task.name if model.config.labels_of(task.name) else None
 
 
 def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
-    """Why the model's head is not one for the task; "": it is. labels: the head's, where they are known."""
+    """Why the model's head is not one for the task; "": it is. labels: the head's, where they are
+    known."""
     config = model.config
     kind = {"tagging": "tagging", "spans": "span_qa"}.get(config.classifier, "classification")
     if task.kind == "generation":
@@ -119,8 +146,12 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
         return f"the model's head is one of {kind}"
     if kind != "span_qa" and labels is not None and not named_alike(task, labels):
         ours, heads = (", ".join(names[:4]) or "not told" for names in (task.labels, labels))
-        remedy = "; where they mean the same, give the task's in the order of the head's by --labels"
-        return f"its labels are {ours} ... and the head's {heads} ..." + remedy * (count == len(task.labels))
+        remedy = (
+            "; where they mean the same, give the task's in the order of the head's by --labels"
+        )
+        return f"its labels are {ours} ... and the head's {heads} ..." + remedy * (
+            count == len(task.labels)
+        )
     if kind != "span_qa" and count != len(task.labels):
         names = ", ".join(task.labels[:4])
         return f"it has {len(task.labels)} labels ({names} ...) and the model's head {count}"
@@ -152,13 +183,22 @@ def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) ->
     return {name: METRICS[name].compute(records, predicted, language) for name in task.metrics}
 
 
-def means(by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]) -> dict[str, Any]:
-    """Of the task's score (XTREME's questions: the mean of F1 and EM): `mean` over languages (those of the official
-    average), `en`, `mean_other` over languages without training examples, and `gap`, the transfer gap: `en` less the
-    mean of all others."""
+def means(
+    by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]
+) -> dict[str, Any]:
+    """Of the task's score (XTREME's questions: the mean of F1 and EM): `mean` over languages (those
+    of the official average), `en`, `mean_other` over languages without training examples, and
+    `gap`, the transfer gap: `en` less the mean of all others."""
     names = task_metrics(task)
-    score = {language: float(np.mean([values[name] for name in names])) for language, values in by_language.items()}
-    averaged = [value for language, value in score.items() if task.averaged is None or language in task.averaged]
+    score = {
+        language: float(np.mean([values[name] for name in names]))
+        for language, values in by_language.items()
+    }
+    averaged = [
+        value
+        for language, value in score.items()
+        if task.averaged is None or language in task.averaged
+    ]
     out: dict[str, Any] = {"mean": float(np.mean(averaged or [*score.values()]))}
     if task.trained_on in score:
         out[task.trained_on] = score[task.trained_on]
@@ -170,8 +210,11 @@ def means(by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on
     return out
 
 
-def chosen_languages(task: Task, data: str | Path, split: str, requested: Sequence[str]) -> list[str]:
-    """Those asked for, or of "all" those that have the split. Raises UserError where there are none."""
+def chosen_languages(
+    task: Task, data: str | Path, split: str, requested: Sequence[str]
+) -> list[str]:
+    """Those asked for, or of "all" those that have the split. Raises UserError where there are
+    none."""
     present = languages_present(task, data, split)
     if ALL in requested:
         if not present:
@@ -182,10 +225,12 @@ def chosen_languages(task: Task, data: str | Path, split: str, requested: Sequen
     return [*requested]
 
 
-def require_tested(task: Task, data: str | Path, split: str, requested: Sequence[str], allow_missing: bool) -> None:
-    """Raise UserError where a language that is to be tested has no files: of those asked for, or without
-    `allow_missing` of "all" the task's. Where dev is what is tested a test set will do: XTREME has no dev sets of some
-    languages."""
+def require_tested(
+    task: Task, data: str | Path, split: str, requested: Sequence[str], allow_missing: bool
+) -> None:
+    """Raise UserError where a language that is to be tested has no files: of those asked for, or
+    without `allow_missing` of "all" the task's. Where dev is what is tested a test set will do:
+    XTREME has no dev sets of some languages."""
     chosen_languages(task, data, split, requested)
     if allow_missing or ALL not in requested:
         return
@@ -193,8 +238,8 @@ def require_tested(task: Task, data: str | Path, split: str, requested: Sequence
     there = {task.trained_on}.union(*(languages_present(task, data, each) for each in splits))
     if missing := [language for language in task.languages if language not in there]:
         raise UserError(
-            f"{task.full_name}: no {part_of(split)[0]} set of {', '.join(missing)} below {data}: get them, name others "
-            "with --gin.TEST_LANGUAGES, or --allow-missing"
+            f"{task.full_name}: no {part_of(split)[0]} set of {', '.join(missing)} below {data}:"
+            " get them, name others with --gin.TEST_LANGUAGES, or --allow-missing"
         )
 
 
@@ -202,8 +247,8 @@ def require_tested(task: Task, data: str | Path, split: str, requested: Sequence
 class TaskScore:
     """A task's metrics as an evaluator of the training loop, read once.
 
-    Values: {"kind": "task", "metric", "mean", "en", "mean_other", "gap", "by_language": {language: {metric: x}}}, all
-    in 0..100; mean and what follows are of the task's score, see `means`.
+    Values: {"kind": "task", "metric", "mean", "en", "mean_other", "gap", "by_language": {language:
+    {metric: x}}}, all in 0..100; mean and what follows are of the task's score, see `means`.
     """
 
     task: Task
@@ -220,11 +265,15 @@ class TaskScore:
 
     def __post_init__(self):
         names = chosen_languages(self.task, self.data, self.split, self.requested)
-        self._records = {name: read(self.task, self.data, self.split, name)[: self.limit or None] for name in names}
+        self._records = {
+            name: read(self.task, self.data, self.split, name)[: self.limit or None]
+            for name in names
+        }
         for name, records in self._records.items():
             if not has_gold(self.task, records):
                 raise UserError(
-                    f"{self.task.full_name}: the {self.split} set of {name} has no answers to score against"
+                    f"{self.task.full_name}: the {self.split} set of {name} has no answers to score"
+                    " against"
                 )
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
@@ -232,20 +281,34 @@ class TaskScore:
         for language, records in self._records.items():
             pivot = translations(model, self.task, self.data, self.split, language)
             predicted = predict(
-                model, params, self.task, records, self.vocabulary, self.languages, language, self.reading,
-                self.batch_size, mesh, pivot and pivot[: self.limit or None],
-            )  # fmt: skip
+                model,
+                params,
+                self.task,
+                records,
+                self.vocabulary,
+                self.languages,
+                language,
+                self.reading,
+                self.batch_size,
+                mesh,
+                pivot and pivot[: self.limit or None],
+            )
             by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)
-        return {"kind": "task", "metric": " and ".join(task_metrics(self.task)), **found, "by_language": by_language}
+        return {
+            "kind": "task",
+            "metric": " and ".join(task_metrics(self.task)),
+            **found,
+            "by_language": by_language,
+        }
 
 
 @dataclass
 class TasksScore:
     """Several tasks as one evaluator, each read by the head of its name.
 
-    Values: {"kind": "tasks", "mean", "en", "by_task": {name: values of `TaskScore`}}; mean: over the tasks of their
-    means, en: of their values in English (left out where a task has none).
+    Values: {"kind": "tasks", "mean", "en", "by_task": {name: values of `TaskScore`}}; mean: over
+    the tasks of their means, en: of their values in English (left out where a task has none).
     """
 
     tasks: Sequence[TaskScore]
@@ -254,6 +317,12 @@ class TasksScore:
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         by_task = {one.task.name: one(model, params, step, mesh) for one in self.tasks}
         over = ("mean", self.tasks[0].task.trained_on)
-        told = {name: [values[name] for values in by_task.values() if name in values] for name in over}
-        found = {name: float(np.mean(values)) for name, values in told.items() if len(values) == len(by_task)}
+        told = {
+            name: [values[name] for values in by_task.values() if name in values] for name in over
+        }
+        found = {
+            name: float(np.mean(values))
+            for name, values in told.items()
+            if len(values) == len(by_task)
+        }
         return {"kind": "tasks", **found, "by_task": by_task}

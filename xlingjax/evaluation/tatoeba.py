@@ -1,5 +1,5 @@
-"""Tatoeba as XTREME has it: each English sentence finds the foreign sentence nearest to it, of vectors that no training
-has fitted to the task (`evaluate_retrieval.py`, `utils_retrieve.py`)."""
+"""Tatoeba as XTREME has it: each English sentence finds the foreign sentence nearest to it, of
+vectors that no training has fitted to the task (`evaluate_retrieval.py`, `utils_retrieve.py`)."""
 
 from collections.abc import Sequence
 
@@ -15,8 +15,9 @@ from xlingjax.inference.sentences import LONGEST
 
 
 def paper_layer(layers: int) -> int:
-    """The layer whose states are read, of a model of so many: the 8th of 12 and the 14th of 24 (indices 7 and 13 in
-    XTREME's scripts, which count from 0), of other models two thirds of the way up."""
+    """The layer whose states are read, of a model of so many: the 8th of 12 and the 14th of 24
+    (indices 7 and 13 in XTREME's scripts, which count from 0), of other models two thirds of the
+    way up."""
     return 14 if layers == 24 else max(1, round(layers * 2 / 3))
 
 
@@ -42,9 +43,10 @@ def side_vectors(
     prefix: str = "",
     max_length: int = LONGEST,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors of the foreign side and of the English side, float32 [P, N+1, S, D] each: every pooling, every layer,
-    the embeddings first; `layers`: these only. language: the foreign one; languages: the run's; prefix, max_length: see
-    `embed_texts`. Raises UserError for an empty side."""
+    """Vectors of the foreign side and of the English side, float32 [P, N+1, S, D] each: every
+    pooling, every layer,
+    the embeddings first; `layers`: these only. language: the foreign one; languages: the run's;
+    prefix, max_length: see `embed_texts`. Raises UserError for an empty side."""
     sides = []
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
@@ -69,16 +71,29 @@ def predict_layers(
     prefix: str = "",
     max_length: int = LONGEST,
 ) -> dict[str, dict[int, list[int]]]:
-    """{pooling: {layer: what `predict_retrieval` gives}}, of one pass over each side. layers: None: every layer, 0 the
-    embeddings; prefix, max_length: see `embed_texts`. Raises UserError: an empty side, no such layer or pooling, a
-    language that the model lacks."""
+    """{pooling: {layer: what `predict_retrieval` gives}}, of one pass over each side. layers: None:
+    every layer, 0 the embeddings; prefix, max_length: see `embed_texts`. Raises UserError: an empty
+    side, no such layer or pooling, a language that the model lacks."""
     names = range(model.config.layers + 1) if layers is None else layers
     chosen = tuple(chosen_layer(layer, model.config.layers) for layer in names)
     foreign, english = side_vectors(
-        model, params, bitext, vocabulary, language, languages, poolings, chosen, mesh, prefix, max_length
+        model,
+        params,
+        bitext,
+        vocabulary,
+        language,
+        languages,
+        poolings,
+        chosen,
+        mesh,
+        prefix,
+        max_length,
     )
     return {
-        pooling: {layer: nearest(english[p, n], foreign[p, n], mesh=mesh).tolist() for n, layer in enumerate(chosen)}
+        pooling: {
+            layer: nearest(english[p, n], foreign[p, n], mesh=mesh).tolist()
+            for n, layer in enumerate(chosen)
+        }
         for p, pooling in enumerate(poolings)
     }
 
@@ -97,22 +112,33 @@ def predict_retrieval(
     prefix: str = "",
     max_length: int = LONGEST,
 ) -> list[int]:
-    """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction file.
+    """The foreign line, from 0, that each English line finds: the lines of XTREME's prediction
+    file.
 
-    layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is "mean", over all tokens
-    with the separators. prefix, max_length: see `embed_texts`. Raises UserError as `predict_layers`.
+    layer: 0 is the embeddings; None: `paper_layer`. pooling: see `pooling_weights`; XTREME's is
+    "mean", over all tokens with the separators. prefix, max_length: see `embed_texts`. Raises
+    UserError as `predict_layers`.
     """
     layer = chosen_layer(layer, model.config.layers)
     found = predict_layers(
-        model, params, bitext, vocabulary, language, languages, poolings=(pooling,), layers=(layer,), mesh=mesh,
-        prefix=prefix, max_length=max_length,
-    )  # fmt: skip
+        model,
+        params,
+        bitext,
+        vocabulary,
+        language,
+        languages,
+        poolings=(pooling,),
+        layers=(layer,),
+        mesh=mesh,
+        prefix=prefix,
+        max_length=max_length,
+    )
     return found[pooling][layer]
 
 
 def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
-    """Share (0 to 1) of the English lines that find a translation of theirs by `bitext.gold`, which may be in any
-    order. Raises UserError: no gold, another number of lines."""
+    """Share (0 to 1) of the English lines that find a translation of theirs by `bitext.gold`, which
+    may be in any order. Raises UserError: no gold, another number of lines."""
     if bitext.gold is None:
         raise UserError("retrieval cannot be scored: there is no gold")
     if len(predicted) != len(bitext.target):

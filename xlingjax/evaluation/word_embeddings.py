@@ -1,8 +1,9 @@
-"""Cross-lingual word embeddings: the rows of an encoder's token table as vectors of words (XLM §4.5, Table 5).
+"""Cross-lingual word embeddings: the rows of an encoder's token table as vectors of words (XLM
+§4.5, Table 5).
 
-Translations of a dictionary should lie close to each other (cosine, L2, retrieval), and the cosine of two words should
-follow how alike people find them (SemEval-2017 task 2). A word that has no vector is counted: every figure stands
-beside its coverage.
+Translations of a dictionary should lie close to each other (cosine, L2, retrieval), and the cosine
+of two words should follow how alike people find them (SemEval-2017 task 2). A word that has no
+vector is counted: every figure stands beside its coverage.
 """
 
 from collections.abc import Sequence
@@ -21,29 +22,41 @@ Similarity = tuple[str, str, float]
 
 
 def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
-    """Pairs of words, `word TAB word` or `word word` (MUSE, XLING) on a line, in order, each once. Raises UserError
-    naming the line: another number of words; or no pairs."""
+    """Pairs of words, `word TAB word` or `word word` (MUSE, XLING) on a line, in order, each once.
+    Raises UserError naming the line: another number of words; or no pairs."""
     pairs = {}
     for number, line in read_lines(path):
         if not line.strip():
             continue
         cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
         if len(cells) != 2 or not all(cells):
-            raise UserError(f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation")
+            raise UserError(
+                f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
+            )
         pairs[cells[0], cells[1]] = None
     if not pairs:
-        raise UserError(f"{path} is empty: a dictionary has a word, a tab and its translation on each line")
+        raise UserError(
+            f"{path} is empty: a dictionary has a word, a tab and its translation on each line"
+        )
     return list(pairs)
 
 
 def read_similarity(path: str | Path) -> list[Similarity]:
-    """(word, word, score) of lines `word TAB word TAB score`. A file named as SemEval's, `NAME.data.txt`, has two
-    columns; its scores stand line by line in `NAME.gold.txt` beside it or in `../keys`. Raises UserError naming the
-    line: another number of columns, a score that is no number; no pairs; another number of scores."""
+    """(word, word, score) of lines `word TAB word TAB score`. A file named as SemEval's,
+    `NAME.data.txt`, has two columns; its scores stand line by line in `NAME.gold.txt` beside it or
+    in `../keys`. Raises UserError naming the line: another number of columns, a score that is no
+    number; no pairs; another number of scores.
+    """
     path = Path(path)
-    lines = [(number, line.strip("\r\n").split("\t")) for number, line in read_lines(path) if line.strip()]
+    lines = [
+        (number, line.strip("\r\n").split("\t"))
+        for number, line in read_lines(path)
+        if line.strip()
+    ]
     if not lines:
-        raise UserError(f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line")
+        raise UserError(
+            f"{path} is empty: it has a word, a tab, a word, a tab and a score on each line"
+        )
     keys = _keys(path) if path.name.endswith(".data.txt") else None
     if keys is not None:
         golds = [(number, line.strip()) for number, line in read_lines(keys) if line.strip()]
@@ -51,13 +64,18 @@ def read_similarity(path: str | Path) -> list[Similarity]:
             raise UserError(f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}")
         for (number, cells), (_, gold) in zip(lines, golds, strict=True):
             if len(cells) != 2:
-                raise UserError(f"{path}, line {number}: {len(cells)} columns, not two words with a tab between")
+                raise UserError(
+                    f"{path}, line {number}: {len(cells)} columns, not two words with a tab between"
+                )
             cells.append(gold)
     rows = []
     for place, (number, cells) in enumerate(lines):
         cells = [cell.strip() for cell in cells]
         if len(cells) != 3 or not all(cells):
-            raise UserError(f"{path}, line {number}: {len(cells)} columns, not a word, a word and a score between tabs")
+            raise UserError(
+                f"{path}, line {number}: {len(cells)} columns, not a word, a word and a score"
+                " between tabs"
+            )
         try:
             score = float(cells[2])
             if not np.isfinite(score):
@@ -83,14 +101,16 @@ def word_vectors(
 ) -> dict[str, np.ndarray]:
     """{word: its vector [D]} of the words that have one.
 
-    pieces: "single", words that are one piece of the vocabulary; "mean", all words, the mean of their pieces. A word
-    with an unknown piece has none, nor has one without pieces. A phrase is read as one word.
+    pieces: "single", words that are one piece of the vocabulary; "mean", all words, the mean of
+    their pieces. A word with an unknown piece has none, nor has one without pieces. A phrase is
+    read as one word.
     """
     if pieces not in PIECES:
         raise UserError(f"pieces {pieces!r} is not one of {', '.join(PIECES)}")
     found = {}
     for word in dict.fromkeys(words):
-        # The vectors of pieces that write nothing, as the space before a word, are no part of the word's.
+        # The vectors of pieces that write nothing, as the space before a word, are no part of the
+        # word's.
         ids = [piece for piece in vocabulary.encode(word) if vocabulary.decode([piece]).strip()]
         if ids and vocabulary.unk_id not in ids and (len(ids) == 1 or pieces == "mean"):
             found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
@@ -107,11 +127,14 @@ def score_dictionary(
     """Of the pairs of which both words have a vector:
 
     pairs, covered, coverage   in the dictionary; of these with vectors; their share
-    cosine, l2                 mean over covered pairs; l2 of the vectors as they are, not normalised
-    spelled_alike              share of covered pairs that are one word in both languages, so one row
+    cosine, l2                 mean over covered pairs; l2 of the vectors as they are, not
+    normalised
+    spelled_alike              share of covered pairs that are one word in both languages, so one
+    row
     words                      different first words among them: the queries of
-    p_at_1_nearest, p_at_1_csls   share of queries whose nearest is a translation, among the covered words of the other
-                               language in the dictionary, by cosine and by CSLS (10 neighbours; Conneau et al. 2018)
+    p_at_1_nearest, p_at_1_csls   share of queries whose nearest is a translation, among the covered
+                               words of the other language in the dictionary, by cosine and by CSLS
+                               (10 neighbours; Conneau et al. 2018)
     None where nothing is covered.
     """
     sides = [
@@ -126,16 +149,28 @@ def score_dictionary(
     first_PD, second_PD = (np.stack([sides[i][pair[i]] for pair in kept]) for i in (0, 1))
     queries, targets = (list(dict.fromkeys(pair[i] for pair in kept)) for i in (0, 1))
     query_QD, index_SD = (
-        unit_rows(np.stack([side[w] for w in words])) for side, words in zip(sides, (queries, targets), strict=True)
+        unit_rows(np.stack([side[w] for w in words]))
+        for side, words in zip(sides, (queries, targets), strict=True)
     )
     translations = set(kept)
 
     def precision(found: np.ndarray) -> float:
-        return float(np.mean([(word, targets[row]) in translations for word, row in zip(queries, found, strict=True)]))
+        return float(
+            np.mean(
+                [
+                    (word, targets[row]) in translations
+                    for word, row in zip(queries, found, strict=True)
+                ]
+            )
+        )
 
-    # CSLS is 2 cos(x, y) - r(x) - r(y); r(x) is one number for all y. The last column takes r(y) off in the product.
+    # CSLS is 2 cos(x, y) - r(x) - r(y); r(x) is one number for all y. The last column takes r(y)
+    # off in the product.
     crowding_S = neighbours(index_SD, query_QD, CSLS_NEIGHBOURS)[0].mean(axis=1, keepdims=True)
-    by_csls = np.hstack([2 * query_QD, -np.ones((len(queries), 1))]), np.hstack([index_SD, crowding_S])
+    by_csls = (
+        np.hstack([2 * query_QD, -np.ones((len(queries), 1))]),
+        np.hstack([index_SD, crowding_S]),
+    )
     return counts | {
         "words": len(queries),
         "cosine": float(np.mean(np.sum(unit_rows(first_PD) * unit_rows(second_PD), axis=1))),
@@ -153,10 +188,10 @@ def score_similarity(
     table_VD: np.ndarray,
     pieces: str = "single",
 ) -> dict[str, float | int | None]:
-    """How far the cosine of two words follows the gold scores: `pearson` and `spearman` over all pairs, those without
-    vectors getting the mean cosine of the others; the same over covered pairs alone, `pearson_covered`,
-    `spearman_covered`; `pairs`, `covered`, `coverage`. None where they are not defined: fewer than two pairs covered,
-    or no spread."""
+    """How far the cosine of two words follows the gold scores: `pearson` and `spearman` over all
+    pairs, those without vectors getting the mean cosine of the others; the same over covered pairs
+    alone, `pearson_covered`, `spearman_covered`; `pairs`, `covered`, `coverage`. None where they
+    are not defined: fewer than two pairs covered, or no spread."""
     sides = [
         word_vectors([row[i] for row in rows], language, vocabulary, table_VD, pieces)
         for i, language in enumerate(languages)
@@ -183,7 +218,8 @@ def score_similarity(
 
 
 def correlations(x: np.ndarray, y: np.ndarray) -> tuple[float | None, float | None]:
-    """Pearson's and Spearman's, None where they are not defined: fewer than two values, or no spread."""
+    """Pearson's and Spearman's, None where they are not defined: fewer than two values, or no
+    spread."""
     from scipy.stats import pearsonr, spearmanr
 
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:

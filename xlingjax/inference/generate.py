@@ -1,7 +1,9 @@
-"""Lines in, lines out: what an encoder-decoder writes for each line of a text, and how likely it finds given ones.
+"""Lines in, lines out: what an encoder-decoder writes for each line of a text, and how likely it
+finds given ones.
 
-Sources are tokenised as in training, `</s> x </s>`, and sorted into a few fixed lengths, so that a whole file costs one
-compilation per length. Rows lie on the mesh's data axes; what comes back is in the order of the lines.
+Sources are tokenised as in training, `</s> x </s>`, and sorted into a few fixed lengths, so that a
+whole file costs one compilation per length. Rows lie on the mesh's data axes; what comes back is in
+the order of the lines.
 """
 
 import functools
@@ -32,8 +34,8 @@ LENGTHS = (16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True)
 class Generated:
-    """ids: the tokens, the end among them where it was written; score: log_probability / tokens ** length_penalty. Of
-    an empty line: no tokens, and 0."""
+    """ids: the tokens, the end among them where it was written; score: log_probability / tokens **
+    length_penalty. Of an empty line: no tokens, and 0."""
 
     text: str = ""
     ids: tuple[int, ...] = ()
@@ -42,14 +44,20 @@ class Generated:
 
 
 @functools.lru_cache(maxsize=64)
-def _search(model: Encoder, mesh: Mesh | None, ids: Ids, decoding: Decoding, columns: int) -> Callable:
+def _search(
+    model: Encoder, mesh: Mesh | None, ids: Ids, decoding: Decoding, columns: int
+) -> Callable:
     """jit of (params, batch, start id, language, seed, numbers_B of the lines) -> `Texts`."""
     model = on_xla(model, mesh)
 
     def run(params, batch, start, language, seed, numbers_B):
         start_B, language_B = jnp.full_like(numbers_B, start), jnp.full_like(numbers_B, language)
-        keys_B = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(seed), numbers_B)  # whatever the batch
-        return generate(model, params, batch, start_B, language_B, ids, decoding, columns, key=keys_B)
+        keys_B = jax.vmap(jax.random.fold_in, (None, 0))(
+            jax.random.key(seed), numbers_B
+        )  # whatever the batch
+        return generate(
+            model, params, batch, start_B, language_B, ids, decoding, columns, key=keys_B
+        )
 
     return jax.jit(run, out_shardings=_everywhere(mesh))
 
@@ -62,12 +70,19 @@ def _forced(model: Encoder, mesh: Mesh | None) -> Callable:
 
     def run(params, batch):
         memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
-        g_BTD, table_VD, bias_V = model.decoder_head(params, model.decode(params, batch, memory_BSD))
+        g_BTD, table_VD, bias_V = model.decoder_head(
+            params, model.decode(params, batch, memory_BSD)
+        )
         targets_BT, weights_BT = batch["decoder_targets"], batch["decoder_weights"]
         nll_T = cross_entropy(
-            g_BTD.reshape(-1, g_BTD.shape[-1]), table_VD, bias_V, targets_BT.reshape(-1), weights_BT.reshape(-1),
-            vocab_size=pieces, chunk=CHUNK,
-        ).nll_T  # fmt: skip
+            g_BTD.reshape(-1, g_BTD.shape[-1]),
+            table_VD,
+            bias_V,
+            targets_BT.reshape(-1),
+            weights_BT.reshape(-1),
+            vocab_size=pieces,
+            chunk=CHUNK,
+        ).nll_T
         return -nll_T.reshape(targets_BT.shape).sum(1)
 
     return jax.jit(run, out_shardings=_everywhere(mesh))
@@ -79,9 +94,11 @@ def _everywhere(mesh: Mesh | None):
 
 @dataclass
 class Generator:
-    """An encoder-decoder that writes. tokens_per_batch: of the sources, times the beams, so that short lines come in
-    larger batches; truncate: cut sources that are too long, instead of refusing them; seed: of drawn tokens, which
-    depend on it and the number of their line alone. Raises UserError for a model without a decoder."""
+    """An encoder-decoder that writes. tokens_per_batch: of the sources, times the beams, so that
+    short lines come in larger batches; truncate: cut sources that are too long, instead of refusing
+    them; seed: of drawn tokens, which depend on it and the number of their line alone. Raises
+    UserError for a model without a decoder.
+    """
 
     model: Encoder
     params: Any
@@ -99,8 +116,8 @@ class Generator:
         c = self.model.config
         if not isinstance(self.model, Seq2Seq):
             raise UserError(
-                f"model {c.name} has no decoder, it is an encoder alone: give a run that was trained with "
-                "DECODER_LAYERS above 0"
+                f"model {c.name} has no decoder, it is an encoder alone: give a run that was"
+                " trained with DECODER_LAYERS above 0"
             )
         self.longest_source = c.max_positions - c.position_offset
 
@@ -108,16 +125,21 @@ class Generator:
     def ids(self) -> Ids:
         """Of all that is no piece, only the end may be written."""
         v = self.vocabulary
-        banned = {*v.special_ids, *range(v.size, self.model.config.vocab_size)} - {v.eos_id, v.pad_id}
+        banned = {*v.special_ids, *range(v.size, self.model.config.vocab_size)} - {
+            v.eos_id,
+            v.pad_id,
+        }
         return Ids(v.eos_id, v.pad_id, tuple(sorted(banned)))
 
     def language(self, code: str) -> int:
-        """The id of one of the run's languages; 0 where the run names none (an import without language tokens). Raises
-        UserError for another."""
+        """The id of one of the run's languages; 0 where the run names none (an import without
+        language tokens). Raises UserError for another."""
         if not self.languages and not self.model.config.tells_languages():
             return 0
         if code not in self.languages:
-            raise UserError(f"language {code!r} is not one of the run's: {', '.join(self.languages)}")
+            raise UserError(
+                f"language {code!r} is not one of the run's: {', '.join(self.languages)}"
+            )
         return list(self.languages).index(code)
 
     def generate(
@@ -131,24 +153,40 @@ class Generator:
     ) -> list[list[Generated]]:
         """n_best texts in language `target` for each line in language `source`, the best first.
 
-        first: the number of the first line; progress: called after each batch with its numbers of lines and of tokens.
-        Raises UserError: an unknown language, and, unless `truncate`, a line that is too long.
+        first: the number of the first line; progress: called after each batch with its numbers of
+        lines and of tokens. Raises UserError: an unknown language, and, unless `truncate`, a line
+        that is too long.
         """
         from_id, to_id = self.language(source), self.language(target)
         rows_of_lines = self.tokens(lines, first)
         found = [[Generated()] * self.decoding.n_best for _ in lines]
-        for members, length, rows in self._batches([len(ids) for ids in rows_of_lines], self.decoding.beams):
-            batch = rows_of([rows_of_lines[i] for i in members], from_id, self.vocabulary.pad_id, rows, length)
+        for members, length, rows in self._batches(
+            [len(ids) for ids in rows_of_lines], self.decoding.beams
+        ):
+            batch = rows_of(
+                [rows_of_lines[i] for i in members], from_id, self.vocabulary.pad_id, rows, length
+            )
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
             run = _search(self.model, self.mesh, self.ids, self.decoding, self._columns(length))
             numbers_B = numbers_B if self.mesh is None else _placed(numbers_B, self.mesh)
-            texts = run(self.params, place(batch, self.mesh), self._start(to_id), to_id, self.seed, numbers_B)
-            ids_BWT, lengths_BW, scores_BW = map(np.asarray, (texts.ids, texts.lengths, texts.scores))
+            texts = run(
+                self.params,
+                place(batch, self.mesh),
+                self._start(to_id),
+                to_id,
+                self.seed,
+                numbers_B,
+            )
+            ids_BWT, lengths_BW, scores_BW = map(
+                np.asarray, (texts.ids, texts.lengths, texts.scores)
+            )
             for row, i in enumerate(members):
                 found[i] = [
                     self._read(ids_T[:count], float(score))
-                    for ids_T, count, score in zip(ids_BWT[row], lengths_BW[row], scores_BW[row], strict=True)
+                    for ids_T, count, score in zip(
+                        ids_BWT[row], lengths_BW[row], scores_BW[row], strict=True
+                    )
                 ]
             if progress:
                 progress(len(members), int(lengths_BW[: len(members), 0].sum()))
@@ -164,29 +202,44 @@ class Generator:
         first: int = 1,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[Generated]:
-        """How likely the model finds each reference, by teacher forcing: what the search says of a text that it writes.
+        """How likely the model finds each reference, by teacher forcing: what the search says of a
+        text that it writes.
 
-        references: texts, or ids as of `Generated`. An empty line has no score. Raises UserError as `generate` does,
-        for a reference that is too long, and where there are not as many of them as lines.
+        references: texts, or ids as of `Generated`. An empty line has no score. Raises UserError as
+        `generate` does, for a reference that is too long, and where there are not as many of them
+        as lines.
         """
         if len(lines) != len(references):
-            raise UserError(f"{len(lines)} lines but {len(references)} references: give one of each per line, in order")
+            raise UserError(
+                f"{len(lines)} lines but {len(references)} references: give one of each per line,"
+                " in order"
+            )
         from_id, to_id = self.language(source), self.language(target)
         sources, targets = self.tokens(lines, first), []
         for number, reference in enumerate(references, first):
             given = isinstance(reference, str)
-            targets.append([*self.vocabulary.encode(reference), self.vocabulary.eos_id] if given else [*reference])
+            targets.append(
+                [*self.vocabulary.encode(reference), self.vocabulary.eos_id]
+                if given
+                else [*reference]
+            )
             if len(targets[-1]) > self.model.longest_target:
                 raise UserError(
-                    f"reference {number}: {len(targets[-1])} tokens, and the model's position table takes "
-                    f"{self.model.longest_target}: shorten it"
+                    f"reference {number}: {len(targets[-1])} tokens, and the model's position table"
+                    f" takes {self.model.longest_target}: shorten it"
                 )
         found = [Generated() for _ in lines]
         sizes = [max(len(a), len(b)) if a else 0 for a, b in zip(sources, targets, strict=True)]
         for members, length, rows in self._batches(sizes):
-            batch = rows_of([sources[i] for i in members], from_id, self.vocabulary.pad_id, rows, length)
-            batch |= self._targets([targets[i] for i in members], to_id, rows, min(length, self.model.longest_target))
-            total_B = np.asarray(_forced(self.model, self.mesh)(self.params, place(batch, self.mesh)))
+            batch = rows_of(
+                [sources[i] for i in members], from_id, self.vocabulary.pad_id, rows, length
+            )
+            batch |= self._targets(
+                [targets[i] for i in members], to_id, rows, min(length, self.model.longest_target)
+            )
+            total_B = np.asarray(
+                _forced(self.model, self.mesh)(self.params, place(batch, self.mesh))
+            )
             for i, total in zip(members, total_B.tolist(), strict=False):
                 text = references[i] if isinstance(references[i], str) else self._text(targets[i])
                 score = total / max(len(targets[i]), 1) ** self.decoding.length_penalty
@@ -203,19 +256,25 @@ class Generator:
         return self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
 
     def _start(self, language: int) -> int:
-        return self.vocabulary.size + language if self.model.config.language_tokens else self.vocabulary.eos_id
+        return (
+            self.vocabulary.size + language
+            if self.model.config.language_tokens
+            else self.vocabulary.eos_id
+        )
 
     def tokens(self, lines: Sequence[str], first: int = 1) -> list[list[int]]:
-        """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line; of an empty one
-        nothing. Raises UserError, unless `truncate`, for one that is too long; `first` is the number of the first."""
+        """As in training, `</s> pieces </s>` (XLM-R's vocabulary: `<s> pieces </s>`) of each line;
+        of an empty one nothing. Raises UserError, unless `truncate`, for one that is too long;
+        `first` is the number of the first.
+        """
         begin, end, limit = self.vocabulary.bos_id, self.vocabulary.eos_id, self.longest_source
         found = []
         for number, line in enumerate(lines, first):
             pieces = self.vocabulary.encode(line)
             if len(pieces) + 2 > limit and not self.truncate:
                 raise UserError(
-                    f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes {limit}: shorten "
-                    "the line, or cut such lines with --truncate"
+                    f"line {number}: {len(pieces) + 2} tokens, and the model's position table takes"
+                    f" {limit}: shorten the line, or cut such lines with --truncate"
                 )
             found.append([begin, *pieces[: limit - 2], end] if pieces else [])
         return found
@@ -224,20 +283,30 @@ class Generator:
         """The decoder's fields, of one target per row."""
         reads = [[self._start(language), *ids[:-1]] for ids in targets]
         fields = rows_of(reads, language, self.vocabulary.pad_id, rows, length)
-        batch = {f"decoder_{name}": fields[name] for name in ("position_ids", "language_ids", "pack_ids")}
+        batch = {
+            f"decoder_{name}": fields[name] for name in ("position_ids", "language_ids", "pack_ids")
+        }
         wanted = rows_of(targets, language, 0, rows, length)["input_ids"]
         weights = fields["pack_ids"].astype(np.float32)
-        return batch | {"decoder_ids": fields["input_ids"], "decoder_targets": wanted, "decoder_weights": weights}
+        return batch | {
+            "decoder_ids": fields["input_ids"],
+            "decoder_targets": wanted,
+            "decoder_weights": weights,
+        }
 
     def _columns(self, length: int) -> int:
         """The most tokens of a text whose source has at most `length`."""
         scale, more = self.decoding.max_length
         return max(1, min(int(scale * length) + more, self.model.longest_target))
 
-    def _batches(self, sizes: Sequence[int], beams: int = 1) -> Iterator[tuple[list[int], int, int]]:
-        """(lines, longest first, the length of their rows, the number of rows) of each batch; lines of size 0 are left
-        out."""
-        lengths = [length for length in LENGTHS if length < self.longest_source] + [self.longest_source]
+    def _batches(
+        self, sizes: Sequence[int], beams: int = 1
+    ) -> Iterator[tuple[list[int], int, int]]:
+        """(lines, longest first, the length of their rows, the number of rows) of each batch; lines
+        of size 0 are left out."""
+        lengths = [length for length in LENGTHS if length < self.longest_source] + [
+            self.longest_source
+        ]
         bucket_of = np.searchsorted(lengths, sizes)
         multiple, order = row_multiple(self.mesh), np.argsort(sizes, kind="stable")[::-1].tolist()
         for bucket, length in enumerate(lengths):

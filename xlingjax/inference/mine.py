@@ -1,5 +1,5 @@
-"""Bitext mining: which sentences of two texts translate each other? By the margin between a pair's cosine and that of
-each side's neighbours (Artetxe & Schwenk 2019, §3)."""
+"""Bitext mining: which sentences of two texts translate each other? By the margin between a pair's
+cosine and that of each side's neighbours (Artetxe & Schwenk 2019, §3)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,9 @@ class Mined:
     scores: np.ndarray
 
 
-def margin_scores(cosines: np.ndarray, left: np.ndarray, right: np.ndarray, margin: str) -> np.ndarray:
+def margin_scores(
+    cosines: np.ndarray, left: np.ndarray, right: np.ndarray, margin: str
+) -> np.ndarray:
     """Score of candidates from their cosine and the mean cosine of each side's neighbours."""
     around = (left + right) / 2
     if margin == "ratio":
@@ -43,9 +45,9 @@ def mine(
     threshold: float | None = None,
     mesh: Mesh | None = None,
 ) -> Mined:
-    """Candidates are every sentence of either side with that of its k neighbours which scores highest; they are taken
-    from the best on, each sentence once (the paper's "max" retrieval). threshold: the lowest score kept; None: all.
-    mesh: see `search.neighbours`."""
+    """Candidates are every sentence of either side with that of its k neighbours which scores
+    highest; they are taken from the best on, each sentence once (the paper's "max" retrieval).
+    threshold: the lowest score kept; None: all. mesh: see `search.neighbours`."""
     if not len(source_SD) or not len(target_TD):
         raise UserError("mining needs sentences on both sides, and one is empty")
     source, target = unit_rows(source_SD), unit_rows(target_TD)

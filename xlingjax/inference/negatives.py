@@ -1,9 +1,9 @@
-"""Wrong partners for paraphrase classification (Unicoder §3.2): a light model finds sentences that look like a
-translation and are none.
+"""Wrong partners for paraphrase classification (Unicoder §3.2): a light model finds sentences that
+look like a translation and are none.
 
-Three stages per pair of languages, each kept in the output folder and taken up again: the deep averaging network
-(`dan/EN-DE/run-MARK/`), the vectors of all sentences (`vectors.npz` there), the table (`EN-DE.tsv`, and in
-`dan/EN-DE/finished.json` what it was made from).
+Three stages per pair of languages, each kept in the output folder and taken up again: the deep
+averaging network (`dan/EN-DE/run-MARK/`), the vectors of all sentences (`vectors.npz` there), the
+table (`EN-DE.tsv`, and in `dan/EN-DE/finished.json` what it was made from).
 """
 
 import hashlib
@@ -39,8 +39,9 @@ RETRIEVAL = ("k", "random_share")  # settings that the network does not depend o
 
 @dataclass(frozen=True)
 class NegativesConfig:
-    """How wrong partners are found. dim, width: of the word embeddings and of the two tanh layers. k: of the nearest so
-    many one is drawn. random_share: of the sentences that get any other one instead."""
+    """How wrong partners are found. dim, width: of the word embeddings and of the two tanh layers.
+    k: of the nearest so many one is drawn. random_share: of the sentences that get any other one
+    instead."""
 
     steps: int = 2000
     batch: int = 128
@@ -61,15 +62,18 @@ def write_negatives(
     runtime: RuntimeConfig = RuntimeConfig(),  # noqa: B008 - frozen
     say: Callable[[str], None] = print,
 ) -> list[Path]:
-    """A table per pair of languages; finished ones of the same text and settings are left as they are. Pairs within one
-    language are left out: a paraphrase there is no translation. Raises UserError where there are no others, and
-    Stopped."""
+    """A table per pair of languages; finished ones of the same text and settings are left as they
+    are. Pairs within one language are left out: a paraphrase there is no translation. Raises
+    UserError where there are no others, and Stopped."""
     by_languages: dict[tuple[str, ...], list[Pair]] = {}
     for pair in find_pairs(parallel):
         if pair.translates:
             by_languages.setdefault(pair.languages, []).append(pair)
     if not by_languages:
-        raise UserError(f"--parallel {parallel}: every pair has both sides in one language; give it translations")
+        raise UserError(
+            f"--parallel {parallel}: every pair has both sides in one language; give it"
+            " translations"
+        )
     return [
         _of_languages(languages, pairs, vocabulary, output, config, runtime, say)
         for languages, pairs in sorted(by_languages.items())
@@ -84,7 +88,11 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     keys = [[side.key for side in pair.sides] for pair in pairs]
     identity = {"text": keys, "vocabulary": vocabulary.sha256, **asdict(config)}
     stamp = folder / "finished.json"
-    if table.is_file() and stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == identity:
+    if (
+        table.is_file()
+        and stamp.is_file()
+        and json.loads(stamp.read_text(encoding="utf-8")) == identity
+    ):
         say(f"{table}: finished before")
         return table
     records = pair_records(pairs, vocabulary)
@@ -92,10 +100,15 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
     sides = [[side[line] for line in full.tolist()] for side in _lines(pairs, languages)]
     if len(sides[0]) <= config.k:
-        raise UserError(f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at least")
+        raise UserError(
+            f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at"
+            " least"
+        )
     trained = {name: value for name, value in identity.items() if name not in RETRIEVAL}
     mark = hashlib.sha256(json.dumps(trained).encode()).hexdigest()[:16]
-    vectors = _vectors(folder / f"run-{mark}", pairs, tokens, full, vocabulary, config, runtime, say)
+    vectors = _vectors(
+        folder / f"run-{mark}", pairs, tokens, full, vocabulary, config, runtime, say
+    )
     negatives = choose(sides, vectors, config)
     rows = ["\t".join((*languages, NEGATIVE, "similarity", "kind"))]
     rows += [
@@ -106,7 +119,9 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     table.parent.mkdir(parents=True, exist_ok=True)
     partial = table.with_suffix(".partial")
     partial.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    stamp.unlink(missing_ok=True)  # of the table that goes; a crash from here on leaves one without a stamp
+    stamp.unlink(
+        missing_ok=True
+    )  # of the table that goes; a crash from here on leaves one without a stamp
     partial.replace(table)
     write_json(stamp, identity)
     hard = [similarity for _, similarity, kind in negatives if kind == "hard"]
@@ -116,8 +131,8 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
 
 
 def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
-    """The text of all lines of both sides, in the order of `languages`, as `pair_records` counts them: several files
-    one after the other, with a blank line behind each."""
+    """The text of all lines of both sides, in the order of `languages`, as `pair_records` counts
+    them: several files one after the other, with a blank line behind each."""
     lines: list[list[str]] = [[], []]
     for pair in pairs:
         order = [pair.languages.index(code) for code in languages]
@@ -134,23 +149,46 @@ def _vectors(folder, pairs, tokens, full, vocabulary, config, runtime, say) -> l
         with np.load(path) as kept:
             return [kept["first"], kept["second"]]
     model = ModelConfig(
-        name="dan", layers=0, dim=config.dim, heads=1, ffn=1, vocab_size=vocabulary.size, max_positions=config.length,
-        dan=config.width, dropout=0.0, attention_dropout=0.0,
-    )  # fmt: skip
+        name="dan",
+        layers=0,
+        dim=config.dim,
+        heads=1,
+        ffn=1,
+        vocab_size=vocabulary.size,
+        max_positions=config.length,
+        dan=config.width,
+        dropout=0.0,
+        attention_dropout=0.0,
+    )
     files = [str(side.path) for pair in pairs for side in pair.sides]
     source = TextSource(
-        DanFeatures(), vocabulary, config.batch, config.length, parallel=files, sampling=Sampling(), seed=config.seed
+        DanFeatures(),
+        vocabulary,
+        config.batch,
+        config.length,
+        parallel=files,
+        sampling=Sampling(),
+        seed=config.seed,
     )
     warmup = max(1, config.steps // 20)
     result = train(
-        workdir=folder, model=model, objectives=[ObjectiveRun(DAN(), source)], steps=config.steps, seed=config.seed,
-        optimizer=OptimizerConfig(learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup),
-        runtime=runtime, log_every=max(1, config.steps // 10),
-    )  # fmt: skip
+        workdir=folder,
+        model=model,
+        objectives=[ObjectiveRun(DAN(), source)],
+        steps=config.steps,
+        seed=config.seed,
+        optimizer=OptimizerConfig(
+            learning_rate=config.learning_rate, schedule="linear", warmup_steps=warmup
+        ),
+        runtime=runtime,
+        log_every=max(1, config.steps // 10),
+    )
     if result.exit_reason == "preempted":
         raise Stopped(f"{folder}: stopped; the same command goes on")
     encoder = Encoder(model)
-    params, _ = load_params(folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256)
+    params, _ = load_params(
+        folder, jax.jit(encoder.init)(jax.random.key(0)), vocabulary=vocabulary.sha256
+    )
     say(f"{folder}: vectors of {full.size} pairs")
     found = averages(encoder, params, tokens, full, config.length)
     partial = folder / "vectors.partial.npz"
@@ -168,7 +206,10 @@ def averages(
     found: list[list[np.ndarray]] = [[] for _ in sides]
     for start in range(0, lines.size, rows):
         chosen = lines[start : start + rows]
-        batch = {name: np.zeros((rows, 2 * length), np.int32) for name in ("input_ids", "pack_ids", "sides")}
+        batch = {
+            name: np.zeros((rows, 2 * length), np.int32)
+            for name in ("input_ids", "pack_ids", "sides")
+        }
         for number, side in enumerate(sides):
             for row, line in enumerate(chosen.tolist()):
                 size = int(side.lengths[line])
@@ -184,11 +225,11 @@ def averages(
 def choose(
     sides: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], config: NegativesConfig
 ) -> list[tuple[int, float, str]]:
-    """(line of the wrong partner, its cosine to the sentence, "hard" or "random") for every line; (-1, 0, "") where
-    there is none.
+    """(line of the wrong partner, its cosine to the sentence, "hard" or "random") for every line;
+    (-1, 0, "") where there is none.
 
-    Never one that says the translation, or the translation of the same sentence elsewhere: compared without case,
-    punctuation and spaces. Of lines that say the same the first stands for all.
+    Never one that says the translation, or the translation of the same sentence elsewhere: compared
+    without case, punctuation and spaces. Of lines that say the same the first stands for all.
     """
     said = [[normalised(text) for text in side] for side in sides]
     of_source: dict[str, set[str]] = {}

@@ -40,36 +40,43 @@ class TrainedRun:
         prefix: str | None = None,
         layers: Sequence[int] | None = None,
     ) -> np.ndarray:
-        """float32 [N+1, S, D]: a vector of each of S sentences at every layer, the embedding output first; `layers`: at
-        these only, [len(layers), S, D].
+        """float32 [N+1, S, D]: a vector of each of S sentences at every layer, the embedding output
+        first; `layers`: at these only, [len(layers), S, D].
 
-        They are made as `sentences` of the run says, the last layer's being those of the released model; pooling (see
-        `pooling_weights`) and prefix instead of its own. Sentences are cut at its length (256 tokens where it has none)
-        or at the model's positions. Raises UserError for an unknown pooling, for a run whose own is not computed here
-        and, where the model embeds languages, for one that the run never had.
+        They are made as `sentences` of the run says, the last layer's being those of the released
+        model; pooling (see `pooling_weights`) and prefix instead of its own. Sentences are cut at
+        its length (256 tokens where it has none) or at the model's positions. Raises UserError for
+        an unknown pooling, for a run whose own is not computed here and, where the model embeds
+        languages, for one that the run never had.
         """
         way = (self.sentences or Sentences()).of(None, pooling, prefix)
         of = self.model, self.params, sentences, language, self.languages, self.vocabulary
         chosen = None if layers is None else tuple(layers)
-        vectors_NSD = embed_texts(*of, (way.pooling,), chosen, self.mesh, way.prefix, way.max_length)[0]
+        vectors_NSD = embed_texts(
+            *of, (way.pooling,), chosen, self.mesh, way.prefix, way.max_length
+        )[0]
         if way.normalize:  # in place: they may fill the memory
             for vectors_SD in vectors_NSD:
                 vectors_SD /= np.maximum(np.linalg.norm(vectors_SD, axis=1, keepdims=True), 1e-12)
         return vectors_NSD
 
     def in_dtype(self, dtype: str | None) -> "TrainedRun":
-        """The run whose matrix products run in `dtype`; None: in its own. Raises UserError for an unknown one."""
+        """The run whose matrix products run in `dtype`; None: in its own. Raises UserError for an
+        unknown one."""
         config = self.model.config
         if dtype in (None, config.dtype):
             return self
         return replace(self, model=build_model(config.replace(dtype=dtype), self.mesh))
 
 
-def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None) -> TrainedRun:
-    """A run on one device, or laid out on a mesh: "RUN" its newest checkpoint; "RUN@STEP", "RUN@METRIC" (the best by a
-    metric of BEST_METRIC) and "RUN/checkpoints/STEP" another. language_embedding: False leaves the model's behind, as
-    of one that was of training alone (ERNIE-M). Raises UserError: no such run, no readable checkpoint, one that is not
-    of the model that the run describes."""
+def open_run(
+    workdir: str | Path, language_embedding: bool = True, mesh: Mesh | None = None
+) -> TrainedRun:
+    """A run on one device, or laid out on a mesh: "RUN" its newest checkpoint; "RUN@STEP",
+    "RUN@METRIC" (the best by a metric of BEST_METRIC) and "RUN/checkpoints/STEP" another.
+    language_embedding: False leaves the model's behind, as of one that was of training alone
+    (ERNIE-M). Raises UserError: no such run, no readable checkpoint, one that is not of the model
+    that the run describes."""
     record = read_run_record(str(workdir))
     vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])
     config = ModelConfig(**record["model"])
@@ -79,6 +86,10 @@ def open_run(workdir: str | Path, language_embedding: bool = True, mesh: Mesh | 
         shardings = jax.tree.map(lambda _: SingleDeviceSharding(jax.devices()[0]), params)
     else:
         shardings = param_shardings(mesh, model.logical_axes(), params)
-    params = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), params, shardings)
+    params = jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), params, shardings
+    )
     params, _ = load_params(workdir, params, vocabulary=vocabulary.sha256, exact=language_embedding)
-    return TrainedRun(model, params, vocabulary, tuple(record["languages"]), mesh, sentences_of(record))
+    return TrainedRun(
+        model, params, vocabulary, tuple(record["languages"]), mesh, sentences_of(record)
+    )

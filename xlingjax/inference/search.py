@@ -1,4 +1,5 @@
-"""Exact search for the nearest rows on devices, as one program; the index may be spread over a mesh."""
+"""Exact search for the nearest rows on devices, as one program; the index may be spread over a
+mesh."""
 
 import functools
 from collections.abc import Callable
@@ -12,14 +13,19 @@ CHUNK = 1024
 
 
 def neighbours(
-    queries_QD: np.ndarray, index_SD: np.ndarray, k: int, chunk: int = CHUNK, mesh: Mesh | None = None
+    queries_QD: np.ndarray,
+    index_SD: np.ndarray,
+    k: int,
+    chunk: int = CHUNK,
+    mesh: Mesh | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(products [Q, k], rows of the index [Q, k]) of the k rows of the index whose dot product with each query is
-    highest, in float32, highest first; exact; among equals the first row wins. Rows of length 1 make it the cosine.
+    """(products [Q, k], rows of the index [Q, k]) of the k rows of the index whose dot product with
+    each query is highest, in float32, highest first; exact; among equals the first row wins. Rows
+    of length 1 make it the cosine.
 
-    mesh: every device of it searches its part of the index, and the best of all are merged; None: the first device
-    searches all. `chunk` rows of either side are compared at a time: beside its part of the index a device holds that
-    many products squared.
+    mesh: every device of it searches its part of the index, and the best of all are merged; None:
+    the first device searches all. `chunk` rows of either side are compared at a time: beside its
+    part of the index a device holds that many products squared.
     """
     size = len(index_SD)
     k = min(k, size)
@@ -30,7 +36,10 @@ def neighbours(
     blocks_NCD.reshape(-1, index_SD.shape[1])[:size] = index_SD
     whole, split = None, None
     if mesh is not None:
-        whole, split = NamedSharding(mesh, PartitionSpec()), NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+        whole, split = (
+            NamedSharding(mesh, PartitionSpec()),
+            NamedSharding(mesh, PartitionSpec(mesh.axis_names)),
+        )
     index = _placed(blocks_NCD, split)
     search = _program(k, mesh)
     rows = min(chunk, _rounded(len(queries_QD)))
@@ -39,7 +48,12 @@ def neighbours(
         part = queries_QD[start : start + rows]
         queries = np.zeros((rows, queries_QD.shape[1]), np.float32)
         queries[: len(part)] = part
-        found.append([np.asarray(x)[: len(part)] for x in search(_placed(queries, whole), index, np.int32(size))])
+        found.append(
+            [
+                np.asarray(x)[: len(part)]
+                for x in search(_placed(queries, whole), index, np.int32(size))
+            ]
+        )
     products, numbers = zip(*found, strict=True)
     return np.concatenate(products), np.concatenate(numbers).astype(int)
 
@@ -66,23 +80,32 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
 
         def step(best, entry):
             block_CD, first = entry
-            products_QC = jnp.einsum("qd,cd->qc", queries_QD, block_CD, precision=jax.lax.Precision.HIGHEST)
+            products_QC = jnp.einsum(
+                "qd,cd->qc", queries_QD, block_CD, precision=jax.lax.Precision.HIGHEST
+            )
             products_QC = jnp.where(first + jnp.arange(block) < size, products_QC, -jnp.inf)
             top, columns = jax.lax.top_k(products_QC, k)  # of equals the first
             return _merged((best[0], top), (best[1], first + columns), k), None
 
         starts = ((device * count + jnp.arange(count)) * block).astype(jnp.int32)
-        nothing = jnp.full((len(queries_QD), k), -jnp.inf), jnp.zeros((len(queries_QD), k), jnp.int32)
+        nothing = (
+            jnp.full((len(queries_QD), k), -jnp.inf),
+            jnp.zeros((len(queries_QD), k), jnp.int32),
+        )
         found, _ = jax.lax.scan(step, nothing, (blocks_NCD, starts))
         if mesh is None:
             return found
-        return _merged(*(jax.lax.all_gather(x, mesh.axis_names) for x in found), k)  # in the order of the rows
+        return _merged(
+            *(jax.lax.all_gather(x, mesh.axis_names) for x in found), k
+        )  # in the order of the rows
 
     if mesh is None:
         return jax.jit(local)
     names, whole = PartitionSpec(mesh.axis_names), PartitionSpec()
     # check_vma: that all devices hold the same after the merge is not seen by the checker.
-    spread = jax.shard_map(local, mesh=mesh, in_specs=(whole, names, whole), out_specs=whole, check_vma=False)
+    spread = jax.shard_map(
+        local, mesh=mesh, in_specs=(whole, names, whole), out_specs=whole, check_vma=False
+    )
     return jax.jit(spread, out_shardings=NamedSharding(mesh, whole))
 
 

@@ -1,5 +1,5 @@
-"""How a model makes the vector of a sentence: of which text, from which layer, pooled how. run.json keeps it as
-"sentences"; a model of which nobody said so has none, and each verb its own way."""
+"""How a model makes the vector of a sentence: of which text, from which layer, pooled how. run.json
+keeps it as "sentences"; a model of which nobody said so has none, and each verb its own way."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -27,10 +27,14 @@ class Sentences:
     """{name: prefix} of the released model, for other texts."""
     unread: str = ""
 
-    def of(self, layer: int | None = None, pooling: str | None = None, prefix: str | None = None) -> "Sentences":
+    def of(
+        self, layer: int | None = None, pooling: str | None = None, prefix: str | None = None
+    ) -> "Sentences":
         """The same with what is given instead. Raises UserError where no pooling is left."""
         if not (pooling or self.pooling):
-            raise UserError(f"its own sentence vectors are not computed here ({self.unread}); give --pooling")
+            raise UserError(
+                f"its own sentence vectors are not computed here ({self.unread}); give --pooling"
+            )
         return dataclasses.replace(
             self,
             layer=self.layer if layer is None else layer,
@@ -48,6 +52,7 @@ class Sentences:
 
 
 def sentences_of(record: Mapping[str, Any]) -> Sentences | None:
-    """Those of a run, from its run.json: what was imported, or where it began; None: it does not tell."""
+    """Those of a run, from its run.json: what was imported, or where it began; None: it does not
+    tell."""
     told = record.get("sentences") or record.get("config", {}).get("sentences")
     return Sentences(**told) if told else None

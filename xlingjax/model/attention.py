@@ -1,10 +1,11 @@
-"""Attention: a spec says who may see whom, a backend named by the user computes it or refuses; nothing is substituted.
+"""Attention: a spec says who may see whom, a backend named by the user computes it or refuses;
+nothing is substituted.
 
 | backend | masks | packing | dropout | runs on |
 |---|---|---|---|---|
 | xla | any | yes | yes | everything |
 | cudnn | bidirectional, or causal & bidirectional | no | no | NVIDIA GPU, bfloat16 |
-| splash | bidirectional, or causal & bidirectional | yes | no | TPU, rows of a multiple of 128 tokens, not float16 |
+| splash | bidirectional, or causal & bidirectional | yes | no | TPU, 128 n tokens, not float16 |
 """
 
 import dataclasses
@@ -24,15 +25,16 @@ Array = jax.Array
 
 
 class Refused(UserError, ValueError):
-    """An attention backend cannot honour what it was asked for; the message names the spec and the backend."""
+    """An attention backend cannot honour what it was asked for; the message names the spec and the
+    backend."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AttentionSpec:
     """Who may see whom, and two facts that a kernel may use in place of the mask.
 
-    `causal`: the mask forbids later tokens. `packed`: rows may hold several examples (always safe; False is a promise
-    that lets a kernel take the row length as the only mask).
+    `causal`: the mask forbids later tokens. `packed`: rows may hold several examples (always safe;
+    False is a promise that lets a kernel take the row length as the only mask).
     """
 
     mask: Mask
@@ -43,7 +45,8 @@ class AttentionSpec:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Attention:
-    """A spec bound to the fields of one batch: what every layer shares. Call it on queries, keys and values."""
+    """A spec bound to the fields of one batch: what every layer shares. Call it on queries, keys
+    and values."""
 
     arrays: dict[str, Array]
     spec: AttentionSpec = dataclasses.field(metadata={"static": True})
@@ -52,17 +55,20 @@ class Attention:
     mesh: Mesh | None = dataclasses.field(default=None, metadata={"static": True})
 
     def step(self, q_RLHK: Array, k: Array, v: Array, axes: str) -> Array:
-        """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R is B, or B times
-        the beams, which are queries of their source and share its keys."""
+        """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R
+        is B, or B times the beams, which are queries of their source and share its keys."""
         q_BLHK = q_RLHK.reshape(len(k), -1, *q_RLHK.shape[2:])
         return _xla(self, q_BLHK, k, v, 0.0, None, axes).reshape(q_RLHK.shape)
 
-    def __call__(self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None) -> Array:
+    def __call__(
+        self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None
+    ) -> Array:
         """[B, L, H, K] in the type of the values. `key` None = no dropout."""
         rate = 0.0 if key is None else self.dropout
         if rate and self.backend != "xla":
             raise Refused(
-                f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set it to 0 or use xla"
+                f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
+                " it to 0 or use xla"
             )
         return _COMPUTE[self.backend](self, q_BLHK, k_BSHK, v_BSHK, rate, key)
 
@@ -75,9 +81,9 @@ def bind(
     dropout: float = 0.0,
     mesh: Mesh | None = None,
 ) -> Attention:
-    """Prepares a backend for one batch. mesh: the devices that compute it, None: the one that JAX takes by itself. They
-    need not be there, so that a program can be compiled for others. Raises `Refused` naming spec and backend when it
-    cannot honour the spec on them."""
+    """Prepares a backend for one batch. mesh: the devices that compute it, None: the one that JAX
+    takes by itself. They need not be there, so that a program can be compiled for others. Raises
+    `Refused` naming spec and backend when it cannot honour the spec on them."""
     if backend not in _PREPARE:
         raise Refused(f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})")
     return Attention(_PREPARE[backend](spec, queries, keys, mesh), spec, backend, dropout, mesh)
@@ -99,11 +105,15 @@ def attend(
 
 
 def _require_plain(spec: AttentionSpec, backend: str) -> None:
-    plain = (causal_mask & bidirectional, bidirectional & causal_mask) if spec.causal else (bidirectional,)
+    plain = (
+        (causal_mask & bidirectional, bidirectional & causal_mask)
+        if spec.causal
+        else (bidirectional,)
+    )
     if spec.mask not in plain:
         raise Refused(
-            f"attention backend {backend} cannot honour mask {spec.mask.name} (causal={spec.causal}); "
-            f"it knows {plain[0].name}: use xla"
+            f"attention backend {backend} cannot honour mask {spec.mask.name}"
+            f" (causal={spec.causal}); it knows {plain[0].name}: use xla"
         )
 
 
@@ -115,7 +125,9 @@ def _platform(mesh: Mesh | None) -> str:
 # --- xla ---
 
 
-def _prepare_xla(spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None) -> dict[str, Array]:
+def _prepare_xla(
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
+) -> dict[str, Array]:
     allowed_BLS = spec.mask(queries, keys)
     return {"bias_B1LS": jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)[:, None]}
 
@@ -130,16 +142,24 @@ def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
 # --- cudnn ---
 
 
-def _prepare_cudnn(spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None) -> dict[str, Array]:
+def _prepare_cudnn(
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
+) -> dict[str, Array]:
     _require_plain(spec, "cudnn")
     if spec.packed:
         raise Refused(
-            f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would let packed "
-            f"examples see each other; do not pack, or use xla"
+            f"attention backend cudnn cannot honour packed rows (mask {spec.mask.name}): it would"
+            " let packed examples see each other; do not pack, or use xla"
         )
     if _platform(mesh) not in ("gpu", "cuda"):
-        raise Refused(f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla")
-    return {"q_lengths_B": _length(queries), "k_lengths_B": _length(keys), "poison": _poison(queries) + _poison(keys)}
+        raise Refused(
+            f"attention backend cudnn needs an NVIDIA GPU, and this is {_platform(mesh)}; use xla"
+        )
+    return {
+        "q_lengths_B": _length(queries),
+        "k_lengths_B": _length(keys),
+        "poison": _poison(queries) + _poison(keys),
+    }
 
 
 def _length(fields: Fields) -> Array:
@@ -147,7 +167,8 @@ def _length(fields: Fields) -> Array:
 
 
 def _poison(fields: Fields) -> Array:
-    """NaN where rows break the promise of one example followed by padding (a wrong mask must not pass), else 0."""
+    """NaN where rows break the promise of one example followed by padding (a wrong mask must not
+    pass), else 0."""
     gap = (fields.valid[:, 1:] & ~fields.valid[:, :-1]).any()
     return jnp.where(gap | (fields.pack > 1).any(), jnp.nan, 0.0)
 
@@ -155,7 +176,8 @@ def _poison(fields: Fields) -> Array:
 def _cudnn(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key):
     if q_BLHK.dtype != jnp.bfloat16:
         raise Refused(
-            f"attention backend cudnn computes in bfloat16, not {q_BLHK.dtype}; set dtype=bfloat16 or use xla"
+            f"attention backend cudnn computes in bfloat16, not {q_BLHK.dtype}; set dtype=bfloat16"
+            " or use xla"
         )
     o_BLHK = jax.nn.dot_product_attention(
         q_BLHK,
@@ -175,21 +197,27 @@ _SPLASH_BLOCK = 128
 """Tokens that the kernel takes at a time, of queries and of keys."""
 
 
-def _prepare_splash(spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None) -> dict[str, Array]:
+def _prepare_splash(
+    spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
+) -> dict[str, Array]:
     _require_plain(spec, "splash")
     if _platform(mesh) != "tpu":
-        raise Refused(f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla")
+        raise Refused(
+            f"attention backend splash needs a TPU, and this is {_platform(mesh)}; use xla"
+        )
     rows, length = queries.pack.shape
     for tokens in (length, keys.pack.shape[1]):
         if tokens % _SPLASH_BLOCK:
             raise Refused(
-                f"attention backend splash takes rows of a multiple of {_SPLASH_BLOCK} tokens, not of {tokens}; "
-                f"make them {-(-tokens // _SPLASH_BLOCK) * _SPLASH_BLOCK} long (LENGTH), or use xla"
+                f"attention backend splash takes rows of a multiple of {_SPLASH_BLOCK} tokens, not"
+                f" of {tokens}; make them {-(-tokens // _SPLASH_BLOCK) * _SPLASH_BLOCK} long"
+                " (LENGTH), or use xla"
             )
     if mesh is not None and rows % row_devices(mesh):
         raise Refused(
-            f"attention backend splash cannot spread {rows} rows over mesh data={mesh.shape['data']} x "
-            f"fsdp={mesh.shape['fsdp']}; give it a multiple of {row_devices(mesh)} rows, or use xla"
+            f"attention backend splash cannot spread {rows} rows over mesh"
+            f" data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}; give it a multiple of"
+            f" {row_devices(mesh)} rows, or use xla"
         )
     return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
 
@@ -199,26 +227,46 @@ def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool 
     try:
         from jax.experimental.pallas.ops.tpu import splash_attention as splash
     except ImportError as error:
-        raise Refused(f"attention backend splash is not in jax {jax.__version__}; use xla") from error
+        raise Refused(
+            f"attention backend splash is not in jax {jax.__version__}; use xla"
+        ) from error
     if q_BLHK.dtype == jnp.float16:
-        raise Refused("attention backend splash does not compute in float16; set dtype=bfloat16 or use xla")
+        raise Refused(
+            "attention backend splash does not compute in float16; set dtype=bfloat16 or use xla"
+        )
 
     def attend(q_BLHK, k_BSHK, v_BSHK, q_pack_BL, k_pack_BS):
         (_, length, heads, size), keys = q_BLHK.shape, k_BSHK.shape[1]
-        head_mask = splash.CausalMask((length, keys)) if self.spec.causal else splash.FullMask((length, keys))
-        kernel = splash.make_splash_mha(
-            splash.MultiHeadMask([head_mask] * heads), head_shards=1, q_seq_shards=1, interpret=interpret
+        head_mask = (
+            splash.CausalMask((length, keys))
+            if self.spec.causal
+            else splash.FullMask((length, keys))
         )
-        q_BHLK, k_BHSK, v_BHSK = (jnp.swapaxes(x, 1, 2) for x in (q_BLHK * size**-0.5, k_BSHK, v_BSHK))
+        kernel = splash.make_splash_mha(
+            splash.MultiHeadMask([head_mask] * heads),
+            head_shards=1,
+            q_seq_shards=1,
+            interpret=interpret,
+        )
+        q_BHLK, k_BHSK, v_BHSK = (
+            jnp.swapaxes(x, 1, 2) for x in (q_BLHK * size**-0.5, k_BSHK, v_BSHK)
+        )
         o_BHLK = jax.vmap(kernel)(q_BHLK, k_BHSK, v_BHSK, splash.SegmentIds(q_pack_BL, k_pack_BS))
         return jnp.swapaxes(o_BHLK, 1, 2)
 
     if self.mesh is not None:
-        # XLA cannot partition a kernel of Pallas: each device is told what it computes, its own rows and heads.
+        # XLA cannot partition a kernel of Pallas: each device is told what it computes, its own
+        # rows and heads.
         packs = PartitionSpec(ROW_AXES, None)
-        states = PartitionSpec(ROW_AXES, *partition_spec(self.mesh, (None, "heads", None), q_BLHK.shape[1:]))
+        states = PartitionSpec(
+            ROW_AXES, *partition_spec(self.mesh, (None, "heads", None), q_BLHK.shape[1:])
+        )
         attend = jax.shard_map(
-            attend, mesh=self.mesh, in_specs=(states, states, states, packs, packs), out_specs=states, check_vma=False
+            attend,
+            mesh=self.mesh,
+            in_specs=(states, states, states, packs, packs),
+            out_specs=states,
+            check_vma=False,
         )
     return attend(q_BLHK, k_BSHK, v_BSHK, self.arrays["q_pack_BL"], self.arrays["k_pack_BS"])
 

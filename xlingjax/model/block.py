@@ -12,8 +12,8 @@ Array = jax.Array
 
 
 KeysValues = tuple[Array, Array]
-"""Of a decoder's steps: each [B, H, S, K] of its earlier columns, to which columns are added, and [B, H, K, S] of the
-source, which stay. As BSHK they would be copied, transposed, at each step."""
+"""Of a decoder's steps: each [B, H, S, K] of its earlier columns, to which columns are added, and
+[B, H, K, S] of the source, which stay. As BSHK they would be copied, transposed, at each step."""
 
 
 def by_head(x_BSHK: Array) -> Array:
@@ -29,8 +29,9 @@ def written(past: tuple[KeysValues, Array], new: tuple[Array, Array]) -> KeysVal
 
 
 class MultiHeadAttention(nn.Module):
-    """`memory`: the states that x attends to, or their keys and values (a decoder's step). With a `past`, keys and
-    values of earlier columns and the number of the first new one, memory's are written into it and it is returned
+    """`memory`: the states that x attends to, or their keys and values (a decoder's step). With a
+    `past`, keys and values of earlier columns and the number of the first new one, memory's are
+    written into it and it is returned
     too."""
 
     config: ModelConfig
@@ -45,12 +46,17 @@ class MultiHeadAttention(nn.Module):
         past: tuple[KeysValues, Array] | None = None,
     ):
         c = self.config
-        project = dict(outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv"))
+        project = dict(
+            outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
+        )
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
         if isinstance(memory, tuple):
             o_BLHK = attention.step(q_BLHK, *memory, "BHKS")
         else:
-            memory = Dense(c, **project, name="key")(memory), Dense(c, **project, name="value")(memory)
+            memory = (
+                Dense(c, **project, name="key")(memory),
+                Dense(c, **project, name="value")(memory),
+            )
             if past is None:
                 o_BLHK = attention(q_BLHK, *memory, key)
             else:
@@ -66,12 +72,18 @@ class CrossAttention(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x_BLD: Array, memory: Array | KeysValues, attention: Attention, keys) -> Array:
+    def __call__(
+        self, x_BLD: Array, memory: Array | KeysValues, attention: Attention, keys
+    ) -> Array:
         attend = MultiHeadAttention(self.config, name="attention")
         norm = LayerNorm(self.config, name="norm")
         if self.config.norm_order == "pre":
-            return x_BLD + dropout(attend(norm(x_BLD), memory, attention, keys[0]), self.config.dropout, keys[1])
-        return norm(x_BLD + dropout(attend(x_BLD, memory, attention, keys[0]), self.config.dropout, keys[1]))
+            return x_BLD + dropout(
+                attend(norm(x_BLD), memory, attention, keys[0]), self.config.dropout, keys[1]
+            )
+        return norm(
+            x_BLD + dropout(attend(x_BLD, memory, attention, keys[0]), self.config.dropout, keys[1])
+        )
 
 
 class FeedForward(nn.Module):
@@ -85,11 +97,12 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """x_BLD -> x_BLD. `memory` = (memory_BSD or its keys and values, its Attention) feeds the cross-attention slot;
-    None leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD, the longer past).
+    """x_BLD -> x_BLD. `memory` = (memory_BSD or its keys and values, its Attention) feeds the
+    cross-attention slot; None leaves it out. With a `past` (see `MultiHeadAttention`) -> (x_BLD,
+    the longer past).
 
-    `key` None = no dropout. Post-LN: norm(x + f(x)) (XLM §3); pre-LN: x + f(norm(x)). self_attention: a module that is
-    called as `MultiHeadAttention` is.
+    `key` None = no dropout. Post-LN: norm(x + f(x)) (XLM §3); pre-LN: x + f(norm(x)).
+    self_attention: a module that is called as `MultiHeadAttention` is.
     """
 
     config: ModelConfig

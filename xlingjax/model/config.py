@@ -1,6 +1,7 @@
 """Model shapes: the configuration, the presets of the papers, and their parameter counts.
 
-Shape letters everywhere in this package: B rows, L tokens, S keys, M prediction slots, D model, H heads, K head dim,
+Shape letters everywhere in this package: B rows, L tokens, S keys, M prediction slots, D model, H
+heads, K head dim,
 F feed-forward, V vocabulary, N layers, G languages, C classes. `x_BLD` is an array of those axes.
 """
 
@@ -17,7 +18,17 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "gelu": ("exact", "tanh"),
     "head": ("tied", "transform", "plain"),
     "decoder_embeddings": ("shared", "shared_tokens", "separate"),
-    "classifier": ("xlm", "xlmr", "pooler", "mean", "max", "difference", "tagging", "spans", "plug_in"),
+    "classifier": (
+        "xlm",
+        "xlmr",
+        "pooler",
+        "mean",
+        "max",
+        "difference",
+        "tagging",
+        "spans",
+        "plug_in",
+    ),
     "language_init": ("random", "zero"),
     "dtype": ("float32", "bfloat16", "float16"),
     "remat": ("none", "full", "dots"),
@@ -28,10 +39,13 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """One transformer encoder. Raises `UserError` at construction when the values do not fit together.
+    """One transformer encoder. Raises `UserError` at construction when the values do not fit
+    together.
 
-    Parameters are always float32; `dtype` is what the matrix products run in. Softmax, LayerNorm and cross-entropy
-    are computed in float32 in every case. "float16" is for GPUs without bfloat16 and trains with a loss scale.
+    Parameters are always float32; `dtype` is what the matrix products run in. Softmax, LayerNorm
+    and cross-entropy
+    are computed in float32 in every case. "float16" is for GPUs without bfloat16 and trains with a
+    loss scale.
     """
 
     name: str
@@ -47,70 +61,81 @@ class ModelConfig:
     num_languages: int = 0
     """Rows of the language embedding; it exists only for more than one language (XLM §3.1)."""
     segments: int | None = None
-    """Rows of the segment embedding: each side of a pair has its own (BERT); None = there is none."""
+    """Rows of the segment embedding: each side of a pair has its own (BERT); None = there is none.
+    """
     norm_order: str = "post"
-    """"post": LayerNorm after each residual sum (the papers); "pre": before each sublayer, and once at the end."""
+    """"post": LayerNorm after each residual sum (the papers); "pre": before each sublayer, and once
+    at the end."""
     norm_eps: float = 1e-12
     embedding_norm: bool = True
     gelu: str = "exact"
     head: str = "tied"
-    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias (XLM-R); "plain":
-    tied projection alone (BART, ProphetNet)."""
+    """"tied": tied projection + bias (XLM); "transform": dense, GELU, LayerNorm, then tied + bias
+    (XLM-R); "plain": tied projection alone (BART, ProphetNet)."""
     embedding_scale: bool = False
     """Word embeddings are read times sqrt(D) (fairseq's translation models)."""
     decoder_layers: int = 0
     """Layers of a decoder with cross-attention to the encoder's final states; 0 = no decoder."""
     decoder_embeddings: str = "shared"
-    """"shared": encoder and decoder have one table of each kind, and one vocabulary head; "shared_tokens": one token
-    table and head, and each its own positions, languages and norm (BART, ProphetNet); "separate": each its own (XLM's
-    translation models)."""
+    """"shared": encoder and decoder have one table of each kind, and one vocabulary head;
+    "shared_tokens": one token table and head, and each its own positions, languages and norm (BART,
+    ProphetNet); "separate": each its own (XLM's translation models)."""
     language_tokens: int = 0
-    """The last so many rows of the vocabulary are no pieces but languages: with its target's a decoder begins (XGLUE
-    §4.1). 0 = it begins with `</s>` (XLM §4.2)."""
+    """The last so many rows of the vocabulary are no pieces but languages: with its target's a
+    decoder begins (XGLUE §4.1). 0 = it begins with `</s>` (XLM §4.2)."""
     tied_self_attention: bool = False
-    """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers` layers (VECO)."""
+    """The decoder's self-attention has the encoder's parameters, those of its last `decoder_layers`
+    layers (VECO)."""
     streams: int = 0
-    """Predicting streams of the decoder (ProphetNet §3.2; xFNP: 2): stream i predicts from the words that stand more
-    than i before its target. 0 = an ordinary decoder."""
+    """Predicting streams of the decoder (ProphetNet §3.2; xFNP: 2): stream i predicts from the
+    words that stand more than i before its target. 0 = an ordinary decoder."""
     relative_buckets: int = 32
-    """Buckets of distances between words that an n-stream decoder tells apart: the first half of one distance each, the
-    others wider and wider."""
+    """Buckets of distances between words that an n-stream decoder tells apart: the first half of
+    one distance each, the others wider and wider."""
     relative_max_distance: int = 128
     """Distances from this on share the last bucket."""
     classifier: str = "xlm"
-    """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear; "pooler": dense, tanh,
-    dropout, linear (BERT, ERNIE-M); "mean", "max": as "xlm" on the mean or maximum of all states; "difference":
-    compares the mean states of the two texts of a pair, of which the encoder sees each alone; "tagging": dropout,
-    linear on every state; "spans": the same, with two outputs, where an answer begins and ends; "plug_in": as "xlmr",
-    on [H; S] of a side of a pair (VECO)."""
+    """"xlm": dropout, linear on the first state; "xlmr": dropout, dense, tanh, dropout, linear;
+    "pooler": dense, tanh, dropout, linear (BERT, ERNIE-M); "mean", "max": as "xlm" on the mean or
+    maximum of all states; "difference": compares the mean states of the two texts of a pair, of
+    which the encoder sees each alone; "tagging": dropout, linear on every state; "spans": the same,
+    with two outputs, where an answer begins and ends; "plug_in": as "xlmr", on [H; S] of a side of
+    a pair (VECO)."""
     num_labels: int = 0
     """Classes of the classification head; 0 = no such head."""
     task_labels: tuple[tuple[str, int], ...] | None = None
-    """(task, classes) of each further head, for several tasks on one encoder; may be given as {task: classes}."""
+    """(task, classes) of each further head, for several tasks on one encoder; may be given as
+    {task: classes}."""
     classifier_dropout: float | None = None
     """Dropout of the classification head; None = `dropout`."""
     dropout: float = 0.1
     attention_dropout: float = 0.1
     init_std: float | None = None
-    """Standard deviation of every weight; None = XLM's: embeddings N(0, 1/D), other kernels U(+-1/sqrt(fan in))."""
+    """Standard deviation of every weight; None = XLM's: embeddings N(0, 1/D), other kernels
+    U(+-1/sqrt(fan in))."""
     language_init: str = "random"
-    """"zero": the language embedding begins at 0, for one that is only used in training (ERNIE-M §3.1)."""
+    """"zero": the language embedding begins at 0, for one that is only used in training (ERNIE-M
+    §3.1)."""
     dtype: str = "float32"
     table_rows: int | None = None
-    """Rows of a released model's embedding table, where they are more than the pieces of its vocabulary: kept and
-    exported as they are, never read or predicted. None = `vocab_size`."""
+    """Rows of a released model's embedding table, where they are more than the pieces of its
+    vocabulary: kept and exported as they are, never read or predicted. None = `vocab_size`."""
     vocab_multiple: int = 128
-    """Embedding rows are padded to a multiple of this, for sharding; padding rows get probability 0."""
+    """Embedding rows are padded to a multiple of this, for sharding; padding rows get probability
+    0."""
     unroll: int = 1
-    """Layers per iteration of the scan over layers; 0 = all, no loop at all (faster on CPU, slower to compile)."""
+    """Layers per iteration of the scan over layers; 0 = all, no loop at all (faster on CPU, slower
+    to compile)."""
     remat: str = "none"
-    """What the backward pass recomputes: "none"; "full": each layer; "dots": each layer but its weight products."""
+    """What the backward pass recomputes: "none"; "full": each layer; "dots": each layer but its
+    weight products."""
     attention_backend: str = "xla"
     cross_attention: bool = False
-    """Give each block its cross-attention slot (parameters `cross_attention/*` and nothing else)."""
+    """Give each block its cross-attention slot (parameters `cross_attention/*` and nothing else).
+    """
     cross_attention_query: str = "self_attention"
-    """What asks in it: "self_attention": the states after self-attention (VECO's prose); "input": those of the layer
-    before, self-attention left out (VECO's equations 6-9)."""
+    """What asks in it: "self_attention": the states after self-attention (VECO's prose); "input":
+    those of the layer before, self-attention left out (VECO's equations 6-9)."""
     word_recovery: bool = False
     """Give the model the attention of Unicoder's word recovery (`word_recovery/kernel`)."""
     paraphrase: bool = False
@@ -123,25 +148,48 @@ class ModelConfig:
         for field, allowed in CHOICES.items():
             if getattr(self, field) not in allowed:
                 raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)!r} is not one of {', '.join(allowed)}"
+                    f"model {self.name}: {field}={getattr(self, field)!r} is not one of"
+                    f" {', '.join(allowed)}"
                 )
         for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
-                raise UserError(f"model {self.name}: {field}={getattr(self, field)} must be at least 1")
-        counts = ("layers", "decoder_layers", "streams", "num_languages", "num_labels", "dan", "language_tokens")
+                raise UserError(
+                    f"model {self.name}: {field}={getattr(self, field)} must be at least 1"
+                )
+        counts = (
+            "layers",
+            "decoder_layers",
+            "streams",
+            "num_languages",
+            "num_labels",
+            "dan",
+            "language_tokens",
+        )
         for field in (*counts, "position_offset", "unroll"):
             if getattr(self, field) < 0:
-                raise UserError(f"model {self.name}: {field}={getattr(self, field)} must not be negative")
+                raise UserError(
+                    f"model {self.name}: {field}={getattr(self, field)} must not be negative"
+                )
         if self.true_rows < self.vocab_size:
-            raise UserError(f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}: raise it")
+            raise UserError(
+                f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}:"
+                " raise it"
+            )
         if self.segments is not None and not (isinstance(self.segments, int) and self.segments > 1):
-            raise UserError(f"model {self.name}: segments={self.segments!r} must be None, or at least 2")
+            raise UserError(
+                f"model {self.name}: segments={self.segments!r} must be None, or at least 2"
+            )
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
             if not 0.0 <= (getattr(self, field) or 0.0) < 1.0:
-                raise UserError(f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)")
+                raise UserError(
+                    f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)"
+                )
         self._check_tasks()
         if self.dim % self.heads:
-            raise UserError(f"model {self.name}: heads={self.heads} does not divide dim={self.dim}; change either")
+            raise UserError(
+                f"model {self.name}: heads={self.heads} does not divide dim={self.dim}; change"
+                " either"
+            )
         if self.position_offset >= self.max_positions:
             raise UserError(
                 f"model {self.name}: max_positions={self.max_positions} leaves no row above "
@@ -149,23 +197,30 @@ class ModelConfig:
             )
         if self.tied_self_attention and not 0 < self.decoder_layers <= self.layers:
             raise UserError(
-                f"model {self.name}: tied_self_attention needs decoder_layers from 1 to layers={self.layers}, "
-                f"got {self.decoder_layers}"
+                f"model {self.name}: tied_self_attention needs decoder_layers from 1 to"
+                f" layers={self.layers}, got {self.decoder_layers}"
             )
         if self.language_tokens and not self.decoder_layers:
-            raise UserError(f"model {self.name}: language_tokens begin what a decoder writes; set decoder_layers")
+            raise UserError(
+                f"model {self.name}: language_tokens begin what a decoder writes; set"
+                " decoder_layers"
+            )
         if self.streams:
             self._check_streams()
         if self.attention_backend != "xla" and self.attention_dropout > 0:
             raise UserError(
-                f"model {self.name}: attention_backend={self.attention_backend} has no attention dropout; "
-                f"set attention_dropout=0 or attention_backend=xla"
+                f"model {self.name}: attention_backend={self.attention_backend} has no attention"
+                " dropout; set attention_dropout=0 or attention_backend=xla"
             )
 
     def _check_numbers(self) -> None:
         for field in dataclasses.fields(self):
             value, whole = getattr(self, field.name), field.type is int
-            if field.type not in (int, float, float | None) or value is None and field.type == float | None:
+            if (
+                field.type not in (int, float, float | None)
+                or value is None
+                and field.type == float | None
+            ):
                 continue
             if not isinstance(value, numbers.Integral if whole else numbers.Real):
                 what = "a whole number" if whole else "a number"
@@ -174,16 +229,20 @@ class ModelConfig:
     def _check_tasks(self) -> None:
         if self.task_labels is None:
             return
-        pairs = self.task_labels.items() if isinstance(self.task_labels, Mapping) else self.task_labels
+        pairs = (
+            self.task_labels.items() if isinstance(self.task_labels, Mapping) else self.task_labels
+        )
         pairs = tuple(sorted((str(task), int(labels)) for task, labels in pairs))
         for task, labels in pairs:
             if not task.isidentifier() or labels < 1:
                 raise UserError(
-                    f"model {self.name}: task {task!r} of {labels} labels: a task is a word of letters, digits and _, "
-                    "and has at least one label"
+                    f"model {self.name}: task {task!r} of {labels} labels: a task is a word of"
+                    " letters, digits and _, and has at least one label"
                 )
         if len(dict(pairs)) != len(pairs):
-            raise UserError(f"model {self.name}: tasks {[task for task, _ in pairs]}: name each task once")
+            raise UserError(
+                f"model {self.name}: tasks {[task for task, _ in pairs]}: name each task once"
+            )
         object.__setattr__(self, "task_labels", pairs or None)  # JSON gives lists
 
     def labels_of(self, task: str | None = None) -> int:
@@ -194,12 +253,21 @@ class ModelConfig:
         exact = self.relative_buckets // 2
         for fits, message in (
             (self.decoder_layers > 0, "needs decoder_layers"),
-            (not self.tied_self_attention, "has no tied_self_attention: the encoder's knows no distances"),
-            (self.attention_backend == "xla", f"needs attention_backend=xla, got {self.attention_backend}"),
+            (
+                not self.tied_self_attention,
+                "has no tied_self_attention: the encoder's knows no distances",
+            ),
+            (
+                self.attention_backend == "xla",
+                f"needs attention_backend=xla, got {self.attention_backend}",
+            ),
             (exact > 0, f"needs relative_buckets of 2 or more, got {self.relative_buckets}"),
             (
                 self.relative_max_distance > exact,
-                f"needs relative_max_distance over {exact}, half of relative_buckets, got {self.relative_max_distance}",
+                (
+                    f"needs relative_max_distance over {exact}, half of relative_buckets, got"
+                    f" {self.relative_max_distance}"
+                ),
             ),
         ):
             if not fits:
@@ -224,8 +292,8 @@ class ModelConfig:
         return self.num_languages > 1
 
     def tells_languages(self, embedding: bool | None = None) -> bool:
-        """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of languages.
-        embedding: False: the embedding is left behind."""
+        """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of
+        languages. embedding: False: the embedding is left behind."""
         return bool(self.language_tokens) or (self.has_languages and embedding is not False)
 
     def replace(self, **overrides: Any) -> "ModelConfig":
@@ -235,12 +303,15 @@ class ModelConfig:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 raise UserError(
-                    f"model {self.name}: no option {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+                    f"model {self.name}: no option {key!r}"
+                    + (f"; did you mean {near[0]!r}?" if near else "")
                 )
         return dataclasses.replace(self, **overrides)
 
 
-_XLM = ModelConfig(name="xlm_15", layers=12, dim=1024, heads=8, ffn=4096, vocab_size=95_000, num_languages=15)
+_XLM = ModelConfig(
+    name="xlm_15", layers=12, dim=1024, heads=8, ffn=4096, vocab_size=95_000, num_languages=15
+)
 _XLMR = ModelConfig(
     name="xlmr_base",
     layers=12,
@@ -269,8 +340,9 @@ PRESETS: dict[str, ModelConfig] = {
         norm_order="pre",
         attention_dropout=0.0,
         unroll=0,
-    ),  # fmt: skip
-    # Made for two CPU cores: no loop over layers, and no dropout on attention, a sixth of the step's time.
+    ),
+    # Made for two CPU cores: no loop over layers, and no dropout on attention, a sixth of the
+    # step's time.
     "tiny": _XLM.replace(
         name="tiny",
         layers=4,
@@ -305,7 +377,8 @@ PRESETS: dict[str, ModelConfig] = {
 
 
 def preset(name: str, **overrides: Any) -> ModelConfig:
-    """The preset of that name with some fields changed. Raises `UserError` for an unknown name or field."""
+    """The preset of that name with some fields changed. Raises `UserError` for an unknown name or
+    field."""
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -319,10 +392,14 @@ def count_parameters(config: ModelConfig) -> int:
     attention = 4 * (c.dim * c.dim + c.dim)
     plain = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
     crossing = plain + attention + norm
-    embeddings = c.dim * (c.true_rows + c.max_positions + (c.num_languages if c.has_languages else 0))
+    embeddings = c.dim * (
+        c.true_rows + c.max_positions + (c.num_languages if c.has_languages else 0)
+    )
     embeddings += c.dim * (c.segments or 0)
     embeddings += norm * c.embedding_norm
-    head = c.true_rows * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (c.head == "transform")
+    head = c.true_rows * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (
+        c.head == "transform"
+    )
     final_norm = norm * (c.norm_order == "pre")
     total = c.layers * (crossing if c.cross_attention else plain) + final_norm + embeddings + head
     if c.decoder_layers:
@@ -337,7 +414,12 @@ def count_parameters(config: ModelConfig) -> int:
     total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
     total += ((c.dim + 1) * c.dan + (c.dan + 1) * c.dan) * (c.dan > 0)
     square = (c.dim, c.dim)
-    dense = {"xlmr": square, "pooler": square, "difference": (2 * c.dim, c.ffn), "plug_in": (2 * c.dim, c.dim)}
+    dense = {
+        "xlmr": square,
+        "pooler": square,
+        "difference": (2 * c.dim, c.ffn),
+        "plug_in": (2 * c.dim, c.dim),
+    }
     inputs, outputs = dense.get(c.classifier, (0, c.dim))
     for labels in (c.num_labels, *dict(c.task_labels or ()).values()):
         total += ((inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * labels) * (labels > 0)

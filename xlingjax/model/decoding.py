@@ -1,6 +1,8 @@
-"""Text from an encoder-decoder: greedy, sampled, and by beam search, a column at a time with a cache.
+"""Text from an encoder-decoder: greedy, sampled, and by beam search, a column at a time with a
+cache.
 
-Everything runs inside `jit` with fixed shapes. A row is one source; letters beside the model's: W beams, T columns.
+Everything runs inside `jit` with fixed shapes. A row is one source; letters beside the model's: W
+beams, T columns.
 """
 
 import dataclasses
@@ -24,12 +26,15 @@ LOWEST = -1.0e9
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """How text is searched for. Lengths count what is generated, the end among it, but not the start.
+    """How text is searched for. Lengths count what is generated, the end among it, but not the
+    start.
 
-    beams: 1 is greedy. length_penalty: a finished text scores its log-probability / length ** length_penalty.
-    no_repeat_ngram: no n-gram of this order twice; 0: any. min_length: no end before so many tokens.
-    max_length: (a, b): at most a * (source tokens) + b. n_best: texts returned per source. temperature: above 0, tokens
-    are drawn instead (beams must be 1); top_k: from the k likeliest, 0: all.
+    beams: 1 is greedy. length_penalty: a finished text scores its log-probability / length **
+    length_penalty. no_repeat_ngram: no n-gram of this order twice; 0: any. min_length: no end
+    before so many tokens.
+    max_length: (a, b): at most a * (source tokens) + b. n_best: texts returned per source.
+    temperature: above 0, tokens are drawn instead (beams must be 1); top_k: from the k likeliest,
+    0: all.
     """
 
     beams: int = 1
@@ -45,21 +50,36 @@ class Decoding:
         if self.beams < 1 or not 1 <= self.n_best <= self.beams:
             raise UserError(f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}")
         if self.temperature and self.beams > 1:
-            raise UserError(f"decoding: temperature={self.temperature} draws tokens; set beams=1, not {self.beams}")
-        if min(self.temperature, self.no_repeat_ngram, self.min_length, self.top_k, *self.max_length) < 0:
+            raise UserError(
+                f"decoding: temperature={self.temperature} draws tokens; set beams=1, not"
+                f" {self.beams}"
+            )
+        if (
+            min(
+                self.temperature,
+                self.no_repeat_ngram,
+                self.min_length,
+                self.top_k,
+                *self.max_length,
+            )
+            < 0
+        ):
             raise UserError("decoding: no option may be negative but length_penalty")
 
     def longest(self, source_B: Array, columns: int) -> Array:
-        """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a row of padding."""
+        """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a
+        row of padding."""
         scale, more = self.max_length
-        return jnp.where(source_B > 0, jnp.clip((scale * source_B).astype(jnp.int32) + more, 1, columns), 0)
+        return jnp.where(
+            source_B > 0, jnp.clip((scale * source_B).astype(jnp.int32) + more, 1, columns), 0
+        )
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """The best first. ids: int32 [B, W, T], padded; lengths: [B, W], the end included; scores: float32 [B, W], the
-    log-probability, as `Decoding` divides it by the length."""
+    """The best first. ids: int32 [B, W, T], padded; lengths: [B, W], the end included; scores:
+    float32 [B, W], the log-probability, as `Decoding` divides it by the length."""
 
     ids: Array
     lengths: Array
@@ -68,8 +88,8 @@ class Texts:
 
 @dataclasses.dataclass(frozen=True)
 class Ids:
-    """The ids that a search must know: what ends a text, what fills the rest, and what is never written (as rows of
-    languages never are)."""
+    """The ids that a search must know: what ends a text, what fills the rest, and what is never
+    written (as rows of languages never are)."""
 
     end: int | Array
     pad: int | Array
@@ -91,22 +111,24 @@ def generate(
 ) -> Texts:
     """Texts for the sources of a batch, one example to a row; no gradient passes.
 
-    start_B: the decoder's first input; languages_B: index of the language to write; columns: T, the most tokens;
-    first_B: tokens that must come first; key: for drawn tokens, one, or one for each row. Raises `UserError` where T
-    does not fit the position table.
+    start_B: the decoder's first input; languages_B: index of the language to write; columns: T, the
+    most tokens; first_B: tokens that must come first; key: for drawn tokens, one, or one for each
+    row. Raises `UserError` where T does not fit the position table.
     """
     c = model.config
     if columns > model.longest_target:
         raise UserError(
-            f"texts of {columns} tokens do not fit model {c.name}: its position table takes {model.longest_target}; "
-            "lower max_length"
+            f"texts of {columns} tokens do not fit model {c.name}: its position table takes"
+            f" {model.longest_target}; lower max_length"
         )
     if config.temperature and key is None:
         raise UserError("decoding: drawn tokens need a random key")
     params = jax.lax.stop_gradient(params)
     memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
     pieces = c.vocab_size - c.language_tokens
-    banned_N = jnp.unique(jnp.array([ids.pad, *ids.banned]), size=1 + len(ids.banned), fill_value=pieces)
+    banned_N = jnp.unique(
+        jnp.array([ids.pad, *ids.banned]), size=1 + len(ids.banned), fill_value=pieces
+    )
     apart_N = jnp.append(banned_N, ids.end)
     banned_V = (jnp.arange(c.padded_vocab_size) >= pieces).at[banned_N].set(True)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
@@ -120,19 +142,25 @@ def generate(
         count: int,
         draw: Callable[[Array, Array], Array] | None = None,
     ):
-        """(log-probabilities [R, C] of the likeliest next tokens, LOWEST and below where they are not allowed; these
-        tokens; the next cache). draw: (logits [V, R], column) -> the one token [R, 1] to take instead."""
+        """(log-probabilities [R, C] of the likeliest next tokens, LOWEST and below where they are
+        not allowed; these tokens; the next cache). draw: (logits [V, R], column) -> the one token
+        [R, 1] to take instead.
+        """
         column = cache.column
         h_RD, cache = model.step(params, cache, ids_R, languages_R)
         g_RD, table_VD, bias_V = model.decoder_head(params, h_RD)
-        # What may not be written is put out of reach by the bias, and counted apart by the normaliser: every further
-        # pass over [V, R] would cost as much as a layer.
+        # What may not be written is put out of reach by the bias, and counted apart by the
+        # normaliser: every further pass over [V, R] would cost as much as a layer.
         early = column + 1 < config.min_length
         open_V = ~banned_V & ~(early & (jnp.arange(len(bias_V)) == ids.end))
         bias_V1 = jnp.where(open_V, bias_V, LOWEST)[:, None]
         logits_VR = product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32) + bias_V1
-        apart_RN = jnp.einsum("RD,ND->RN", g_RD, table_VD[apart_N], preferred_element_type=jnp.float32)
-        apart_RN = jnp.where((apart_N < pieces).at[-1].set(early), apart_RN + bias_V[apart_N], LOWEST)
+        apart_RN = jnp.einsum(
+            "RD,ND->RN", g_RD, table_VD[apart_N], preferred_element_type=jnp.float32
+        )
+        apart_RN = jnp.where(
+            (apart_N < pieces).at[-1].set(early), apart_RN + bias_V[apart_N], LOWEST
+        )
         allowed_VR = logits_VR
         if config.no_repeat_ngram:
             allowed_VR = without_repeats(logits_VR, texts_RT, column, config.no_repeat_ngram)
@@ -152,11 +180,14 @@ def generate(
 
     cache = model.start(params, batch, memory_BSD, columns, config.beams)
     search = beam_search if config.beams > 1 else one_by_one
-    return search(chances, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key)
+    return search(
+        chances, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key
+    )
 
 
 def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int) -> Array:
-    """logits_VR without the tokens that would repeat an n-gram of the first `column` tokens of their row."""
+    """logits_VR without the tokens that would repeat an n-gram of the first `column` tokens of
+    their row."""
     length = texts_RT.shape[1]
     columns_T = jnp.arange(length)
     repeats_RT = columns_T + order - 1 < column  # the n-gram that begins here is complete
@@ -169,22 +200,27 @@ def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int
 
 
 def normaliser(x_VR: Array, apart_RN: Array, top_R: Array) -> Array:
-    """[R]: `logsumexp` over both; top_R: the highest of x. In blocks, as in `highest`: else XLA writes x twice."""
+    """[R]: `logsumexp` over both; top_R: the highest of x. In blocks, as in `highest`: else XLA
+    writes x twice."""
     top_R = jnp.maximum(top_R, apart_RN.max(-1))
-    total_R = jnp.exp(in_blocks(x_VR) - top_R).sum((0, 1)) + jnp.exp(apart_RN - top_R[:, None]).sum(-1)
+    total_R = jnp.exp(in_blocks(x_VR) - top_R).sum((0, 1)) + jnp.exp(apart_RN - top_R[:, None]).sum(
+        -1
+    )
     return top_R + jnp.log(total_R)
 
 
 def in_blocks(x_VR: Array) -> Array:
     """[K, C, R] of about 128 entries each; padded where no such number divides V."""
-    size = next((n for n in (128, *range(129, 257), *range(127, 63, -1)) if len(x_VR) % n == 0), 128)
+    size = next(
+        (n for n in (128, *range(129, 257), *range(127, 63, -1)) if len(x_VR) % n == 0), 128
+    )
     padded_VR = jnp.pad(x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf)
     return padded_VR.reshape(-1, size, x_VR.shape[1])
 
 
 def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
-    """`jax.lax.top_k` of each column, [R, count] twice, equal values in order too; the highest of each block say which
-    blocks are worth looking at, a third of the time on CPU."""
+    """`jax.lax.top_k` of each column, [R, count] twice, equal values in order too; the highest of
+    each block say which blocks are worth looking at, a third of the time on CPU."""
     x_KCR = in_blocks(x_VR)
     blocks, size, rows = x_KCR.shape
     if blocks <= count:
@@ -197,10 +233,14 @@ def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
 
 def chosen(x_BW: Array, index_BC: Array) -> Array:
     """Of axis 1 of each row the entries of these numbers."""
-    return jnp.take_along_axis(x_BW, index_BC.reshape(*index_BC.shape, *[1] * (x_BW.ndim - 2)), axis=1)
+    return jnp.take_along_axis(
+        x_BW, index_BC.reshape(*index_BC.shape, *[1] * (x_BW.ndim - 2)), axis=1
+    )
 
 
-def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key) -> Texts:
+def one_by_one(
+    chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key
+) -> Texts:
     """The likeliest next token, or one drawn."""
     rows = start_B.shape[0]
     keys_B = key if key is None or key.ndim else jax.random.split(key, rows)
@@ -213,7 +253,9 @@ def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, con
             least_B = highest(logits_VB, config.top_k)[0][:, -1]
             logits_VB = jnp.where(logits_VB >= least_B, logits_VB, LOWEST)
         now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
-        noise_VB = jax.vmap(lambda key: jax.random.gumbel(key, (len(logits_VB),)), out_axes=1)(now_B)
+        noise_VB = jax.vmap(lambda key: jax.random.gumbel(key, (len(logits_VB),)), out_axes=1)(
+            now_B
+        )
         return highest(logits_VB / config.temperature + noise_VB, 1)[1]
 
     drawn = draw if config.temperature else None
@@ -237,10 +279,13 @@ def one_by_one(chances: Callable, cache, start_B, languages_B, first_B, ids, con
     return Texts(texts_BT[:, None], lengths_B[:, None], score_B[:, None])
 
 
-def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key) -> Texts:
-    """The W best unfinished texts of each row go on. Of the 2 W best continuations those among the first W that end are
-    kept as finished, the W best of all so far; a row is done when none of its unfinished texts, at its length, scores
-    above the worst of W finished ones (as transformers searches with early_stopping=False)."""
+def beam_search(
+    chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key
+) -> Texts:
+    """The W best unfinished texts of each row go on. Of the 2 W best continuations those among the
+    first W that end are kept as finished, the W best of all so far; a row is done when none of its
+    unfinished texts, at its length, scores above the worst of W finished ones (as transformers
+    searches with early_stopping=False)."""
     del key
     rows, width = start_B.shape[0], config.beams
 
@@ -258,9 +303,13 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
         return (state[0].column < columns) & ~state[-1].all()
 
     def step(state):
-        cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B = state
+        cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B = (
+            state
+        )
         column = cache.column
-        gain_RC, tokens_RC, cache = chances(cache, flat(last_BW), languages_R, flat(texts_BWT), first_R, 2 * width)
+        gain_RC, tokens_RC, cache = chances(
+            cache, flat(last_BW), languages_R, flat(texts_BWT), first_R, 2 * width
+        )
         total_RC = flat(score_BW)[:, None] + gain_RC
         best_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
         beam_BC = index_BC // gain_RC.shape[1]
@@ -285,16 +334,31 @@ def beam_search(chances: Callable, cache, start_B, languages_B, first_B, ids, co
         cache = dataclasses.replace(cache, past=past)
         done_B |= score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
         done_B |= column + 1 >= longest_B
-        return cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B
+        return (
+            cache,
+            last_BW,
+            texts_BWT,
+            score_BW,
+            ended_BWT,
+            ended_length_BW,
+            ended_score_BW,
+            done_B,
+        )
 
     empty_BWT = jnp.full((rows, width, columns), ids.pad, jnp.int32)
     none_BW = jnp.zeros((rows, width), jnp.int32)
     lowest_BW = jnp.full((rows, width), LOWEST)
     # All beams begin alike: only the first counts in the first step.
     state = (
-        wide, widen(start_B, 0).reshape(rows, width), empty_BWT, lowest_BW.at[:, 0].set(0.0), empty_BWT, none_BW,
-        lowest_BW, longest_B == 0,
-    )  # fmt: skip
+        wide,
+        widen(start_B, 0).reshape(rows, width),
+        empty_BWT,
+        lowest_BW.at[:, 0].set(0.0),
+        empty_BWT,
+        none_BW,
+        lowest_BW,
+        longest_B == 0,
+    )
     *_, ended_BWT, lengths_BW, scores_BW, _ = jax.lax.while_loop(going, step, state)
     n = config.n_best
     return Texts(ended_BWT[:, :n], lengths_BW[:, :n], scores_BW[:, :n])

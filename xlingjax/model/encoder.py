@@ -1,9 +1,10 @@
 """The encoder: embeddings, stack and heads behind one plain object of pure functions.
 
-Parameter paths (also the names on disk): `embeddings/{tokens,positions,languages,segments}/embedding`,
-`embeddings/norm/{scale,bias}`, `encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
-`head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, of several tasks
-`classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
+Parameter paths (also the names on disk):
+`embeddings/{tokens,positions,languages,segments}/embedding`, `embeddings/norm/{scale,bias}`,
+`encoder/layers/*` (stacked on axis 0), `encoder/final_norm/*` (pre-LN),
+`head/{dense/{kernel,bias},norm/{scale,bias},bias}`, `classifier/{dense,out}/{kernel,bias}`, of
+several tasks `classifiers/TASK/{dense,out}/{kernel,bias}`, `word_recovery/kernel`,
 `paraphrase/out/{kernel,bias}`, `dan/{in,out}/{kernel,bias}`.
 """
 
@@ -19,7 +20,14 @@ from jax.sharding import Mesh
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec, bind
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.heads import Classifier, DeepAveraging, FirstState, TaskClassifiers, VocabularyHead, WordRecovery
+from xlingjax.model.heads import (
+    Classifier,
+    DeepAveraging,
+    FirstState,
+    TaskClassifiers,
+    VocabularyHead,
+    WordRecovery,
+)
 from xlingjax.model.layers import Embed, LayerNorm, dropout
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.stack import Stack
@@ -36,7 +44,11 @@ class Embeddings(nn.Module):
 
     @nn.compact
     def __call__(
-        self, batch: Batch, key: Array | None, words_BLD: Array | None = None, shift_BLD: Array | None = None
+        self,
+        batch: Batch,
+        key: Array | None,
+        words_BLD: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> Array:
         c = self.config
         tokens = Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")
@@ -45,14 +57,20 @@ class Embeddings(nn.Module):
         x_BLD = x_BLD * c.dim**0.5 if c.embedding_scale else x_BLD
         # Padding keeps the row just below the first position (XLM-R's row 1).
         positions_BL = jnp.where(
-            batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, max(c.position_offset - 1, 0)
+            batch["pack_ids"] > 0,
+            batch["position_ids"] + c.position_offset,
+            max(c.position_offset - 1, 0),
         )
         x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
         if c.has_languages:
             init = nn.initializers.zeros if c.language_init == "zero" else None
-            x_BLD += Embed(c, c.num_languages, (None, None), init, name="languages")(batch["language_ids"])
+            x_BLD += Embed(c, c.num_languages, (None, None), init, name="languages")(
+                batch["language_ids"]
+            )
         if c.segments:
-            sides_BL = batch.get("sides", jnp.zeros_like(batch["input_ids"]))  # a text alone is the first
+            sides_BL = batch.get(
+                "sides", jnp.zeros_like(batch["input_ids"])
+            )  # a text alone is the first
             x_BLD += Embed(c, c.segments, (None, None), name="segments")(sides_BL)
         if c.embedding_norm:
             x_BLD = LayerNorm(c, name="norm")(x_BLD)
@@ -60,7 +78,8 @@ class Embeddings(nn.Module):
 
 
 class _Modules(nn.Module):
-    """Every module with parameters, and one method that runs them all, so that init makes every slot."""
+    """Every module with parameters, and one method that runs them all, so that init makes every
+    slot."""
 
     config: ModelConfig
     mesh: Mesh | None
@@ -121,7 +140,11 @@ class _Modules(nn.Module):
 
     def classify(self, h_BLD, batch: Batch, key: Array | None, task: str | None):
         fields = Fields.from_batch(batch)
-        return self.classifier(h_BLD, key, fields) if task is None else self.classifiers(h_BLD, key, fields, task)[task]
+        return (
+            self.classifier(h_BLD, key, fields)
+            if task is None
+            else self.classifiers(h_BLD, key, fields, task)[task]
+        )
 
     def everything(self):
         batch = {k: jnp.ones((1, 1), jnp.int32) for k in ("input_ids", "pack_ids")}
@@ -131,7 +154,11 @@ class _Modules(nn.Module):
         x_BLD = self.embeddings(batch, None)
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
         self.head(h_BLD)
-        read_BLE = jnp.concatenate([h_BLD, h_BLD], axis=-1) if self.config.classifier == "plug_in" else h_BLD
+        read_BLE = (
+            jnp.concatenate([h_BLD, h_BLD], axis=-1)
+            if self.config.classifier == "plug_in"
+            else h_BLD
+        )
         if self.config.num_labels:
             self.classifier(read_BLE, None, fields)
         if self.config.task_labels:
@@ -145,19 +172,21 @@ class _Modules(nn.Module):
 
 
 class Encoder:
-    """A transformer encoder with a tied vocabulary head and, for `num_labels` > 0, a classifier; for
+    """A transformer encoder with a tied vocabulary head and, for `num_labels` > 0, a classifier;
+    for
     `task_labels` one per task.
 
-    Parameters are a nested dict of float32 arrays that the caller owns; every method is a pure function of them.
+    Parameters are a nested dict of float32 arrays that the caller owns; every method is a pure
+    function of them.
     """
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see `Stack`). Raises
-        `UserError` for a model with a decoder, which would be left out."""
+        """With a mesh, rows of states stay on its ("data", "fsdp") axes through all layers (see
+        `Stack`). Raises `UserError` for a model with a decoder, which would be left out."""
         if config.decoder_layers and type(self) is Encoder:
             raise UserError(
-                f"model {config.name}: decoder_layers={config.decoder_layers}, and an Encoder has no decoder; set "
-                "decoder_layers=0, or use build_model"
+                f"model {config.name}: decoder_layers={config.decoder_layers}, and an Encoder has"
+                " no decoder; set decoder_layers=0, or use build_model"
             )
         self.config = config
         self._modules = _Modules(config, mesh)
@@ -190,34 +219,59 @@ class Encoder:
     ) -> Array:
         """h_BLD in the compute type; with `all_layers` h_[N+1]BLD, the embedding output first.
 
-        Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids, with a segment embedding
-        sides (without them: of a single text); what `spec` looks at
-        besides (sides, is_mask) too. `rng` None = no dropout. memory: h_BLD of the same rows for the cross-attention
-        slot, and who sees whom there. words_BLD: the word embeddings, instead of the rows' own; shift_BLD: what to add
-        to them; states_BLD: instead of all that the embeddings give. Raises `UserError` when the rows are longer than
-        the position table or the model lacks the slot for `memory`, `Refused` when the attention backend cannot honour
+        Reads input_ids, position_ids, pack_ids and, with language embeddings, language_ids, with a
+        segment embedding sides (without them: of a single text); what `spec` looks at
+        besides (sides, is_mask) too. `rng` None = no dropout. memory: h_BLD of the same rows for
+        the cross-attention slot, and who sees whom there. words_BLD: the word embeddings, instead
+        of the rows' own; shift_BLD: what to add to them; states_BLD: instead of all that the
+        embeddings give. Raises `UserError` when the rows are longer than the position table or the
+        model lacks the slot for `memory`, `Refused` when the attention backend cannot honour
         `spec`.
         """
         self._check(batch)
         if memory is not None and not self.config.cross_attention:
-            raise UserError(f"model {self.config.name} has no cross-attention; set cross_attention=True")
+            raise UserError(
+                f"model {self.config.name} has no cross-attention; set cross_attention=True"
+            )
         return self._modules.apply(
-            {"params": params}, batch, spec, rng, all_layers, memory, words_BLD, shift_BLD, states_BLD, method="encode"
+            {"params": params},
+            batch,
+            spec,
+            rng,
+            all_layers,
+            memory,
+            words_BLD,
+            shift_BLD,
+            states_BLD,
+            method="encode",
         )
 
     def vocab_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
-        """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded vocabulary."""
+        """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded
+        vocabulary."""
         g, bias_V = self._modules.apply({"params": params}, h, method="vocabulary_head")
         return g, params["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
 
     def classify(
-        self, params: Params, h_BLD: Array, batch: Batch, *, rng: Array | None = None, task: str | None = None
+        self,
+        params: Params,
+        h_BLD: Array,
+        batch: Batch,
+        *,
+        rng: Array | None = None,
+        task: str | None = None,
     ) -> Array:
-        """float32 logits_BC (of "tagging" logits_BLC), of the head of `task` where the model has several. Reads
-        input_ids, pack_ids and, for "difference", sides. Raises `UserError` for a model without that head."""
+        """float32 logits_BC (of "tagging" logits_BLC), of the head of `task` where the model has
+        several. Reads input_ids, pack_ids and, for "difference", sides. Raises `UserError` for a
+        model without that head.
+        """
         if not self.config.labels_of(task):
             known = ", ".join(name for name, _ in self.config.task_labels or ())
-            remedy = "set num_labels" if task is None else f"it has those of {known or 'no task'}; set task_labels"
+            remedy = (
+                "set num_labels"
+                if task is None
+                else f"it has those of {known or 'no task'}; set task_labels"
+            )
             of = "" if task is None else f" of task {task!r}"
             raise UserError(f"model {self.config.name} has no classification head{of}; {remedy}")
         return self._modules.apply({"params": params}, h_BLD, batch, rng, task, method="classify")
@@ -225,26 +279,34 @@ class Encoder:
     def recover_words(
         self, params: Params, batch: Batch, mask: Mask, *, shift_BLD: Array | None = None
     ) -> tuple[Array, Array]:
-        """(x_BLD, attention_BLS): every token as a mixture of the word embeddings of those whom `mask` lets it see
-        (Unicoder §3.2). shift_BLD is added to the embeddings as they are mixed, not as they are compared. Raises
-        `UserError` for a model without word_recovery."""
+        """(x_BLD, attention_BLS): every token as a mixture of the word embeddings of those whom
+        `mask` lets it see (Unicoder §3.2). shift_BLD is added to the embeddings as they are mixed,
+        not as they are compared. Raises `UserError` for a model without word_recovery."""
         if not self.config.word_recovery:
-            raise UserError(f"model {self.config.name} has no word recovery; set word_recovery=True")
+            raise UserError(
+                f"model {self.config.name} has no word recovery; set word_recovery=True"
+            )
         e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
         values_BLD = e_BLD if shift_BLD is None else e_BLD + shift_BLD
-        return self._modules.apply({"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words")
+        return self._modules.apply(
+            {"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words"
+        )
 
     def averages(self, params: Params, batch: Batch) -> tuple[Array, Array]:
-        """float32 (u_BF, v_BF): the deep averaging network's vectors of the texts of a row, one pair per row. Raises
-        `UserError` for a model without one."""
+        """float32 (u_BF, v_BF): the deep averaging network's vectors of the texts of a row, one
+        pair per row. Raises `UserError` for a model without one."""
         if not self.config.dan:
-            raise UserError(f"model {self.config.name} has no deep averaging network; set dan to its width")
+            raise UserError(
+                f"model {self.config.name} has no deep averaging network; set dan to its width"
+            )
         e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
         return self._modules.apply({"params": params}, e_BLD, batch, method="averages")
 
-    def classify_paraphrase(self, params: Params, h_BLD: Array, *, rng: Array | None = None) -> Array:
-        """float32 logit_B that the two texts of a row translate each other, from the row's first state (Unicoder §3.2).
-        Raises `UserError` for a model without a paraphrase head."""
+    def classify_paraphrase(
+        self, params: Params, h_BLD: Array, *, rng: Array | None = None
+    ) -> Array:
+        """float32 logit_B that the two texts of a row translate each other, from the row's first
+        state (Unicoder §3.2). Raises `UserError` for a model without a paraphrase head."""
         if not self.config.paraphrase:
             raise UserError(f"model {self.config.name} has no paraphrase head; set paraphrase=True")
         return self._modules.apply({"params": params}, h_BLD, rng, method="classify_paraphrase")
@@ -261,8 +323,8 @@ class Encoder:
         rows = c.max_positions - c.position_offset - ahead
         if length > rows:
             raise UserError(
-                f"rows of {length} tokens do not fit model {c.name}: its position table takes {rows}; shorten the rows "
-                f"or raise max_positions"
+                f"rows of {length} tokens do not fit model {c.name}: its position table takes"
+                f" {rows}; shorten the rows or raise max_positions"
             )
 
 

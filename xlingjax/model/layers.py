@@ -1,7 +1,7 @@
 """The leaves: Dense, LayerNorm, Embed, each with the logical names of its axes, and dropout.
 
-Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never split. `partition.py` maps them to the
-axes of the mesh.
+Logical names: "vocab", "embed", "heads", "kv", "mlp", "layers"; None is never split. `partition.py`
+maps them to the axes of the mesh.
 """
 
 import math
@@ -23,7 +23,8 @@ def embedding_init(config: ModelConfig) -> Callable:
 
 
 def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
-    """N(0, init_std), or the U(-1/sqrt(fan_in), 1/sqrt(fan_in)) that XLM's linear layers start from."""
+    """N(0, init_std), or the U(-1/sqrt(fan_in), 1/sqrt(fan_in)) that XLM's linear layers start
+    from."""
     if config.init_std:
         return nn.initializers.normal(config.init_std)
     bound = fan_in**-0.5
@@ -31,7 +32,8 @@ def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
 
 
 class Dense(nn.Module):
-    """Contracts the last axes of x with a kernel of shape inputs + outputs, and adds a bias of shape outputs."""
+    """Contracts the last axes of x with a kernel of shape inputs + outputs, and adds a bias of
+    shape outputs."""
 
     config: ModelConfig
     outputs: tuple[int, ...]
@@ -49,28 +51,37 @@ class Dense(nn.Module):
             )
             kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
         bias = self.param(
-            "bias", nn.with_logical_partitioning(nn.initializers.zeros, self.output_names), self.outputs, jnp.float32
+            "bias",
+            nn.with_logical_partitioning(nn.initializers.zeros, self.output_names),
+            self.outputs,
+            jnp.float32,
         )
         dtype = jnp.dtype(self.config.dtype)
         if rows_OI is not None:
             y_RO = product_of_few(rows_OI, x.reshape(-1, math.prod(inputs)).astype(dtype)).T
             return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(dtype)
         axes = tuple(range(x.ndim - n, x.ndim)), tuple(range(n))
-        return jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), (axes, ((), ()))) + bias.astype(dtype)
+        return jax.lax.dot_general(
+            x.astype(dtype), kernel.astype(dtype), (axes, ((), ()))
+        ) + bias.astype(dtype)
 
 
 def by_rows(params: dict[str, Any], dtype: str) -> dict[str, Any]:
-    """Parameters of modules in which each Dense has `rows` [outputs, inputs], for `product_of_few`, and no kernel."""
+    """Parameters of modules in which each Dense has `rows` [outputs, inputs], for `product_of_few`,
+    and no kernel."""
     if "kernel" in params:
         kernel_IO = params["kernel"].reshape(-1, params["bias"].size)
         return {"rows": kernel_IO.T.astype(dtype), "bias": params["bias"]}
-    return {name: by_rows(value, dtype) if isinstance(value, dict) else value for name, value in params.items()}
+    return {
+        name: by_rows(value, dtype) if isinstance(value, dict) else value
+        for name, value in params.items()
+    }
 
 
 def product_of_few(rows_OI: Array, x_RI: Array, **options: Any) -> Array:
-    """[O, R], for a few x and many rows. A library on CPU reads the left side of a product as it lies, and copies the
-    right one into an order of its own at every call; so the large one is left, and the barrier keeps XLA from turning
-    them round."""
+    """[O, R], for a few x and many rows. A library on CPU reads the left side of a product as it
+    lies, and copies the right one into an order of its own at every call; so the large one is left,
+    and the barrier keeps XLA from turning them round."""
     return jax.lax.optimization_barrier(jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options))
 
 
@@ -82,8 +93,12 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: Array) -> Array:
         shape = x_BLD.shape[-1:]
-        scale_D = self.param("scale", nn.with_logical_partitioning(nn.initializers.ones, (None,)), shape, jnp.float32)
-        bias_D = self.param("bias", nn.with_logical_partitioning(nn.initializers.zeros, (None,)), shape, jnp.float32)
+        scale_D = self.param(
+            "scale", nn.with_logical_partitioning(nn.initializers.ones, (None,)), shape, jnp.float32
+        )
+        bias_D = self.param(
+            "bias", nn.with_logical_partitioning(nn.initializers.zeros, (None,)), shape, jnp.float32
+        )
         x = x_BLD.astype(jnp.float32)
         x = x - x.mean(-1, keepdims=True)
         variance = jnp.square(x).mean(-1, keepdims=True)
@@ -101,7 +116,9 @@ class Embed(nn.Module):
 
     @nn.compact
     def __call__(self, ids_BL: Array) -> Array:
-        init = nn.with_logical_partitioning(self.init_value or embedding_init(self.config), self.names)
+        init = nn.with_logical_partitioning(
+            self.init_value or embedding_init(self.config), self.names
+        )
         table = self.param("embedding", init, (self.rows, self.config.dim), jnp.float32)
         return jnp.take(table, ids_BL, axis=0)
 
@@ -114,7 +131,8 @@ def gelu(config: ModelConfig, x: Array) -> Array:
 
 
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
-    """Zeroes a share `rate` of x (to the nearest 1/65536) and scales the rest to keep the mean; `key` None = identity.
+    """Zeroes a share `rate` of x (to the nearest 1/65536) and scales the rest to keep the mean;
+    `key` None = identity.
 
     One 32-bit random word decides over two elements: random numbers are most of dropout's cost.
     """

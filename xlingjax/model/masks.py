@@ -1,7 +1,7 @@
 """Who may see whom: predicates over token fields, composed with `&`, `|` and `~`.
 
-One definition serves the attention backends, the leak test and the picture in the inspector. Predicates use operators
-alone, so they run on NumPy and on JAX arrays.
+One definition serves the attention backends, the leak test and the picture in the inspector.
+Predicates use operators alone, so they run on NumPy and on JAX arrays.
 """
 
 import dataclasses
@@ -24,7 +24,8 @@ class Fields:
     side: Array
     """0, or 1 for the second text of a pair."""
     is_mask: Array
-    """bool: a MASK that masks treat apart (CAMLM's, and BTMLM's placeholders); the batch's field `is_mask`."""
+    """bool: a MASK that masks treat apart (CAMLM's, and BTMLM's placeholders); the batch's field
+    `is_mask`."""
     position: Array
     """Column in the row (never restarts, unlike the position ids)."""
     language: Array
@@ -33,7 +34,8 @@ class Fields:
 
     @classmethod
     def from_batch(cls, batch: Mapping[str, Array]) -> "Fields":
-        """The fields of a batch (`xlingjax/data/features.py`). Fields that the objective does not read are 0."""
+        """The fields of a batch (`xlingjax/data/features.py`). Fields that the objective does not
+        read are 0."""
         ids, pack = batch["input_ids"], batch["pack_ids"]
         zeros = ids * 0
         return cls(
@@ -48,10 +50,11 @@ class Fields:
 
 @dataclasses.dataclass(frozen=True)
 class Mask:
-    """`mask(q, k)`: bool [B, L, S], true where query l may see key s. Masks of equal name are equal.
+    """`mask(q, k)`: bool [B, L, S], true where query l may see key s. Masks of equal name are
+    equal.
 
-    A query that the predicate leaves without any key (padding, mostly) sees the key in its own column (the last one
-    where there are fewer keys), so that no softmax runs over nothing.
+    A query that the predicate leaves without any key (padding, mostly) sees the key in its own
+    column (the last one where there are fewer keys), so that no softmax runs over nothing.
     """
 
     name: str
@@ -67,10 +70,14 @@ class Mask:
         return allowed_BLS | (~allowed_BLS.any(-1, keepdims=True) & own_LS)
 
     def __and__(self, other: "Mask") -> "Mask":
-        return Mask(f"({self.name} & {other.name})", lambda q, k: self.allow(q, k) & other.allow(q, k))
+        return Mask(
+            f"({self.name} & {other.name})", lambda q, k: self.allow(q, k) & other.allow(q, k)
+        )
 
     def __or__(self, other: "Mask") -> "Mask":
-        return Mask(f"({self.name} | {other.name})", lambda q, k: self.allow(q, k) | other.allow(q, k))
+        return Mask(
+            f"({self.name} | {other.name})", lambda q, k: self.allow(q, k) | other.allow(q, k)
+        )
 
     def __invert__(self) -> "Mask":
         return Mask(f"~{self.name}", lambda q, k: ~self.allow(q, k))
@@ -97,23 +104,30 @@ camlm = (
     | (_context & ~same_side & mask_queries)
     | (bidirectional & same_side & mask_queries & mask_keys)
 ).named("camlm")
-"""Cross-attention masked language modelling (ERNIE-M §3.1): what is not masked sees what is not masked on its own side;
-a MASK sees what is not masked on the other side, and the MASKs of its own. Were a side's context to see the other side
-or a MASK, a MASK would have its own side back after two layers."""
+"""Cross-attention masked language modelling (ERNIE-M §3.1): what is not masked sees what is not
+masked on its own side; a MASK sees what is not masked on the other side, and the MASKs of its own.
+Were a side's context to see the other side or a MASK, a MASK would have its own side back after two
+layers."""
 
 camlm_alone = (
-    (_context & same_side & ~mask_queries) | (_context & ~same_side & mask_queries) | (bidirectional & itself)
+    (_context & same_side & ~mask_queries)
+    | (_context & ~same_side & mask_queries)
+    | (bidirectional & itself)
 ).named("camlm_alone")
 """As `camlm`, and of its own side's MASKs each sees itself alone."""
 
 pseudo_tokens = (_context | (bidirectional & itself)).named("pseudo_tokens")
-"""BTMLM's first stage (ERNIE-M §3.1): the text sees the text; a placeholder sees the text and itself."""
+"""BTMLM's first stage (ERNIE-M §3.1): the text sees the text; a placeholder sees the text and
+itself."""
 
-pseudo_tokens_together = (_context | (bidirectional & mask_queries & mask_keys)).named("pseudo_tokens_together")
+pseudo_tokens_together = (_context | (bidirectional & mask_queries & mask_keys)).named(
+    "pseudo_tokens_together"
+)
 """As `pseudo_tokens`, and a placeholder sees the others."""
 
 partner = (bidirectional & ~same_side).named("partner")
-"""Across a pair: each side sees the other one (VECO's cross-attention, Unicoder's word recovery)."""
+"""Across a pair: each side sees the other one (VECO's cross-attention, Unicoder's word recovery).
+"""
 
 own_side = (bidirectional & same_side).named("own_side")
 """Each side of a pair alone."""
@@ -121,5 +135,5 @@ own_side = (bidirectional & same_side).named("own_side")
 first_side = Mask("first_side", lambda q, k: (k.side == 0) & (q.side >= 0))
 
 prefix = (bidirectional & (first_side | causal)).named("prefix")
-"""An encoder-decoder, its source (side 0) and target (side 1) one behind the other: every word sees the source, a
-target's words also those before them."""
+"""An encoder-decoder, its source (side 0) and target (side 1) one behind the other: every word sees
+the source, a target's words also those before them."""

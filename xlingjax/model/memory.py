@@ -17,14 +17,21 @@ SHARE = 0.85
 
 
 def estimate(
-    config: ModelConfig, rows: int, length: int, predictions: int, chunk: int = 0, mesh: jax.sharding.Mesh | None = None
+    config: ModelConfig,
+    rows: int,
+    length: int,
+    predictions: int,
+    chunk: int = 0,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> dict[str, int]:
-    """{what: bytes} of one training step with Adam's two moments, for rows of `length` tokens on one device.
+    """{what: bytes} of one training step with Adam's two moments, for rows of `length` tokens on
+    one device.
 
-    predictions: slots in a row; chunk: predictions whose logits stand at once (0: all). mesh: shares out parameters,
-    gradients and moments; what its tensor axis shares of activations and logits is not counted. Activations:
-    34 + 5 H L / D bytes per token, layer and unit of D in 16 bits (Korthikanti et al. 2022, §4.1), an estimate:
-    compilers differ.
+    predictions: slots in a row; chunk: predictions whose logits stand at once (0: all). mesh:
+    shares out parameters, gradients and moments; what its tensor axis shares of activations and
+    logits is not counted. Activations:
+    34 + 5 H L / D bytes per token, layer and unit of D in 16 bits (Korthikanti et al. 2022, §4.1),
+    an estimate: compilers differ.
     """
     c, wide = config, 2 if config.dtype == "float32" else 1
     parameters = 4 * (count_parameters(c) if mesh is None else _parameters_of_a_device(c, mesh))
@@ -45,43 +52,59 @@ def _parameters_of_a_device(config: ModelConfig, mesh: jax.sharding.Mesh) -> int
     encoder = build_model(config, mesh)
     shapes = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), shapes)
-    counts = jax.tree.map(lambda leaf, sharding: int(np.prod(sharding.shard_shape(leaf.shape))), shapes, shardings)
+    counts = jax.tree.map(
+        lambda leaf, sharding: int(np.prod(sharding.shard_shape(leaf.shape))), shapes, shardings
+    )
     return sum(jax.tree.leaves(counts))
 
 
 def device_bytes() -> int:
-    """Of the smallest of this process's devices; on CPU what the machine has free, shared by its devices."""
+    """Of the smallest of this process's devices; on CPU what the machine has free, shared by its
+    devices."""
     devices = jax.local_devices()
-    limits = [limit for device in devices if (limit := (device.memory_stats() or {}).get("bytes_limit"))]
+    limits = [
+        limit for device in devices if (limit := (device.memory_stats() or {}).get("bytes_limit"))
+    ]
     return min(limits) if limits else _available() // len(devices)
 
 
 def _available() -> int:
-    """Of the machine, what the files that it keeps in memory give back when asked included, where it tells."""
+    """Of the machine, what the files that it keeps in memory give back when asked included, where
+    it tells."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+        return 1024 * next(
+            int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")
+        )
     except (OSError, StopIteration):
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def microbatches_for(
-    config: ModelConfig, mesh: jax.sharding.Mesh, batch: int, length: int, predictions: int, chunk: int = 0
+    config: ModelConfig,
+    mesh: jax.sharding.Mesh,
+    batch: int,
+    length: int,
+    predictions: int,
+    chunk: int = 0,
 ) -> int:
-    """Into how many parts a batch, spread over the mesh, must be cut to fit its devices. Raises UserError where one row
-    a device is too much."""
+    """Into how many parts a batch, spread over the mesh, must be cut to fit its devices. Raises
+    UserError where one row a device is too much."""
     devices, room = row_devices(mesh), SHARE * device_bytes()
     per_device = batch // devices
     if batch % devices:
-        raise UserError(f"a batch of {batch} rows does not spread over {devices} devices; give a multiple")
+        raise UserError(
+            f"a batch of {batch} rows does not spread over {devices} devices; give a multiple"
+        )
     for parts in range(1, per_device + 1):
         if per_device % parts == 0:
             needed = estimate(config, per_device // parts, length, predictions, chunk, mesh)
             if sum(needed.values()) <= room:
                 return parts
     raise UserError(
-        f"one row of {length} tokens needs about {sum(needed.values()) / 1e9:.1f} GB, and the device has "
-        f"{room / SHARE / 1e9:.1f} GB; shorten the rows (--length), or train a smaller model"
+        f"one row of {length} tokens needs about {sum(needed.values()) / 1e9:.1f} GB, and the"
+        f" device has {room / SHARE / 1e9:.1f} GB; shorten the rows (--length), or train a smaller"
+        " model"
     )
 
 

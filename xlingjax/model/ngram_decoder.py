@@ -1,11 +1,14 @@
-"""The n-stream decoder of ProphetNet (§3) and xFNP (XGLUE §4.2): a main stream reads the words, n streams predict.
+"""The n-stream decoder of ProphetNet (§3) and xFNP (XGLUE §4.2): a main stream reads the words, n
+streams predict.
 
-At column t of T the main stream holds the decoder's token x_t, and sees x_0..x_t. Predicting stream i holds no token
-but its own embedding, at the position after x_t; it sees the main stream's columns 0..max(t-i, 0), and itself. All
-streams predict the token after x_t, stream i without the last i words, so that stream 0 is an ordinary decoder.
+At column t of T the main stream holds the decoder's token x_t, and sees x_0..x_t. Predicting stream
+i holds no token but its own embedding, at the position after x_t; it sees the main stream's columns
+0..max(t-i, 0), and itself. All streams predict the token after x_t, stream i without the last i
+words, so that stream 0 is an ordinary decoder.
 
-Parameter paths beside those of `Seq2Seq`: `decoder/streams/embedding`, and `decoder/layers/attention/relative/*`.
-Letters: n predicting streams, U buckets of distances; L = (1+n)T columns, the main stream's, then each other one's.
+Parameter paths beside those of `Seq2Seq`: `decoder/streams/embedding`, and
+`decoder/layers/attention/relative/*`. Letters: n predicting streams, U buckets of distances; L =
+(1+n)T columns, the main stream's, then each other one's.
 """
 
 import dataclasses
@@ -31,8 +34,8 @@ Array = jax.Array
 
 
 def ngram_stream(i: int) -> Mask:
-    """What predicting stream i sees of the main stream: the last i columns are hidden, an example's first never is.
-    `position` counts from the example's first column (`from_first`)."""
+    """What predicting stream i sees of the main stream: the last i columns are hidden, an example's
+    first never is. `position` counts from the example's first column (`from_first`)."""
     lagging = Mask("lagging", lambda q, k: (q.position - i >= k.position) | (k.position == 0))
     return (lagging & SELF.mask).named(f"ngram_stream({i})")
 
@@ -46,11 +49,15 @@ def from_first(fields: Fields) -> Fields:
 
 
 def bucket(config: ModelConfig, distance: Array) -> Array:
-    """The bucket, 0 to U-1, of each distance (position of the query less that of the key; below 0 it counts as 0): one
-    for each distance under U/2, then ever wider ones, of which the last has all from relative_max_distance on."""
+    """The bucket, 0 to U-1, of each distance (position of the query less that of the key; below 0
+    it counts as 0): one for each distance under U/2, then ever wider ones, of which the last has
+    all from relative_max_distance on.
+    """
     c, exact = config, config.relative_buckets // 2
     far = np.arange(exact, c.relative_max_distance + 1)
-    far = exact + np.log(far / exact) / np.log(c.relative_max_distance / exact) * (c.relative_buckets - exact)
+    far = exact + np.log(far / exact) / np.log(c.relative_max_distance / exact) * (
+        c.relative_buckets - exact
+    )
     table = np.minimum(np.r_[:exact, far.astype(np.int32)], c.relative_buckets - 1)
     return jnp.asarray(table, jnp.int32)[jnp.clip(distance, 0, c.relative_max_distance)]
 
@@ -58,7 +65,8 @@ def bucket(config: ModelConfig, distance: Array) -> Array:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class StreamAttention:
-    """What the self-attention of every layer shares: L queries of all streams, S keys of the main one."""
+    """What the self-attention of every layer shares: L queries of all streams, S keys of the main
+    one."""
 
     bias_B1LS: Array
     """Who sees whom."""
@@ -68,17 +76,29 @@ class StreamAttention:
     dropout: float = dataclasses.field(metadata={"static": True})
 
     def __call__(
-        self, q_BLHK: Array, main: KeysValues, own: KeysValues, relative_BLUH: Array, key: Array | None
+        self,
+        q_BLHK: Array,
+        main: KeysValues,
+        own: KeysValues,
+        relative_BLUH: Array,
+        key: Array | None,
     ) -> Array:
-        """[B, L, H, K]. main: keys and values, [B, H, S, K]; own: [B, L, H, K], of the queries' own columns."""
+        """[B, L, H, K]. main: keys and values, [B, H, S, K]; own: [B, L, H, K], of the queries' own
+        columns."""
         q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
         r_BHLU = jnp.moveaxis(relative_BLUH.astype(jnp.float32), -1, 1)
         s_BHLS = jnp.einsum("BLHK,BHSK->BHLS", q_BLHK, main[0], preferred_element_type=jnp.float32)
         s_BHLS += jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1) + self.bias_B1LS
-        # Instead of T keys of which a mask hides all but one: each query's own score, at distance 0.
-        own_BHL = jnp.einsum("BLHK,BLHK->BHL", q_BLHK, own[0], preferred_element_type=jnp.float32) + r_BHLU[..., 0]
+        # Instead of T keys of which a mask hides all but one: each query's own score, at distance
+        # 0.
+        own_BHL = (
+            jnp.einsum("BLHK,BLHK->BHL", q_BLHK, own[0], preferred_element_type=jnp.float32)
+            + r_BHLU[..., 0]
+        )
         length = q_BLHK.shape[1]  # the main stream has its own column among its keys
-        own_BHL = jnp.where(jnp.arange(length) < length // self.streams, jnp.finfo(jnp.float32).min, own_BHL)
+        own_BHL = jnp.where(
+            jnp.arange(length) < length // self.streams, jnp.finfo(jnp.float32).min, own_BHL
+        )
         p_BHLS = jax.nn.softmax(jnp.concatenate([s_BHLS, own_BHL[..., None]], axis=-1), axis=-1)
         p_BHLS = dropout(p_BHLS.astype(main[1].dtype), self.dropout, key)
         o_BLHK = jnp.einsum("BHLS,BHSK->BLHK", p_BHLS[..., :-1], main[1])
@@ -86,17 +106,25 @@ class StreamAttention:
 
 
 class NgramAttention(nn.Module):
-    """The decoder's self-attention, called as `MultiHeadAttention` is with x as memory. What a query adds to its scores
-    for each bucket of distances is linear in its state, and not scaled as the product of query and key is."""
+    """The decoder's self-attention, called as `MultiHeadAttention` is with x as memory. What a
+    query adds to its scores for each bucket of distances is linear in its state, and not scaled as
+    the product of query and key is.
+    """
 
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x_BLD: Array, memory: Array, attention: StreamAttention, key: Array | None, past=None):
+    def __call__(
+        self, x_BLD: Array, memory: Array, attention: StreamAttention, key: Array | None, past=None
+    ):
         c = self.config
-        project = dict(outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv"))
+        project = dict(
+            outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
+        )
         q_BLHK, *own = (Dense(c, **project, name=name)(x_BLD) for name in ("query", "key", "value"))
-        relative_BLUH = Dense(c, (c.relative_buckets, c.heads), ("embed",), (None, "heads"), name="relative")(x_BLD)
+        relative_BLUH = Dense(
+            c, (c.relative_buckets, c.heads), ("embed",), (None, "heads"), name="relative"
+        )(x_BLD)
         main = tuple(a[:, : a.shape[1] // attention.streams] for a in own)
         main = tuple(map(by_head, main)) if past is None else written(past, main)
         o_BLHK = attention(q_BLHK, main, tuple(own), relative_BLUH, key)
@@ -119,7 +147,8 @@ class _Streams(nn.Module):
         return self.stack(*arguments, **options)
 
     def embed(self, count: int) -> Array:
-        """[count, D]. Stream i has row (i-1) mod n, so that stream 0 has the last one, as in ProphetNet's weights."""
+        """[count, D]. Stream i has row (i-1) mod n, so that stream 0 has the last one, as in
+        ProphetNet's weights."""
         return self.streams((np.arange(count) - 1) % self.config.streams)
 
 
@@ -132,11 +161,15 @@ class _NgramDecoder(Decoder):
     def decode(self, *arguments):
         return self.decode_streams(*arguments, 1)[0]
 
-    def decode_streams(self, batch: Batch, source: Fields, memory_BSD, key: Array | None, shift_BTD, count: int):
+    def decode_streams(
+        self, batch: Batch, source: Fields, memory_BSD, key: Array | None, shift_BTD, count: int
+    ):
         keys = (None, None, None) if key is None else jax.random.split(key, 3)
         fields = from_first(Fields.from_batch(batch))
         positions_BT = batch["position_ids"]
-        x_BLD, attention, queries = self._inputs(batch, count, fields, fields, positions_BT, keys[:2], shift_BTD)
+        x_BLD, attention, queries = self._inputs(
+            batch, count, fields, fields, positions_BT, keys[:2], shift_BTD
+        )
         memory = memory_BSD, bind(CROSS, queries, source, dropout=self.config.attention_dropout)
         h_BLD = self.decoder(x_BLD, keys[2], attention, memory)
         return jnp.stack(jnp.split(h_BLD, 1 + count, axis=1)[1:])
@@ -156,13 +189,16 @@ class _NgramDecoder(Decoder):
         rngs: tuple = (None, None),
         shift_BTD: Array | None = None,
     ) -> tuple[Array, StreamAttention, Fields]:
-        """(x_BLD, the self-attention, the fields of L columns) of the main stream and the first `count` predicting
-        ones; positions_BS are the keys'."""
+        """(x_BLD, the self-attention, the fields of L columns) of the main stream and the first
+        `count` predicting ones; positions_BS are the keys'."""
         c, length = self.config, batch["input_ids"].shape[1]
         ahead = {name: jnp.tile(ids, (1, count)) for name, ids in batch.items()}
         ahead["position_ids"] += 1
         words_BLD = jnp.repeat(self.decoder.embed(count), length, axis=0)[None]
-        x_BLD = self.embeddings(batch, rngs[0], None, shift_BTD), self.embeddings(ahead, rngs[1], words_BLD)
+        x_BLD = (
+            self.embeddings(batch, rngs[0], None, shift_BTD),
+            self.embeddings(ahead, rngs[1], words_BLD),
+        )
         positions_BL = jnp.concatenate([batch["position_ids"], ahead["position_ids"]], axis=1)
         masks = SELF.mask, *map(ngram_stream, range(count))
         allowed_BLS = jnp.concatenate([mask(queries, keys) for mask in masks], axis=1)
@@ -172,11 +208,16 @@ class _NgramDecoder(Decoder):
             1 + count,
             c.attention_dropout,
         )
-        return jnp.concatenate(x_BLD, axis=1), attention, jax.tree.map(lambda a: jnp.tile(a, (1, 1 + count)), queries)
+        return (
+            jnp.concatenate(x_BLD, axis=1),
+            attention,
+            jax.tree.map(lambda a: jnp.tile(a, (1, 1 + count)), queries),
+        )
 
 
 class NgramSeq2Seq(Seq2Seq):
-    """An encoder with an n-stream decoder. What an ordinary decoder has is stream 0's: `decode`, `start`, `step`."""
+    """An encoder with an n-stream decoder. What an ordinary decoder has is stream 0's: `decode`,
+    `start`, `step`."""
 
     _module = _NgramDecoder
     _self_attention = NgramAttention
@@ -197,12 +238,16 @@ class NgramSeq2Seq(Seq2Seq):
         rng: Array | None = None,
         shift_BTD: Array | None = None,
     ) -> Array:
-        """h_[n]BTD of the predicting streams on the target's words, `memory_BSD` the encoder's states of the rows; all
-        streams predict the same token at a column (ProphetNet §3.2). Logits are those of `decoder_head`.
+        """h_[n]BTD of the predicting streams on the target's words, `memory_BSD` the encoder's
+        states of the rows; all streams predict the same token at a column (ProphetNet §3.2). Logits
+        are those of `decoder_head`.
 
         Reads the decoder's fields and input_ids and pack_ids of the source; distances are those of
-        decoder_position_ids. `rng` None = no dropout. shift_BTD is added to the word embeddings. Raises `UserError`
-        when the rows and the position after them are longer than the position table.
+        decoder_position_ids. `rng` None = no dropout. shift_BTD is added to the word embeddings.
+        Raises `UserError` when the rows and the position after them are longer than the position
+        table.
         """
         n = self.config.streams
-        return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, n, method="decode_streams")
+        return self._apply(
+            params, *self._sides(batch), memory_BSD, rng, shift_BTD, n, method="decode_streams"
+        )

@@ -8,7 +8,9 @@ import jax
 
 def path_name(path: Sequence[Any]) -> str:
     """A key path of nested dicts as on disk: "encoder/layers/ffn/up/kernel"."""
-    return "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path)
+    return "/".join(
+        str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path
+    )
 
 
 def path_names(tree: Any) -> list[str]:

@@ -1,6 +1,7 @@
 """Device mesh, logical-axis rules, and the shardings of everything that lives on it.
 
-A parameter names its axes logically ("vocab", "embed", "mlp", ...); `RULES` says which mesh axes carry them. Rows of
+A parameter names its axes logically ("vocab", "embed", "mlp", ...); `RULES` says which mesh axes
+carry them. Rows of
 a batch lie on ("data", "fsdp"). Imports nothing of the project but its error.
 """
 
@@ -17,8 +18,9 @@ from xlingjax.errors import UserError
 AXES = ("data", "fsdp", "tensor")
 ROW_AXES = ("data", "fsdp")
 
-# In a tuple of logical axes, the first to claim a mesh axis keeps it. The token table ("vocab", "embed") is therefore
-# sharded on vocabulary alone, over both axes: sharding its model axis too makes XLA rematerialise it at every lookup.
+# In a tuple of logical axes, the first to claim a mesh axis keeps it. The token table ("vocab",
+# "embed") is therefore sharded on vocabulary alone, over both axes: sharding its model axis too
+# makes XLA rematerialise it at every lookup.
 RULES: Mapping[str, tuple[str, ...]] = {
     "vocab": ("fsdp", "tensor"),
     "embed": ("fsdp",),
@@ -36,25 +38,38 @@ class MeshConfig:
     tensor: int = 1
 
 
-def make_mesh(config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] | None = None) -> Mesh:  # noqa: B008
-    """A mesh with axes ("data", "fsdp", "tensor") over `devices` (default: all). Sizes may use fewer devices than
-    there are, but only in a single process. Raises UserError when the sizes do not fit the devices."""
+def make_mesh(
+    config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] | None = None
+) -> Mesh:  # noqa: B008
+    """A mesh with axes ("data", "fsdp", "tensor") over `devices` (default: all). Sizes may use
+    fewer devices than
+    there are, but only in a single process. Raises UserError when the sizes do not fit the devices.
+    """
     devices = list(jax.devices() if devices is None else devices)
     sizes = [config.data, config.fsdp, config.tensor]
     requested = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
-        raise UserError(f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others leave)")
+        raise UserError(
+            f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others"
+            " leave)"
+        )
     fixed = int(np.prod([size for size in sizes if size != -1]))
     if -1 in sizes:
         if len(devices) % fixed:
-            raise UserError(f"mesh {requested} does not divide {len(devices)} devices; choose sizes whose product does")
+            raise UserError(
+                f"mesh {requested} does not divide {len(devices)} devices; choose sizes whose"
+                " product does"
+            )
         sizes[sizes.index(-1)] = len(devices) // fixed
     used = int(np.prod(sizes))
     if used > len(devices) or (used < len(devices) and jax.process_count() > 1):
         raise UserError(
-            f"mesh {requested} needs {used} devices, {len(devices)} are there; set one size to -1 to take what is left"
+            f"mesh {requested} needs {used} devices, {len(devices)} are there; set one size to -1"
+            " to take what is left"
         )
-    return jax.make_mesh(tuple(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:used])
+    return jax.make_mesh(
+        tuple(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:used]
+    )
 
 
 def mesh_of_all() -> Mesh | None:
@@ -63,10 +78,13 @@ def mesh_of_all() -> Mesh | None:
 
 
 def partition_spec(
-    mesh: Mesh, names: Sequence[str | None], shape: Sequence[int], rules: Mapping[str, tuple[str, ...]] = RULES
+    mesh: Mesh,
+    names: Sequence[str | None],
+    shape: Sequence[int],
+    rules: Mapping[str, tuple[str, ...]] = RULES,
 ) -> PartitionSpec:
-    """What carries each axis of an array, by the axes' logical names; one that its mesh axes do not divide evenly is
-    replicated."""
+    """What carries each axis of an array, by the axes' logical names; one that its mesh axes do not
+    divide evenly is replicated."""
     taken: set[str] = set()
     spec = []
     for name, size in zip(names, shape, strict=True):
@@ -79,10 +97,13 @@ def partition_spec(
     return PartitionSpec(*spec)
 
 
-def param_shardings(mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES) -> Any:
+def param_shardings(
+    mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES
+) -> Any:
     """Shardings for a tree of parameters.
 
-    logical_axes: same tree, of tuples of logical names or None; shapes: same tree, of anything with `.shape`.
+    logical_axes: same tree, of tuples of logical names or None; shapes: same tree, of anything with
+    `.shape`.
     An axis that its mesh axes do not divide evenly is replicated.
     """
 
@@ -95,9 +116,13 @@ def param_shardings(mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[s
 
 
 def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> Any:
-    """Shardings for a tree that contains copies of the parameters (optimizer moments): a leaf whose path ends in a
-    parameter's path and whose shape is the parameter's lies as the parameter does; every other leaf is replicated."""
-    leaves = zip(jax.tree_util.tree_flatten_with_path(params)[0], jax.tree.leaves(shardings), strict=True)
+    """Shardings for a tree that contains copies of the parameters (optimizer moments): a leaf whose
+    path ends in a parameter's path and whose shape is the parameter's lies as the parameter does;
+    every other leaf is replicated.
+    """
+    leaves = zip(
+        jax.tree_util.tree_flatten_with_path(params)[0], jax.tree.leaves(shardings), strict=True
+    )
     known = {path: (leaf.shape, sharding) for (path, leaf), sharding in leaves}
 
     def one(path, leaf):
@@ -130,15 +155,18 @@ def check_counts(microbatches: int, **every: int) -> None:
         raise UserError(f"MICROBATCHES={microbatches}: a batch is at least one microbatch")
     for name, steps in every.items():
         if steps < 0:
-            raise UserError(f"{name.upper()}={steps}: give a number of steps, or 0 for only at the end")
+            raise UserError(
+                f"{name.upper()}={steps}: give a number of steps, or 0 for only at the end"
+            )
 
 
 def check_rows(mesh: Mesh, rows: int, microbatches: int, what: str) -> None:
-    """Raise UserError unless every device gets the same number of rows in each of the microbatches."""
+    """Raise UserError unless every device gets the same number of rows in each of the
+    microbatches."""
     devices = row_devices(mesh)
     if rows % (devices * microbatches):
         raise UserError(
-            f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x {devices} devices "
-            f"(mesh data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); set its BATCH (tlm: TLM_BATCH) to a "
-            f"multiple of {devices * microbatches}"
+            f"{what}: a batch of {rows} rows does not divide by {microbatches} microbatches x"
+            f" {devices} devices (mesh data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']}); set"
+            f" its BATCH (tlm: TLM_BATCH) to a multiple of {devices * microbatches}"
         )

@@ -1,8 +1,8 @@
 """The encoder-decoder: an `Encoder`, and a decoder that attends to its final states.
 
-Parameter paths beside the encoder's: `decoder/layers/*` (stacked on axis 0, with the `cross_attention` slot of VECO),
-`decoder/final_norm/*` (pre-LN) and, where they are the decoder's own, `decoder_embeddings/*` and `decoder_head/*`,
-named as the encoder's are.
+Parameter paths beside the encoder's: `decoder/layers/*` (stacked on axis 0, with the
+`cross_attention` slot of VECO), `decoder/final_norm/*` (pre-LN) and, where they are the decoder's
+own, `decoder_embeddings/*` and `decoder_head/*`, named as the encoder's are.
 """
 
 import dataclasses
@@ -33,7 +33,9 @@ CROSS = AttentionSpec(bidirectional)
 
 def decoder_side(batch: Batch) -> dict[str, Array]:
     """The decoder's fields of a batch under the names that embeddings and masks know."""
-    fields = {name: batch[f"decoder_{name}"] for name in ("position_ids", "language_ids", "pack_ids")}
+    fields = {
+        name: batch[f"decoder_{name}"] for name in ("position_ids", "language_ids", "pack_ids")
+    }
     return {"input_ids": batch["decoder_ids"], **fields}
 
 
@@ -43,12 +45,13 @@ class Cache:
     """What decoding keeps from step to step, one example per row."""
 
     layers: tuple[Params, ...]
-    """The decoder's parameters, layer by layer, of several rows `by_rows`: cut out of the stacked ones once, and not at
-    every step."""
+    """The decoder's parameters, layer by layer, of several rows `by_rows`: cut out of the stacked
+    ones once, and not at every step."""
     past: tuple[KeysValues, ...]
     """Of each layer BHTK: keys and values of the decoder's columns so far."""
     memory: tuple[KeysValues, ...]
-    """Of each layer BHKS: those of the source. Where the past has W rows for each of it, these are its beams."""
+    """Of each layer BHKS: those of the source. Where the past has W rows for each of it, these are
+    its beams."""
     source: Fields
     """Of the source, each [B, S]."""
     column: Array
@@ -56,16 +59,21 @@ class Cache:
 
 
 def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
-    """The fields of the new column and of all that the cache has room for. Rows hold one example each, so that the
-    causal mask alone leaves out columns that are still to come."""
+    """The fields of the new column and of all that the cache has room for. Rows hold one example
+    each, so that the causal mask alone leaves out columns that are still to come."""
     queries, length = Fields.from_batch(batch), cache.past[0][0].shape[2]
-    keys = Fields.from_batch({name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")})
+    keys = Fields.from_batch(
+        {name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")}
+    )
     return dataclasses.replace(queries, position=queries.position + cache.column), keys
 
 
 def to_source(queries: Fields, cache: Cache) -> Attention:
-    """The attention of new columns to the source, bound. They are all real, so that one row of beams says it."""
-    return bind(CROSS, jax.tree.map(lambda x: x[: len(cache.source.pack), :1], queries), cache.source)
+    """The attention of new columns to the source, bound. They are all real, so that one row of
+    beams says it."""
+    return bind(
+        CROSS, jax.tree.map(lambda x: x[: len(cache.source.pack), :1], queries), cache.source
+    )
 
 
 class Decoder(nn.Module):
@@ -77,7 +85,14 @@ class Decoder(nn.Module):
         self.decoder = Stack(self.config, self.mesh)
         self.head = VocabularyHead(self.config)
 
-    def decode(self, batch: Batch, source: Fields, memory_BSD: Array, key: Array | None, shift_BTD: Array | None):
+    def decode(
+        self,
+        batch: Batch,
+        source: Fields,
+        memory_BSD: Array,
+        key: Array | None,
+        shift_BTD: Array | None,
+    ):
         c = self.config
         keys = (None, None) if key is None else jax.random.split(key)
         fields = Fields.from_batch(batch)
@@ -85,10 +100,13 @@ class Decoder(nn.Module):
         backend = "xla" if self.is_initializing() else c.attention_backend
         attention = bind(SELF, fields, fields, backend, c.attention_dropout, self.mesh)
         memory = memory_BSD, bind(CROSS, fields, source, backend, c.attention_dropout, self.mesh)
-        return self.decoder(self.embeddings(batch, keys[0], None, shift_BTD), keys[1], attention, memory)
+        return self.decoder(
+            self.embeddings(batch, keys[0], None, shift_BTD), keys[1], attention, memory
+        )
 
     def begin_step(self, batch: Batch, cache: Cache):
-        """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is what predicts."""
+        """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is
+        what predicts."""
         queries, keys = new_column(batch, cache)
         return self.embeddings(batch, None), bind(SELF, queries, keys), to_source(queries, cache)
 
@@ -103,7 +121,8 @@ class Decoder(nn.Module):
 
 
 class Seq2Seq(Encoder):
-    """An encoder with a decoder; for pairs of a source (the encoder's fields) and a target (the decoder's)."""
+    """An encoder with a decoder; for pairs of a source (the encoder's fields) and a target (the
+    decoder's)."""
 
     _module: type[Decoder] = Decoder
     _self_attention: type[nn.Module] = MultiHeadAttention
@@ -111,14 +130,19 @@ class Seq2Seq(Encoder):
     """Positions beyond a target's last one that the decoder reads."""
 
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
-        """Raises `UserError` for a model without decoder layers, or with predicting streams (see `NgramSeq2Seq`)."""
+        """Raises `UserError` for a model without decoder layers, or with predicting streams (see
+        `NgramSeq2Seq`)."""
         if not config.decoder_layers:
             raise UserError(f"model {config.name} has no decoder; set decoder_layers")
         if config.streams and self._module is Decoder:
-            raise UserError(f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0")
+            raise UserError(
+                f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0"
+            )
         super().__init__(config, mesh)
         as_decoder = config.replace(
-            layers=config.decoder_layers, cross_attention=True, cross_attention_query="self_attention"
+            layers=config.decoder_layers,
+            cross_attention=True,
+            cross_attention_query="self_attention",
         )
         self._decoder = self._module(as_decoder, mesh)
 
@@ -136,16 +160,20 @@ class Seq2Seq(Encoder):
         rng: Array | None = None,
         shift_BTD: Array | None = None,
     ) -> Array:
-        """h_BTD of the decoder on the target's words, `memory_BSD` the encoder's states of the rows.
+        """h_BTD of the decoder on the target's words, `memory_BSD` the encoder's states of the
+        rows.
 
-        Reads the decoder's fields and input_ids and pack_ids of the source. `rng` None = no dropout. shift_BTD is added
-        to the word embeddings. Raises `UserError` when the rows are longer than the position table.
+        Reads the decoder's fields and input_ids and pack_ids of the source. `rng` None = no
+        dropout. shift_BTD is added to the word embeddings. Raises `UserError` when the rows are
+        longer than the position table.
         """
         return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode")
 
-    def start(self, params: Params, batch: Batch, memory_BSD: Array, length: int, beams: int = 1) -> Cache:
-        """An empty cache for up to `length` columns; the rows of the batch hold one example each, of which the search
-        makes `beams`."""
+    def start(
+        self, params: Params, batch: Batch, memory_BSD: Array, length: int, beams: int = 1
+    ) -> Cache:
+        """An empty cache for up to `length` columns; the rows of the batch hold one example each,
+        of which the search makes `beams`."""
         c = self._decoder.config
         source = Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
         stacked = self._view(params)["decoder"]["layers"]
@@ -162,7 +190,9 @@ class Seq2Seq(Encoder):
             layers = tuple(by_rows(layer, c.dtype) for layer in layers)
         return Cache(layers, ((empty, empty),) * c.layers, memory, source, jnp.int32(0))
 
-    def step(self, params: Params, cache: Cache, ids_B: Array, languages_B: Array) -> tuple[Array, Cache]:
+    def step(
+        self, params: Params, cache: Cache, ids_B: Array, languages_B: Array
+    ) -> tuple[Array, Cache]:
         """(h_BD, the next cache): the decoder's state at one more column, of `ids_B`."""
         c = self._decoder.config
         one = jnp.ones_like(ids_B)[:, None]
@@ -202,8 +232,13 @@ class Seq2Seq(Encoder):
             "head": params.get("decoder_head", params.get("head", {})),
         }
         if c.tied_self_attention:
-            tied = jax.tree.map(lambda x: x[-c.decoder_layers :], params["encoder"]["layers"]["attention"])
-            tree["decoder"] = {**tree["decoder"], "layers": {**tree["decoder"]["layers"], "attention": tied}}
+            tied = jax.tree.map(
+                lambda x: x[-c.decoder_layers :], params["encoder"]["layers"]["attention"]
+            )
+            tree["decoder"] = {
+                **tree["decoder"],
+                "layers": {**tree["decoder"]["layers"], "attention": tied},
+            }
         return tree
 
     def _boxed(self, rng):

@@ -1,4 +1,5 @@
-"""Scan and remat over blocks: the only lifted transforms. Parameters are stacked on axis 0, looped over or unrolled."""
+"""Scan and remat over blocks: the only lifted transforms. Parameters are stacked on axis 0, looped
+over or unrolled."""
 
 import flax.linen as nn
 import jax
@@ -19,9 +20,9 @@ _POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_di
 class Stack(nn.Module):
     """N blocks, `layers/*` stacked on axis 0, and `final_norm` for pre-LN.
 
-    Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD. self_attention: see
-    `Block`. A decoder's step, with the keys and values of earlier columns, goes through the blocks without it
-    (`Seq2Seq.step`).
+    Returns h_BLD, or with `all_layers` h_[N+1]BLD: the input first, the last entry equal to h_BLD.
+    self_attention: see `Block`. A decoder's step, with the keys and values of earlier columns, goes
+    through the blocks without it (`Seq2Seq.step`).
     """
 
     config: ModelConfig
@@ -42,7 +43,8 @@ class Stack(nn.Module):
             return x_BLD[None] if all_layers else x_BLD
 
         def rows(x_BLD):
-            """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device every row."""
+            """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device
+            every row."""
             if self.mesh is None or x_BLD.shape[0] % row_devices(self.mesh):
                 return x_BLD
             return jax.lax.with_sharding_constraint(x_BLD, batch_sharding(self.mesh))
@@ -52,7 +54,8 @@ class Stack(nn.Module):
             return y_BLD, y_BLD if all_layers else None
 
         if c.remat != "none":
-            # Within a loop XLA cannot merge the recomputation with the first pass; in straight-line code it would.
+            # Within a loop XLA cannot merge the recomputation with the first pass; in straight-line
+            # code it would.
             body = nn.remat(body, policy=_POLICIES[c.remat], prevent_cse=c.unroll != 1)
         keys_N = None if key is None else jax.random.split(key, c.layers)
         scan = nn.scan(

@@ -15,11 +15,11 @@ from xlingjax.objectives.translation import Translation, with_decoder
 
 @dataclasses.dataclass(frozen=True)
 class BackTranslation(Translation):
-    """`Translation` of the target from a source that the model of this very step has written: the target's translation
-    into the row's pivot language, without dropout and without gradient.
+    """`Translation` of the target from a source that the model of this very step has written: the
+    target's translation into the row's pivot language, without dropout and without gradient.
 
-    max_length: (a, b): at most a * (tokens of the text) + b. temperature: above 0, words are drawn instead of the
-    likeliest taken. The rows hold one text each.
+    max_length: (a, b): at most a * (tokens of the text) + b. temperature: above 0, words are drawn
+    instead of the likeliest taken. The rows hold one text each.
     """
 
     name: str = "back_translation"
@@ -35,7 +35,12 @@ class BackTranslation(Translation):
         return Decoding(max_length=tuple(self.max_length), temperature=self.temperature)
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         _, translated = self.as_read(model, params, batch, rng)
         return super().predictions(model, params, translated, rng, shift_BLD)
@@ -43,25 +48,41 @@ class BackTranslation(Translation):
     def as_read(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> tuple[Translation, dict[str, Any]]:
-        """(the objective of the second pass, the batch that it reads: its source written by the model)."""
+        """(the objective of the second pass, the batch that it reads: its source written by the
+        model)."""
         second = Translation(self.name, self.smoothing, self.factor, self.chunk)
         return second, {**batch, **self.translated(model, params, batch, rng)}
 
-    def translated(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> dict[str, Array]:
-        """The source's fields [B, L] for the second pass. rng: for drawn words; None draws always the same."""
+    def translated(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> dict[str, Array]:
+        """The source's fields [B, L] for the second pass. rng: for drawn words; None draws always
+        the same."""
         model = with_decoder(model, self.name)
         rows, length = batch["input_ids"].shape
         first, end, pad = (batch["edge_ids"][0, column] for column in range(3))
         banned_Z = jnp.where(batch["special_ids"][0] == end, pad, batch["special_ids"][0])
         pivot_B, tokens = batch["pivot_languages"], model.config.language_tokens
-        start_B = pivot_B + model.config.vocab_size - tokens if tokens else jnp.broadcast_to(end, rows)
+        start_B = (
+            pivot_B + model.config.vocab_size - tokens if tokens else jnp.broadcast_to(end, rows)
+        )
         key = jax.random.fold_in(jax.random.key(0) if rng is None else rng, 1)
         texts = generate(
-            model, params, batch, start_B, pivot_B, Ids(end, pad, banned_Z), self._decoding(), length - 1, key=key
+            model,
+            params,
+            batch,
+            start_B,
+            pivot_B,
+            Ids(end, pad, banned_Z),
+            self._decoding(),
+            length - 1,
+            key=key,
         )
         ids_BT, lengths_B = texts.ids[:, 0], texts.lengths[:, 0]
         columns_T = jnp.arange(length - 1)
-        ids_BT = jnp.where(columns_T == lengths_B[:, None] - 1, end, ids_BT)  # one cut at its length ends too
+        ids_BT = jnp.where(
+            columns_T == lengths_B[:, None] - 1, end, ids_BT
+        )  # one cut at its length ends too
         real_B = batch["pack_ids"][:, 0] > 0  # not a row that only fills the batch
         used_BL = (jnp.arange(length) <= lengths_B[:, None]) & real_B[:, None]
         ids_BL = jnp.concatenate([jnp.broadcast_to(first, (rows, 1)), ids_BT], axis=1)

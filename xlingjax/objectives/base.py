@@ -1,4 +1,5 @@
-"""What an objective is: the fields it reads, who may see whom, and sums that only `training/step.py` divides."""
+"""What an objective is: the fields it reads, who may see whom, and sums that only
+`training/step.py` divides."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -29,7 +30,8 @@ CHUNK = 2048
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Loss:
-    """What one (micro)batch adds up to. Adding two of them leaf by leaf gives that of both batches together."""
+    """What one (micro)batch adds up to. Adding two of them leaf by leaf gives that of both batches
+    together."""
 
     terms: dict[str, Array]
     """Scalar float32 sums over predictions, to be divided by the objective's `weights`."""
@@ -55,9 +57,11 @@ class Predictions:
 
 
 class Objective(Protocol):
-    """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the global batch.
+    """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the
+    global batch.
 
-    One whose terms are not sums over rows sets `whole_batch = True`: a run in microbatches then refuses it.
+    One whose terms are not sums over rows sets `whole_batch = True`: a run in microbatches then
+    refuses it.
     """
 
     name: str
@@ -70,32 +74,42 @@ class Objective(Protocol):
         ...
 
     def masks(self) -> dict[str, Mask]:
-        """Every mask that the objective uses, by what it is for; the first is that of `attention`."""
+        """Every mask that the objective uses, by what it is for; the first is that of
+        `attention`."""
         ...
 
     def evidence(self) -> dict[str, Mask]:
-        """What the objective promises, per entry of `predictions`: whose word the prediction at a column may depend on,
-        after any number of layers. `leak.py` holds the model to it."""
+        """What the objective promises, per entry of `predictions`: whose word the prediction at a
+        column may depend on, after any number of layers. `leak.py` holds the model to it."""
         ...
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        """By term, in the order of `coefficients`, then those that no loss is taken of. `shift_BLD` is added to the
-        word embeddings that the model reads."""
+        """By term, in the order of `coefficients`, then those that no loss is taken of. `shift_BLD`
+        is added to the word embeddings that the model reads."""
         ...
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Per term the number of predictions, a float32 scalar; a function of the batch alone."""
         ...
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
-        """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language metrics."""
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
+        """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
+        metrics."""
         ...
 
 
 class TokenObjective:
-    """The loss of objectives that predict tokens: cross-entropy of every term's predictions, `chunk` at a time."""
+    """The loss of objectives that predict tokens: cross-entropy of every term's predictions,
+    `chunk` at a time."""
 
     name: str
     chunk: int
@@ -113,12 +127,21 @@ class TokenObjective:
     def coefficients(self) -> dict[str, float]:
         return {self.name: 1.0}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
         terms, metrics = {}, {}
         for name, of_term in self.predictions(model, params, batch, rng).items():
             if name in self.coefficients:
                 terms[name], more = token_loss(
-                    name, model, params, of_term, languages, self.chunk, self.head(model), self.smoothing
+                    name,
+                    model,
+                    params,
+                    of_term,
+                    languages,
+                    self.chunk,
+                    self.head(model),
+                    self.smoothing,
                 )
                 metrics |= more
         return Loss(terms, metrics)
@@ -148,7 +171,9 @@ def token_loss(
         chunk=chunk,
         smoothing=smoothing,
     )
-    return loss, metrics_by_language(name, {"loss": nll_T, "accuracy": correct_T}, weights_T, languages_T, languages)
+    return loss, metrics_by_language(
+        name, {"loss": nll_T, "accuracy": correct_T}, weights_T, languages_T, languages
+    )
 
 
 def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predictions:  # noqa: B008 - frozen
@@ -170,13 +195,17 @@ def at_all(h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Arr
 
 
 def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
-    """[(first term, slots of side 0), (second term, slots of side 1)] where the slots are masked side by side."""
+    """[(first term, slots of side 0), (second term, slots of side 1)] where the slots are masked
+    side by side."""
     half = batch["masked_positions"].shape[1] // 2
     return [(terms[0], slice(0, half)), (terms[1], slice(half, None))]
 
 
-def metrics_by_language(name: str, values: dict[str, Array], weights_T: Array, languages_T: Array, languages: int):
-    """`name/KEY` and `name/KEY_by_language` for every per-token `values[KEY]`, as (sum, weight) pairs."""
+def metrics_by_language(
+    name: str, values: dict[str, Array], weights_T: Array, languages_T: Array, languages: int
+):
+    """`name/KEY` and `name/KEY_by_language` for every per-token `values[KEY]`, as (sum, weight)
+    pairs."""
     weights_GT = weights_T * (languages_T == jnp.arange(languages)[:, None])
     metrics = {}
     for key, value_T in values.items():

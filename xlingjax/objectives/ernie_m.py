@@ -1,4 +1,5 @@
-"""ERNIE-M's two objectives: cross-attention masked LM on pairs, back-translation masked LM on single texts (§3.1)."""
+"""ERNIE-M's two objectives: cross-attention masked LM on pairs, back-translation masked LM on
+single texts (§3.1)."""
 
 import dataclasses
 
@@ -37,11 +38,11 @@ from xlingjax.objectives.losses import best_ids, gather_positions
 
 @dataclasses.dataclass(frozen=True)
 class CAMLM(TokenObjective):
-    """Cross-attention masked LM (ERNIE-M §3.1, eq. 1-3): each MASK is predicted from the other sentence and the MASKs
-    of its own; mean cross-entropy of each side, summed.
+    """Cross-attention masked LM (ERNIE-M §3.1, eq. 1-3): each MASK is predicted from the other
+    sentence and the MASKs of its own; mean cross-entropy of each side, summed.
 
-    own_masks: a MASK sees "all" MASKs of its side, or "self" alone. Whether masked words stay in place or in slots of
-    their own behind the pair is the features' matter; both have the same mask.
+    own_masks: a MASK sees "all" MASKs of its side, or "self" alone. Whether masked words stay in
+    place or in slots of their own behind the pair is the features' matter; both have the same mask.
     """
 
     name: str = "camlm"
@@ -69,10 +70,17 @@ class CAMLM(TokenObjective):
         return dict.fromkeys(self.terms, (partner & ~mask_keys) | own)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
-        return {term: batch["masked_weights"][:, half].sum() for term, half in halves(self.terms, batch)}
+        return {
+            term: batch["masked_weights"][:, half].sum() for term, half in halves(self.terms, batch)
+        }
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
         return {term: at_slots(h_BLD, batch, half) for term, half in halves(self.terms, batch)}
@@ -82,10 +90,11 @@ class CAMLM(TokenObjective):
 class BTMLM(TokenObjective):
     """Back-translation masked LM (ERNIE-M §3.1, eq. 4-6), both stages in one step.
 
-    First the model itself fills P placeholders behind the whole text, in a language of the features' choice, without
-    gradient or dropout. Then the masked words of the text are predicted from the rest of it and the pseudo tokens.
-    decode: the likeliest id (`argmax`) or a draw (`sample`; argmax in evaluation). special: whether special tokens may
-    be generated. own_masks: of the placeholders each sees "self" alone, or "all".
+    First the model itself fills P placeholders behind the whole text, in a language of the
+    features' choice, without gradient or dropout. Then the masked words of the text are predicted
+    from the rest of it and the pseudo tokens. decode: the likeliest id (`argmax`) or a draw
+    (`sample`; argmax in evaluation). special: whether special tokens may be generated. own_masks:
+    of the placeholders each sees "self" alone, or "all".
     """
 
     name: str = "btmlm"
@@ -93,11 +102,22 @@ class BTMLM(TokenObjective):
     special: bool = False
     own_masks: str = "self"
     chunk: int = CHUNK
-    reads = (*INPUTS, "sides", "is_mask", "original_ids", "pseudo_positions", "pseudo_weights", "special_ids", *SLOTS)
+    reads = (
+        *INPUTS,
+        "sides",
+        "is_mask",
+        "original_ids",
+        "pseudo_positions",
+        "pseudo_weights",
+        "special_ids",
+        *SLOTS,
+    )
 
     def __post_init__(self):
         if self.decode not in ("argmax", "sample"):
-            raise UserError(f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample")
+            raise UserError(
+                f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample"
+            )
         if self.own_masks not in ("self", "all"):
             raise UserError(f"{self.name}: PSEUDO_MASKS={self.own_masks!r} is neither self nor all")
 
@@ -114,13 +134,21 @@ class BTMLM(TokenObjective):
 
     def evidence(self) -> dict[str, Mask]:
         own = bidirectional & ~mask_keys | bidirectional & itself
-        return {self.name: bidirectional, f"{self.name}_pseudo": own if self.own_masks == "self" else bidirectional}
+        return {
+            self.name: bidirectional,
+            f"{self.name}_pseudo": own if self.own_masks == "self" else bidirectional,
+        }
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["masked_weights"].sum()}
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         key = None if rng is None else jax.random.fold_in(rng, 1)
         first = self.placeholders(model, params, batch, key, shift_BLD)
@@ -136,7 +164,8 @@ class BTMLM(TokenObjective):
         key: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> Predictions:
-        """First stage: the placeholders' states, read from the text as it is, and the pseudo tokens as `targets`."""
+        """First stage: the placeholders' states, read from the text as it is, and the pseudo tokens
+        as `targets`."""
         params = jax.lax.stop_gradient(params)
         whole = {**batch, "input_ids": batch["original_ids"]}
         h_BLD = model.encode(params, whole, AttentionSpec(self._first_stage), shift_BLD=shift_BLD)
@@ -154,7 +183,11 @@ class BTMLM(TokenObjective):
         )
         languages_BP = jnp.take_along_axis(batch["language_ids"], columns_BP, axis=1)
         return Predictions(
-            states_BPD, columns_BP, ids_T.reshape(columns_BP.shape), batch["pseudo_weights"], languages_BP
+            states_BPD,
+            columns_BP,
+            ids_T.reshape(columns_BP.shape),
+            batch["pseudo_weights"],
+            languages_BP,
         )
 
     @staticmethod
@@ -162,6 +195,11 @@ class BTMLM(TokenObjective):
         """The batch with these ids in place of the placeholders: what the second stage reads."""
         columns_BP = batch["pseudo_positions"]
         there_BP = jnp.take_along_axis(batch["input_ids"], columns_BP, axis=1)
-        added_BP = jnp.where(batch["pseudo_weights"] > 0, ids_BP - there_BP, 0)  # unused slots all name column 0
+        added_BP = jnp.where(
+            batch["pseudo_weights"] > 0, ids_BP - there_BP, 0
+        )  # unused slots all name column 0
         rows_B1 = jnp.arange(columns_BP.shape[0])[:, None]
-        return {**batch, "input_ids": jnp.asarray(batch["input_ids"]).at[rows_B1, columns_BP].add(added_BP)}
+        return {
+            **batch,
+            "input_ids": jnp.asarray(batch["input_ids"]).at[rows_B1, columns_BP].add(added_BP),
+        }

@@ -15,17 +15,20 @@ from xlingjax.objectives.veco import VECO
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """Mean cross-entropy per example of the model's classifier (see `Classifier`), or of the head of `task`.
+    """Mean cross-entropy per example of the model's classifier (see `Classifier`), or of the head
+    of `task`.
 
-    apart: the encoder sees each text of a pair alone, as it did when it learned that translations are alike; for the
-    classifier "difference" and no other. num_labels must be the model's. Raises UserError where either is not so. Rows
-    of `example_weights` 0 count for nothing. An example's language is that of its first token.
+    apart: the encoder sees each text of a pair alone, as it did when it learned that translations
+    are alike; for the classifier "difference" and no other. num_labels must be the model's. Raises
+    UserError where either is not so. Rows of `example_weights` 0 count for nothing. An example's
+    language is that of its first token.
     """
 
     num_labels: int
     apart: bool = False
     task: str | None = None
-    """Of a model with several heads (XGLUE §6.3.3, multi-task fine-tuning): whose. No other head gets a gradient."""
+    """Of a model with several heads (XGLUE §6.3.3, multi-task fine-tuning): whose. No other head
+    gets a gradient."""
     name: str = "classification"
     reads: tuple[str, ...] = (
         "input_ids",
@@ -36,7 +39,9 @@ class Classification:
         "labels",
         "example_weights",
     )
-    coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"classification": 1.0}, hash=False)
+    coefficients: dict[str, float] = dataclasses.field(
+        default_factory=lambda: {"classification": 1.0}, hash=False
+    )
 
     @classmethod
     def of_task(cls, task: str, num_labels: int, apart: bool = False) -> "Classification":
@@ -45,7 +50,9 @@ class Classification:
         return cls(num_labels, apart, task, name, coefficients={name: 1.0})
 
     def attention(self) -> AttentionSpec:
-        return AttentionSpec(bidirectional & same_side if self.apart else bidirectional, packed=self.apart)
+        return AttentionSpec(
+            bidirectional & same_side if self.apart else bidirectional, packed=self.apart
+        )
 
     def masks(self) -> dict[str, Mask]:
         return {"attention": self.attention().mask}
@@ -53,17 +60,27 @@ class Classification:
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["example_weights"].sum()}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
         logits_BC = self.logits(model, params, batch, rng)
-        nll_B = -jnp.take_along_axis(jax.nn.log_softmax(logits_BC), batch["labels"][:, None], axis=-1)[:, 0]
+        nll_B = -jnp.take_along_axis(
+            jax.nn.log_softmax(logits_BC), batch["labels"][:, None], axis=-1
+        )[:, 0]
         correct_B = (logits_BC.argmax(-1) == batch["labels"]).astype(jnp.float32)
         weights_B = batch["example_weights"]
         metrics = metrics_by_language(
-            self.name, {"loss": nll_B, "accuracy": correct_B}, weights_B, batch["language_ids"][:, 0], languages
+            self.name,
+            {"loss": nll_B, "accuracy": correct_B},
+            weights_B,
+            batch["language_ids"][:, 0],
+            languages,
         )
         return Loss(terms={self.name: (nll_B * weights_B).sum()}, metrics=metrics)
 
-    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> Array:
+    def logits(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> Array:
         """float32 logits_BC."""
         if (ours := model.config.labels_of(self.task)) != self.num_labels:
             of = "" if self.task is None else f" for {self.task!r}"
@@ -73,14 +90,18 @@ class Classification:
             )
         if self.apart != (model.config.classifier == "difference"):
             raise UserError(
-                f"model {model.config.name} has classifier={model.config.classifier!r} and the objective "
-                f"apart={self.apart}: set CLASSIFIER, which sets both"
+                f"model {model.config.name} has classifier={model.config.classifier!r} and the"
+                f" objective apart={self.apart}: set CLASSIFIER, which sets both"
             )
-        layers = {"tagging": "runs/tagging.gin", "spans": "runs/span_qa.gin", "plug_in": "runs/plug_in.gin"}
+        layers = {
+            "tagging": "runs/tagging.gin",
+            "spans": "runs/span_qa.gin",
+            "plug_in": "runs/plug_in.gin",
+        }
         if layer := layers.get(model.config.classifier):
             raise UserError(
-                f"classifier={model.config.classifier!r} is not one of a single labelled text or pair: add "
-                f"--gin_file gin/{layer}, or set CLASSIFIER to xlm, xlmr or difference"
+                f"classifier={model.config.classifier!r} is not one of a single labelled text or"
+                f" pair: add --gin_file gin/{layer}, or set CLASSIFIER to xlm, xlmr or difference"
             )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
@@ -94,7 +115,9 @@ class Tagging:
     num_labels: int
     name: str = "tagging"
     reads: tuple[str, ...] = (*INPUTS, "tag_labels", "tag_weights")
-    coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"tagging": 1.0}, hash=False)
+    coefficients: dict[str, float] = dataclasses.field(
+        default_factory=lambda: {"tagging": 1.0}, hash=False
+    )
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, packed=False)
@@ -105,22 +128,28 @@ class Tagging:
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"tagging": batch["tag_weights"].sum()}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
         log_p_BLC = jax.nn.log_softmax(self.logits(model, params, batch, rng))
         nll_BL = -jnp.take_along_axis(log_p_BLC, batch["tag_labels"][..., None], axis=-1)[..., 0]
         correct_BL = (log_p_BLC.argmax(-1) == batch["tag_labels"]).astype(jnp.float32)
         weights_T = batch["tag_weights"].reshape(-1)
         values = {"loss": nll_BL.reshape(-1), "accuracy": correct_BL.reshape(-1)}
-        metrics = metrics_by_language(self.name, values, weights_T, batch["language_ids"].reshape(-1), languages)
+        metrics = metrics_by_language(
+            self.name, values, weights_T, batch["language_ids"].reshape(-1), languages
+        )
         return Loss(terms={"tagging": (values["loss"] * weights_T).sum()}, metrics=metrics)
 
-    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> Array:
+    def logits(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> Array:
         """float32 logits_BLC."""
         if (model.config.num_labels, model.config.classifier) != (self.num_labels, "tagging"):
             raise UserError(
-                f"model {model.config.name} has num_labels={model.config.num_labels}, "
-                f"classifier={model.config.classifier!r}; the task has {self.num_labels} tags and needs "
-                'classifier="tagging"'
+                f"model {model.config.name} has num_labels={model.config.num_labels},"
+                f" classifier={model.config.classifier!r}; the task has {self.num_labels} tags and"
+                ' needs classifier="tagging"'
             )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
@@ -129,8 +158,9 @@ class Tagging:
 
 @dataclasses.dataclass(frozen=True)
 class PlugIn:
-    """Classification of an instance that is given in two languages, x and y, the sides of a row (VECO §3.1, plug-in
-    fine-tuning): each side from [H; S] of its first state, mean cross-entropy over both.
+    """Classification of an instance that is given in two languages, x and y, the sides of a row
+    (VECO §3.1, plug-in fine-tuning): each side from [H; S] of its first state, mean cross-entropy
+    over both.
 
     The other side's H is a constant, as in pretraining; stop_gradient False lets gradients through.
     """
@@ -139,7 +169,9 @@ class PlugIn:
     stop_gradient: bool = True
     name: str = "plug_in"
     reads: tuple[str, ...] = (*INPUTS, "sides", "labels", "example_weights")
-    coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"plug_in": 1.0}, hash=False)
+    coefficients: dict[str, float] = dataclasses.field(
+        default_factory=lambda: {"plug_in": 1.0}, hash=False
+    )
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(own_side)
@@ -150,35 +182,46 @@ class PlugIn:
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"plug_in": 2 * batch["example_weights"].sum()}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
         logits_TC = jnp.concatenate(self.logits(model, params, batch, rng))
         labels_T, weights_T = (jnp.tile(batch[name], 2) for name in ("labels", "example_weights"))
-        nll_T = -jnp.take_along_axis(jax.nn.log_softmax(logits_TC), labels_T[:, None], axis=-1)[:, 0]
+        nll_T = -jnp.take_along_axis(jax.nn.log_softmax(logits_TC), labels_T[:, None], axis=-1)[
+            :, 0
+        ]
         values = {"loss": nll_T, "accuracy": (logits_TC.argmax(-1) == labels_T).astype(jnp.float32)}
         codes_BL, (_, second_B1) = batch["language_ids"], _first_columns(batch)
-        languages_T = jnp.concatenate([codes_BL[:, 0], jnp.take_along_axis(codes_BL, second_B1, axis=1)[:, 0]])
+        languages_T = jnp.concatenate(
+            [codes_BL[:, 0], jnp.take_along_axis(codes_BL, second_B1, axis=1)[:, 0]]
+        )
         metrics = metrics_by_language(self.name, values, weights_T, languages_T, languages)
         return Loss(terms={"plug_in": (nll_T * weights_T).sum()}, metrics=metrics)
 
-    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> tuple[Array, Array]:
+    def logits(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> tuple[Array, Array]:
         """float32 logits_BC of x and of y."""
         if (model.config.num_labels, model.config.classifier) != (self.num_labels, "plug_in"):
             raise UserError(
-                f"model {model.config.name} has num_labels={model.config.num_labels}, "
-                f"classifier={model.config.classifier!r}; the task has {self.num_labels} labels and needs "
-                'classifier="plug_in"'
+                f"model {model.config.name} has num_labels={model.config.num_labels},"
+                f" classifier={model.config.classifier!r}; the task has {self.num_labels} labels"
+                ' and needs classifier="plug_in"'
             )
         if not model.config.cross_attention:
             raise UserError(
-                f"model {model.config.name} has no cross-attention, which plug-in fine-tuning goes through: let "
-                "INIT_FROM be a VECO run, or what `xlingjax plug in RUN --source VECO_RUN` writes"
+                f"model {model.config.name} has no cross-attention, which plug-in fine-tuning goes"
+                " through: let INIT_FROM be a VECO run, or what `xlingjax plug in RUN --source"
+                " VECO_RUN` writes"
             )
         keys = [None] * 4 if rng is None else jax.random.split(rng, 4)
         veco = VECO(stop_gradient=self.stop_gradient, query=model.config.cross_attention_query)
         h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1])
         both_BLE = jnp.concatenate([h_BLD, s_BLD], axis=-1)
         x, y = (
-            model.classify(params, jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1), batch, rng=key)
+            model.classify(
+                params, jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1), batch, rng=key
+            )
             for column_B1, key in zip(_first_columns(batch), keys[2:], strict=True)
         )
         return x, y

@@ -1,7 +1,9 @@
-"""Does a model see what its masks and its objective say, no more and no less? A numeric test, on any device.
+"""Does a model see what its masks and its objective say, no more and no less? A numeric test, on
+any device.
 
-Shift the word embedding of one column (an activation, not the table that the vocabulary head shares), run the model,
-and note what is no longer bit-equal. Over N layers a token may reach further than one layer's mask, through others.
+Shift the word embedding of one column (an activation, not the table that the vocabulary head
+shares), run the model, and note what is no longer bit-equal. Over N layers a token may reach
+further than one layer's mask, through others.
 """
 
 import dataclasses
@@ -22,8 +24,8 @@ Batch = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Visibility:
-    """bool [B, M, S] each: may, and does, a shift of word s move state m? columns [B, M]: where the state stands, -1
-    where nothing is predicted from it."""
+    """bool [B, M, S] each: may, and does, a shift of word s move state m? columns [B, M]: where the
+    state stands, -1 where nothing is predicted from it."""
 
     allowed: np.ndarray
     moved: np.ndarray
@@ -45,18 +47,24 @@ def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec
 
     def states(shift_BLD):
         h_BLD = model.encode(params, batch, spec, shift_BLD=shift_BLD)
-        return {spec.mask.name: at_all(h_BLD, *(jnp.ones(h_BLD.shape[:2], jnp.int32) for _ in range(3)))}
+        return {
+            spec.mask.name: at_all(h_BLD, *(jnp.ones(h_BLD.shape[:2], jnp.int32) for _ in range(3)))
+        }
 
     ((moved, columns),) = _moved(states, batch, model.config.dim).values()
     return Visibility(reachable(spec, batch, model.config.layers), moved, columns)
 
 
-def prediction_visibility(objective: Objective, model: Encoder, params: Params, batch: Batch) -> dict[str, Visibility]:
+def prediction_visibility(
+    objective: Objective, model: Encoder, params: Params, batch: Batch
+) -> dict[str, Visibility]:
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
     words = words_of(objective, batch)
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, words))
     found = _moved(
-        lambda shift_BLD: objective.predictions(model, params, batch, None, shift_BLD), words, model.config.dim
+        lambda shift_BLD: objective.predictions(model, params, batch, None, shift_BLD),
+        words,
+        model.config.dim,
     )
     result = {}
     for name, mask in objective.evidence().items():
@@ -68,8 +76,11 @@ def prediction_visibility(objective: Objective, model: Encoder, params: Params, 
     return result
 
 
-def as_read(objective: Objective, model: Encoder, params: Params, batch: Batch) -> tuple[Objective, dict[str, Any]]:
-    """The objective and the batch of the pass that predicts: its own, or what an earlier pass made of them."""
+def as_read(
+    objective: Objective, model: Encoder, params: Params, batch: Batch
+) -> tuple[Objective, dict[str, Any]]:
+    """The objective and the batch of the pass that predicts: its own, or what an earlier pass made
+    of them."""
     if not hasattr(objective, "as_read"):
         return objective, dict(batch)
     objective, batch = objective.as_read(model, params, batch)
@@ -77,15 +88,17 @@ def as_read(objective: Objective, model: Encoder, params: Params, batch: Batch) 
 
 
 def words_of(objective: Objective, batch: Batch) -> dict[str, Any]:
-    """The token fields of all columns whose words the model reads: those of the batch, or as the objective says."""
+    """The token fields of all columns whose words the model reads: those of the batch, or as the
+    objective says."""
     return objective.words(batch) if hasattr(objective, "words") else dict(batch)
 
 
 def _moved(
     predict: Callable[[Any], dict[str, Predictions]], batch: Batch, dim: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words in column s move
-    state m?; its columns). Raises FloatingPointError where a state is not finite."""
+    """Per entry of `predict`, a function of the shift: (bool [B, M, S], does a shift of the words
+    in column s move state m?; its columns). Raises FloatingPointError where a state is not finite.
+    """
     rows, length = batch["input_ids"].shape
     shift_D = np.random.default_rng(0).normal(size=dim).astype(np.float32)
 
@@ -102,12 +115,15 @@ def _moved(
     for column in range(length):
         for name, found in shifted(column).items():
             moved[name].append((np.asarray(found.states) != before[name].states).any(-1))
-    columns = {name: np.where(found.weights > 0, found.columns, -1) for name, found in before.items()}
+    columns = {
+        name: np.where(found.weights > 0, found.columns, -1) for name, found in before.items()
+    }
     return {name: (np.stack(moved[name], axis=-1), columns[name]) for name in before}
 
 
 def reachable(spec: AttentionSpec, batch: Batch, layers: int) -> np.ndarray:
-    """bool [B, L, S]: may token s influence state l after that many layers? Every token reaches itself."""
+    """bool [B, L, S]: may token s influence state l after that many layers? Every token reaches
+    itself."""
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
     step_BLS = np.asarray(spec.mask(fields, fields)) | np.eye(fields.pack.shape[-1], dtype=bool)
     reach_BLS = np.eye(fields.pack.shape[-1], dtype=bool)

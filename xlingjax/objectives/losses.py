@@ -1,4 +1,5 @@
-"""Masked-position gather and cross-entropy over a large vocabulary, in float32, without holding every logit."""
+"""Masked-position gather and cross-entropy over a large vocabulary, in float32, without holding
+every logit."""
 
 import functools
 from typing import NamedTuple
@@ -36,22 +37,26 @@ def cross_entropy(
 ) -> CrossEntropy:
     """Cross-entropy of softmax(h @ table.T + bias) in float32, differentiable in h, table and bias.
 
-    Vocabulary rows from `vocab_size` on are padding and get probability 0. `chunk` > 0 works on that many tokens at a
-    time, so that no more than [V, chunk] logits exist at once; 0 = all tokens at once. The gradient is formed in the
-    same pass as the loss and scaled afterwards, which spares computing the logits twice: the loss is one weighted sum,
-    so its cotangent is one scalar. Weights are constants (no gradient). `smoothing` e: the loss is against a target of
-    probability 1 - e, and e spread evenly over the vocabulary; nll_T is not.
+    Vocabulary rows from `vocab_size` on are padding and get probability 0. `chunk` > 0 works on
+    that many tokens at a time, so that no more than [V, chunk] logits exist at once; 0 = all tokens
+    at once. The gradient is formed in the same pass as the loss and scaled afterwards, which spares
+    computing the logits twice: the loss is one weighted sum, so its cotangent is one scalar.
+    Weights are constants (no gradient). `smoothing` e: the loss is against a target of probability
+    1 - e, and e spread evenly over the vocabulary; nll_T is not.
     """
     tokens, columns = h_TD.shape[0], table_VD.shape[0]
     padding_V = jnp.arange(columns) >= vocab_size
     bias_V = jnp.where(padding_V, jnp.finfo(jnp.float32).min, bias_V.astype(jnp.float32))
     weights_T = weights_T.astype(jnp.float32)
     least = -(-tokens // chunk) if chunk else 1
-    count = next((n for n in range(least, 2 * least) if tokens % n == 0), least)  # without padding, if it is cheap
+    count = next(
+        (n for n in range(least, 2 * least) if tokens % n == 0), least
+    )  # without padding, if it is cheap
     size = -(-tokens // count)
 
     def split(x_T):
-        """[count, size, ...], chunk i = tokens i, i + count, ...: so each chunk spans all devices that hold rows."""
+        """[count, size, ...], chunk i = tokens i, i + count, ...: so each chunk spans all devices
+        that hold rows."""
         x_T = jnp.pad(x_T, [(0, count * size - tokens)] + [(0, 0)] * (x_T.ndim - 1))
         return jnp.swapaxes(x_T.reshape(size, count, *x_T.shape[1:]), 0, 1)
 
@@ -59,7 +64,9 @@ def cross_entropy(
         return jnp.swapaxes(x_IC, 0, 1).reshape(-1)[:tokens]
 
     target = (smoothing, vocab_size)
-    loss, nll_IC, correct_IC = _chunked(target, split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T))
+    loss, nll_IC, correct_IC = _chunked(
+        target, split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T)
+    )
     return CrossEntropy(loss, join(nll_IC), join(correct_IC))
 
 
@@ -73,7 +80,8 @@ def best_ids(
     chunk: int = 0,
     key: Array | None = None,
 ) -> Array:
-    """int32 ids_T: the likeliest id at each state, or with a `key` one drawn from the softmax; never one of the
+    """int32 ids_T: the likeliest id at each state, or with a `key` one drawn from the softmax;
+    never one of the
     ids in the array `banned`.
 
     `chunk` as in `cross_entropy`. Nothing here is differentiable.
@@ -98,12 +106,15 @@ def best_ids(
 
 
 def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
-    """(loss, nll_C, correct_C) of one chunk, the latter 0 where the weight is, and what the gradient needs.
+    """(loss, nll_C, correct_C) of one chunk, the latter 0 where the weight is, and what the
+    gradient needs.
 
-    Logits stand as [V, C]: with the vocabulary in front all three products read their operands as they lie in memory.
+    Logits stand as [V, C]: with the vocabulary in front all three products read their operands as
+    they lie in memory.
     """
     logits_VC = _product(table_VD, h_CD, 1, 1) + bias_V[:, None]
-    # The target's logit by comparing an iota: no gather, and right on a vocabulary split over devices.
+    # The target's logit by comparing an iota: no gather, and right on a vocabulary split over
+    # devices.
     hit_VC = jax.lax.broadcasted_iota(jnp.int32, logits_VC.shape, 0) == targets_C
     top_C = logits_VC.max(0)
     target_C = jnp.where(hit_VC, logits_VC, 0.0).sum(0)
@@ -121,7 +132,9 @@ def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
 
 
 def _product(x, y, x_axis: int, y_axis: int):
-    return jax.lax.dot_general(x, y, (((x_axis,), (y_axis,)), ((), ())), preferred_element_type=jnp.float32)
+    return jax.lax.dot_general(
+        x, y, (((x_axis,), (y_axis,)), ((), ())), preferred_element_type=jnp.float32
+    )
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -131,7 +144,9 @@ def _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         more, nll_C, correct_C, _ = _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C)
         return loss + more, (nll_C, correct_C)
 
-    loss, (nll_IC, correct_IC) = _loop(step, jnp.zeros((), jnp.float32), (h_ICD, targets_IC, weights_IC))
+    loss, (nll_IC, correct_IC) = _loop(
+        step, jnp.zeros((), jnp.float32), (h_ICD, targets_IC, weights_IC)
+    )
     return loss, nll_IC, correct_IC
 
 
@@ -149,13 +164,25 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         dtable_VD = dtable_VD + _product(dlogits_VC, h_CD, 1, 0)
         return (loss + more, dtable_VD, dbias_V), (nll_C, correct_C, dh_CD)
 
-    zeros = (jnp.zeros((), jnp.float32), jnp.zeros(table_VD.shape, jnp.float32), jnp.zeros_like(bias_V))
-    (loss, dtable_VD, dbias_V), (nll_IC, correct_IC, dh_ICD) = _loop(step, zeros, (h_ICD, targets_IC, weights_IC))
-    return (loss, nll_IC, correct_IC), (dh_ICD.astype(h_ICD.dtype), dtable_VD.astype(table_VD.dtype), dbias_V)
+    zeros = (
+        jnp.zeros((), jnp.float32),
+        jnp.zeros(table_VD.shape, jnp.float32),
+        jnp.zeros_like(bias_V),
+    )
+    (loss, dtable_VD, dbias_V), (nll_IC, correct_IC, dh_ICD) = _loop(
+        step, zeros, (h_ICD, targets_IC, weights_IC)
+    )
+    return (loss, nll_IC, correct_IC), (
+        dh_ICD.astype(h_ICD.dtype),
+        dtable_VD.astype(table_VD.dtype),
+        dbias_V,
+    )
 
 
 def _chunked_backward(target, gradients, cotangents):
-    scale = cotangents[0].astype(jnp.float32)  # a loss scale among others: never rounded to the gradients' dtype
+    scale = cotangents[0].astype(
+        jnp.float32
+    )  # a loss scale among others: never rounded to the gradients' dtype
     return *((g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients), None, None
 
 

@@ -14,18 +14,27 @@ from xlingjax.objectives.base import INPUTS, Array, Batch, Loss, Params, metrics
 
 @dataclasses.dataclass(frozen=True)
 class SpanQA:
-    """Mean per row of (cross-entropy of the answer's first column + that of its last) / 2, of a linear layer on every
-    state (BERT §4.2; XTREME, XGLUE, ERNIE-M).
+    """Mean per row of (cross-entropy of the answer's first column + that of its last) / 2, of a
+    linear layer on every state (BERT §4.2; XTREME, XGLUE, ERNIE-M).
 
-    Both distributions are over the row's `answer_columns`: the context's pieces, and the first token, at which an
-    answer stands that the window does not hold. "accuracy": share of rows with both columns right. Rows of
-    `example_weights` 0 count for nothing. A row's language is that of its first token. Raises UserError unless the
-    model has classifier "spans" and num_labels 2.
+    Both distributions are over the row's `answer_columns`: the context's pieces, and the first
+    token, at which an answer stands that the window does not hold. "accuracy": share of rows with
+    both columns right. Rows of `example_weights` 0 count for nothing. A row's language is that of
+    its first token. Raises UserError unless the model has classifier "spans" and num_labels 2.
     """
 
     name: str = "span_qa"
-    reads: tuple[str, ...] = (*INPUTS, "sides", "answer_columns", "start_positions", "end_positions", "example_weights")
-    coefficients: dict[str, float] = dataclasses.field(default_factory=lambda: {"span_qa": 1.0}, hash=False)
+    reads: tuple[str, ...] = (
+        *INPUTS,
+        "sides",
+        "answer_columns",
+        "start_positions",
+        "end_positions",
+        "example_weights",
+    )
+    coefficients: dict[str, float] = dataclasses.field(
+        default_factory=lambda: {"span_qa": 1.0}, hash=False
+    )
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, packed=False)
@@ -36,7 +45,9 @@ class SpanQA:
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"span_qa": batch["example_weights"].sum()}
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
         logits_BLC = self.logits(model, params, batch, rng)
         targets_BC = jnp.stack([batch["start_positions"], batch["end_positions"]], axis=-1)
         log_p_BLC = jax.nn.log_softmax(logits_BLC, axis=1)
@@ -46,19 +57,27 @@ class SpanQA:
             "loss": nll_BC.mean(-1),
             "accuracy": (logits_BLC.argmax(1) == targets_BC).all(-1).astype(jnp.float32),
         }
-        metrics = metrics_by_language(self.name, values, weights_B, batch["language_ids"][:, 0], languages)
+        metrics = metrics_by_language(
+            self.name, values, weights_B, batch["language_ids"][:, 0], languages
+        )
         return Loss(terms={"span_qa": (values["loss"] * weights_B).sum()}, metrics=metrics)
 
-    def logits(self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None) -> Array:
-        """float32 logits_BLC, of first and last column; far below all others outside `answer_columns`."""
+    def logits(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> Array:
+        """float32 logits_BLC, of first and last column; far below all others outside
+        `answer_columns`."""
         if (model.config.num_labels, model.config.classifier) != (2, "spans"):
             raise UserError(
                 f"model {model.config.name} has num_labels={model.config.num_labels}, "
-                f'classifier={model.config.classifier!r}; answers as spans need num_labels=2 and classifier="spans": '
+                f"classifier={model.config.classifier!r}; answers as spans need num_labels=2 and"
+                ' classifier="spans": '
                 "add --gin_file gin/runs/span_qa.gin"
             )
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
         logits_BLC = model.classify(params, h_BLD, batch, rng=head_rng)
         # Not -inf: a row that only fills the batch has no column at all, and 0 times NaN is NaN.
-        return jnp.where(batch["answer_columns"][..., None] > 0, logits_BLC, jnp.finfo(jnp.float32).min)
+        return jnp.where(
+            batch["answer_columns"][..., None] > 0, logits_BLC, jnp.finfo(jnp.float32).min
+        )

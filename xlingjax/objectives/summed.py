@@ -1,4 +1,5 @@
-"""Several objectives in one update (the other reading of Unicoder §3: their losses summed, not taken in turn)."""
+"""Several objectives in one update (the other reading of Unicoder §3: their losses summed, not
+taken in turn)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -12,8 +13,9 @@ from xlingjax.objectives.ramp import Ramp
 
 @dataclasses.dataclass(frozen=True)
 class Summed:
-    """The sum of the objectives' losses, each times its factor and over a batch of its own. The batch is {name: batch
-    of that objective}, and so are the metrics; a term is called "name/term"."""
+    """The sum of the objectives' losses, each times its factor and over a batch of its own. The
+    batch is {name: batch of that objective}, and so are the metrics; a term is called "name/term".
+    """
 
     parts: Mapping[str, tuple[Objective, float]]
     """{name: (objective, factor)}."""
@@ -34,7 +36,12 @@ class Summed:
         }
 
     def loss(
-        self, model: Encoder, params: Params, batch: Mapping[str, Batch], rng: Array | None, languages: int
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Mapping[str, Batch],
+        rng: Array | None,
+        languages: int,
     ) -> Loss:
         terms, metrics = {}, {}
         for number, (name, (objective, _)) in enumerate(self.parts.items()):

@@ -13,16 +13,28 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask, bidirectional, prefix
 from xlingjax.model.seq2seq import Seq2Seq
-from xlingjax.objectives.base import CHUNK, INPUTS, Array, Batch, Head, Params, Predictions, TokenObjective, at_all
+from xlingjax.objectives.base import (
+    CHUNK,
+    INPUTS,
+    Array,
+    Batch,
+    Head,
+    Params,
+    Predictions,
+    TokenObjective,
+    at_all,
+)
 from xlingjax.objectives.ramp import Ramp
 
 
 @dataclasses.dataclass(frozen=True)
 class Translation(TokenObjective):
-    """Mean cross-entropy of every word of the target, its end included, from the words before it and the source.
+    """Mean cross-entropy of every word of the target, its end included, from the words before it
+    and the source.
 
-    The source may be a text in another language (translation), with noise (denoising: XLM §4.2, xDAE), or longer (a
-    title, a question). smoothing: of the labels. factor: of the loss, a ramp by the step of the run (XLM's lambda).
+    The source may be a text in another language (translation), with noise (denoising: XLM §4.2,
+    xDAE), or longer (a title, a question). smoothing: of the labels. factor: of the loss, a ramp by
+    the step of the run (XLM's lambda).
     """
 
     name: str = "translation"
@@ -34,7 +46,9 @@ class Translation(TokenObjective):
     def __post_init__(self):
         Ramp.parse(self.factor)
         if not 0 <= self.smoothing < 1:
-            raise UserError(f"{self.name}: label smoothing {self.smoothing} must be at least 0 and below 1")
+            raise UserError(
+                f"{self.name}: label smoothing {self.smoothing} must be at least 0 and below 1"
+            )
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
@@ -45,7 +59,8 @@ class Translation(TokenObjective):
         return AttentionSpec(bidirectional)
 
     def masks(self) -> dict[str, Mask]:
-        """Over the columns of `words`: the encoder's, the decoder's, and the decoder's of the encoder."""
+        """Over the columns of `words`: the encoder's, the decoder's, and the decoder's of the
+        encoder."""
         return {"attention": prefix}
 
     def evidence(self) -> dict[str, Mask]:
@@ -55,7 +70,9 @@ class Translation(TokenObjective):
     def words(self, batch: Batch) -> dict[str, Any]:
         """The token fields of the source's columns, then of the decoder's."""
         both = {
-            name: jnp.concatenate([batch[name], batch[f"decoder_{name.removeprefix('input_')}"]], axis=1)
+            name: jnp.concatenate(
+                [batch[name], batch[f"decoder_{name.removeprefix('input_')}"]], axis=1
+            )
             for name in INPUTS
         }
         sides = jnp.arange(both["input_ids"].shape[1]) >= batch["input_ids"].shape[1]
@@ -68,7 +85,12 @@ class Translation(TokenObjective):
         return {self.name: batch["decoder_weights"].sum(dtype=jnp.float32)}
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         """shift_BLD: of the columns of `words`."""
         decode = with_decoder(model, self.name).decode
@@ -76,7 +98,13 @@ class Translation(TokenObjective):
         return {self.name: behind(at_target(h_BTD, batch), batch["input_ids"].shape[1])}
 
     def decoded(
-        self, decode: Callable[..., Array], model: Encoder, params: Params, batch: Batch, rng: Array | None, shift_BLD
+        self,
+        decode: Callable[..., Array],
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None,
+        shift_BLD,
     ) -> Array:
         """The states that `decode`, a method of the model, makes of the source's."""
         keys, shifts = [None] * 2 if rng is None else jax.random.split(rng), [None] * 2
@@ -89,7 +117,9 @@ class Translation(TokenObjective):
 
 def at_target(h_BTD: Array, batch: Batch) -> Predictions:
     """A prediction at every column of the decoder."""
-    return at_all(h_BTD, batch["decoder_targets"], batch["decoder_weights"], batch["decoder_language_ids"])
+    return at_all(
+        h_BTD, batch["decoder_targets"], batch["decoder_weights"], batch["decoder_language_ids"]
+    )
 
 
 def behind(predictions: Predictions, length: int) -> Predictions:
@@ -101,7 +131,7 @@ def with_decoder(model: Encoder, name: str) -> Seq2Seq:
     """The model. Raises UserError for one without a decoder."""
     if not isinstance(model, Seq2Seq):
         raise UserError(
-            f"objective {name} needs a decoder and model {model.config.name} has none: set DECODER_LAYERS, or give an "
-            "encoder-decoder"
+            f"objective {name} needs a decoder and model {model.config.name} has none: set"
+            " DECODER_LAYERS, or give an encoder-decoder"
         )
     return model

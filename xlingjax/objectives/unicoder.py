@@ -1,5 +1,6 @@
-"""Unicoder's objectives beside MLM and TLM (Unicoder §3.2): word recovery, paraphrase classification, masked LM on
-documents of two languages; and the light model that finds wrong partners for the second."""
+"""Unicoder's objectives beside MLM and TLM (Unicoder §3.2): word recovery, paraphrase
+classification, masked LM on documents of two languages; and the light model that finds wrong
+partners for the second."""
 
 import dataclasses
 
@@ -26,10 +27,11 @@ from xlingjax.objectives.xlm import MLM
 
 @dataclasses.dataclass(frozen=True)
 class CLWR(TokenObjective):
-    """Cross-lingual word recovery: a text read as mixtures of its translation's word embeddings, all words predicted.
+    """Cross-lingual word recovery: a text read as mixtures of its translation's word embeddings,
+    all words predicted.
 
-    The mean over all words of both texts of a pair, each recovered from the other. raw: feed the mixtures to the first
-    layer as they are, without position, language and LayerNorm.
+    The mean over all words of both texts of a pair, each recovered from the other. raw: feed the
+    mixtures to the first layer as they are, without position, language and LayerNorm.
     """
 
     name: str = "clwr"
@@ -44,7 +46,8 @@ class CLWR(TokenObjective):
         return {"self-attention": own_side, "word recovery": partner}
 
     def evidence(self) -> dict[str, Mask]:
-        """Of the words that are mixed; those to be recovered say how much of which, and are not shifted."""
+        """Of the words that are mixed; those to be recovered say how much of which, and are not
+        shifted."""
         return {self.name: partner}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
@@ -57,17 +60,27 @@ class CLWR(TokenObjective):
         return model.recover_words(params, batch, partner, shift_BLD=shift_BLD)
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         x_BLD, _ = self.mixtures(model, params, batch, shift_BLD)
         fed = {"states_BLD" if self.raw else "words_BLD": x_BLD}
         h_BLD = model.encode(params, batch, self.attention(), rng=rng, **fed)
-        return {self.name: at_all(h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"])}
+        return {
+            self.name: at_all(
+                h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"]
+            )
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class CLPC:
-    """Cross-lingual paraphrase classification: binary cross-entropy of the first state of a pair, one pair per row.
+    """Cross-lingual paraphrase classification: binary cross-entropy of the first state of a pair,
+    one pair per row.
 
     Label 1 = the two texts translate each other. Metrics are by the language of the second text.
     """
@@ -92,31 +105,48 @@ class CLPC:
         return {self.name: batch["example_weights"].sum()}
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         h_B1D = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)[:, :1]
         second_B = jnp.where(batch["sides"] > 0, batch["language_ids"], -1).max(axis=1)
         columns_B1 = jnp.zeros((h_B1D.shape[0], 1), jnp.int32)
         return {
             self.name: Predictions(
-                h_B1D, columns_B1, batch["labels"][:, None], batch["example_weights"][:, None], second_B[:, None]
+                h_B1D,
+                columns_B1,
+                batch["labels"][:, None],
+                batch["example_weights"][:, None],
+                second_B[:, None],
             )
         }
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
         encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
         first = self.predictions(model, params, batch, encode_rng)[self.name]
         logit_B = model.classify_paraphrase(params, first.states, rng=head_rng)
         sign_B = 2.0 * batch["labels"] - 1.0
-        values = {"loss": jax.nn.softplus(-sign_B * logit_B), "accuracy": jnp.float32(sign_B * logit_B > 0)}
-        metrics = metrics_by_language(self.name, values, batch["example_weights"], first.languages[:, 0], languages)
+        values = {
+            "loss": jax.nn.softplus(-sign_B * logit_B),
+            "accuracy": jnp.float32(sign_B * logit_B > 0),
+        }
+        metrics = metrics_by_language(
+            self.name, values, batch["example_weights"], first.languages[:, 0], languages
+        )
         return Loss({self.name: (values["loss"] * batch["example_weights"]).sum()}, metrics)
 
 
 @dataclasses.dataclass(frozen=True)
 class DAN:
-    """The light model that finds wrong partners for `CLPC` (Unicoder §3.2; Guo et al. 2018): each text among all
-    translations of the batch, softmax over `scale` times the cosine of deep averages.
+    """The light model that finds wrong partners for `CLPC` (Unicoder §3.2; Guo et al. 2018): each
+    text among all translations of the batch, softmax over `scale` times the cosine of deep
+    averages.
 
     A batch is one question: it cannot be cut into microbatches. One pair per row.
     """
@@ -143,22 +173,30 @@ class DAN:
     def _weights_B(self, batch: Batch) -> Array:
         return (batch["pack_ids"] > 0).any(axis=1).astype(jnp.float32)
 
-    def loss(self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int) -> Loss:
+    def loss(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+    ) -> Loss:
         u_BF, v_BF = (
-            x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6) for x in model.averages(params, batch)
+            x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6)
+            for x in model.averages(params, batch)
         )
         weights_B = self._weights_B(batch)
-        scores_BB = jnp.where(weights_B[None, :] > 0, self.scale * u_BF @ v_BF.T, jnp.finfo(jnp.float32).min)
+        scores_BB = jnp.where(
+            weights_B[None, :] > 0, self.scale * u_BF @ v_BF.T, jnp.finfo(jnp.float32).min
+        )
         values = {
             "loss": -jnp.diagonal(jax.nn.log_softmax(scores_BB, axis=1)),
             "accuracy": jnp.float32(scores_BB.argmax(axis=1) == jnp.arange(scores_BB.shape[0])),
         }
-        metrics = metrics_by_language(self.name, values, weights_B, batch["language_ids"][:, 0], languages)
+        metrics = metrics_by_language(
+            self.name, values, weights_B, batch["language_ids"][:, 0], languages
+        )
         return Loss({self.name: (values["loss"] * weights_B).sum()}, metrics)
 
 
 @dataclasses.dataclass(frozen=True)
 class CLMLM(MLM):
-    """Cross-lingual masked LM: MLM on documents some of whose sentences are replaced by their translation."""
+    """Cross-lingual masked LM: MLM on documents some of whose sentences are replaced by their
+    translation."""
 
     name: str = "cl_mlm"

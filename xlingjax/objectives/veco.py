@@ -1,4 +1,5 @@
-"""VECO's variable encoder: masked LM with the cross-attention plugged out and plugged in (VECO §2.1-2.2)."""
+"""VECO's variable encoder: masked LM with the cross-attention plugged out and plugged in (VECO
+§2.1-2.2)."""
 
 import dataclasses
 
@@ -25,15 +26,18 @@ from xlingjax.objectives.base import (
 
 @dataclasses.dataclass(frozen=True)
 class VECO(TokenObjective):
-    """Four terms, each a mean of its own (VECO §2, eq. 3-9): the masked words of x and of y from the side alone (H,
-    plugged out), and from both (S, plugged in: every layer attends to the final H of the other side).
+    """Four terms, each a mean of its own (VECO §2, eq. 3-9): the masked words of x and of y from
+    the side alone (H, plugged out), and from both (S, plugged in: every layer attends to the final
+    H of the other side).
 
-    plug_out False leaves the two terms of H out, as in the first phase, where only the cross-attention is trained and
-    they have no gradient. stop_gradient: no gradient reaches the other side through its states. tlm: a fifth term, TLM,
-    reads both sides as one text with positions running on. query: the model's `cross_attention_query`; raises UserError
-    where it is not.
+    plug_out False leaves the two terms of H out, as in the first phase, where only the
+    cross-attention is trained and they have no gradient. stop_gradient: no gradient reaches the
+    other side through its states. tlm: a fifth term, TLM, reads both sides as one text with
+    positions running on. query: the model's `cross_attention_query`; raises UserError where it is
+    not.
 
-    The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x does.
+    The batch has each pair as TLM reads it, `<s> x </s> </s> y </s>`; for H and S y too opens as x
+    does.
     """
 
     name: str = "veco"
@@ -50,8 +54,12 @@ class VECO(TokenObjective):
     @property
     def _promises(self) -> dict[str, Mask]:
         # Without self-attention a state of S knows its own word and the other side.
-        plug_in = bidirectional if self.query == "self_attention" else partner | bidirectional & itself
-        kinds = {"plug_out": own_side, "plug_in": plug_in} if self.plug_out else {"plug_in": plug_in}
+        plug_in = (
+            bidirectional if self.query == "self_attention" else partner | bidirectional & itself
+        )
+        kinds = (
+            {"plug_out": own_side, "plug_in": plug_in} if self.plug_out else {"plug_in": plug_in}
+        )
         promises = {term: mask for kind, mask in kinds.items() for term in self._sides(kind)}
         return {**promises, f"{self.name}_tlm": bidirectional} if self.tlm else promises
 
@@ -80,7 +88,12 @@ class VECO(TokenObjective):
         return {term: counts[term] for term in self.coefficients}
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         keys = [None] * 3 if rng is None else jax.random.split(rng, 3)
         h_BLD, s_BLD = self.states(model, params, batch, keys[0], keys[1], shift_BLD)
@@ -107,13 +120,19 @@ class VECO(TokenObjective):
         """(H_BLD, S_BLD) of both sides."""
         if model.config.cross_attention_query != self.query:
             raise UserError(
-                f"model {model.config.name} has cross_attention_query={model.config.cross_attention_query!r} and the "
-                f"objective query={self.query!r}: set CROSS_ATTENTION_QUERY, which sets both"
+                f"model {model.config.name} has"
+                f" cross_attention_query={model.config.cross_attention_query!r} and the objective"
+                f" query={self.query!r}: set CROSS_ATTENTION_QUERY, which sets both"
             )
         batch = as_two_texts(batch)
         h_BLD = model.encode(params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD)
-        memory = jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD, AttentionSpec(partner)
-        return h_BLD, model.encode(params, batch, self.attention(), rng=s_rng, memory=memory, shift_BLD=shift_BLD)
+        memory = (
+            jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD,
+            AttentionSpec(partner),
+        )
+        return h_BLD, model.encode(
+            params, batch, self.attention(), rng=s_rng, memory=memory, shift_BLD=shift_BLD
+        )
 
 
 def as_one_text(batch: Batch) -> dict[str, Array]:
@@ -135,4 +154,6 @@ def _first_columns(batch: Batch) -> Array:
     """[B, L]: the first column of each token's example."""
     packs_BL = batch["pack_ids"]
     before_BL = jnp.pad(packs_BL[:, :-1], ((0, 0), (1, 0)))
-    return jax.lax.cummax(jnp.where(packs_BL != before_BL, jnp.arange(packs_BL.shape[1]), 0), axis=1)
+    return jax.lax.cummax(
+        jnp.where(packs_BL != before_BL, jnp.arange(packs_BL.shape[1]), 0), axis=1
+    )

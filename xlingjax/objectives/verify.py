@@ -1,4 +1,5 @@
-"""`xlingjax verify`: does every prediction depend on what its objective promises, and on nothing else?"""
+"""`xlingjax verify`: does every prediction depend on what its objective promises, and on nothing
+else?"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from xlingjax.objectives.base import Objective
 from xlingjax.objectives.leak import Visibility, as_read, prediction_visibility, words_of
 
 LEAST_MOVED = 0.5
-"""In less than float32 a shift of one word among hundreds may round to nothing; of those seen this share must move."""
+"""In less than float32 a shift of one word among hundreds may round to nothing; of those seen this
+share must move."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,19 +40,25 @@ class Finding:
         return "ok"
 
 
-def verify(objectives: Mapping[str, tuple[Objective, BatchSource]], model: Encoder, rows: int) -> Iterator[Finding]:
-    """The leak test of every objective on the first rows of a batch of its own, with random parameters. objectives: by
-    the names of their stages."""
+def verify(
+    objectives: Mapping[str, tuple[Objective, BatchSource]], model: Encoder, rows: int
+) -> Iterator[Finding]:
+    """The leak test of every objective on the first rows of a batch of its own, with random
+    parameters. objectives: by the names of their stages."""
     params = random_parameters(model)
     for stage, (objective, source) in objectives.items():
         drawn = source.next()
         batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
         objective, batch = as_read(objective, model, params, batch)
         for name, seen in prediction_visibility(objective, model, params, batch).items():
-            yield finding(stage, name, seen, words_of(objective, batch), exact=model.config.dtype == "float32")
+            yield finding(
+                stage, name, seen, words_of(objective, batch), exact=model.config.dtype == "float32"
+            )
 
 
-def finding(objective: str, predictions: str, found: Visibility, batch: dict[str, np.ndarray], exact: bool) -> Finding:
+def finding(
+    objective: str, predictions: str, found: Visibility, batch: dict[str, np.ndarray], exact: bool
+) -> Finding:
     made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(-1, keepdims=True)
     words_BMS = made_BM1 & (batch["pack_ids"] > 0)[:, None, :]
     return Finding(

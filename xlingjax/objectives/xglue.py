@@ -1,4 +1,5 @@
-"""xFNP: several future words at once, by the predicting streams of an n-stream decoder (XGLUE §4.2; ProphetNet §3)."""
+"""xFNP: several future words at once, by the predicting streams of an n-stream decoder (XGLUE §4.2;
+ProphetNet §3)."""
 
 import dataclasses
 
@@ -16,11 +17,13 @@ from xlingjax.objectives.translation import Translation, behind, with_decoder
 
 @dataclasses.dataclass(frozen=True)
 class XFNP(Translation):
-    """Cross-entropy of every word of the target by every stream, stream i from the source and the words that stand more
-    than i before it. alphas: factor of each stream's sum; the loss is their sum divided by the predictions of all.
+    """Cross-entropy of every word of the target by every stream, stream i from the source and the
+    words that stand more than i before it. alphas: factor of each stream's sum; the loss is their
+    sum divided by the predictions of all.
 
-    skip: stream i does not predict the first i words of each hidden run, before which words of the run before would
-    stand (pretraining). False: every word, for the targets of `Translation` (fine-tuning).
+    skip: stream i does not predict the first i words of each hidden run, before which words of the
+    run before would stand (pretraining). False: every word, for the targets of `Translation`
+    (fine-tuning).
     """
 
     name: str = "xfnp"
@@ -31,8 +34,8 @@ class XFNP(Translation):
         super().__post_init__()
         if not self.alphas or min(self.alphas) < 0 or not any(self.alphas):
             raise UserError(
-                f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per stream "
-                "(XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
+                f"{self.name}: alphas {self.alphas} must not be negative, nor all 0; give one per"
+                " stream (XFNP_ALPHAS; STREAMS or GENERATION_STREAMS says how many)"
             )
 
     @property
@@ -58,7 +61,9 @@ class XFNP(Translation):
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Of every term the predictions of all streams."""
-        total = sum(self._weights_BT(batch, i).sum(dtype=jnp.float32) for i in range(len(self.alphas)))
+        total = sum(
+            self._weights_BT(batch, i).sum(dtype=jnp.float32) for i in range(len(self.alphas))
+        )
         return dict.fromkeys(self.terms, total)
 
     def _weights_BT(self, batch: Batch, i: int) -> Array:
@@ -67,7 +72,12 @@ class XFNP(Translation):
         return weights_BT * (batch["run_offsets"] >= i) if self.skip else weights_BT
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         """shift_BLD: of the columns of `words`."""
         decode = with_streams(model, self.name, len(self.alphas)).decode_streams
@@ -75,14 +85,16 @@ class XFNP(Translation):
         targets_BT, languages_BT = batch["decoder_targets"], batch["decoder_language_ids"]
         return {
             term: behind(
-                at_all(h_NBTD[i], targets_BT, self._weights_BT(batch, i), languages_BT), batch["input_ids"].shape[1]
+                at_all(h_NBTD[i], targets_BT, self._weights_BT(batch, i), languages_BT),
+                batch["input_ids"].shape[1],
             )
             for i, term in enumerate(self.terms)
         }
 
 
 def stream_prefix(i: int) -> Mask:
-    """As `prefix`, without the last i words of the target; its first column is never hidden (`ngram_stream`)."""
+    """As `prefix`, without the last i words of the target; its first column is never hidden
+    (`ngram_stream`)."""
 
     def allow(q: Fields, k: Fields) -> Array:
         target = (k.pack == q.pack) & (k.side > 0) & (q.side > 0)
@@ -96,7 +108,8 @@ def with_streams(model: Encoder, name: str, streams: int) -> NgramSeq2Seq:
     """The model. Raises UserError for one whose decoder has not so many predicting streams."""
     if with_decoder(model, name).config.streams != streams:
         raise UserError(
-            f"objective {name} trains {streams} predicting streams and the decoder of model {model.config.name} has "
-            f"{model.config.streams}: set STREAMS={streams} (model.streams), or other alphas"
+            f"objective {name} trains {streams} predicting streams and the decoder of model"
+            f" {model.config.name} has {model.config.streams}: set STREAMS={streams}"
+            " (model.streams), or other alphas"
         )
     return model

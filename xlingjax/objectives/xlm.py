@@ -1,7 +1,7 @@
 """XLM's three objectives: causal, masked and translation language modelling (XLM §3.2-3.4).
 
-MLM and TLM differ in their features (one text, or a pair with restarting positions and two languages), not in their
-loss.
+MLM and TLM differ in their features (one text, or a pair with restarting positions and two
+languages), not in their loss.
 """
 
 import dataclasses
@@ -27,9 +27,11 @@ from xlingjax.objectives.base import (
 
 @dataclasses.dataclass(frozen=True)
 class MLM(TokenObjective):
-    """Masked language modelling: mean cross-entropy over the chosen positions, whatever the input shows there.
+    """Masked language modelling: mean cross-entropy over the chosen positions, whatever the input
+    shows there.
 
-    `packed` False promises rows of one example each (see `AttentionSpec`). `chunk`: tokens per cross-entropy step.
+    `packed` False promises rows of one example each (see `AttentionSpec`). `chunk`: tokens per
+    cross-entropy step.
     """
 
     name: str = "mlm"
@@ -47,7 +49,12 @@ class MLM(TokenObjective):
         return {self.name: jnp.sum(batch["masked_weights"], dtype=jnp.float32)}
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
         return {self.name: at_slots(h_BLD, batch)}
@@ -55,7 +62,8 @@ class MLM(TokenObjective):
 
 @dataclasses.dataclass(frozen=True)
 class TLM(MLM):
-    """Translation language modelling: MLM over both sides of a pair under full attention (XLM §3.4)."""
+    """Translation language modelling: MLM over both sides of a pair under full attention (XLM
+    §3.4)."""
 
     name: str = "tlm"
 
@@ -64,7 +72,8 @@ class TLM(MLM):
 class CLM(TokenObjective):
     """Causal language modelling: each token predicts the next one of the same example.
 
-    `context_size` k > 0 drops the predictions made from an example's first k positions, which have little context.
+    `context_size` k > 0 drops the predictions made from an example's first k positions, which have
+    little context.
     """
 
     name: str = "clm"
@@ -83,14 +92,21 @@ class CLM(TokenObjective):
         """1 where a column's token predicts its right neighbour; the last column has none."""
         pack_BL = batch["pack_ids"]
         next_BL = jnp.pad(pack_BL[:, 1:], ((0, 0), (0, 1)))
-        used_BL = (pack_BL > 0) & (pack_BL == next_BL) & (batch["position_ids"] >= self.context_size)
+        used_BL = (
+            (pack_BL > 0) & (pack_BL == next_BL) & (batch["position_ids"] >= self.context_size)
+        )
         return used_BL.astype(jnp.float32)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: self._weights_BL(batch).sum()}
 
     def predictions(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None, shift_BLD: Array | None = None
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None = None,
+        shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
         after = _next(batch["input_ids"]), self._weights_BL(batch), _next(batch["language_ids"])

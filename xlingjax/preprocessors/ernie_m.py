@@ -1,4 +1,5 @@
-"""ERNIE-M's features (ERNIE-M §3.1): pairs for cross-attention masked LM, texts with placeholders for pseudo tokens."""
+"""ERNIE-M's features (ERNIE-M §3.1): pairs for cross-attention masked LM, texts with placeholders
+for pseudo tokens."""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ ALL_MASK = Masking(mask=1.0, random=0.0)
 
 @dataclass(frozen=True)
 class CamlmFeatures:
-    """Masked pairs for CAMLM, positions running on over the pair (or restarting, `reset_positions`).
+    """Masked pairs for CAMLM, positions running on over the pair (or restarting,
+    `reset_positions`).
 
-    layout "in_place": MASK stands where the word stood, so the other side does not see it either (the paper's loss).
-    "slots": both sentences stay whole, and the MASKs stand behind them with the positions of the words they hide (the
-    paper's examples). masking must show every chosen word as MASK.
+    layout "in_place": MASK stands where the word stood, so the other side does not see it either
+    (the paper's loss). "slots": both sentences stay whole, and the MASKs stand behind them with the
+    positions of the words they hide (the paper's examples). masking must show every chosen word as
+    MASK.
     """
 
     masking: Masking = ALL_MASK
@@ -43,19 +46,24 @@ class CamlmFeatures:
             raise UserError(f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
         if self.masking.mask < 1:
             raise UserError(
-                f"CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0 (mask={self.masking.mask})"
+                "CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0"
+                f" (mask={self.masking.mask})"
             )
 
     def text_length(self, length: int) -> int:
         """Tokens of a row of `length` that hold text."""
         if self.layout == "in_place":
             return length
-        return max(n for n in range(1, length) if n + 2 * slots_of_a_side(self.masking, n) <= length)
+        return max(
+            n for n in range(1, length) if n + 2 * slots_of_a_side(self.masking, n) <= length
+        )
 
     def slots(self, length: int) -> int:
         return 2 * slots_of_a_side(self.masking, self.text_length(length))
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return pair_rows(
             records,
             bases,
@@ -66,7 +74,9 @@ class CamlmFeatures:
             packing=self.packing,
         )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         mask = masker(self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True)
@@ -80,7 +90,8 @@ class CamlmFeatures:
             positions, weights = masked["masked_positions"], masked["masked_weights"]
             used = weights > 0
             behind = {
-                name: tf.where(used, tf.gather(batch[name], positions, batch_dims=1), 0) for name in TOKEN_FIELDS[1:]
+                name: tf.where(used, tf.gather(batch[name], positions, batch_dims=1), 0)
+                for name in TOKEN_FIELDS[1:]
             }
             behind["input_ids"] = tf.where(used, vocabulary.mask_id, vocabulary.pad_id)
             row = append(batch, behind, self.text_length(length), length, vocabulary.pad_id)
@@ -96,9 +107,9 @@ class CamlmFeatures:
 class BtmlmFeatures:
     """Masked text with placeholders behind it for pseudo tokens of another language.
 
-    proportion: placeholders per token of the text. targets: (language id, share) of the languages they are in; a row
-    draws one that is not its own. reset_positions: their positions lie where a second sentence's would, restarting at
-    it or running on.
+    proportion: placeholders per token of the text. targets: (language id, share) of the languages
+    they are in; a row draws one that is not its own. reset_positions: their positions lie where a
+    second sentence's would, restarting at it or running on.
     """
 
     masking: Masking = field(default_factory=Masking)
@@ -119,32 +130,47 @@ class BtmlmFeatures:
 
     def __post_init__(self):
         if not 0 < self.proportion < 1:
-            raise UserError(f"BTMLM's proportion of pseudo tokens must be between 0 and 1, got {self.proportion}")
+            raise UserError(
+                "BTMLM's proportion of pseudo tokens must be between 0 and 1, got"
+                f" {self.proportion}"
+            )
 
     def placeholders(self, length: int) -> int:
         """P for rows of `length` tokens."""
         return int(np.ceil(self.proportion * self.text_length(length) - 1e-6))
 
     def text_length(self, length: int) -> int:
-        return max(n for n in range(1, length) if n + int(np.ceil(self.proportion * n - 1e-6)) <= length)
+        return max(
+            n for n in range(1, length) if n + int(np.ceil(self.proportion * n - 1e-6)) <= length
+        )
 
     def slots(self, length: int) -> int:
         return self.masking.slots(self.text_length(length))
 
     def positions(self, length: int) -> int:
-        """How many positions of the model rows of `length` tokens use: those of the text, and as many behind it."""
+        """How many positions of the model rows of `length` tokens use: those of the text, and as
+        many behind it."""
         return self.text_length(length) * (1 if self.reset_positions else 2)
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
-        return stream_rows(records, bases[0], self.text_length(length), bos=vocabulary.bos_id != vocabulary.eos_id)
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
+        return stream_rows(
+            records, bases[0], self.text_length(length), bos=vocabulary.bos_id != vocabulary.eos_id
+        )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         from xlingjax.data import draws as random
 
         if not self.targets or len(self.targets) < 2:
-            raise UserError("BTMLM needs pairs in at least two languages to write pseudo tokens in; set PARALLEL")
+            raise UserError(
+                "BTMLM needs pairs in at least two languages to write pseudo tokens in; set"
+                " PARALLEL"
+            )
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text, places = self.text_length(length), self.placeholders(length)
         special_Z = tf.constant(np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32)
@@ -161,8 +187,12 @@ class BtmlmFeatures:
             tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
             own = batch["language_ids"][:, :1]
             drawn = log_share_T + gumbel(random.LANGUAGE, len(self.targets), draws)
-            language = tf.gather(target_T, tf.argmax(tf.where(own == target_T, -np.inf, drawn), axis=1))[:, None]
-            wanted = tf.cast(tf.math.ceil(self.proportion * tf.cast(tokens, tf.float32) - 1e-4), tf.int32)
+            language = tf.gather(
+                target_T, tf.argmax(tf.where(own == target_T, -np.inf, drawn), axis=1)
+            )[:, None]
+            wanted = tf.cast(
+                tf.math.ceil(self.proportion * tf.cast(tokens, tf.float32) - 1e-4), tf.int32
+            )
             used = tf.range(places)[None, :] < wanted
             # Distinct places of the text, in order: where its words would stand in a translation.
             score = tf.where(real, gumbel(random.PLACES, text, draws), -np.inf)
@@ -178,7 +208,9 @@ class BtmlmFeatures:
             }
             row = append(masked, behind, text, length, vocabulary.pad_id)
             whole = append(batch, behind, text, length, vocabulary.pad_id)
-            is_mask = tf.concat([tf.zeros_like(batch["pack_ids"][:, :text]), behind["pack_ids"]], axis=1)
+            is_mask = tf.concat(
+                [tf.zeros_like(batch["pack_ids"][:, :text]), behind["pack_ids"]], axis=1
+            )
             columns = text + tf.range(places)[None, :] * one
             return {
                 **row,
@@ -194,11 +226,18 @@ class BtmlmFeatures:
 
 
 def append(batch: Batch, behind: Batch, text: int, length: int, pad_id: int) -> Batch:
-    """The first `text` columns of the token fields of a batch, then those of `behind`, padded to `length`."""
+    """The first `text` columns of the token fields of a batch, then those of `behind`, padded to
+    `length`."""
     import tensorflow as tf
 
-    fields = {name: tf.concat([batch[name][:, :text], behind[name]], axis=1) for name in TOKEN_FIELDS}
+    fields = {
+        name: tf.concat([batch[name][:, :text], behind[name]], axis=1) for name in TOKEN_FIELDS
+    }
     return {
-        name: tf.pad(x, [[0, 0], [0, length - x.shape[1]]], constant_values=pad_id if name == "input_ids" else 0)
+        name: tf.pad(
+            x,
+            [[0, 0], [0, length - x.shape[1]]],
+            constant_values=pad_id if name == "input_ids" else 0,
+        )
         for name, x in fields.items()
     }

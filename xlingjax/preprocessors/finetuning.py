@@ -1,4 +1,5 @@
-"""Labelled text pairs and tagged sentences to rows: the pair layouts of XLM and XLM-R, and sources of shuffled batches.
+"""Labelled text pairs and tagged sentences to rows: the pair layouts of XLM and XLM-R, and sources
+of shuffled batches.
 
 Fine-tuning sets are small, so they are tokenised once and kept in memory.
 """
@@ -23,28 +24,34 @@ PIECES = ("first", "all")
 
 
 def kept_lengths(first: int, second: int, budget: int) -> tuple[int, int]:
-    """How many tokens of each text stay when the longer one loses its last token, again and again, until both fit
-    `budget`; of two equally long texts the second loses."""
+    """How many tokens of each text stay when the longer one loses its last token, again and again,
+    until both fit `budget`; of two equally long texts the second loses."""
     kept = min(first, max(budget - second, (budget + 1) // 2))
     return kept, min(second, budget - kept)
 
 
 def pair_row(
-    first: Sequence[int], second: Sequence[int] | None, vocabulary, length: int, reset_positions: bool = False
+    first: Sequence[int],
+    second: Sequence[int] | None,
+    vocabulary,
+    length: int,
+    reset_positions: bool = False,
 ) -> dict[str, np.ndarray]:
     """One example as arrays of `length`: input_ids, position_ids, pack_ids, sides.
 
-    The layout is the vocabulary's. "xlm": `</s>A</s>B</s>`, three separators, the inner two of TLM merged into one;
-    "xlmr": `<s>A</s></s>B</s>`. Positions run on over both texts; `sides` is 1 from the separator that opens B in
-    "xlmr", from B's first piece in "xlm". With `reset_positions` the row is TLM's (XLM's concat_batches): four
-    separators in either layout, positions and `sides` starting anew with the one that opens B. A single text (`second`
-    None) is `<bos>A<eos>`. Too long a pair loses tokens from the longer side. Raises UserError when `length` leaves no
-    room for a token of each text.
+    The layout is the vocabulary's. "xlm": `</s>A</s>B</s>`, three separators, the inner two of TLM
+    merged into one; "xlmr": `<s>A</s></s>B</s>`. Positions run on over both texts; `sides` is 1
+    from the separator that opens B in "xlmr", from B's first piece in "xlm". With `reset_positions`
+    the row is TLM's (XLM's concat_batches): four separators in either layout, positions and `sides`
+    starting anew with the one that opens B. A single text (`second` None) is `<bos>A<eos>`. Too
+    long a pair loses tokens from the longer side. Raises UserError when `length` leaves no room for
+    a token of each text.
     """
     separators = 2 if second is None else 4 if reset_positions else vocabulary.pair_separators
     if length < separators + 2:
         raise UserError(
-            f"length {length} leaves no room for a pair between {separators} separators: use at least {separators + 2}"
+            f"length {length} leaves no room for a pair between {separators} separators: use at"
+            f" least {separators + 2}"
         )
     if second is None:
         ids = [vocabulary.bos_id, *first[: length - 2], vocabulary.eos_id]
@@ -65,7 +72,7 @@ def pair_row(
     }
 
 
-# --- Labelled texts ---------------------------------------------------------------------------------------------------
+# --- Labelled texts -------------------------------------------------------------------------------
 
 
 def classification_rows(
@@ -76,8 +83,10 @@ def classification_rows(
     language_id: int,
     reset_positions: bool = False,
 ) -> dict[str, np.ndarray]:
-    """All examples of one language as arrays [N, length] and [N]: the features that `Classification` reads (see
-    `pair_row`). An example without a hypothesis is a single text; one without a label has weight 0."""
+    """All examples of one language as arrays [N, length] and [N]: the features that
+    `Classification` reads (see `pair_row`). An example without a hypothesis is a single text; one
+    without a label has weight 0.
+    """
 
     def row(e: Example) -> dict[str, np.ndarray]:
         second = None if e.hypothesis is None else vocabulary.encode(e.hypothesis)
@@ -89,11 +98,13 @@ def classification_rows(
     return arrays | {
         "language_ids": (language_id * arrays["pack_ids"]).astype(np.int32),
         "labels": np.array([index[example.label] for example in examples], np.int32),
-        "example_weights": np.array([example.label is not None for example in examples], np.float32),
+        "example_weights": np.array(
+            [example.label is not None for example in examples], np.float32
+        ),
     }
 
 
-# --- Batches ---------------------------------------------------------------------------------------------------------
+# --- Batches --------------------------------------------------------------------------------------
 
 
 def shuffled_rows(
@@ -105,13 +116,14 @@ def shuffled_rows(
     identity: dict[str, Any],
     names: Sequence[str] = (),
 ) -> BatchSource:
-    """An endless source over the rows of all `parts`, in memory: every epoch is a fresh permutation of all rows, and
-    batches run on over its end.
+    """An endless source over the rows of all `parts`, in memory: every epoch is a fresh permutation
+    of all rows, and batches run on over its end.
 
-    Epoch e orders rows by a number drawn for each from (seed, e, the name of its part, its place there), so that the
-    rows of a part come in one order whatever other parts there are: English alone reads what translate-train-all reads
-    without the other languages. names: of the parts, each its own, as their languages; default: their numbers. The
-    position is one number, so that a restored source goes on exactly.
+    Epoch e orders rows by a number drawn for each from (seed, e, the name of its part, its place
+    there), so that the rows of a part come in one order whatever other parts there are: English
+    alone reads what translate-train-all reads without the other languages. names: of the parts,
+    each its own, as their languages; default: their numbers. The position is one number, so that a
+    restored source goes on exactly.
     """
     rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     examples = len(rows["input_ids"])
@@ -125,7 +137,9 @@ def shuffled_rows(
         epoch, offset = divmod(n, examples)
         if epoch not in order:
             order.clear()
-            numbers = [np.random.default_rng((seed, epoch, *name)).random(count) for name, count in drawn]
+            numbers = [
+                np.random.default_rng((seed, epoch, *name)).random(count) for name, count in drawn
+            ]
             order[epoch] = np.argsort(np.concatenate(numbers), kind="stable")
         return order[epoch][offset]
 
@@ -133,7 +147,12 @@ def shuffled_rows(
         chosen = np.array([row(n) for n in range(index * batch_size, (index + 1) * batch_size)])
         return {name: values[chosen] for name, values in rows.items()}
 
-    identity = identity | {"examples": examples, "sha256": batch_hash(rows), "batch_size": batch_size, "seed": seed}
+    identity = identity | {
+        "examples": examples,
+        "sha256": batch_hash(rows),
+        "batch_size": batch_size,
+        "seed": seed,
+    }
     identity |= {"order": "by part"}
     return CountedSource(read, _ENDLESS, languages=languages, identity=identity, epochs=None)
 
@@ -150,36 +169,61 @@ def classification_source(
     quoted: bool = False,
     reset_positions: bool = False,
 ) -> BatchSource:
-    """Shuffled batches of the labelled files, {language: TSV}. English alone = zero-shot training; more =
-    translate-train-all.
+    """Shuffled batches of the labelled files, {language: TSV}. English alone = zero-shot training;
+    more = translate-train-all.
 
-    `languages` are the run's, sorted. Raises UserError for a file's faults (see `read_labelled_tsv`) and for a strange
-    language.
+    `languages` are the run's, sorted. Raises UserError for a file's faults (see
+    `read_labelled_tsv`) and for a strange language.
     """
     parts = []
     for language, path in sorted(files.items()):
         if language not in languages:
-            raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
+            raise UserError(
+                f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})"
+            )
         examples = read_labelled_tsv(path, labels, quoted=quoted)
         parts.append(
-            classification_rows(examples, vocabulary, length, labels, list(languages).index(language), reset_positions)
+            classification_rows(
+                examples,
+                vocabulary,
+                length,
+                labels,
+                list(languages).index(language),
+                reset_positions,
+            )
         )
     mixture = f"labelled pairs in {', '.join(sorted(files))}"
-    identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(labels), "length": length}
-    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files))
+    identity = {
+        "mixture": mixture,
+        "vocabulary": vocabulary.sha256,
+        "labels": list(labels),
+        "length": length,
+    }
+    return shuffled_rows(
+        parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files)
+    )
 
 
-# --- Tagged sentences ------------------------------------------------------------------------------------------------
+# --- Tagged sentences -----------------------------------------------------------------------------
 
 
 def tagged_parts(
-    sentences: Sequence[Tagged], vocabulary, length: int, language: str, apart: bool = True, marks: str = "kept"
+    sentences: Sequence[Tagged],
+    vocabulary,
+    length: int,
+    language: str,
+    apart: bool = True,
+    marks: str = "kept",
 ) -> list[tuple[int, list[int], list[int]]]:
-    """(sentence, its pieces, the word of each piece) for every row. A sentence whose pieces do not fit a row goes on in
-    the next, and no word stands in two (XTREME's preprocessing); of a word that is longer than a row the first pieces
-    stay. apart, marks: see `pieces_of_words`. Raises UserError for a `length` without room for a piece."""
+    """(sentence, its pieces, the word of each piece) for every row. A sentence whose pieces do not
+    fit a row goes on in the next, and no word stands in two (XTREME's preprocessing); of a word
+    that is longer than a row the first pieces stay. apart, marks: see `pieces_of_words`. Raises
+    UserError for a `length` without room for a piece.
+    """
     if length < 3:
-        raise UserError(f"length {length} leaves no room for a piece between 2 separators: use at least 3")
+        raise UserError(
+            f"length {length} leaves no room for a piece between 2 separators: use at least 3"
+        )
     parts, room = [], length - 2
     for number, sentence in enumerate(sentences):
         ids, owners = pieces_of_words(sentence.words, language, vocabulary, apart, marks)
@@ -207,19 +251,25 @@ def tagged_rows(
     apart: bool = True,
     marks: str = "kept",
 ) -> dict[str, np.ndarray]:
-    """All sentences of one language as arrays [N, length], the features that `Tagging` reads, in the rows of
-    `tagged_parts`.
+    """All sentences of one language as arrays [N, length], the features that `Tagging` reads, in
+    the rows of `tagged_parts`.
 
-    pieces: "first": the tag of a word stands at its first piece alone (XTREME, XGLUE); "all": at every piece, B-X going
-    on as I-X (ERNIE-M). apart, marks: see `pieces_of_words`. Sentences without tags have weight 0. Raises UserError for
-    a tag that is not one of `tags`.
+    pieces: "first": the tag of a word stands at its first piece alone (XTREME, XGLUE); "all": at
+    every piece, B-X going on as I-X (ERNIE-M). apart, marks: see `pieces_of_words`. Sentences
+    without tags have weight 0. Raises UserError for a tag that is not one of `tags`.
     """
     if pieces not in PIECES:
         raise UserError(f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES")
     parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     shape = (len(parts), length)
-    rows = {name: np.zeros(shape, np.int32) for name in ("position_ids", "language_ids", "pack_ids", "sides")}
-    rows |= {"input_ids": np.full(shape, vocabulary.pad_id, np.int32), "tag_labels": np.zeros(shape, np.int32)}
+    rows = {
+        name: np.zeros(shape, np.int32)
+        for name in ("position_ids", "language_ids", "pack_ids", "sides")
+    }
+    rows |= {
+        "input_ids": np.full(shape, vocabulary.pad_id, np.int32),
+        "tag_labels": np.zeros(shape, np.int32),
+    }
     rows["tag_weights"] = np.zeros(shape, np.float32)
     index = {tag: i for i, tag in enumerate(tags)}
     for row, (number, ids, owners) in enumerate(parts):
@@ -252,18 +302,29 @@ def tagging_source(
     pieces: str = "first",
     apart: bool = True,
 ) -> BatchSource:
-    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged` and, for `pieces` and `apart`,
-    `tagged_rows`)."""
+    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged` and, for `pieces`
+    and `apart`, `tagged_rows`)."""
     parts = []
     for language, path in sorted(files.items()):
         if language not in languages:
-            raise UserError(f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})")
+            raise UserError(
+                f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})"
+            )
         index = list(languages).index(language)
-        parts.append(tagged_rows(read_tagged(path), vocabulary, length, tags, language, index, pieces, apart))
+        parts.append(
+            tagged_rows(read_tagged(path), vocabulary, length, tags, language, index, pieces, apart)
+        )
     mixture = f"tagged sentences in {', '.join(sorted(files))}"
-    identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "labels": list(tags), "length": length}
+    identity = {
+        "mixture": mixture,
+        "vocabulary": vocabulary.sha256,
+        "labels": list(tags),
+        "length": length,
+    }
     if pieces != "first":
         identity["pieces"] = pieces
     if not apart:
         identity["words"] = "joined"
-    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files))
+    return shuffled_rows(
+        parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files)
+    )

@@ -1,8 +1,9 @@
-"""Questions whose answer is a span of a context, to rows: long contexts in windows, characters to pieces.
+"""Questions whose answer is a span of a context, to rows: long contexts in windows, characters to
+pieces.
 
-A row is a question and a window of its context in the layout of `pair_row`. Windows begin every `stride` pieces until
-one reaches the end (BERT's run_squad.py, XTREME's too). An answer that a window does not hold whole stands at the row's
-first token, start and end.
+A row is a question and a window of its context in the layout of `pair_row`. Windows begin every
+`stride` pieces until one reaches the end (BERT's run_squad.py, XTREME's too). An answer that a
+window does not hold whole stands at the row's first token, start and end.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Window:
 
 
 def window_bounds(pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
-    """`begin:end` of the windows of at most `room` pieces over so many; a stride beyond `room` is as `room`, so that
-    every piece is in one."""
+    """`begin:end` of the windows of at most `room` pieces over so many; a stride beyond `room` is
+    as `room`, so that every piece is in one."""
     bounds = [(0, min(room, pieces))]
     while bounds[-1][1] < pieces:
         begin = bounds[-1][0] + min(room, stride)
@@ -45,47 +46,59 @@ def window_bounds(pieces: int, room: int, stride: int) -> list[tuple[int, int]]:
 
 
 def maximal_context(bounds: Sequence[tuple[int, int]], pieces: int) -> np.ndarray:
-    """int[pieces]: the window in which a piece has most on its poorer side, among equals the longer, then the earlier
-    one (BERT's `_check_is_max_context`)."""
+    """int[pieces]: the window in which a piece has most on its poorer side, among equals the
+    longer, then the earlier one (BERT's `_check_is_max_context`)."""
     at = np.arange(pieces)
     scores = [
-        np.where((begin <= at) & (at < end), np.minimum(at - begin, end - 1 - at) + 0.01 * (end - begin), -1.0)
+        np.where(
+            (begin <= at) & (at < end),
+            np.minimum(at - begin, end - 1 - at) + 0.01 * (end - begin),
+            -1.0,
+        )
         for begin, end in bounds
     ]
     return np.argmax(scores, axis=0)
 
 
 def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
-    """(first, last) piece of the context that the first gold answer touches, blanks around it left out.
+    """(first, last) piece of the context that the first gold answer touches, blanks around it left
+    out.
 
-    spans: int[n, 2], of the context's pieces. Raises UserError naming the question where it has no answer, where the
-    answer does not stand in the context at its start, and where it has no piece.
+    spans: int[n, 2], of the context's pieces. Raises UserError naming the question where it has no
+    answer, where the answer does not stand in the context at its start, and where it has no piece.
     """
     if not question.answers or len(question.starts) != len(question.answers):
-        raise UserError(f"question {question.id}: no answer with its start to train on; use a labelled file")
+        raise UserError(
+            f"question {question.id}: no answer with its start to train on; use a labelled file"
+        )
     answer, begin = question.answers[0], question.starts[0]
     if not answer.strip() or begin < 0 or question.context[begin : begin + len(answer)] != answer:
         at = question.context.find(answer) if answer.strip() else -1
         where = f"it stands at {at}" if at >= 0 else "nor anywhere else"
         raise UserError(
-            f"question {question.id}: its answer {answer!r} does not stand at character {begin} of its context "
-            f"({where}): correct answer_start or remove the question"
+            f"question {question.id}: its answer {answer!r} does not stand at character {begin} of"
+            f" its context ({where}): correct answer_start or remove the question"
         )
     end = begin + len(answer.rstrip())
     begin += len(answer) - len(answer.lstrip())
     touched = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin))
     if not touched.size:
-        raise UserError(f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}")
+        raise UserError(
+            f"question {question.id}: no piece of the vocabulary stands for its answer {answer!r}"
+        )
     return int(touched[0]), int(touched[-1])
 
 
-def checked_separators(vocabulary, length: int, stride: int, max_question: int, reset_positions: bool) -> int:
+def checked_separators(
+    vocabulary, length: int, stride: int, max_question: int, reset_positions: bool
+) -> int:
     """Special tokens of a row. Raises UserError for sizes that leave no room for a context."""
     separators = 4 if reset_positions else vocabulary.pair_separators
     if min(stride, max_question) < 1 or length <= max_question + separators:
         raise UserError(
-            f"rows of {length} tokens with questions of up to {max_question}, windows {stride} apart: LENGTH must be "
-            f"above MAX_QUESTION + {separators}, MAX_QUESTION and STRIDE above 0"
+            f"rows of {length} tokens with questions of up to {max_question}, windows {stride}"
+            f" apart: LENGTH must be above MAX_QUESTION + {separators}, MAX_QUESTION and STRIDE"
+            " above 0"
         )
     return separators
 
@@ -101,12 +114,13 @@ def span_rows(
     reset_positions: bool = False,
     answers: bool = True,
 ) -> tuple[dict[str, np.ndarray], list[Window]]:
-    """(arrays [N, length] and [N], the window of each row): the features that `SpanQA` reads, of all questions of one
-    language in their order.
+    """(arrays [N, length] and [N], the window of each row): the features that `SpanQA` reads, of
+    all questions of one language in their order.
 
-    stride: pieces from one window's begin to the next. max_question: pieces of a question that are kept.
-    reset_positions: see `pair_row`. answers False: without start_positions and end_positions, for files without
-    answers. Raises UserError for sizes that leave no room and for a question's faults (see `answer_pieces`).
+    stride: pieces from one window's begin to the next. max_question: pieces of a question that are
+    kept. reset_positions: see `pair_row`. answers False: without start_positions and end_positions,
+    for files without answers. Raises UserError for sizes that leave no room and for a question's
+    faults (see `answer_pieces`).
     """
     separators = checked_separators(vocabulary, length, stride, max_question, reset_positions)
     encoded: dict[str, tuple[list[int], np.ndarray]] = {}  # several questions ask about one context
@@ -138,7 +152,10 @@ def span_rows(
     arrays["language_ids"] = (language_id * arrays["pack_ids"]).astype(np.int32)
     arrays["example_weights"] = np.ones(len(rows), np.float32)
     if answers:
-        arrays |= {"start_positions": np.array(starts, np.int32), "end_positions": np.array(ends, np.int32)}
+        arrays |= {
+            "start_positions": np.array(starts, np.int32),
+            "end_positions": np.array(ends, np.int32),
+        }
     return arrays, windows
 
 
@@ -174,19 +191,26 @@ def question_source(
     reset_positions: bool = False,
     where: Mapping[str, str] | None = None,
 ) -> BatchSource:
-    """Shuffled batches of the windows of all questions, {language: its questions}; see `span_rows` and `shuffled_rows`.
+    """Shuffled batches of the windows of all questions, {language: its questions}; see `span_rows`
+    and `shuffled_rows`.
 
-    `languages` are the run's, sorted. where: {language: what an error in its questions names}. Raises UserError for
-    sizes that leave no room, a strange language and a question's faults.
+    `languages` are the run's, sorted. where: {language: what an error in its questions names}.
+    Raises UserError for sizes that leave no room, a strange language and a question's faults.
     """
     sizes = {"stride": stride, "max_question": max_question, "reset_positions": reset_positions}
     parts = []
     for language, question_ids in sorted(questions.items()):
         name = (where or {}).get(language, f"questions in {language}")
         if language not in languages:
-            raise UserError(f"{name}: language {language!r} is not one of the run's ({', '.join(languages)})")
+            raise UserError(
+                f"{name}: language {language!r} is not one of the run's ({', '.join(languages)})"
+            )
         try:
-            parts.append(span_rows(question_ids, vocabulary, length, list(languages).index(language), **sizes)[0])
+            parts.append(
+                span_rows(
+                    question_ids, vocabulary, length, list(languages).index(language), **sizes
+                )[0]
+            )
         except UserError as error:
             raise UserError(f"{name}: {error}") from None
     mixture = f"questions in {', '.join(sorted(questions))}"
@@ -206,11 +230,16 @@ def span_source(
     seed: int = 0,
     reset_positions: bool = False,
 ) -> BatchSource:
-    """`question_source` of files, {language: SQuAD json}. Ids may come twice, as they do in TyDiQA's: a question that
-    cannot be learnt is named by its place in the file, from 0."""
-    checked_separators(vocabulary, length, stride, max_question, reset_positions)  # before anything is read
+    """`question_source` of files, {language: SQuAD json}. Ids may come twice, as they do in
+    TyDiQA's: a question that cannot be learnt is named by its place in the file, from 0."""
+    checked_separators(
+        vocabulary, length, stride, max_question, reset_positions
+    )  # before anything is read
     return question_source(
-        {language: read_squad([path], None, language, numbered=True) for language, path in files.items()},
+        {
+            language: read_squad([path], None, language, numbered=True)
+            for language, path in files.items()
+        },
         vocabulary,
         languages,
         length=length,

@@ -1,4 +1,5 @@
-"""Examples of a benchmark's task to the rows of its objective, and a source of shuffled batches of a training set."""
+"""Examples of a benchmark's task to the rows of its objective, and a source of shuffled batches of
+a training set."""
 
 from __future__ import annotations
 
@@ -10,13 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.records import Example, Question, SourceTarget, Tagged, is_lost, learnable
+from xlingjax.data.labelled.records import (
+    Example,
+    Question,
+    SourceTarget,
+    Tagged,
+    is_lost,
+    learnable,
+)
 from xlingjax.data.labelled.task import Task, find, languages_present, part_of, read, require_gold
 from xlingjax.data.labelled.text import known_label
 from xlingjax.data.labelled.words import known_tag
 from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import classification_rows, shuffled_rows, tagged_parts, tagged_rows
+from xlingjax.preprocessors.finetuning import (
+    classification_rows,
+    shuffled_rows,
+    tagged_parts,
+    tagged_rows,
+)
 from xlingjax.preprocessors.plug_in import paired_rows
 from xlingjax.preprocessors.span_qa import checked_separators, count_windows, span_rows
 
@@ -57,7 +70,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class Training:
-    """What a task is trained on, beside its files: {origin: languages}, "all" for those that have such files."""
+    """What a task is trained on, beside its files: {origin: languages}, "all" for those that have
+    such files."""
 
     gold: tuple[str, ...] = ("en",)
     translated: tuple[str, ...] = ()
@@ -79,28 +93,33 @@ class Training:
             if ALL in requested and len(languages) < (2 if origin == "gold" else 1):
                 there = ", ".join(languages) or "no language"
                 raise UserError(
-                    f"{task.full_name}: {there} has {split} files below {data}, and the strategy is of several: get "
-                    "the others, or name languages"
+                    f"{task.full_name}: {there} has {split} files below {data}, and the strategy is"
+                    " of several: get the others, or name languages"
                 )
             found += [(origin, language) for language in sorted(languages)]
         if self.labelled:
             names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
             if not names:
                 raise UserError(f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there")
-            found += [("labelled", path.name.removesuffix(".jsonl").rpartition(".")[2]) for path in names]
+            found += [
+                ("labelled", path.name.removesuffix(".jsonl").rpartition(".")[2]) for path in names
+            ]
         if not found:
             raise UserError(
-                f"{task.full_name}: nothing to train on: set TRAIN_LANGUAGES (gold), TRANSLATED or LABELLED"
+                f"{task.full_name}: nothing to train on: set TRAIN_LANGUAGES (gold), TRANSLATED or"
+                " LABELLED"
             )
         return found
 
     def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
-        """The examples of one part; what a translation lost is "" and has no answers (see `learnable`). Raises
-        UserError as `read` and `require_gold` do."""
+        """The examples of one part; what a translation lost is "" and has no answers (see
+        `learnable`). Raises UserError as `read` and `require_gold` do."""
         if origin == "labelled":  # of rows that were held out no translation is learnt either
             found = read_labelled(labelled_path(self.labelled, task, language), task)
             return found[part_of(self.split)[1](len(found))]
-        split = self.split if origin == "gold" else "translate_train" + self.split.removeprefix("train")
+        split = (
+            self.split if origin == "gold" else "translate_train" + self.split.removeprefix("train")
+        )
         found = read(task, data, split, language)
         if origin == "translated":
             require_gold(task, data, language, found)
@@ -128,13 +147,15 @@ def write_labelled(path: Path, records: Sequence[Any]) -> None:
 
 
 def read_labelled(path: Path, task: Task) -> list[Any]:
-    """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that the task does not
-    have, words without a tag each."""
+    """The inverse of `write_labelled`. Raises UserError naming the line: no record, a label that
+    the task does not have, words without a tag each."""
     made = []
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
         where = f"{path}, line {number}"
         try:
-            fields = {name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(line).items()}
+            fields = {
+                name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(line).items()
+            }
             record = _RECORDS[task.kind](**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{where}: not a record of a {task.kind} task ({error})") from None
@@ -150,7 +171,12 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
 
 
 def task_rows(
-    task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str, language_id: int
+    task: Task,
+    records: Sequence[Any],
+    vocabulary,
+    reading: Reading,
+    language: str,
+    language_id: int,
 ) -> dict[str, np.ndarray]:
     """Arrays [N, length] and [N]: the fields that the objective of the task's kind reads."""
     length, reset = reading.length, reading.reset_positions
@@ -158,46 +184,69 @@ def task_rows(
         return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
     if task.kind == "tagging":
         return tagged_rows(
-            records, vocabulary, length, task.labels, language, language_id, reading.pieces, reading.apart,
+            records,
+            vocabulary,
+            length,
+            task.labels,
+            language,
+            language_id,
+            reading.pieces,
+            reading.apart,
             reading.marks or task.marks,
-        )  # fmt: skip
+        )
     if task.kind == "span_qa":
         return span_rows(
-            records, vocabulary, length, language_id, stride=reading.stride, max_question=reading.max_question,
+            records,
+            vocabulary,
+            length,
+            language_id,
+            stride=reading.stride,
+            max_question=reading.max_question,
             reset_positions=reset,
-        )[0]  # fmt: skip
+        )[0]
     raise UserError(f"{task.full_name}: a task of {task.kind} is not trained on rows")
 
 
-def count_rows(task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str) -> int:
-    """How many rows `task_rows` makes: windows of questions, parts of long sentences, else one of each record."""
+def count_rows(
+    task: Task, records: Sequence[Any], vocabulary, reading: Reading, language: str
+) -> int:
+    """How many rows `task_rows` makes: windows of questions, parts of long sentences, else one of
+    each record."""
     if task.kind == "span_qa":
         return count_windows(
-            records, vocabulary, reading.length, stride=reading.stride, max_question=reading.max_question,
+            records,
+            vocabulary,
+            reading.length,
+            stride=reading.stride,
+            max_question=reading.max_question,
             reset_positions=reading.reset_positions,
-        )  # fmt: skip
+        )
     if task.kind == "tagging":
         marks = reading.marks or task.marks
-        return len(tagged_parts(records, vocabulary, reading.length, language, reading.apart, marks))
+        return len(
+            tagged_parts(records, vocabulary, reading.length, language, reading.apart, marks)
+        )
     return len(records)
 
 
 def require_parallel(
     task: Task, records: Sequence[Any], pivot: Sequence[Any], language: str, path: str | Path = ""
 ) -> None:
-    """Raise UserError where `records` of a language and their translations `pivot` do not correspond. path: the file
+    """Raise UserError where `records` of a language and their translations `pivot` do not
+    correspond. path: the file
     of `pivot`."""
     there = f"{task.trained_on!r}" + (f" ({path})" if path else "")
     if len(records) != len(pivot):
         raise UserError(
-            f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in {there}: "
-            "plug-in fine-tuning reads every example in two languages, line by line"
+            f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in"
+            f" {there}: plug-in fine-tuning reads every example in two languages, line by line"
         )
     for first, second in zip(records, pivot, strict=True):
         if None not in (first.label, second.label) and first.label != second.label:
             raise UserError(
-                f"{task.full_name}, line {first.line} in {language!r} is {first.label!r}, line {second.line} in "
-                f"{there} {second.label!r}: the two files must hold the same examples in the same order"
+                f"{task.full_name}, line {first.line} in {language!r} is {first.label!r}, line"
+                f" {second.line} in {there} {second.label!r}: the two files must hold the same"
+                " examples in the same order"
             )
 
 
@@ -210,10 +259,18 @@ def beside_rows(
     language: str,
     language_ids: tuple[int, int],
 ) -> dict[str, np.ndarray]:
-    """Rows of plug-in fine-tuning: arrays [N, 2 * length], `records` of a language beside their translations `pivot`.
-    Raises UserError where they do not correspond."""
+    """Rows of plug-in fine-tuning: arrays [N, 2 * length], `records` of a language beside their
+    translations `pivot`. Raises UserError where they do not correspond."""
     require_parallel(task, records, pivot, language)
-    return paired_rows(records, pivot, vocabulary, reading.length, task.labels, language_ids, reading.reset_positions)
+    return paired_rows(
+        records,
+        pivot,
+        vocabulary,
+        reading.length,
+        task.labels,
+        language_ids,
+        reading.reset_positions,
+    )
 
 
 def task_source(
@@ -228,18 +285,26 @@ def task_source(
     seed: int = 0,
     paired: bool = False,
 ) -> BatchSource:
-    """Shuffled batches of all parts of `training`. languages: the run's, sorted. paired: rows of plug-in
-    fine-tuning, each example of a translated set beside the one that it translates. Raises UserError for a language
-    that is not the run's."""
+    """Shuffled batches of all parts of `training`. languages: the run's, sorted. paired: rows of
+    plug-in
+    fine-tuning, each example of a translated set beside the one that it translates. Raises
+    UserError for a language that is not the run's."""
     rows, told, names = [], [], []
     if task.kind == "span_qa":  # before a file is blamed
-        checked_separators(vocabulary, reading.length, reading.stride, reading.max_question, reading.reset_positions)
+        checked_separators(
+            vocabulary,
+            reading.length,
+            reading.stride,
+            reading.max_question,
+            reading.reset_positions,
+        )
     parts = training.parts(task, data)
     ids = {language: i for i, language in enumerate(languages)}
     for language in [*(language for _, language in parts), *([task.trained_on] if paired else [])]:
         if language not in ids:
             raise UserError(
-                f"{task.full_name}: training language {language!r} is not one of the run's ({', '.join(languages)})"
+                f"{task.full_name}: training language {language!r} is not one of the run's"
+                f" ({', '.join(languages)})"
             )
     for origin, language in parts:
         records = training.records(task, data, origin, language)
@@ -248,7 +313,9 @@ def task_source(
                 continue
             pivot = training.records(task, data, "gold", task.trained_on)
             both = ids[language], ids[task.trained_on]
-            require_parallel(task, records, pivot, language)  # with what was lost, so that rows correspond
+            require_parallel(
+                task, records, pivot, language
+            )  # with what was lost, so that rows correspond
             pairs = [pair for pair in zip(records, pivot, strict=True) if not is_lost(pair[0])]
             learnt, beside = ([pair[side] for pair in pairs] for side in (0, 1))
             rows.append(beside_rows(task, learnt, beside, vocabulary, reading, language, both))
@@ -270,4 +337,6 @@ def task_source(
         "labels": list(task.labels),
         "reading": asdict(reading),
     }
-    return shuffled_rows(rows, batch_size, languages=languages, seed=seed, identity=dict(identity), names=names)
+    return shuffled_rows(
+        rows, batch_size, languages=languages, seed=seed, identity=dict(identity), names=names
+    )

@@ -1,5 +1,5 @@
-"""Features of encoder-decoders: pairs to translate (XLM §4.3), texts to restore from noise (XLM §4.2, XGLUE §4.1), and
-from the model's own translation of them (XLM §4.2)."""
+"""Features of encoder-decoders: pairs to translate (XLM §4.3), texts to restore from noise (XLM
+§4.2, XGLUE §4.1), and from the model's own translation of them (XLM §4.2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
 from xlingjax.data.rows import Rows
-from xlingjax.data.targets import block_rows, decoder_fields, following, sentence_rows, side, translation_rows
+from xlingjax.data.targets import (
+    block_rows,
+    decoder_fields,
+    following,
+    sentence_rows,
+    side,
+    translation_rows,
+)
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
@@ -21,17 +28,23 @@ Batch = dict[str, Any]
 
 
 def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) -> Any:
-    """What the decoder begins with: `</s>`, which leaves the language to its embedding (XLM), or the token of the
-    target's language, a row behind the vocabulary's (XGLUE §4.1)."""
+    """What the decoder begins with: `</s>`, which leaves the language to its embedding (XLM), or
+    the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     import tensorflow as tf
 
-    return vocabulary.size + language_ids if language_tokens else tf.fill(language_ids.shape, vocabulary.eos_id)
+    return (
+        vocabulary.size + language_ids
+        if language_tokens
+        else tf.fill(language_ids.shape, vocabulary.eos_id)
+    )
 
 
 @dataclass(frozen=True)
 class TranslationFeatures:
-    """Pairs, source and target; the switches are those of `targets.translation_rows` and `start_ids`. within: reads the
-    pairs of texts within one language, and not the translations; truncate: and cuts their sources if too long."""
+    """Pairs, source and target; the switches are those of `targets.translation_rows` and
+    `start_ids`. within: reads the pairs of texts within one language, and not the translations;
+    truncate: and cuts their sources if too long.
+    """
 
     name: str = "translation"
     directions: tuple[str, ...] = ()
@@ -55,7 +68,9 @@ class TranslationFeatures:
         wanted = not self.directions or any(way in self.directions for way in ways)
         return wanted and (languages[0] == languages[1]) == self.within
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return translation_rows(
             records,
             bases,
@@ -66,7 +81,9 @@ class TranslationFeatures:
             truncate=self.truncate,
         )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         def divided(batch: Batch, draws: Any) -> Batch:
@@ -74,7 +91,9 @@ class TranslationFeatures:
             if self.truncate:  # every source ends in </s>, as a truncated one does at decoding
                 pack = source["pack_ids"]
                 last = (pack > 0) & (pack != following(pack))
-                source = source | {"input_ids": tf.where(last, vocabulary.eos_id, source["input_ids"])}
+                source = source | {
+                    "input_ids": tf.where(last, vocabulary.eos_id, source["input_ids"])
+                }
             starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
             return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
 
@@ -83,8 +102,9 @@ class TranslationFeatures:
 
 @dataclass(frozen=True)
 class DenoisingFeatures:
-    """Text and, as its source, what `noise` makes of it. unit: "sentences", or "blocks" of as many consecutive ones as
-    fit in a row. languages: of the run, sorted (it tells how their words are written)."""
+    """Text and, as its source, what `noise` makes of it. unit: "sentences", or "blocks" of as many
+    consecutive ones as fit in a row. languages: of the run, sorted (it tells how their words are
+    written)."""
 
     noise: Noise = field(default_factory=Noise)
     unit: str = "blocks"
@@ -103,12 +123,18 @@ class DenoisingFeatures:
     def slots(self, length: int) -> int:
         return 0
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         if self.unit == "blocks":
             return block_rows(records, bases[0], length)
-        return sentence_rows(records, bases[0], length, max_pieces=self.max_pieces, packing=self.packing)
+        return sentence_rows(
+            records, bases[0], length, max_pieces=self.max_pieces, packing=self.packing
+        )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         noiser = Noiser(self.noise, vocabulary, self.languages or ())
@@ -134,8 +160,8 @@ class DenoisingFeatures:
 
 @dataclass(frozen=True)
 class BackTranslationFeatures:
-    """Single sentences, one in a row: the target, and at first the source too, which the model translates into
-    `pivot_languages` before it learns to translate that back.
+    """Single sentences, one in a row: the target, and at first the source too, which the model
+    translates into `pivot_languages` before it learns to translate that back.
 
     pivots: {language id: those that its text is translated into, one drawn evenly}.
     """
@@ -150,10 +176,14 @@ class BackTranslationFeatures:
     def slots(self, length: int) -> int:
         return 0
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return sentence_rows(records, bases[0], length, max_pieces=self.max_pieces, packing=False)
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         from xlingjax.data import draws as random

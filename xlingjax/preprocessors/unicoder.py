@@ -1,5 +1,5 @@
-"""Unicoder's features (Unicoder §3.2): pairs for word recovery, pairs with wrong partners for paraphrase
-classification, documents that change language between sentences."""
+"""Unicoder's features (Unicoder §3.2): pairs for word recovery, pairs with wrong partners for
+paraphrase classification, documents that change language between sentences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ PARITIES = ("even", "odd", "coin")
 
 @dataclass(frozen=True)
 class ClwrFeatures:
-    """Pairs for word recovery: positions restart at y, every ordinary piece of both sides is to be recovered."""
+    """Pairs for word recovery: positions restart at y, every ordinary piece of both sides is to be
+    recovered."""
 
     max_pieces: int = 100
     packing: bool = True
@@ -33,19 +34,31 @@ class ClwrFeatures:
     def slots(self, length: int) -> int:
         return 0
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return pair_rows(
-            records, bases, length, max_pieces=self.max_pieces, both_orders=False, packing=self.packing, each_opens=True
+            records,
+            bases,
+            length,
+            max_pieces=self.max_pieces,
+            both_orders=False,
+            packing=self.packing,
+            each_opens=True,
         )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
         weight_V = tf.constant(~special, tf.float32)
 
         def weighted(batch: Batch, draws: Any) -> Batch:
-            weights = tf.gather(weight_V, batch["input_ids"]) * tf.cast(batch["pack_ids"] > 0, tf.float32)
+            weights = tf.gather(weight_V, batch["input_ids"]) * tf.cast(
+                batch["pack_ids"] > 0, tf.float32
+            )
             return {**batch, "target_weights": weights}
 
         return weighted
@@ -53,7 +66,8 @@ class ClwrFeatures:
 
 @dataclass(frozen=True)
 class ClMlmFeatures:
-    """Masked documents in which every other sentence is the translation (`documents.switched_rows`)."""
+    """Masked documents in which every other sentence is the translation
+    (`documents.switched_rows`)."""
 
     masking: Masking = field(default_factory=Masking)
     parity: str = "coin"
@@ -69,10 +83,14 @@ class ClMlmFeatures:
     def slots(self, length: int) -> int:
         return self.masking.slots(length)
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return switched_rows(records, bases, length, parity=self.parity, packing=self.packing)
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         return masker(self.masking, vocabulary, counts, self.slots(length))
 
 
@@ -80,8 +98,8 @@ class ClMlmFeatures:
 class ClpcFeatures:
     """One pair per row, half of them translations (`converters.paraphrase_rows`).
 
-    mined: wrong partners come from the tables of `xlingjax mine --negatives`; else from other pairs, `negatives` for
-    each, at random.
+    mined: wrong partners come from the tables of `xlingjax mine --negatives`; else from other
+    pairs, `negatives` for each, at random.
     """
 
     mined: bool = False
@@ -98,7 +116,9 @@ class ClpcFeatures:
     def slots(self, length: int) -> int:
         return 0
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return paraphrase_rows(
             records,
             bases,
@@ -108,7 +128,9 @@ class ClpcFeatures:
             negatives=self.negatives,
         )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch
 
 
@@ -124,8 +146,14 @@ class DanFeatures:
     def slots(self, length: int) -> int:
         return 0
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
-        return pair_rows(records, bases, length, max_pieces=self.max_pieces, both_orders=False, packing=False)
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
+        return pair_rows(
+            records, bases, length, max_pieces=self.max_pieces, both_orders=False, packing=False
+        )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch

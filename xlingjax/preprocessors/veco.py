@@ -1,4 +1,5 @@
-"""VECO's features (VECO §2, §4.1): pairs, and adjacent segments of one document, both sides masked for themselves."""
+"""VECO's features (VECO §2, §4.1): pairs, and adjacent segments of one document, both sides masked
+for themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ class VecoFeatures:
     def slots(self, length: int) -> int:
         return 2 * slots_of_a_side(self.masking, length)
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return pair_rows(
             records,
             bases,
@@ -40,13 +43,22 @@ class VecoFeatures:
             packing=self.packing,
         )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
-        return masker(self.masking, vocabulary, counts, slots_of_a_side(self.masking, length), side_by_side=True)
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
+        return masker(
+            self.masking,
+            vocabulary,
+            counts,
+            slots_of_a_side(self.masking, length),
+            side_by_side=True,
+        )
 
 
 @dataclass(frozen=True)
 class VecoTextFeatures:
-    """Masked adjacent segments of monolingual documents, in the rows of pairs (`documents.segment_rows`)."""
+    """Masked adjacent segments of monolingual documents, in the rows of pairs
+    (`documents.segment_rows`)."""
 
     masking: Masking = field(default_factory=Masking)
     packing: bool = True
@@ -57,5 +69,7 @@ class VecoTextFeatures:
     slots = VecoFeatures.slots
     map = VecoFeatures.map
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return segment_rows(records, bases[0], length, packing=self.packing)

@@ -1,4 +1,5 @@
-"""xFNP features from text (XGLUE §4.2, §6.1): a run of words of every block is hidden, and the decoder predicts it."""
+"""xFNP features from text (XGLUE §4.2, §6.1): a run of words of every block is hidden, and the
+decoder predicts it."""
 
 from __future__ import annotations
 
@@ -22,16 +23,19 @@ Batch = dict[str, Any]
 
 @dataclass(frozen=True)
 class XfnpFeatures:
-    """Consecutive sentences of one document, of which the decoder predicts the hidden runs, one behind the other.
+    """Consecutive sentences of one document, of which the decoder predicts the hidden runs, one
+    behind the other.
 
-    The tokens of an example, its opening one apart, are cut into blocks of `block`; a run of `span` of each is hidden,
-    wherever it fits, all places alike. Of a last block of r < `block` tokens it has floor(span * r / block), so that
-    floor(span * L / block) of an example's L tokens are hidden. Any token may be, `</s>` between sentences too.
-    mask, random, random_range: what the encoder sees of them, token by token, as in `Masking`. packing: several
-    examples share a row.
+    The tokens of an example, its opening one apart, are cut into blocks of `block`; a run of `span`
+    of each is hidden, wherever it fits, all places alike. Of a last block of r < `block` tokens it
+    has floor(span * r / block), so that floor(span * L / block) of an example's L tokens are
+    hidden. Any token may be, `</s>` between sentences too.
+    mask, random, random_range: what the encoder sees of them, token by token, as in `Masking`.
+    packing: several examples share a row.
 
-    Before each target the decoder reads the token that stands there in the text, at its position there: the model's
-    predicting streams stand one position further, the target's own. What opens the text is `</s>` to the decoder.
+    Before each target the decoder reads the token that stands there in the text, at its position
+    there: the model's predicting streams stand one position further, the target's own. What opens
+    the text is `</s>` to the decoder.
     """
 
     block: int = 64
@@ -46,30 +50,38 @@ class XfnpFeatures:
 
     def __post_init__(self):
         if not 0 < self.span < self.block:
-            raise UserError(f"xfnp: span={self.span} must be at least 1 and below block={self.block}")
+            raise UserError(
+                f"xfnp: span={self.span} must be at least 1 and below block={self.block}"
+            )
         self._masking()
 
     def _masking(self) -> Masking:
-        return Masking(self.span / self.block, self.mask, self.random, random_range=self.random_range)
+        return Masking(
+            self.span / self.block, self.mask, self.random, random_range=self.random_range
+        )
 
     def slots(self, length: int) -> int:
         return 0
 
     def decoder_columns(self, length: int) -> int:
-        """T: so many tokens are hidden in a row of one full example; where several share it, no more. Raises UserError
-        for rows without room for any."""
+        """T: so many tokens are hidden in a row of one full example; where several share it, no
+        more. Raises UserError for rows without room for any."""
         targets = self.span * (length - 1) // self.block
         if not targets:
             raise UserError(
-                f"xfnp: rows of {length} tokens have no room for a run of {self.span} in {self.block}: set LENGTH to "
-                f"{self.block + 1} or more, or a smaller block"
+                f"xfnp: rows of {length} tokens have no room for a run of {self.span} in"
+                f" {self.block}: set LENGTH to {self.block + 1} or more, or a smaller block"
             )
         return targets
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return block_rows(records, bases[0], length, packing=self.packing)
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
         from xlingjax.data import draws as random
@@ -101,7 +113,9 @@ class XfnpFeatures:
             def of_targets(x: Any, pad: int = 0) -> Any:
                 return tf.where(used, tf.gather(x, columns, batch_dims=1), pad)
 
-            before = tf.where(position == 1, vocabulary.eos_id, tf.pad(ids[:, :-1], [[0, 0], [1, 0]]))
+            before = tf.where(
+                position == 1, vocabulary.eos_id, tf.pad(ids[:, :-1], [[0, 0], [1, 0]])
+            )
             return {
                 **{name: batch[name] for name in TOKEN_FIELDS[1:4]},
                 "input_ids": tf.where(offset >= 0, show(ids, draws), ids),

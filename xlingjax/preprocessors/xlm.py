@@ -1,7 +1,9 @@
-"""CLM, MLM and TLM features from text (XLM §3): which rows an objective reads and what is masked in them.
+"""CLM, MLM and TLM features from text (XLM §3): which rows an objective reads and what is masked in
+them.
 
-Each class is what `mixture_source` asks of a preprocessor: its fields, its rows, and a stateless TensorFlow map over a
-whole batch. Masking a batch at a time costs a few operations however many rows it has.
+Each class is what `mixture_source` asks of a preprocessor: its fields, its rows, and a stateless
+TensorFlow map over a whole batch. Masking a batch at a time costs a few operations however many
+rows it has.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ Batch = dict[str, Any]
 class Masking:
     """What MLM and TLM hide (BERT's 80/10/10, XLM §3.3).
 
-    rate: share of a row's tokens predicted. mask, random: shares of those shown as MASK and as a random token; the
-    rest stay. count: `exact`, ceil(rate * tokens) positions in every row, or `bernoulli`, each token by its own draw
-    (XLM's code). random_range: random tokens are `ordinary` (no special ids) or from `all` ids (XLM's code).
-    subsampling: exponent a of the weight count^-a with which a token is chosen (XLM §3.3: 0.5), so that frequent tokens
-    are chosen less; above 0, special tokens are never chosen. None: 0.5 for vocabularies of layout `xlm`, 0 for `xlmr`.
-    validation: seed 0 whatever the run's, Bernoulli draws with at least one prediction in every row, all shown as MASK.
+    rate: share of a row's tokens predicted. mask, random: shares of those shown as MASK and as a
+    random token; the
+    rest stay. count: `exact`, ceil(rate * tokens) positions in every row, or `bernoulli`, each
+    token by its own draw (XLM's code). random_range: random tokens are `ordinary` (no special ids)
+    or from `all` ids (XLM's code). subsampling: exponent a of the weight count^-a with which a
+    token is chosen (XLM §3.3: 0.5), so that frequent tokens are chosen less; above 0, special
+    tokens are never chosen. None: 0.5 for vocabularies of layout `xlm`, 0 for `xlmr`. validation:
+    seed 0 whatever the run's, Bernoulli draws with at least one prediction in every row, all shown
+    as MASK.
     """
 
     rate: float = 0.15
@@ -47,7 +52,8 @@ class Masking:
             raise UserError(f"the mask rate must be between 0 and 1, got {self.rate}")
         if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
             raise UserError(
-                f"mask and random shares must be in 0..1 and sum to at most 1, got {self.mask}, {self.random}"
+                f"mask and random shares must be in 0..1 and sum to at most 1, got {self.mask},"
+                f" {self.random}"
             )
         if self.count not in ("exact", "bernoulli"):
             raise UserError(f"mask count must be exact or bernoulli, got '{self.count}'")
@@ -55,7 +61,8 @@ class Masking:
             raise UserError(f"random_range must be ordinary or all, got '{self.random_range}'")
         if self.count == "bernoulli" and self.subsampling:
             raise UserError(
-                "frequency subsampling draws an exact number of positions; set count='exact' or subsampling=0"
+                "frequency subsampling draws an exact number of positions; set count='exact' or"
+                " subsampling=0"
             )
 
     def exponent(self, vocabulary: Vocabulary) -> float:
@@ -67,7 +74,8 @@ class Masking:
         return self.subsampling
 
     def slots(self, length: int) -> int:
-        """Prediction slots for `length` tokens; Bernoulli draws pass their number less than once in 10^4 rows."""
+        """Prediction slots for `length` tokens; Bernoulli draws pass their number less than once in
+        10^4 rows."""
         if self.count == "bernoulli" or self.validation:
             spread = 4 * math.sqrt(length * self.rate * (1 - self.rate))
             return min(length, math.ceil(length * self.rate + spread))
@@ -81,7 +89,9 @@ def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], A
     from xlingjax.data import draws as random
 
     special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
-    pieces = np.arange(vocabulary.size) if masking.random_range == "all" else np.flatnonzero(~special)
+    pieces = (
+        np.arange(vocabulary.size) if masking.random_range == "all" else np.flatnonzero(~special)
+    )
     piece_R = tf.constant(pieces, tf.int32)
 
     def show(ids: Any, draws: Any) -> Any:
@@ -96,13 +106,19 @@ def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], A
 
 
 def masker(
-    masking: Masking, vocabulary: Vocabulary, counts: np.ndarray, slots: int, side_by_side: bool = False
+    masking: Masking,
+    vocabulary: Vocabulary,
+    counts: np.ndarray,
+    slots: int,
+    side_by_side: bool = False,
 ) -> Callable[[Batch, Any], Batch]:
     """The map that masks a batch of token fields [B, L] and adds its prediction slots [B, M].
 
-    `counts` [V] are token frequencies for subsampling. The first token of every example and pads are never chosen.
-    When more positions are drawn than there are `slots`, a random choice of them is kept. side_by_side: choose on each
-    side of a pair for itself, never its first token; M is then 2 * `slots`, those of side 0 first.
+    `counts` [V] are token frequencies for subsampling. The first token of every example and pads
+    are never chosen.
+    When more positions are drawn than there are `slots`, a random choice of them is kept.
+    side_by_side: choose on each side of a pair for itself, never its first token; M is then 2 *
+    `slots`, those of side 0 first.
     """
     import tensorflow as tf
 
@@ -111,7 +127,9 @@ def masker(
     exponent = masking.exponent(vocabulary)
     special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
     with np.errstate(divide="ignore"):
-        log_weights = np.where(special & (exponent > 0), -np.inf, -exponent * np.log(np.maximum(counts, 1)))
+        log_weights = np.where(
+            special & (exponent > 0), -np.inf, -exponent * np.log(np.maximum(counts, 1))
+        )
     log_weight_V = tf.constant(log_weights, tf.float32)
     show = replacer(masking, vocabulary)
     exact = masking.count == "exact" and not masking.validation
@@ -119,10 +137,14 @@ def masker(
     def choose(real: Any, eligible: Any, score: Any, uniform: Any) -> tuple[Any, Any]:
         """(positions [B, slots] in order, which of them are used)."""
         if exact:
-            wanted = tf.math.ceil(masking.rate * tf.reduce_sum(tf.cast(real, tf.float32), axis=1) - 1e-4)
+            wanted = tf.math.ceil(
+                masking.rate * tf.reduce_sum(tf.cast(real, tf.float32), axis=1) - 1e-4
+            )
             count = tf.cast(wanted, tf.int32)
         else:
-            count = tf.reduce_sum(tf.cast(eligible & (uniform > 1 - masking.rate), tf.int32), axis=1)
+            count = tf.reduce_sum(
+                tf.cast(eligible & (uniform > 1 - masking.rate), tf.int32), axis=1
+            )
             count = tf.maximum(count, 1) if masking.validation else count
         count = tf.minimum(count, tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1))
         used = tf.range(slots)[None, :] < count[:, None]
@@ -139,7 +161,8 @@ def masker(
         log_weight = tf.gather(log_weight_V, ids)
         real = packs > 0
         eligible = real & ~starts & (log_weight > -np.inf)
-        # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in proportion to w.
+        # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
+        # proportion to w.
         uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
         score = log_weight - tf.math.log(-tf.math.log(uniform))
         groups = [real & (batch["sides"] == side) for side in (0, 1)] if side_by_side else [real]
@@ -148,7 +171,9 @@ def masker(
         width = positions.shape[1]
         original = tf.gather(ids, positions, batch_dims=1)
         shown = tf.where(used, show(original, draws), original)
-        where = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], [rows, width]), positions], axis=-1)
+        where = tf.stack(
+            [tf.broadcast_to(tf.range(rows)[:, None], [rows, width]), positions], axis=-1
+        )
         return {
             **batch,
             "input_ids": tf.tensor_scatter_nd_update(ids, where, shown),
@@ -161,8 +186,8 @@ def masker(
 
 
 def slots_of_a_side(masking: Masking, length: int) -> int:
-    """Prediction slots for one side of the pairs in a row of `length` tokens, which may fill two thirds of it; of what
-    is drawn beyond that a random choice is kept."""
+    """Prediction slots for one side of the pairs in a row of `length` tokens, which may fill two
+    thirds of it; of what is drawn beyond that a random choice is kept."""
     return masking.slots(math.ceil(length * 2 / 3))
 
 
@@ -182,14 +207,16 @@ def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
     least = math.ceil(length * masking.rate - 1e-6)
     if slots is not None and slots < least:
         raise UserError(
-            f"{slots} prediction slots cannot hold {masking.rate:.0%} of {length} tokens; set at least {least}"
+            f"{slots} prediction slots cannot hold {masking.rate:.0%} of {length} tokens; set at"
+            f" least {least}"
         )
     return masking.slots(length) if slots is None else min(slots, length)
 
 
 @dataclass(frozen=True)
 class ClmFeatures:
-    """Streams for the causal objective (XLM §3.2): no masking; the objective predicts each next token of the row."""
+    """Streams for the causal objective (XLM §3.2): no masking; the objective predicts each next
+    token of the row."""
 
     stream_length: int | None = None
     name = "clm"
@@ -199,17 +226,22 @@ class ClmFeatures:
     def slots(self, length: int) -> int:
         return 0
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         return lambda batch, draws: batch
 
 
 @dataclass(frozen=True)
 class MlmFeatures:
-    """Masked streams (XLM §3.3). `prediction_slots` (default: as many as the masking needs) fixes M."""
+    """Masked streams (XLM §3.3). `prediction_slots` (default: as many as the masking needs) fixes
+    M."""
 
     masking: Masking = field(default_factory=Masking)
     stream_length: int | None = None
@@ -223,7 +255,9 @@ class MlmFeatures:
 
     rows = ClmFeatures.rows
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)
 
 
@@ -249,7 +283,9 @@ class TlmFeatures:
     def slots(self, length: int) -> int:
         return _checked_slots(self.prediction_slots, self.masking, length)
 
-    def rows(self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary) -> Rows:
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
         return pair_rows(
             records,
             bases,
@@ -262,5 +298,7 @@ class TlmFeatures:
             shuffled=self.shuffled_pairs,
         )
 
-    def map(self, vocabulary: Vocabulary, counts: np.ndarray, length: int) -> Callable[[Batch, Any], Batch]:
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[Batch, Any], Batch]:
         return _masked_map(self.masking, self.slots(length), vocabulary, counts)

@@ -1,4 +1,5 @@
-"""Pictures of alignments: similarity of pieces and links of words of one pair, error rates of a run."""
+"""Pictures of alignments: similarity of pieces and links of words of one pair, error rates of a
+run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,15 +34,22 @@ def picture(alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], li
 
 @plots.styled
 def by_layer(run: Run) -> Any:
-    """Alignment error rate of the latest evaluation, language by layer, a heat map per method. None without one."""
+    """Alignment error rate of the latest evaluation, language by layer, a heat map per method. None
+    without one."""
     values = run.last("alignment")
     if values is None:
         return None
     table, layers = values["by_language"], list(values["by_layer"])
     languages = list(table)
-    figure, axes = plots.panels(len(METHODS), size=(plots.PANEL[0], max(0.7 + 0.27 * len(languages), 1.8)))
+    figure, axes = plots.panels(
+        len(METHODS), size=(plots.PANEL[0], max(0.7 + 0.27 * len(languages), 1.8))
+    )
     for axis, method in zip(axes, METHODS, strict=True):
-        cells = np.array([[100 * table[language][layer][method] for layer in layers] for language in languages])
-        plots.heat_map(axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100)
+        cells = np.array(
+            [[100 * table[language][layer][method] for layer in layers] for language in languages]
+        )
+        plots.heat_map(
+            axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100
+        )
         axis.set(title=f"{method}: alignment error rate (%)", xlabel="layer")
     return figure

@@ -10,7 +10,9 @@ from xlingjax.report import examples, generated, html, negatives, plots, schedul
 from xlingjax.report.run import Run, read_run
 from xlingjax.report.summary import summarise
 
-BEFORE = "The run had not logged a step when this page was written; `xlingjax report` writes it anew."
+BEFORE = (
+    "The run had not logged a step when this page was written; `xlingjax report` writes it anew."
+)
 
 
 def build_report(
@@ -20,11 +22,13 @@ def build_report(
     output: str | Path | None = None,
     pictures: str | Path | None = None,
 ) -> Path:
-    """Writes report.html and report.json into `output` (default: the run folder) and returns the page's path.
+    """Writes report.html and report.json into `output` (default: the run folder) and returns the
+    page's path.
 
-    compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs whose accuracy per
-    language is shown. pictures: a folder for the figures as PNG files. A run that has not finished gives a report of
-    what is there. Raises UserError when a folder is no run folder or the output cannot be written.
+    compare: {name: run folder} to draw beside this run (MLM alone, a control). finetuned: runs
+    whose accuracy per language is shown. pictures: a folder for the figures as PNG files. A run
+    that has not finished gives a report of what is there. Raises UserError when a folder is no run
+    folder or the output cannot be written.
     """
     main = read_run(run)
     others = {name: read_run(path) for name, path in (compare or {}).items()}
@@ -43,12 +47,17 @@ def build_report(
             plots.save_pictures(runs, Path(pictures), {"bleu": generated.curves(runs)})
     except OSError as error:
         place = error.filename or folder
-        raise UserError(f"cannot write the report to {place}: {error.strerror}: choose another folder") from None
+        raise UserError(
+            f"cannot write the report to {place}: {error.strerror}: choose another folder"
+        ) from None
     return page
 
 
-def figures(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What report.json holds: the summary, and the latest values of every evaluation of every run shown."""
+def figures(
+    run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What report.json holds: the summary, and the latest values of every evaluation of every run
+    shown."""
 
     def latest(one: Run) -> dict[str, Any]:
         return {line["name"]: {"step": line["step"]} | line["values"] for line in one.evaluations}
@@ -58,14 +67,19 @@ def figures(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: 
         "run": run.path.name,
         "languages": run.languages,
         "evaluations": latest(run),
-        "compare": {name: {"run": other.path.name, "evaluations": latest(other)} for name, other in others.items()},
+        "compare": {
+            name: {"run": other.path.name, "evaluations": latest(other)}
+            for name, other in others.items()
+        },
         "finetuned": {one.path.name: latest(one) for one in tuned},
         "sampling": sections.sampling_tables(run),
         "versions": run.last_start.get("versions", {}),
     }
 
 
-def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]) -> str:
+def render(
+    run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]
+) -> str:
     """The page."""
     runs = {_name(run, others): run} | dict(others)
     shown = {
@@ -84,19 +98,27 @@ def render(run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: M
         "samples": ("Masked words", examples.masked(run)),
         "recovery": ("Word recovery", examples.recovery(run)),
         "pseudo": ("Pseudo tokens", examples.pseudo(run)),
-        "negatives": ("Mined negatives", negatives.section(run.record.get("config", {}).get("negatives", ()))),
+        "negatives": (
+            "Mined negatives",
+            negatives.section(run.record.get("config", {}).get("negatives", ())),
+        ),
         "sampling": ("What was sampled", sections.sampling(run)),
         "setting": ("Setting", sections.setting(run)),
     }
-    rendered = {anchor: html.section(anchor, title, *parts) for anchor, (title, parts) in shown.items()}
-    links = " ".join(f'<a href="#{a}">{html.esc(shown[a][0])}</a>' for a, text in rendered.items() if text)
+    rendered = {
+        anchor: html.section(anchor, title, *parts) for anchor, (title, parts) in shown.items()
+    }
+    links = " ".join(
+        f'<a href="#{a}">{html.esc(shown[a][0])}</a>' for a, text in rendered.items() if text
+    )
     machine = run.last_start.get("machine", "")
     state = run.result.get("exit_reason", "not finished")
     subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}" + (
         f" · {machine}" if machine else ""
     )
     empty = "" if run.metrics else html.section("empty", "Nothing yet", html.note(BEFORE))
-    head = f"<header><h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p><nav>{links}</nav></header>"
+    title = f"<h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p>"
+    head = f"<header>{title}<nav>{links}</nav></header>"
     return html.page(
         f"{run.path.name} · xlingjax",
         "\n".join([head, sections.tiles(summary, list(others)), empty, *rendered.values()]),

@@ -1,4 +1,5 @@
-"""README.md of an exported model: the model card of Hugging Face's hub, from what the run's files say."""
+"""README.md of an exported model: the model card of Hugging Face's hub, from what the run's files
+say."""
 
 import dataclasses
 import json
@@ -21,10 +22,16 @@ _TASKS = {
 }
 # Figures of `summarise` that a reader of a card asks for.
 _FIGURES = {
-    "perplexity_mean": "perplexity of held-out text (of masked words; CLM: of each next word), mean over languages",
+    "perplexity_mean": (
+        "perplexity of held-out text (of masked words; CLM: of each next word), mean over languages"
+    ),
     "tlm_perplexity_visible": "the same with the translation beside",
-    "retrieval_mean": "retrieval en to xx, mean over languages, layer {retrieval_best_layer:g}, the best (0 to 1)",
-    "retrieval_mean_centred": "the same, each language's mean subtracted, layer {retrieval_best_layer_centred:g}",
+    "retrieval_mean": (
+        "retrieval en to xx, mean over languages, layer {retrieval_best_layer:g}, the best (0 to 1)"
+    ),
+    "retrieval_mean_centred": (
+        "the same, each language's mean subtracted, layer {retrieval_best_layer_centred:g}"
+    ),
     "alignment_error": "alignment error rate",
     "nli_en": "accuracy in English",
     "nli_mean_other": "accuracy, mean of the other languages",
@@ -34,8 +41,8 @@ _FIGURES = {
     "qa_mean_other": "F1 of answers, mean of the other languages",
 }
 _LANGS = (
-    "Each token has the embedding of its language: call the model with `langs=`, as above. Without it the model "
-    "computes something else, in silence."
+    "Each token has the embedding of its language: call the model with `langs=`, as above. Without"
+    " it the model computes something else, in silence."
 )
 _VECTORS = """sentences = [{prefix}"Hello, world."]
 inputs = tokenizer(sentences, padding=True, truncation=True, return_tensors="pt"){langs}
@@ -43,29 +50,40 @@ with torch.no_grad():
     states = model.base_model(**inputs, output_hidden_states=True).{states}
 {pooled}"""
 _POOLED = {
-    "mean": """valid = inputs["attention_mask"].unsqueeze(-1)
-vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces""",
-    "mean_no_special": """special = torch.isin(inputs["input_ids"], torch.tensor(tokenizer.all_special_ids))
+    "mean": (
+        """valid = inputs["attention_mask"].unsqueeze(-1)
+vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces"""
+    ),
+    "mean_no_special": (
+        """special = torch.isin(inputs["input_ids"], torch.tensor(tokenizer.all_special_ids))
 valid = (inputs["attention_mask"].bool() & ~special).unsqueeze(-1)
-vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces""",
+vectors = (states * valid).sum(1) / valid.sum(1)  # of the sentences: means over their pieces"""
+    ),
     "first": "vectors = states[:, 0]  # of the sentences: at their first token",
 }
 _READ = {
     "feature-extraction": _VECTORS,
     "fill-mask": _VECTORS,
-    "text-classification": """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
+    "text-classification": (
+        """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
 with torch.no_grad():
     outputs = model(**inputs)
-label = model.config.id2label[int(outputs.logits.argmax())]  # two texts: tokenizer(first, second, ...)""",
-    "token-classification": """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
+label = model.config.id2label[int(outputs.logits.argmax())]  # of two texts: tokenizer(a, b)"""
+    ),
+    "token-classification": (
+        """inputs = tokenizer("Hello, world.", return_tensors="pt"){langs}
 with torch.no_grad():
     outputs = model(**inputs)
-labels = [model.config.id2label[int(label)] for label in outputs.logits[0].argmax(-1)]  # of the pieces""",
-    "question-answering": """question, context = "Who says hello?", "The world says hello."
+labels = [model.config.id2label[int(i)] for i in outputs.logits[0].argmax(-1)]  # of pieces"""
+    ),
+    "question-answering": (
+        """question, context = "Who says hello?", "The world says hello."
 inputs = tokenizer(question, context, return_tensors="pt"){langs}
 with torch.no_grad():
     outputs = model(**inputs)
-first, last = int(outputs.start_logits.argmax()), int(outputs.end_logits.argmax())  # pieces of the answer""",
+first = int(outputs.start_logits.argmax())  # pieces of the answer
+last = int(outputs.end_logits.argmax())"""
+    ),
 }
 _CODE = """```python
 import torch
@@ -91,14 +109,17 @@ def model_card(
     before_after: Sequence[Mapping[str, Any]] = (),
     vectors: Sentences | None = None,
 ) -> str:
-    """Markdown, after the hub's metadata. step: of the checkpoint; figures are the last that were measured by then.
-    described: config.json, languages: of the texts that the exported model is for. notes: what the export said.
-    licence, base (the model that training began from): identifiers of the hub. before_after: rows "figure", "before",
-    "after". vectors: the model's own way to make sentence vectors; None: means of the last layer."""
+    """Markdown, after the hub's metadata. step: of the checkpoint; figures are the last that were
+    measured by then. described: config.json, languages: of the texts that the exported model is
+    for. notes: what the export said. licence, base (the model that training began from):
+    identifiers of the hub. before_after: rows "figure", "before", "after". vectors: the model's own
+    way to make sentence vectors; None: means of the last layer.
+    """
     until = dataclasses.replace(
-        run, evaluations=[line for line in run.evaluations if line["step"] <= step],
+        run,
+        evaluations=[line for line in run.evaluations if line["step"] <= step],
         metrics=[line for line in run.metrics if line["step"] <= step],
-    )  # fmt: skip
+    )
     architecture, embeds = described["architectures"][0], bool(described.get("use_lang_emb"))
     auto, task = next(found for end, found in _TASKS.items() if architecture.endswith(end))
     shape, weights = run.record["model"], run.record.get("weights", {})
@@ -107,8 +128,10 @@ def model_card(
     sections = [
         _metadata(languages, "" if embeds else task, licence, base),
         f"# {name}",
-        f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,} pieces; {how} by "
-        f"xlingjax, checkpoint {step}.",
+        (
+            f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,}"
+            f" pieces; {how} by xlingjax, checkpoint {step}."
+        ),
         _code(auto, task, [*described["lang2id"]] if embeds else (), vectors or Sentences()),
         *([_LANGS] if embeds else []),
         *_section("Objectives", _objectives(run)),
@@ -123,11 +146,14 @@ def model_card(
 
 
 def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences) -> str:
-    """How the model is used, from the folder in which the card lies. embedded: the languages that it embeds."""
+    """How the model is used, from the folder in which the card lies. embedded: the languages that
+    it embeds."""
     langs = ""
     if embedded:
         number = f'model.config.lang2id["{embedded[0]}"]'
-        langs = f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})  # of each token'
+        langs = (
+            f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})  # of each token'
+        )
     pooled = _POOLED[vectors.pooling or "mean"]
     if vectors.normalize:
         pooled += "\nvectors = torch.nn.functional.normalize(vectors, dim=-1)"
@@ -144,16 +170,28 @@ def _section(title: str, body: str) -> list[str]:
 
 def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> str:
     values = {
-        "language": list(languages), "license": licence, "base_model": base, "library_name": "transformers",
-        "pipeline_tag": task, "tags": ["xlingjax", "cross-lingual", "multilingual"],
-    }  # fmt: skip
-    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items() if value]
+        "language": list(languages),
+        "license": licence,
+        "base_model": base,
+        "library_name": "transformers",
+        "pipeline_tag": task,
+        "tags": ["xlingjax", "cross-lingual", "multilingual"],
+    }
+    lines = [
+        f"{name}: {json.dumps(value, ensure_ascii=False)}"
+        for name, value in values.items()
+        if value
+    ]
     return "\n".join(["---", *lines, "---"])
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
-    return "\n".join([f"| {' | '.join(header)} |", "|" + "---|" * len(header), *lines]) if lines else ""
+    return (
+        "\n".join([f"| {' | '.join(header)} |", "|" + "---|" * len(header), *lines])
+        if lines
+        else ""
+    )
 
 
 def _objectives(run: Run) -> str:
@@ -162,7 +200,9 @@ def _objectives(run: Run) -> str:
         masking = settings.get("masking") or {}
         rate = f"{masking['rate']:g} of the pieces" if masking.get("rate") is not None else ""
         weight = run.record.get("weights", {}).get(stage.split("@")[0], "")
-        rows.append((stage, weight, f"{settings.get('batch', '')} x {settings.get('length', '')}", rate))
+        rows.append(
+            (stage, weight, f"{settings.get('batch', '')} x {settings.get('length', '')}", rate)
+        )
     return _table(("objective", "weight", "rows x tokens of a batch", "masked"), rows)
 
 
@@ -171,20 +211,41 @@ def _data(run: Run) -> str:
     for stage, data in run.record["identity"].get("data", {}).items():
         for line in data.get("sampling_table") or ():
             share = line["share"] if isinstance(line.get("share"), int | float) else 0.0
-            rows.append((stage, line["name"], f"{line['sentences']:,}", f"{line['tokens']:,}", f"{100 * share:.1f} %"))
+            rows.append(
+                (
+                    stage,
+                    line["name"],
+                    f"{line['sentences']:,}",
+                    f"{line['tokens']:,}",
+                    f"{100 * share:.1f} %",
+                )
+            )
     return _table(("objective", "language", "sentences", "tokens", "share of the draws"), rows)
 
 
 def _measured(run: Run) -> str:
     found: Mapping[str, Any] = summarise(run, {}, ())
-    rows = [(what.format(**found), f"{found[name]:.4f}") for name, what in _FIGURES.items() if name in found]
-    rows += [(f"training loss, {name}", f"{loss:.4f}") for name, loss in found.get("final_loss", {}).items()]
+    rows = [
+        (what.format(**found), f"{found[name]:.4f}")
+        for name, what in _FIGURES.items()
+        if name in found
+    ]
+    rows += [
+        (f"training loss, {name}", f"{loss:.4f}")
+        for name, loss in found.get("final_loss", {}).items()
+    ]
     return _table(("figure", "value"), rows)
 
 
 def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [["" if row[name] is None else f"{row[name]:.4f}" for name in ("before", "after")] for row in rows]
-    return _table(("figure", "before", "after"), [(row["figure"], *two) for row, two in zip(rows, cells, strict=True)])
+    cells = [
+        ["" if row[name] is None else f"{row[name]:.4f}" for name in ("before", "after")]
+        for row in rows
+    ]
+    return _table(
+        ("figure", "before", "after"),
+        [(row["figure"], *two) for row, two in zip(rows, cells, strict=True)],
+    )
 
 
 def _training(run: Run, step: int) -> str:
@@ -199,7 +260,10 @@ def _training(run: Run, step: int) -> str:
         )
     if machine := run.last_start.get("machine"):
         versions = run.last_start.get("versions", {})
-        lines.append(f"- on {machine}; " + ", ".join(f"{name} {version}" for name, version in versions.items()))
+        lines.append(
+            f"- on {machine}; "
+            + ", ".join(f"{name} {version}" for name, version in versions.items())
+        )
     if run.config:
         lines.append("- recipe: config.gin in this folder")
     return "\n".join(lines)

@@ -8,14 +8,18 @@ import numpy as np
 from xlingjax.report import html, plots
 from xlingjax.report.run import Run
 
-SAMPLES_NOTE = "Blanks show the true piece, green where the model's first guess was right. ▁ opens a word."
+SAMPLES_NOTE = (
+    "Blanks show the true piece, green where the model's first guess was right. ▁ opens a word."
+)
 RECOVERY_NOTE = (
-    "Each row is a hidden piece, read as a mixture of the translation's pieces in the shares shown; its own word "
-    "enters these shares alone (Unicoder §3.2). On the right what the model takes it for, green where that is right."
+    "Each row is a hidden piece, read as a mixture of the translation's pieces in the shares shown;"
+    " its own word enters these shares alone (Unicoder §3.2). On the right what the model takes it"
+    " for, green where that is right."
 )
 PSEUDO_NOTE = (
-    "What BTMLM's first stage writes behind a sentence, in one pass, for the language that was drawn: each piece at "
-    "the place in the sentence that its number names (ERNIE-M §3.1). The second stage then reads both."
+    "What BTMLM's first stage writes behind a sentence, in one pass, for the language that was"
+    " drawn: each piece at the place in the sentence that its number names (ERNIE-M §3.1). The"
+    " second stage then reads both."
 )
 
 
@@ -38,17 +42,20 @@ def _sample(sample: Mapping[str, Any]) -> str:
         best = slot.get("with_partner", slot["predictions"])
         right = " right" if best[0][0] == slot["target"] else ""
         gap = " " if slot["target"].startswith("▁") else ""
-        words[slot["column"]] = f'{gap}<span class="blank{right}">{html.esc(slot["target"].replace("▁", ""))}</span>'
+        words[slot["column"]] = (
+            f'{gap}<span class="blank{right}">{html.esc(slot["target"].replace("▁", ""))}</span>'
+        )
         line = f"<b>{html.esc(slot['target'])}</b>: {_guesses(slot['predictions'])}"
         if "with_partner" in slot:
             line += f" &nbsp;→&nbsp; {_guesses(slot['with_partner'])}"
         guesses.append(f'<p class="guesses">{line}</p>')
-    partner = f'<p class="guesses">en: {html.esc(sample["partner"])}</p>' if "partner" in sample else ""
+    partner = (
+        f'<p class="guesses">en: {html.esc(sample["partner"])}</p>' if "partner" in sample else ""
+    )
     text = "".join(words[1:-1])
     return (
-        f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span> <bdi>{text}</bdi>{partner}'
-        + "".join(guesses)
-        + "</div>"
+        f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
+        f" <bdi>{text}</bdi>{partner}" + "".join(guesses) + "</div>"
     )
 
 
@@ -60,18 +67,24 @@ def recovery(run: Run) -> list[str]:
     values = run.last("recovery_samples")
     if not values or not values["samples"]:
         return []
-    figures = [html.figure(plots.svg(recovery_picture(one)), "attention of word recovery") for one in values["samples"]]
+    figures = [
+        html.figure(plots.svg(recovery_picture(one)), "attention of word recovery")
+        for one in values["samples"]
+    ]
     return [f'<div class="pictures">{"".join(figures)}</div>', html.note(RECOVERY_NOTE)]
 
 
 @plots.styled
 def recovery_picture(sample: Mapping[str, Any]) -> Any:
-    """The attention of word recovery in one pair: words recovered down, those they are mixed from across."""
+    """The attention of word recovery in one pair: words recovered down, those they are mixed from
+    across."""
     shares, pieces, partner = np.array(sample["attention"]), sample["pieces"], sample["partner"]
     size = tuple(float(np.clip(2.0 + 0.27 * len(side), 2.6, 14.0)) for side in (partner, pieces))
     figure, (axis,) = plots.panels(1, size=size)
     axis.grid(False)
-    image = axis.imshow(shares.reshape(len(pieces), len(partner)), cmap="Blues", vmin=0, interpolation="nearest")
+    image = axis.imshow(
+        shares.reshape(len(pieces), len(partner)), cmap="Blues", vmin=0, interpolation="nearest"
+    )
     figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
     axis.set_xticks(range(len(partner)), partner, rotation=60, ha="right", rotation_mode="anchor")
     axis.set_yticks(range(len(pieces)), pieces)
@@ -79,7 +92,9 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     guesses.set_yticks(range(len(pieces)), sample["recovered"])
     guesses.spines["right"].set_visible(False)
     guesses.tick_params(length=0)
-    for label, guess, piece in zip(guesses.get_yticklabels(), sample["recovered"], pieces, strict=True):
+    for label, guess, piece in zip(
+        guesses.get_yticklabels(), sample["recovered"], pieces, strict=True
+    ):
         label.set_color("#24713a" if guess == piece else "#a8322a")
     axis.set_title(f"{sample['language']} from {sample['partner_language']}")
     return figure
@@ -97,7 +112,8 @@ def pseudo(run: Run) -> list[str]:
             for at, piece in sample["pseudo"]
         )
         parts.append(
-            f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span> <bdi>{text}</bdi>'
-            f'<p class="guesses">{html.esc(sample["target_language"])}: {written}</p></div>'
+            f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
+            f' <bdi>{text}</bdi><p class="guesses">{html.esc(sample["target_language"])}:'
+            f" {written}</p></div>"
         )
     return [*parts, html.note(PSEUDO_NOTE)]

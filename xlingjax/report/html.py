@@ -24,13 +24,18 @@ def section(anchor: str, title: str, *parts: str) -> str:
     return f'<section id="{anchor}"><h2>{esc(title)}</h2>\n{body}\n</section>' if body else ""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], mean_rows: int = 0, words: bool = False) -> str:
-    """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out. words: cells hold text."""
+def table(
+    head: Sequence[str], rows: Iterable[Sequence[Any]], mean_rows: int = 0, words: bool = False
+) -> str:
+    """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out. words:
+    cells hold text."""
     rows = list(rows)
     lines = ["<tr>" + "".join(f"<th>{esc(name)}</th>" for name in head) + "</tr>"]
     for i, row in enumerate(rows):
         mark = ' class="mean"' if i >= len(rows) - mean_rows else ""
-        lines.append(f"<tr{mark}>" + "".join(f"<td>{esc(number(cell))}</td>" for cell in row) + "</tr>")
+        lines.append(
+            f"<tr{mark}>" + "".join(f"<td>{esc(number(cell))}</td>" for cell in row) + "</tr>"
+        )
     kind = ' class="words"' if words else ""
     return f'<div class="scroll"><table{kind}>' + "\n".join(lines) + "</table></div>"
 
@@ -64,5 +69,8 @@ def details(title: str, text: str) -> str:
 
 def tiles(entries: Iterable[tuple[str, Any]]) -> str:
     """Name and value of each headline figure."""
-    cells = "".join(f'<div class="tile"><b>{esc(number(v))}</b><span>{esc(name)}</span></div>' for name, v in entries)
+    cells = "".join(
+        f'<div class="tile"><b>{esc(number(v))}</b><span>{esc(name)}</span></div>'
+        for name, v in entries
+    )
     return f'<div class="tiles">{cells}</div>' if cells else ""

@@ -1,7 +1,8 @@
-"""What an objective really feeds the model: real batches, token by token, who may see whom, and the realised mask rate;
-and what a recipe plans for the run.
+"""What an objective really feeds the model: real batches, token by token, who may see whom, and the
+realised mask rate; and what a recipe plans for the run.
 
-The attention grids come from the objective's own mask predicates, the ones the attention backends use.
+The attention grids come from the objective's own mask predicates, the ones the attention backends
+use.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +26,10 @@ Batch = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Token:
-    """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask", "random", "kept" (the
-    three fates of a chosen token), "next" (CLM, decoders), "recover" (word recovery), "pseudo" (a placeholder of
-    BTMLM), "answer" (of span question answering) or ""."""
+    """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask",
+    "random", "kept" (the
+    three fates of a chosen token), "next" (CLM, decoders), "recover" (word recovery), "pseudo" (a
+    placeholder of BTMLM), "answer" (of span question answering) or ""."""
 
     column: int
     piece: str
@@ -41,21 +43,26 @@ class Token:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a batch without its padding; `grids_LL`[use][q, k]: token q sees token k in that use of attention."""
+    """One row of a batch without its padding; `grids_LL`[use][q, k]: token q sees token k in that
+    use of attention."""
 
     tokens: list[Token]
     grids_LL: dict[str, np.ndarray]
     label: int | None
 
 
-def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages: Sequence[str]) -> Row:
+def read_row(
+    objective: Objective, batch: Batch, row: int, vocabulary, languages: Sequence[str]
+) -> Row:
     """Row `row` of a batch of `objective`, in pieces."""
     one = {name: np.asarray(values[row : row + 1]) for name, values in batch.items()}
     targets, fates = _targets(objective, one, vocabulary)
     one |= {name: np.asarray(values) for name, values in words_of(objective, one).items()}
     used = np.flatnonzero(one["pack_ids"][0])
     if "decoder_ids" in objective.reads:
-        used = used[np.argsort(one["pack_ids"][0, used], kind="stable")]  # each example's target behind its source
+        used = used[
+            np.argsort(one["pack_ids"][0, used], kind="stable")
+        ]  # each example's target behind its source
     sides = one.get("sides", np.zeros_like(one["pack_ids"]))[0]
 
     def piece(token: int) -> str:
@@ -79,7 +86,10 @@ def read_row(objective: Objective, batch: Batch, row: int, vocabulary, languages
     ]
     label = int(one["labels"][0]) if "labels" in one else None
     fields = Fields.from_batch(one)
-    grids = {name: np.asarray(mask(fields, fields))[0][np.ix_(used, used)] for name, mask in objective.masks().items()}
+    grids = {
+        name: np.asarray(mask(fields, fields))[0][np.ix_(used, used)]
+        for name, mask in objective.masks().items()
+    }
     return Row(tokens, grids, label)
 
 
@@ -97,7 +107,9 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
     if "masked_positions" in objective.reads:
         targets, how = _slots(one, vocabulary)
         if "pseudo_positions" in objective.reads:
-            how |= dict.fromkeys(one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist(), "pseudo")
+            how |= dict.fromkeys(
+                one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist(), "pseudo"
+            )
         return targets, how
     if "start_positions" in objective.reads:
         columns = range(one["start_positions"][0], one["end_positions"][0] + 1)
@@ -109,15 +121,19 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
 
 
 def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
-    """({column: id hidden there}, {column: how the input shows it}) of the prediction slots of a batch of one row."""
+    """({column: id hidden there}, {column: how the input shows it}) of the prediction slots of a
+    batch of one row."""
     ids, slots = one["input_ids"][0], np.flatnonzero(one["masked_weights"][0])
     targets = {int(one["masked_positions"][0, s]): int(one["masked_targets"][0, s]) for s in slots}
     fate = {True: "kept", False: "random"}
-    return targets, {c: "mask" if ids[c] == vocabulary.mask_id else fate[ids[c] == t] for c, t in targets.items()}
+    return targets, {
+        c: "mask" if ids[c] == vocabulary.mask_id else fate[ids[c] == t] for c, t in targets.items()
+    }
 
 
 def with_slots(batch: Batch) -> Batch:
-    """Where a decoder predicts what its source hides (xFNP): with prediction slots at these words of the source."""
+    """Where a decoder predicts what its source hides (xFNP): with prediction slots at these words
+    of the source."""
     if "run_offsets" not in batch:
         return batch
     here_BTL = True
@@ -127,9 +143,12 @@ def with_slots(batch: Batch) -> Batch:
     return {**batch, **slots, "masked_positions": here_BTL.argmax(-1)}
 
 
-def mask_statistics(batches: Sequence[Batch], vocabulary, languages: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token, padding apart), and
-    what share of the predictions shows MASK, a random piece or the piece itself (`mask`, `random`, `kept`).
+def mask_statistics(
+    batches: Sequence[Batch], vocabulary, languages: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Per language that occurs, and over "all": tokens, predictions, rate (predictions per token,
+    padding apart), and what share of the predictions shows MASK, a random piece or the piece itself
+    (`mask`, `random`, `kept`).
 
     A random piece that happens to be the true one counts as kept.
     """
@@ -139,23 +158,33 @@ def mask_statistics(batches: Sequence[Batch], vocabulary, languages: Sequence[st
         np.add.at(counts[:, 0], language_BL[batch["pack_ids"] > 0], 1)
         used_BM = batch["masked_weights"] > 0
         shown_BM, of_BM = (
-            np.take_along_axis(x, batch["masked_positions"], axis=1) for x in (batch["input_ids"], language_BL)
+            np.take_along_axis(x, batch["masked_positions"], axis=1)
+            for x in (batch["input_ids"], language_BL)
         )
         is_mask = shown_BM == vocabulary.mask_id
         is_kept = ~is_mask & (shown_BM == batch["masked_targets"])
         for column, kind in enumerate((is_mask, ~is_mask & ~is_kept, is_kept), 1):
             np.add.at(counts[:, column], of_BM[used_BM & kind], 1)
     table = {name: counts[i] for i, name in enumerate(languages) if counts[i, 0]}
-    return {name: _shares(*map(int, row)) for name, row in (table | {"all": counts.sum(axis=0)}).items()}
+    return {
+        name: _shares(*map(int, row)) for name, row in (table | {"all": counts.sum(axis=0)}).items()
+    }
 
 
 def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
     predictions = mask + random + kept
-    shares = {name: count / max(predictions, 1) for name, count in (("mask", mask), ("random", random), ("kept", kept))}
-    return {"tokens": tokens, "predictions": predictions, "rate": predictions / max(tokens, 1)} | shares
+    shares = {
+        name: count / max(predictions, 1)
+        for name, count in (("mask", mask), ("random", random), ("kept", kept))
+    }
+    return {
+        "tokens": tokens,
+        "predictions": predictions,
+        "rate": predictions / max(tokens, 1),
+    } | shares
 
 
-# --- Showing ---------------------------------------------------------------------------------------------------------
+# --- Showing --------------------------------------------------------------------------------------
 
 
 def inspect(
@@ -169,12 +198,13 @@ def inspect(
     console: Any = None,
     output: str | Path | None = None,
 ) -> dict[str, Any]:
-    """Shows the schedule on the terminal, the first `rows` rows of every objective (by name; of each stage where it has
-    several), and the mask rate realised in `batches` batches.
+    """Shows the schedule on the terminal, the first `rows` rows of every objective (by name; of
+    each stage where it has several), and the mask rate realised in `batches` batches.
 
-    record: of the run to come, as `identity.schedule_record` makes it. tables: of negatives, as `negatives.read` gives
-    them. output: a folder for inspect.html, schedule.png and one PNG per attention grid. console: a rich Console; None
-    makes one. Returns {name: mask statistics}, empty for objectives without masks. The sources advance.
+    record: of the run to come, as `identity.schedule_record` makes it. tables: of negatives, as
+    `negatives.read` gives them. output: a folder for inspect.html, schedule.png and one PNG per
+    attention grid. console: a rich Console; None makes one. Returns {name: mask statistics}, empty
+    for objectives without masks. The sources advance.
     """
     from rich.console import Console
 
@@ -189,13 +219,17 @@ def inspect(
         masked = bool({"masked_positions", "run_offsets"} & {*objective.reads})
         drawn = [source.next() for _ in range(batches if masked else 1)]
         count = min(rows, len(drawn[0]["input_ids"]))
-        views = [read_row(objective, drawn[0], row, vocabulary, source.languages) for row in range(count)]
+        views = [
+            read_row(objective, drawn[0], row, vocabulary, source.languages) for row in range(count)
+        ]
         statistics[name] = mask_statistics(drawn, vocabulary, source.languages) if masked else {}
         _print(console, name, objective, source, views, statistics[name])
         if output:
             for i, view in enumerate(views):
                 grids = {f"{name}-{i}-{use.replace(' ', '-')}": use for use in view.grids_LL}
-                pictures |= {file: attention_picture(view, use, name) for file, use in grids.items()}
+                pictures |= {
+                    file: attention_picture(view, use, name) for file, use in grids.items()
+                }
             parts.append(_section(name, objective, source, views, statistics[name]))
     for table in tables:
         _print_table(console, negatives.title(table), negatives.HEAD, table["rows"])
@@ -207,7 +241,9 @@ def inspect(
 
 
 def _facts(objective: Objective, source: BatchSource, view: Row) -> str:
-    shapes = ", ".join(f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads)
+    shapes = ", ".join(
+        f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads
+    )
     label = f"; label {view.label}" if view.label is not None else ""
     masks = ", ".join(f"{use} {mask.name}" for use, mask in objective.masks().items())
     return f"{masks}; {shapes}{label}"
@@ -225,7 +261,9 @@ def _print_table(console, title: str, head: Sequence[str], rows: Sequence[Sequen
     console.print(table)
 
 
-def _print(console, name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> None:
+def _print(
+    console, name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -237,7 +275,9 @@ def _print(console, name: str, objective, source, views: Sequence[Row], statisti
         shown = shown_tokens(view, "decoder_ids" in objective.reads)
         table = Table(box=None, header_style="dim", pad_edge=False)
         for head in TOKENS_HEAD:
-            table.add_column(head, justify="right" if head in ("column", "position", "pack", "side") else "left")
+            table.add_column(
+                head, justify="right" if head in ("column", "position", "pack", "side") else "left"
+            )
         for t in (view.tokens[index] for index in shown):
             style = {"mask": "yellow", "random": "red", "kept": "green"}.get(t.how)
             cells = (t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side)
@@ -249,7 +289,9 @@ def _print(console, name: str, objective, source, views: Sequence[Row], statisti
         if len(view.tokens) > len(shown):
             console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim"))
     if statistics:
-        table = Table(title=f"{name}: realised masking", box=None, header_style="dim", title_justify="left")
+        table = Table(
+            title=f"{name}: realised masking", box=None, header_style="dim", title_justify="left"
+        )
         for head in STATISTICS_HEAD:
             table.add_column(head, justify="left" if head == "language" else "right")
         for row in _statistics_rows(statistics):
@@ -258,7 +300,8 @@ def _print(console, name: str, objective, source, views: Sequence[Row], statisti
 
 
 def shown_tokens(view: Row, decoder: bool) -> list[int]:
-    """Which tokens of a row the terminal shows: the first ones; with a decoder half of them of the target."""
+    """Which tokens of a row the terminal shows: the first ones; with a decoder half of them of the
+    target."""
     count = len(view.tokens)
     if not decoder:
         return list(range(min(SHOWN_ON_TERMINAL, count)))
@@ -267,39 +310,71 @@ def shown_tokens(view: Row, decoder: bool) -> list[int]:
 
 
 def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
-    """The rows and columns `shown` of an attention grid in characters, a line per query: ■ sees, · does not."""
+    """The rows and columns `shown` of an attention grid in characters, a line per query: ■ sees, ·
+    does not."""
     return "\n".join(
-        f"{view.tokens[i].column:4d} " + "".join("■" if seen else "·" for seen in grid_LL[i, list(shown)])
+        f"{view.tokens[i].column:4d} "
+        + "".join("■" if seen else "·" for seen in grid_LL[i, list(shown)])
         for i in shown
     )
 
 
 TOKENS_HEAD = ("column", "piece", "target", "how", "position", "language", "pack", "side")
-STATISTICS_HEAD = ("language", "tokens", "predictions", "rate (%)", "MASK (%)", "random (%)", "kept (%)")
+STATISTICS_HEAD = (
+    "language",
+    "tokens",
+    "predictions",
+    "rate (%)",
+    "MASK (%)",
+    "random (%)",
+    "kept (%)",
+)
 
 
 def _statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
     return [
-        [name, s["tokens"], s["predictions"], *(html.percent(s[key]) for key in ("rate", "mask", "random", "kept"))]
+        [
+            name,
+            s["tokens"],
+            s["predictions"],
+            *(html.percent(s[key]) for key in ("rate", "mask", "random", "kept")),
+        ]
         for name, s in statistics.items()
     ]
 
 
-def _section(name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]) -> str:
+def _section(
+    name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]
+) -> str:
     parts = []
     for i, view in enumerate(views):
-        cells = [[t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side] for t in view.tokens]
-        figures = [html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid") for use in view.grids_LL]
+        cells = [
+            [t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side]
+            for t in view.tokens
+        ]
+        figures = [
+            html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid")
+            for use in view.grids_LL
+        ]
         parts += [f"<h3>row {i}</h3>", html.note(_facts(objective, source, view))]
-        parts += [switched.as_html(view.tokens, source.languages), *figures, html.table(TOKENS_HEAD, cells)]
+        parts += [
+            switched.as_html(view.tokens, source.languages),
+            *figures,
+            html.table(TOKENS_HEAD, cells),
+        ]
     if statistics:
-        parts += ["<h3>Realised masking</h3>", html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1)]
+        parts += [
+            "<h3>Realised masking</h3>",
+            html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1),
+        ]
     return html.section(name, name.upper(), *parts)
 
 
 def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary) -> str:
-    """What a report shows of the first batches, as HTML: of every objective the first of the rows in most languages,
-    coloured, and of all masks one grid. A later stage is left out unless it brings a mask of its own."""
+    """What a report shows of the first batches, as HTML: of every objective the first of the rows
+    in most languages, coloured, and of all masks one grid. A later stage is left out unless it
+    brings a mask of its own.
+    """
     parts, seen = [], set()
     for name, (objective, source) in objectives.items():
         new = {use: mask.name for use, mask in objective.masks().items() if mask.name not in seen}
@@ -307,9 +382,15 @@ def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary)
             continue
         seen |= {*new.values()}
         batch = source.peek()
-        languages = [len({*row[used > 0]}) for row, used in zip(batch["language_ids"], batch["pack_ids"], strict=True)]
+        languages = [
+            len({*row[used > 0]})
+            for row, used in zip(batch["language_ids"], batch["pack_ids"], strict=True)
+        ]
         view = read_row(objective, batch, int(np.argmax(languages)), vocabulary, source.languages)
-        figures = [html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid") for use in new]
+        figures = [
+            html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid")
+            for use in new
+        ]
         parts += [f"<h3>{html.esc(name.upper())}</h3>", html.note(_facts(objective, source, view))]
         parts += [switched.as_html(view.tokens, source.languages), *figures]
     return "\n".join(part for part in parts if part)
@@ -341,4 +422,6 @@ def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, Any]) -> N
         for name, picture in pictures.items():
             plots.save(picture, folder / f"{name}.png")
     except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}: choose another --output") from None
+        raise UserError(
+            f"cannot write to {folder}: {error.strerror}: choose another --output"
+        ) from None

@@ -10,15 +10,16 @@ from xlingjax.report import html
 
 HEAD = ("similarity", "kind", "sentence", "its translation", "wrong partner")
 NOTE = (
-    "Similarity: cosine of the light model between the sentence and its wrong partner. hard: among the nearest; "
-    "random: any sentence."
+    "Similarity: cosine of the light model between the sentence and its wrong partner. hard: among"
+    " the nearest; random: any sentence."
 )
 
 
 def read(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
-    """Of each table that `xlingjax mine --negatives` wrote, JSON values: {"table", "languages", "pairs", "similarity":
-    {kind: mean}, "rows": the first `shown` as [similarity, kind, sentence, translation, wrong partner]}. A table may
-    lack similarity and kind. Raises UserError for what is no such table."""
+    """Of each table that `xlingjax mine --negatives` wrote, JSON values: {"table", "languages",
+    "pairs", "similarity": {kind: mean}, "rows": the first `shown` as [similarity, kind, sentence,
+    translation, wrong partner]}. A table may lack similarity and kind. Raises UserError for what is
+    no such table."""
     found = []
     for triple in find_negatives(patterns) if patterns else ():
         path, texts = triple.first.path, list(triple.lines())
@@ -28,7 +29,9 @@ def read(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
         for kind, score in zip(kinds, scores, strict=True):
             if score is not None:
                 by_kind.setdefault(kind or "all", []).append(score)
-        rows = [[score, kind, *three] for score, kind, three in zip(scores, kinds, texts, strict=True)]
+        rows = [
+            [score, kind, *three] for score, kind, three in zip(scores, kinds, texts, strict=True)
+        ]
         found.append(
             {
                 "table": path.name,
@@ -51,7 +54,9 @@ def _number(cell: str | None, path: Any) -> float | None:
     try:
         return None if cell is None else float(cell)
     except ValueError:
-        raise UserError(f"{path}: similarity {cell!r} is not a number: mine the table again") from None
+        raise UserError(
+            f"{path}: similarity {cell!r} is not a number: mine the table again"
+        ) from None
 
 
 def section(tables: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -64,4 +69,6 @@ def section(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def title(table: Mapping[str, Any]) -> str:
     means = ", ".join(f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items())
-    return f"{table['table']}: {table['pairs']:,} pairs" + (f"; mean similarity: {means}" if means else "")
+    return f"{table['table']}: {table['pairs']:,} pairs" + (
+        f"; mean similarity: {means}" if means else ""
+    )

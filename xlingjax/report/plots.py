@@ -1,8 +1,9 @@
-"""The pictures of a report: each function takes runs and gives one matplotlib figure, or None where there is nothing
+"""The pictures of a report: each function takes runs and gives one matplotlib figure, or None where
+there is nothing
 to draw.
 
-The common axis is tokens seen, so that runs of unequal batches compare. Colours follow the thing drawn (a language
-keeps its colour throughout a report).
+The common axis is tokens seen, so that runs of unequal batches compare. Colours follow the thing
+drawn (a language keeps its colour throughout a report).
 """
 
 import io
@@ -21,7 +22,18 @@ from xlingjax.report.run import Run
 
 RUN_COLOURS = ("#1f5fa8", "#d1662b", "#4c8b3f", "#8a4f9e", "#7a6a53", "#b8960c")
 LANGUAGE_COLOURS = (
-    *("#1f5fa8", "#d1662b", "#4c8b3f", "#b5352d", "#7f5aa8", "#7c5446", "#c9609b", "#6e6e6e", "#a39a1d", "#2a99a8"),
+    *(
+        "#1f5fa8",
+        "#d1662b",
+        "#4c8b3f",
+        "#b5352d",
+        "#7f5aa8",
+        "#7c5446",
+        "#c9609b",
+        "#6e6e6e",
+        "#a39a1d",
+        "#2a99a8",
+    ),
     *("#88b1de", "#f0ad7c", "#94c58a", "#e39089", "#bda6d8"),
 )
 PANEL = (5.3, 3.0)  # inches
@@ -73,7 +85,9 @@ def styled(draw):
         import matplotlib
 
         with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")  # the reader's fonts draw the page's text
+            warnings.filterwarnings(
+                "ignore", "Glyph .* missing"
+            )  # the reader's fonts draw the page's text
             return draw(*args, **kwargs)
 
     drawn.__doc__ = draw.__doc__
@@ -112,7 +126,14 @@ def losses(runs: Mapping[str, Run]) -> Any:
         for (name, run), colour in zip(runs.items(), RUN_COLOURS * len(runs), strict=False):
             lines = run.lines(objective)
             if lines:
-                _curve(axis, run, [r["step"] for r in lines], [r.get("loss") for r in lines], color=colour, label=name)
+                _curve(
+                    axis,
+                    run,
+                    [r["step"] for r in lines],
+                    [r.get("loss") for r in lines],
+                    color=colour,
+                    label=name,
+                )
         axis.set(title=objective.upper(), xlabel="million tokens", ylabel="training loss (nats)")
         if len(runs) > 1:
             axis.legend()
@@ -120,9 +141,13 @@ def losses(runs: Mapping[str, Run]) -> Any:
 
 
 @styled
-def by_language(run: Run, value: str = "loss_by_language", label: str = "training loss (nats)") -> Any:
+def by_language(
+    run: Run, value: str = "loss_by_language", label: str = "training loss (nats)"
+) -> Any:
     """One value per language over training, a panel per objective."""
-    objectives = [name for name in run.objectives if any(line.get(value) for line in run.lines(name))]
+    objectives = [
+        name for name in run.objectives if any(line.get(value) for line in run.lines(name))
+    ]
     if not objectives:
         return None
     coloured = language_colours(run)
@@ -133,7 +158,9 @@ def by_language(run: Run, value: str = "loss_by_language", label: str = "trainin
             seen = [line for line in lines if language in line.get(value, ())]
             if seen:
                 values = [line[value][language] for line in seen]
-                _curve(axis, run, [line["step"] for line in seen], values, color=colour, label=language)
+                _curve(
+                    axis, run, [line["step"] for line in seen], values, color=colour, label=language
+                )
         axis.set(title=objective.upper(), xlabel="million tokens", ylabel=label)
         axis.legend(ncols=2 if len(coloured) <= 10 else 3)
     return figure
@@ -141,7 +168,8 @@ def by_language(run: Run, value: str = "loss_by_language", label: str = "trainin
 
 @styled
 def retrieval_by_layer(run: Run) -> Any:
-    """Mean over languages, a curve per layer: raw and centred side by side. None without two evaluations."""
+    """Mean over languages, a curve per layer: raw and centred side by side. None without two
+    evaluations."""
     found = run.evaluated("retrieval")
     evaluated = next(iter(found.values()), [])
     if not evaluated:
@@ -159,7 +187,12 @@ def retrieval_by_layer(run: Run) -> Any:
             name = "embeddings" if layer == "0" else f"layer {layer}"
             _curve(axis, run, steps, values, color=colour, label=name)
         _chance(axis, evaluated[-1][1])
-        axis.set(title=f"{kind} cosine", xlabel="million tokens", ylabel="en → xx accuracy (%)", ylim=(0, None))
+        axis.set(
+            title=f"{kind} cosine",
+            xlabel="million tokens",
+            ylabel="en → xx accuracy (%)",
+            ylim=(0, None),
+        )
     axes[-1].legend(ncols=2 if len(layers) > 7 else 1)
     _same_height(axes)
     return figure
@@ -167,7 +200,8 @@ def retrieval_by_layer(run: Run) -> Any:
 
 @styled
 def retrieval_runs(runs: Mapping[str, Run]) -> Any:
-    """Mean over languages at each evaluation's best layer, a curve per run. None for a single run."""
+    """Mean over languages at each evaluation's best layer, a curve per run. None for a single
+    run."""
     figure, axes = panels(2)
     drawn = 0
     for axis, key in zip(axes, ("retrieval_mean", "retrieval_mean_centred"), strict=True):
@@ -178,7 +212,9 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
                 _curve(axis, run, [step for step, _ in evaluated], values, color=colour, label=name)
                 drawn += 1
         title = "centred cosine" if key.endswith("centred") else "raw cosine"
-        axis.set(title=title, xlabel="million tokens", ylabel="en → xx accuracy (%)", ylim=(0, None))
+        axis.set(
+            title=title, xlabel="million tokens", ylabel="en → xx accuracy (%)", ylim=(0, None)
+        )
     if drawn:
         axes[0].legend()
     _same_height(axes)
@@ -203,7 +239,14 @@ def _same_height(axes) -> None:
 def _chance(axis, values: Mapping[str, Any]) -> None:
     chance = 100 * float(np.mean([1 / n for n in values["pairs"].values()]))
     axis.axhline(chance, color="#8a8f98", linewidth=0.9, linestyle=":")
-    axis.annotate("chance", (1, chance), xycoords=("axes fraction", "data"), ha="right", va="bottom", color="#8a8f98")
+    axis.annotate(
+        "chance",
+        (1, chance),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="bottom",
+        color="#8a8f98",
+    )
 
 
 @styled
@@ -218,9 +261,13 @@ def retrieval_layers(run: Run) -> Any:
     height = 0.7 + 0.27 * len(languages)
     figure, axes = panels(2, size=(PANEL[0], max(height, 1.8)))
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
-        cells = np.array([[100 * table[la][n][f"{kind}_en_to_xx"] for n in layers] for la in languages])
+        cells = np.array(
+            [[100 * table[la][n][f"{kind}_en_to_xx"] for n in layers] for la in languages]
+        )
         best = best_layer(values["by_layer"][pooling], f"{kind}_en_to_xx")
-        heat_map(axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100)
+        heat_map(
+            axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100
+        )
         axis.set(title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer")
     return figure
 
@@ -239,7 +286,9 @@ def similarity(run: Run) -> Any:
     return figure
 
 
-def heat_map(axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float) -> None:
+def heat_map(
+    axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float
+) -> None:
     axis.grid(False)
     axis.imshow(cells, cmap="YlGnBu", vmin=low, vmax=high if high > low else low + 1, aspect="auto")
     axis.set_xticks(range(len(columns)), columns)
@@ -248,12 +297,21 @@ def heat_map(axis, cells: np.ndarray, rows: list[str], columns: list[str], form:
     size = 8 if len(columns) <= 10 else 6
     for (i, j), value in np.ndenumerate(cells):
         dark = (value - low) / ((high - low) or 1) > 0.6
-        axis.text(j, i, form.format(value), ha="center", va="center", fontsize=size, color="white" if dark else "#222")
+        axis.text(
+            j,
+            i,
+            form.format(value),
+            ha="center",
+            va="center",
+            fontsize=size,
+            color="white" if dark else "#222",
+        )
 
 
 @styled
 def perplexities(run: Run) -> Any:
-    """Held-out perplexity per language, and TLM with the partner visible and hidden. None without two evaluations."""
+    """Held-out perplexity per language, and TLM with the partner visible and hidden. None without
+    two evaluations."""
     text = next(iter(run.evaluated("perplexity").values()), [])
     pairs = next(iter(run.evaluated("translation_perplexity").values()), [])
     count = (len(text) > 1) + (len(pairs) > 1)
@@ -262,17 +320,32 @@ def perplexities(run: Run) -> Any:
     figure, axes = panels(count)
     if len(text) > 1:
         for language, colour in language_colours(run).items():
-            seen = [(step, v["by_language"][language]) for step, v in text if language in v["by_language"]]
+            seen = [
+                (step, v["by_language"][language])
+                for step, v in text
+                if language in v["by_language"]
+            ]
             if seen:
                 _curve(axes[0], run, *zip(*seen, strict=True), color=colour, label=language)
-        axes[0].set(title="held-out text", xlabel="million tokens", ylabel="perplexity", yscale="log")
+        axes[0].set(
+            title="held-out text", xlabel="million tokens", ylabel="perplexity", yscale="log"
+        )
         _plain_numbers(axes[0])
         axes[0].legend(ncols=2)
     if len(pairs) > 1:
         for kind, colour in (("hidden", RUN_COLOURS[1]), ("visible", RUN_COLOURS[0])):
             values = [v[f"{kind}_mean"] for _, v in pairs]
-            _curve(axes[-1], run, [step for step, _ in pairs], values, color=colour, label=f"partner {kind}")
-        axes[-1].set(title="held-out pairs (TLM)", xlabel="million tokens", ylabel="perplexity", yscale="log")
+            _curve(
+                axes[-1],
+                run,
+                [step for step, _ in pairs],
+                values,
+                color=colour,
+                label=f"partner {kind}",
+            )
+        axes[-1].set(
+            title="held-out pairs (TLM)", xlabel="million tokens", ylabel="perplexity", yscale="log"
+        )
         _plain_numbers(axes[-1])
         axes[-1].legend()
     return figure
@@ -286,7 +359,9 @@ def machinery(run: Run) -> Any:
         ("grad_norm", "gradient norm"),
         ("tokens_per_second", "tokens per second"),
     )
-    shown = [(key, name) for key, name in shown if any(line.get(key) is not None for line in run.metrics)]
+    shown = [
+        (key, name) for key, name in shown if any(line.get(key) is not None for line in run.metrics)
+    ]
     if not shown:
         return None
     figure, axes = panels(len(shown), columns=3, size=(PANEL[0] * 2 / 3, 2.2))
@@ -294,7 +369,14 @@ def machinery(run: Run) -> Any:
         split = run.objectives if key == "grad_norm" else run.objectives[:1]
         for objective, colour in zip(split, RUN_COLOURS * len(split), strict=False):
             lines = [line for line in run.lines(objective) if line.get(key) is not None]
-            _curve(axis, run, [r["step"] for r in lines], [r[key] for r in lines], color=colour, label=objective)
+            _curve(
+                axis,
+                run,
+                [r["step"] for r in lines],
+                [r[key] for r in lines],
+                color=colour,
+                label=objective,
+            )
         axis.set(title=name, xlabel="million tokens", ylim=(0, None))
         if len(split) > 1:
             axis.legend()
@@ -303,7 +385,8 @@ def machinery(run: Run) -> Any:
 
 @styled
 def svg(figure: Any) -> str:
-    """The figure as an <svg> element that refers to nothing outside itself and scales with the page."""
+    """The figure as an <svg> element that refers to nothing outside itself and scales with the
+    page."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
@@ -327,8 +410,8 @@ def save(figure: Any, path: Path, dpi: int = 130) -> None:
 
 
 def save_pictures(runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]) -> list[Path]:
-    """The report's figures as PNG files in `folder`, and `more` of them; the first run is the report's. Returns the
-    paths."""
+    """The report's figures as PNG files in `folder`, and `more` of them; the first run is the
+    report's. Returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     run = next(iter(runs.values()))
     figures = {

@@ -1,4 +1,5 @@
-"""A run folder, read: whatever of it is there. A run that is still going, or was killed, reads like a finished one."""
+"""A run folder, read: whatever of it is there. A run that is still going, or was killed, reads like
+a finished one."""
 
 import json
 import re
@@ -15,7 +16,8 @@ from xlingjax.errors import UserError
 
 @dataclass(frozen=True)
 class Run:
-    """`record` is run.json, `result` result.json (empty while the run goes), `metrics` and `evaluations` their
+    """`record` is run.json, `result` result.json (empty while the run goes), `metrics` and
+    `evaluations` their
     lines, `rows` rows.html.
     """
 
@@ -50,8 +52,13 @@ class Run:
         return [line for line in self.metrics if line["objective"] == objective]
 
     def tokens_at(self, steps: Sequence[int]) -> np.ndarray:
-        """Tokens seen by those steps, between log lines by interpolation: the common axis of runs that are compared."""
-        known = {line["step"]: line["tokens_seen"] for line in self.metrics if line.get("tokens_seen") is not None}
+        """Tokens seen by those steps, between log lines by interpolation: the common axis of runs
+        that are compared."""
+        known = {
+            line["step"]: line["tokens_seen"]
+            for line in self.metrics
+            if line.get("tokens_seen") is not None
+        }
         at = [0, *known]
         return np.interp(np.asarray(steps, float), at, [0, *known.values()])
 
@@ -64,13 +71,15 @@ class Run:
         return {name: sorted(values, key=lambda pair: pair[0]) for name, values in found.items()}
 
     def last(self, kind: str, prefer: str = "") -> dict[str, Any] | None:
-        """The latest values of the evaluator of that kind: of several, the first whose name contains `prefer`."""
+        """The latest values of the evaluator of that kind: of several, the first whose name
+        contains `prefer`."""
         found = self.evaluated(kind)
         names = [name for name in found if prefer and prefer in name] + list(found)
         return found[names[0]][-1][1] if names else None
 
     def wall_seconds(self) -> float | None:
-        """Seconds between the first and the last line of log.txt, the time between two sittings not counted."""
+        """Seconds between the first and the last line of log.txt, the time between two sittings not
+        counted."""
         sittings: list[list[float]] = []
         for line in self.log:
             match = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)", line)
@@ -87,7 +96,10 @@ def read_run(path: str | Path) -> Run:
     if not path.is_dir():
         raise UserError(f"{path}: no such folder: give the --workdir of a run")
     if not (path / "run.json").is_file() and not (path / "metrics.jsonl").is_file():
-        raise UserError(f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of a run")
+        raise UserError(
+            f"{path}: not a run folder (neither run.json nor metrics.jsonl): give the --workdir of"
+            " a run"
+        )
     return Run(
         path,
         _text(path / "config.gin"),

@@ -1,5 +1,5 @@
-"""The course of a run, from what its record says before the first step: learning rate, turns, and all that changes in
-stages."""
+"""The course of a run, from what its record says before the first step: learning rate, turns, and
+all that changes in stages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,8 +24,8 @@ Stages = dict[int, Any]
 
 
 def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
-    """{what: {objective: {first step: value}}}, steps at which nothing changes left out. record: run.json, or
-    `identity.schedule_record`."""
+    """{what: {objective: {first step: value}}}, steps at which nothing changes left out. record:
+    run.json, or `identity.schedule_record`."""
     found: dict[str, dict[str, Stages]] = {"weight": {}}
     for objective, weight in record.get("weights", {}).items():
         found["weight"][objective] = _stages(weight)
@@ -36,17 +36,29 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     frozen = _stages(record.get("optimizer", {}).get("frozen", []))
     if len(frozen) > 1 or any(frozen.values()):
         found["frozen"] = {"all": frozen}
-    return {what: {objective: _changes(stages) for objective, stages in of.items()} for what, of in found.items() if of}
+    return {
+        what: {objective: _changes(stages) for objective, stages in of.items()}
+        for what, of in found.items()
+        if of
+    }
 
 
 def _stages(value: Any) -> Stages:
     """A constant as stages, and the keys of JSON as steps."""
-    return {int(step): one for step, one in value.items()} if isinstance(value, Mapping) else {0: value}
+    return (
+        {int(step): one for step, one in value.items()}
+        if isinstance(value, Mapping)
+        else {0: value}
+    )
 
 
 def _changes(stages: Stages) -> Stages:
     steps = sorted(stages)
-    return {step: stages[step] for i, step in enumerate(steps) if not i or stages[step] != stages[steps[i - 1]]}
+    return {
+        step: stages[step]
+        for i, step in enumerate(steps)
+        if not i or stages[step] != stages[steps[i - 1]]
+    }
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -58,28 +70,43 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def shares(weights: Mapping[str, Stages]) -> dict[str, Stages]:
-    """{objective: {first step: its share of the steps}} of weights in stages; of all 0, which `train` refuses, 0."""
+    """{objective: {first step: its share of the steps}} of weights in stages; of all 0, which
+    `train` refuses, 0."""
     steps = sorted({step for stages in weights.values() for step in stages})
     now = {
-        step: {name: stages[max(s for s in stages if s <= step)] for name, stages in weights.items()} for step in steps
+        step: {
+            name: stages[max(s for s in stages if s <= step)] for name, stages in weights.items()
+        }
+        for step in steps
     }
     total = {step: sum(now[step].values()) or 1 for step in steps}
-    return {name: _changes({step: now[step][name] / total[step] for step in steps}) for name in weights}
+    return {
+        name: _changes({step: now[step][name] / total[step] for step in steps}) for name in weights
+    }
 
 
 def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(what, objective, its values by step) of all that changes and of what one asks for first."""
     out = []
     if optimizer := record.get("optimizer"):
-        shape = {"linear": "linear decay to 0", "inverse_sqrt": "inverse square root", "constant": "constant"}
+        shape = {
+            "linear": "linear decay to 0",
+            "inverse_sqrt": "inverse square root",
+            "constant": "constant",
+        }
         shape["linear_from_0"] = "linear decay to 0 as if from step 0"
         config = OptimizerConfig(**optimizer)
-        warm = f"peak {config.learning_rate:g} after {config.warmup(record['steps']):,} steps of warm-up"
+        warm = (
+            f"peak {config.learning_rate:g} after {config.warmup(record['steps']):,} steps of"
+            " warm-up"
+        )
         out.append(("learning rate", "all", f"{warm}, then {shape[config.schedule]}"))
     if len(record.get("weights", {})) > 1 and "schedule" in record:
         out.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
     found = values(record)
-    for what in sorted(found, key=lambda what: (what not in ALWAYS, ALWAYS.index(what) if what in ALWAYS else 0)):
+    for what in sorted(
+        found, key=lambda what: (what not in ALWAYS, ALWAYS.index(what) if what in ALWAYS else 0)
+    ):
         alike: dict[str, list[str]] = {}
         for objective, stages in found[what].items():
             if (len(stages) > 1 or what in (*ALWAYS, "frozen")) and stages != {0: None}:
@@ -95,13 +122,15 @@ def _said(stages: Stages) -> str:
         return html.number(value)
 
     first, *later = stages.items()
-    return "; ".join([one(first[1]), *(f"from step {step:,}: {one(value)}" for step, value in later)])
+    return "; ".join(
+        [one(first[1]), *(f"from step {step:,}: {one(value)}" for step, value in later)]
+    )
 
 
 @plots.styled
 def picture(record: Mapping[str, Any]) -> Any:
-    """Learning rate, shares of the objectives (where losses are summed their weights), and a panel for each number or
-    switch that changes, by step."""
+    """Learning rate, shares of the objectives (where losses are summed their weights), and a panel
+    for each number or switch that changes, by step."""
     found, steps = values(record), record.get("steps") or 0
     weights = found.get("weight", {})
     in_turn = len(weights) > 1 and record.get("schedule") != "summed"
@@ -138,7 +167,11 @@ def _is_drawn(stages: Stages) -> bool:
 
 def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
     at = np.unique(np.linspace(0, max(steps - 1, 0), POINTS).astype(int))
-    axis.plot(at, learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)(at), color=plots.RUN_COLOURS[0])
+    axis.plot(
+        at,
+        learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)(at),
+        color=plots.RUN_COLOURS[0],
+    )
     axis.set(title="learning rate", ylim=(0, None))
 
 
@@ -149,13 +182,17 @@ def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     for (objective, stages), colour in zip(of.items(), plots.RUN_COLOURS * len(of), strict=False):
         now = [stages[max(step for step in stages if step <= start)] for start in starts]
         above = below + [*now, now[-1]]
-        axis.fill_between(edges, below, above, step="post", color=colour, linewidth=0, label=objective)
+        axis.fill_between(
+            edges, below, above, step="post", color=colour, linewidth=0, label=objective
+        )
         below = above
     axis.set(title="share of the steps", ylim=(0, 1))
     axis.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 
-def _steps(axis, what: str, of: Mapping[str, Stages], steps: int, objectives: Sequence[str]) -> None:
+def _steps(
+    axis, what: str, of: Mapping[str, Stages], steps: int, objectives: Sequence[str]
+) -> None:
     alike: dict[tuple, list[str]] = {}
     for objective, stages in of.items():
         alike.setdefault(tuple(stages.items()), []).append(objective)

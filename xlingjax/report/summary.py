@@ -10,14 +10,22 @@ from xlingjax.report.run import Run
 
 def final_losses(run: Run) -> dict[str, float]:
     """{objective: its last logged training loss}."""
-    return {name: run.lines(name)[-1]["loss"] for name in run.objectives if run.lines(name)[-1].get("loss") is not None}
+    return {
+        name: run.lines(name)[-1]["loss"]
+        for name in run.objectives
+        if run.lines(name)[-1].get("loss") is not None
+    }
 
 
 def tokens_per_second(run: Run) -> float | None:
     """Of the whole run where it finished; before that the median of the log lines."""
     if run.result.get("tokens_per_second") is not None:
         return run.result["tokens_per_second"]
-    rates = [line["tokens_per_second"] for line in run.metrics if line.get("tokens_per_second") is not None]
+    rates = [
+        line["tokens_per_second"]
+        for line in run.metrics
+        if line.get("tokens_per_second") is not None
+    ]
     return statistics.median(rates) if rates else None
 
 
@@ -27,7 +35,8 @@ def key(name: str) -> str:
 
 
 def retrieval_means(run: Run) -> tuple[float | None, float | None]:
-    """(raw, centred) en_to_xx accuracy, mean over languages at the best layer, of the latest evaluation."""
+    """(raw, centred) en_to_xx accuracy, mean over languages at the best layer, of the latest
+    evaluation."""
     values = run.last("retrieval") or {}
     return values.get("retrieval_mean"), values.get("retrieval_mean_centred")
 
@@ -35,9 +44,10 @@ def retrieval_means(run: Run) -> tuple[float | None, float | None]:
 def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) -> dict[str, Any]:
     """All headline figures; a figure that the run does not have is left out.
 
-    Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME. Accuracies and
-    retrieval in 0..1. nli_en and nli_mean_other come from the first fine-tuned run that has them (else from the run
-    itself), on test where there are dev and test; so do tagging_en and tagging_mean_other, qa_en and
+    Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME.
+    Accuracies and retrieval in 0..1. nli_en and nli_mean_other come from the first fine-tuned run
+    that has them (else from the run itself), on test where there are dev and test; so do tagging_en
+    and tagging_mean_other, qa_en and
     qa_mean_other (F1), and the scores of generated text, bleu_mean and others.
     """
     tokens = [line["tokens_seen"] for line in run.metrics if line.get("tokens_seen") is not None]
@@ -52,17 +62,29 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
         "wall_seconds": run.wall_seconds(),
         "final_loss": final_losses(run),
     }
-    for name in ("mean", "mean_centred", "mean_xx_to_en", "mean_centred_xx_to_en", "best_layer", "best_layer_centred"):
+    for name in (
+        "mean",
+        "mean_centred",
+        "mean_xx_to_en",
+        "mean_centred_xx_to_en",
+        "best_layer",
+        "best_layer_centred",
+    ):
         out[f"retrieval_{name}"] = retrieval.get(f"retrieval_{name}")
     for name, other in compare.items():
         raw, centred = retrieval_means(other)
-        out[f"retrieval_mean_{key(name)}"], out[f"retrieval_mean_{key(name)}_centred"] = raw, centred
+        out[f"retrieval_mean_{key(name)}"], out[f"retrieval_mean_{key(name)}_centred"] = (
+            raw,
+            centred,
+        )
         out[f"tokens_seen_{key(name)}"] = summarise(other, {}, ()).get("tokens_seen")
     for floor, value in (run.last("floors") or {}).get("mean", {}).items():
         out[f"retrieval_mean_{floor}"] = value
     out["perplexity_mean"] = (run.last("perplexity") or {}).get("mean")
     for side in ("visible", "hidden"):
-        out[f"tlm_perplexity_{side}"] = (run.last("translation_perplexity") or {}).get(f"{side}_mean")
+        out[f"tlm_perplexity_{side}"] = (run.last("translation_perplexity") or {}).get(
+            f"{side}_mean"
+        )
     accuracy = next((v for r in (*finetuned, run) if (v := r.last("accuracy", prefer="test"))), {})
     out["nli_en"], out["nli_mean_other"] = accuracy.get("en"), accuracy.get("mean_other")
     tagging = next((v for r in (*finetuned, run) if (v := r.last("tagging", prefer="test"))), {})

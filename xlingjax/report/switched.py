@@ -15,21 +15,32 @@ def stretches(tokens: Iterable[Any]) -> list[tuple[str, list[Any]]]:
 
 def said(token: Any) -> str:
     """The piece of the text itself, also where the row shows a MASK or another piece."""
-    return (token.target if token.how in ("mask", "random", "kept") else token.piece).replace("▁", " ")
+    return (token.target if token.how in ("mask", "random", "kept") else token.piece).replace(
+        "▁", " "
+    )
 
 
 def as_html(tokens: Sequence[Any], languages: Sequence[str]) -> str:
-    """The text in colours, chosen words underlined, and a legend. Nothing for a text of one language."""
+    """The text in colours, chosen words underlined, and a legend. Nothing for a text of one
+    language."""
     used = [name for name in languages if any(token.language == name for token in tokens)]
     if len(used) < 2:
         return ""
     colour = plots.colours(languages)
     parts = []
     for language, of in stretches(tokens):
-        words = [f"<u>{html.esc(said(t))}</u>" if t.how in CHOSEN else html.esc(said(t)) for t in of]
-        parts.append(f'<bdi lang="{html.esc(language)}" style="color:{colour[language]}">{"".join(words)}</bdi>')
+        words = [
+            f"<u>{html.esc(said(t))}</u>" if t.how in CHOSEN else html.esc(said(t)) for t in of
+        ]
+        parts.append(
+            f'<bdi lang="{html.esc(language)}"'
+            f' style="color:{colour[language]}">{"".join(words)}</bdi>'
+        )
     legend = " ".join(f'<b style="color:{colour[name]}">{html.esc(name)}</b>' for name in used)
-    return f'<p class="switched">{" ".join(parts)}</p><p class="note">{legend} · underlined: to be predicted</p>'
+    return (
+        f'<p class="switched">{" ".join(parts)}</p><p class="note">{legend} · underlined: to be'
+        " predicted</p>"
+    )
 
 
 CHOSEN = ("mask", "random", "kept", "recover")
@@ -45,7 +56,10 @@ def as_text(tokens: Sequence[Any], languages: Sequence[str]) -> Any:
     colour, text = plots.colours(languages), Text()
     for language, of in stretches(tokens):
         for token in of:
-            text.append(said(token), style=f"{colour[language]}{' underline' if token.how in CHOSEN else ''}")
+            text.append(
+                said(token),
+                style=f"{colour[language]}{' underline' if token.how in CHOSEN else ''}",
+            )
         text.append(" ")
     for name in used:
         text.append(f"\n{name}" if name == used[0] else f" {name}", style=f"bold {colour[name]}")

@@ -20,8 +20,8 @@ INSTALL = {
     "gpu": "install xlingjax[cuda] and check nvidia-smi",
     "tpu": "install xlingjax[tpu]",
 }
-# What JAX raises where a platform cannot be used. The assertion, which says nothing: it knows the platform and is
-# installed without the plugin for it.
+# What JAX raises where a platform cannot be used. The assertion, which says nothing: it knows the
+# platform and is installed without the plugin for it.
 NO_PLATFORM = (RuntimeError, AssertionError)
 
 
@@ -30,8 +30,8 @@ class RuntimeConfig:
     """Empty values: take what the environment says."""
 
     platform: str = ""
-    """"cpu", "gpu" or "tpu"; empty: what JAX finds. One that is asked for and not there is an error, never a silent
-    CPU."""
+    """"cpu", "gpu" or "tpu"; empty: what JAX finds. One that is asked for and not there is an
+    error, never a silent CPU."""
     coordinator: str = ""
     """host:port of process 0, for several processes (or XLINGJAX_COORDINATOR)."""
     num_processes: int = 0
@@ -39,13 +39,14 @@ class RuntimeConfig:
     process_id: int = -1
     """This process's number from 0 (or XLINGJAX_PROCESS_ID)."""
     compile_cache: str = ""
-    """Folder of compiled programs; empty: JAX_COMPILATION_CACHE_DIR, or ~/.cache/xlingjax/jax; "off": none."""
+    """Folder of compiled programs; empty: JAX_COMPILATION_CACHE_DIR, or ~/.cache/xlingjax/jax;
+    "off": none."""
 
 
 def start(config: RuntimeConfig = RuntimeConfig()) -> str:  # noqa: B008
-    """Prepare JAX; to be called before anything else uses it (a second call changes nothing). Returns one line that
-    describes the machine. Raises UserError for a platform that is not there and for processes that do not find each
-    other."""
+    """Prepare JAX; to be called before anything else uses it (a second call changes nothing).
+    Returns one line that describes the machine. Raises UserError for a platform that is not there
+    and for processes that do not find each other."""
     if config.platform and config.platform not in BACKENDS:
         raise UserError(f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}")
     set_compile_cache(config.compile_cache)
@@ -53,33 +54,41 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:  # noqa: B008
     join_processes(config)
     require_platform(config.platform)
     if jax.process_count() > 1:
-        # A first collective: processes that cannot reach each other hang here, under a line that says so, and not in
-        # the first step.
-        print(f"process {jax.process_index()} of {jax.process_count()}: waiting for the others", flush=True)
+        # A first collective: processes that cannot reach each other hang here, under a line that
+        # says so, and not in the first step.
+        print(
+            f"process {jax.process_index()} of {jax.process_count()}: waiting for the others",
+            flush=True,
+        )
         multihost_utils.sync_global_devices("start")
     device = jax.devices()[0]
     return (
-        f"{jax.device_count()} x {device.device_kind} ({device.platform}), "
-        f"{jax.process_count()} process{'es' if jax.process_count() > 1 else ''} x {jax.local_device_count()} devices"
+        f"{jax.device_count()} x {device.device_kind} ({device.platform}), {jax.process_count()}"
+        f" process{'es' if jax.process_count() > 1 else ''} x {jax.local_device_count()} devices"
     )
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep freed memory for the next step, where it can be told to (glibc). Returns whether it was.
+    """Have the C library keep freed memory for the next step, where it can be told to (glibc).
+    Returns whether it was.
 
-    XLA takes a step's buffers from malloc and frees them after it. By default glibc returns large ones to the system
-    each time and gets them back page by page, zeroed: a third of a step on CPU. It can be told to keep them, but only
-    the main thread's, so a step on CPU runs in the thread that calls it. The process then holds its peak memory until
-    it ends.
+    XLA takes a step's buffers from malloc and frees them after it. By default glibc returns large
+    ones to the system each time and gets them back page by page, zeroed: a third of a step on CPU.
+    It can be told to keep them, but only the main thread's, so a step on CPU runs in the thread
+    that calls it. The process then holds its peak memory until it ends.
     """
-    with contextlib.suppress(AttributeError):  # a JAX without the option: large steps give their memory back
+    with contextlib.suppress(
+        AttributeError
+    ):  # a JAX without the option: large steps give their memory back
         jax.config.update("jax_cpu_enable_async_dispatch", False)
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
     m_trim_threshold, m_top_pad, m_mmap_max = -1, -2, -4  # <malloc.h>
-    return all([mallopt(m_mmap_max, 0), mallopt(m_trim_threshold, -1), mallopt(m_top_pad, 64 << 20)])
+    return all(
+        [mallopt(m_mmap_max, 0), mallopt(m_trim_threshold, -1), mallopt(m_top_pad, 64 << 20)]
+    )
 
 
 def set_compile_cache(folder: str) -> None:
@@ -87,7 +96,9 @@ def set_compile_cache(folder: str) -> None:
     if folder == "off":
         jax.config.update("jax_enable_compilation_cache", False)
     elif folder or not jax.config.jax_compilation_cache_dir:
-        jax.config.update("jax_compilation_cache_dir", folder or os.path.expanduser("~/.cache/xlingjax/jax"))
+        jax.config.update(
+            "jax_compilation_cache_dir", folder or os.path.expanduser("~/.cache/xlingjax/jax")
+        )
 
 
 def number_in(variable: str, default: int) -> int:
@@ -99,8 +110,8 @@ def number_in(variable: str, default: int) -> int:
 
 
 def join_processes(config: RuntimeConfig) -> None:
-    """Join the processes of one run: by the configuration, by XLINGJAX_* variables, or as SLURM and TPU pods announce
-    them."""
+    """Join the processes of one run: by the configuration, by XLINGJAX_* variables, or as SLURM and
+    TPU pods announce them."""
     if jax.distributed.is_initialized():
         return
     coordinator = config.coordinator or os.environ.get("XLINGJAX_COORDINATOR", "")
@@ -112,8 +123,8 @@ def join_processes(config: RuntimeConfig) -> None:
         return
     if (coordinator or count > 1) and not (coordinator and count > 0 and 0 <= index < count):
         raise UserError(
-            f"several processes need coordinator (host:port), num_processes and process_id together; "
-            f"got coordinator={coordinator!r} num_processes={count} process_id={index}"
+            "several processes need coordinator (host:port), num_processes and process_id"
+            f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}"
         )
     # Only used where the devices are CPUs.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
@@ -124,7 +135,8 @@ def join_processes(config: RuntimeConfig) -> None:
             jax.distributed.initialize()
     except RuntimeError as error:
         raise UserError(
-            f"process {index} could not join coordinator {coordinator or 'of the cluster'}: {first_line(error)}"
+            f"process {index} could not join coordinator {coordinator or 'of the cluster'}:"
+            f" {first_line(error)}"
         ) from error
 
 
@@ -136,11 +148,14 @@ def require_platform(platform: str) -> None:
         found = jax.default_backend()
     except NO_PLATFORM as error:
         raise UserError(
-            f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available: {why_no_platform(error)}; "
-            f"{INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose another platform"
+            f"platform {platform or os.environ.get('JAX_PLATFORMS')!r} is not available:"
+            f" {why_no_platform(error)}; {INSTALL.get(platform, 'unset JAX_PLATFORMS')} or choose"
+            " another platform"
         ) from error
     if platform and found != platform:
-        raise UserError(f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}")
+        raise UserError(
+            f"platform {platform!r} was asked for, JAX runs on {found!r}; {INSTALL[platform]}"
+        )
 
 
 def why_no_platform(error: Exception) -> str:
@@ -166,7 +181,8 @@ def barrier(name: str) -> None:
 
 
 def check_workdir(workdir: Path, needed_bytes: int) -> None:
-    """Make the folder and raise UserError now, not after hours, if it cannot be written or has too little room."""
+    """Make the folder and raise UserError now, not after hours, if it cannot be written or has too
+    little room."""
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         probe = workdir / f".probe-{os.getpid()}"
@@ -174,7 +190,9 @@ def check_workdir(workdir: Path, needed_bytes: int) -> None:
         probe.unlink()
         free = shutil.disk_usage(workdir).free
     except OSError as error:
-        raise UserError(f"workdir {workdir} cannot be written: {error.strerror}; choose another --workdir") from error
+        raise UserError(
+            f"workdir {workdir} cannot be written: {error.strerror}; choose another --workdir"
+        ) from error
     if free < needed_bytes:
         raise UserError(
             f"workdir {workdir} has {free / 1e9:.1f} GB free, the checkpoints of this run take "
@@ -191,8 +209,9 @@ def out_of_memory_explained() -> Iterator[None]:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise UserError(
-            f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a time), set "
-            f"REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or lower BATCH"
+            f"out of device memory: {first_line(error)}; raise MICROBATCHES (same batch, less at a"
+            " time), set REMAT=full, spread the parameters (--gin_file gin/mesh/fsdp.gin), or"
+            " lower BATCH"
         ) from error
 
 

@@ -1,4 +1,5 @@
-"""Import paths that the documentation once named. They work for one version more, with a warning."""
+"""Import paths that the documentation once named. They work for one version more, with a
+warning."""
 
 import importlib
 import importlib.abc
@@ -29,9 +30,12 @@ NAMES = {
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives the module of today for a name of `MODULES`; the last of `sys.meta_path`, asked where nothing is found."""
+    """Gives the module of today for a name of `MODULES`; the last of `sys.meta_path`, asked where
+    nothing is found."""
 
-    def find_spec(self, fullname: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Any = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if fullname not in MODULES:
             return None
         return importlib.util.spec_from_loader(fullname, self)
@@ -53,7 +57,8 @@ def install() -> None:
 
 
 def attribute(package: str, name: str) -> Any:
-    """For a package's `__getattr__`: what `name` meant there. Raises AttributeError for other names."""
+    """For a package's `__getattr__`: what `name` meant there. Raises AttributeError for other
+    names."""
     today = NAMES.get(f"{package}.{name}")
     if today is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -63,4 +68,6 @@ def attribute(package: str, name: str) -> Any:
 
 
 def _warn(old: str, new: str) -> None:
-    warnings.warn(f"{old} is {new} now; the old name goes with the next version", FutureWarning, stacklevel=6)
+    warnings.warn(
+        f"{old} is {new} now; the old name goes with the next version", FutureWarning, stacklevel=6
+    )

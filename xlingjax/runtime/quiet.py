@@ -13,7 +13,8 @@ from xlingjax.errors import UserError
 
 @contextlib.contextmanager
 def quiet_stderr() -> Iterator[None]:
-    """Hold back what C++ writes to stderr: TensorFlow announces itself at import in lines that no setting turns off.
+    """Hold back what C++ writes to stderr: TensorFlow announces itself at import in lines that no
+    setting turns off.
 
     What was written is shown if the block fails.
     """
@@ -36,10 +37,12 @@ def quiet_stderr() -> Iterator[None]:
 
 @functools.cache
 def forget_abandoned_reads() -> None:
-    """From now on print nothing of the reads that Orbax has under way when one of them fails: they end later, each with
-    a traceback of its own. To be called before the reading."""
+    """From now on print nothing of the reads that Orbax has under way when one of them fails: they
+    end later, each with a traceback of its own. To be called before the reading."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
     late = "Event loop is closed"
     sys.unraisablehook = lambda one: None if str(one.exc_value) == late else unraisable(one)
-    sys.excepthook = lambda kind, value, trace: None if str(value) == late else uncaught(kind, value, trace)
+    sys.excepthook = lambda kind, value, trace: (
+        None if str(value) == late else uncaught(kind, value, trace)
+    )

@@ -1,4 +1,5 @@
-"""Asked to stop: SIGTERM (or a cluster's preemption notice) ends a run at a step that all processes agree on."""
+"""Asked to stop: SIGTERM (or a cluster's preemption notice) ends a run at a step that all processes
+agree on."""
 
 import contextlib
 import signal
@@ -13,7 +14,8 @@ from xlingjax.errors import Stopped
 
 @contextlib.contextmanager
 def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[None]:
-    """These signals call `handler`, but for those that are ignored, and in threads, which get none."""
+    """These signals call `handler`, but for those that are ignored, and in threads, which get
+    none."""
     here = threading.current_thread() is threading.main_thread()
     heard = [number for number in signals if here and signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, handler) for number in heard}
@@ -24,7 +26,9 @@ def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[
             signal.signal(number, handler)
 
 
-def stop_requested(requested: threading.Event, *signals: signal.Signals) -> contextlib.AbstractContextManager[None]:
+def stop_requested(
+    requested: threading.Event, *signals: signal.Signals
+) -> contextlib.AbstractContextManager[None]:
     """These signals only set `asked`."""
     return handled(lambda *_: requested.set(), *signals)
 
@@ -39,16 +43,19 @@ def stopped_by(*signals: signal.Signals) -> contextlib.AbstractContextManager[No
 
 
 class Preemption:
-    """Context manager. While it is open SIGTERM only sets a flag; `reached(step)` says whether to save and leave.
+    """Context manager. While it is open SIGTERM only sets a flag; `reached(step)` says whether to
+    save and leave.
 
-    With several processes JAX's coordination service catches the signal in any one of them and makes all leave after
-    the same step.
+    With several processes JAX's coordination service catches the signal in any one of them and
+    makes all leave after the same step.
     """
 
     def __init__(self):
         self._asked = threading.Event()
         alone = jax.process_count() == 1
-        self._heard = stop_requested(self._asked, signal.SIGTERM) if alone else contextlib.nullcontext()
+        self._heard = (
+            stop_requested(self._asked, signal.SIGTERM) if alone else contextlib.nullcontext()
+        )
 
     def __enter__(self) -> "Preemption":
         self._heard.__enter__()

@@ -1,1 +1,2 @@
-"""A run: its loop and step, what it trains on, its optimizer, checkpoints, where its weights come from."""
+"""A run: its loop and step, what it trains on, its optimizer, checkpoints, where its weights come
+from."""

@@ -1,8 +1,8 @@
 """Checkpoints: state, data position and run identity; which one a run starts from.
 
 On disk: `checkpoints/STEP/{params,training,run}` written by Orbax in the background, and
-`data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the checkpoint of that step is finalised, so that
-every finalised checkpoint has its data position.
+`data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the checkpoint of that step is
+finalised, so that every finalised checkpoint has its data position.
 """
 
 import difflib
@@ -38,10 +38,11 @@ class CheckpointConfig:
     """Steps between checkpoints; 0 = only at the end and when asked to stop."""
     keep_last: int = 2
     keep_best: int = 0
-    """Keep this many more by each of `best_metric`, the best; needs an evaluation at the checkpoint's step."""
+    """Keep this many more by each of `best_metric`, the best; needs an evaluation at the
+    checkpoint's step."""
     best_metric: str = ""
-    """"EVALUATOR/NAME" of a scalar, for instance "perplexity/mean", or several with spaces between; for each the best
-    checkpoint is kept, and named in best.json and result.json."""
+    """"EVALUATOR/NAME" of a scalar, for instance "perplexity/mean", or several with spaces between;
+    for each the best checkpoint is kept, and named in best.json and result.json."""
     best_mode: str = "min"
 
     def __post_init__(self):
@@ -74,9 +75,16 @@ class Restored:
 
 
 class Checkpoints:
-    """The checkpoints of one run. Every process makes one and calls the same methods at the same steps."""
+    """The checkpoints of one run. Every process makes one and calls the same methods at the same
+    steps."""
 
-    def __init__(self, workdir: Path, config: CheckpointConfig, identity: dict[str, Any], say: Callable[[str], None]):
+    def __init__(
+        self,
+        workdir: Path,
+        config: CheckpointConfig,
+        identity: dict[str, Any],
+        say: Callable[[str], None],
+    ):
         self.folder = (workdir / "checkpoints").absolute()
         self._positions = workdir / "data_state"
         self._config, self._identity, self._say = config, identity, say
@@ -93,31 +101,45 @@ class Checkpoints:
         ]
         options = ocp.CheckpointManagerOptions(
             preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
-            best_fn=len
-            if config.metrics
-            else None,  # without one Orbax writes no metrics, and a continued run has none
+            best_fn=(
+                len if config.metrics else None
+            ),  # without one Orbax writes no metrics, and a continued run has none
             cleanup_tmp_directories=True,
         )
-        self._manager = ocp.CheckpointManager(self.folder, options=options, item_names=("params", "training", "run"))
+        self._manager = ocp.CheckpointManager(
+            self.folder, options=options, item_names=("params", "training", "run")
+        )
         self.saved_step = -1
         self.best: dict[str, dict[str, Any]] = {}
         """{metric: {"step", "value"}} of the best checkpoint so far, as in best.json."""
 
-    # ---- saving -----------------------------------------------------------------------------------------------------
+    # ---- saving ----------------------------------------------------------------------------------
 
     def save(
-        self, step: int, state: TrainState, positions: Positions, progress: dict[str, Any], values: dict[str, float]
+        self,
+        step: int,
+        state: TrainState,
+        positions: Positions,
+        progress: dict[str, Any],
+        values: dict[str, float],
     ) -> None:
-        """Start writing the checkpoint of `step`; returns when the state has been copied to the host. `values`:
-        scalars of an evaluation at this very step. Raises UserError when the disk is full or not writable."""
+        """Start writing the checkpoint of `step`; returns when the state has been copied to the
+        host. `values`:
+        scalars of an evaluation at this very step. Raises UserError when the disk is full or not
+        writable.
+        """
         metrics = self._metrics(values)
         try:
             self._write_positions(step, positions)
             failed = None
         except OSError as error:
             failed = error
-        if not all_agree(failed is None):  # agreeing also makes sure that every host's position is on disk
-            raise explained(failed or OSError("another process could not write its data position"), self.folder)
+        if not all_agree(
+            failed is None
+        ):  # agreeing also makes sure that every host's position is on disk
+            raise explained(
+                failed or OSError("another process could not write its data position"), self.folder
+            )
         try:
             training = {name: value for name, value in vars(state).items() if name != "params"}
             self._manager.save(
@@ -138,7 +160,9 @@ class Checkpoints:
         """`values` of an evaluation of the checkpoint of `step`, which was saved without."""
         metrics = self._metrics(values)
         if metrics:
-            handler = ocp.JsonCheckpointHandler(filename="metrics")  # as the manager writes and reads them
+            handler = ocp.JsonCheckpointHandler(
+                filename="metrics"
+            )  # as the manager writes and reads them
             ocp.Checkpointer(handler).save(
                 self.folder / str(step) / "metrics", args=ocp.args.JsonSave(metrics), force=True
             )
@@ -146,21 +170,31 @@ class Checkpoints:
         self._note_best(step, metrics, values)
 
     def _metrics(self, values: dict[str, float]) -> dict[str, float]:
-        return {name: values[name] for name in self._config.metrics if math.isfinite(values.get(name, math.nan))}
+        return {
+            name: values[name]
+            for name in self._config.metrics
+            if math.isfinite(values.get(name, math.nan))
+        }
 
     def _note_best(self, step: int, metrics: dict[str, float], values: dict[str, float]) -> None:
         if values and (unknown := [name for name in self._config.metrics if name not in values]):
             near = difflib.get_close_matches(unknown[0], values, 1, 0.0)
-            self._say(f"no checkpoint is the best by {unknown[0]}: nothing measures it; the nearest is {near[0]}")
+            self._say(
+                f"no checkpoint is the best by {unknown[0]}: nothing measures it; the nearest is"
+                f" {near[0]}"
+            )
         for name, value in metrics.items():
             known = self.best.get(name, {}).get("value", value)
-            if value <= known if self._config.best_mode == "min" else value >= known:  # of equals Orbax keeps the last
+            if (
+                value <= known if self._config.best_mode == "min" else value >= known
+            ):  # of equals Orbax keeps the last
                 self.best[name] = {"step": step, "value": value}
         if metrics and is_primary():
             write_json(self.folder.with_name(BEST), self.best)
 
     def close(self) -> None:
-        """Wait until the last checkpoint is on disk. Raises UserError when it could not be written."""
+        """Wait until the last checkpoint is on disk. Raises UserError when it could not be
+        written."""
         try:
             self._manager.wait_until_finished()
             self._manager.close()
@@ -173,7 +207,9 @@ class Checkpoints:
             folder = self._positions / str(step) / objective
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in shards.items():
-                partial = folder / f"{name}.partial-{jax.process_index()}"  # hosts may hold the same shard
+                partial = (
+                    folder / f"{name}.partial-{jax.process_index()}"
+                )  # hosts may hold the same shard
                 with open(partial, "wb") as file:
                     file.write(hashlib.sha256(content).digest() + content)
                     file.flush()
@@ -193,16 +229,21 @@ class Checkpoints:
                 raise ValueError(f"{file} is damaged")
             positions.setdefault(file.parent.name, {})[file.stem] = raw[32:]
         if missing := set(self._identity["objectives"]) - set(positions):
-            raise ValueError(f"{self._positions / str(step)} lacks the data position of {', '.join(sorted(missing))}")
+            raise ValueError(
+                f"{self._positions / str(step)} lacks the data position of"
+                f" {', '.join(sorted(missing))}"
+            )
         return positions
 
-    # ---- restoring --------------------------------------------------------------------------------------------------
+    # ---- restoring -------------------------------------------------------------------------------
 
     def restore(self, abstract: TrainState) -> Restored | None:
-        """The newest readable checkpoint on the shardings of `abstract`; None if there is no checkpoint at all.
+        """The newest readable checkpoint on the shardings of `abstract`; None if there is no
+        checkpoint at all.
 
-        An unreadable one is named, set aside as `STEP.unreadable`, and the one before is taken. Raises UserError when
-        none can be read, and when the checkpoint belongs to another run (field and both values).
+        An unreadable one is named, set aside as `STEP.unreadable`, and the one before is taken.
+        Raises UserError when none can be read, and when the checkpoint belongs to another run
+        (field and both values).
         """
         forget_abandoned_reads()
         steps = checkpoint_steps(self.folder)
@@ -217,22 +258,29 @@ class Checkpoints:
                 problem = f"{type(error).__name__}: {first_line(error)}"
             if all_agree(found is not None):
                 for bad, why in unreadable:
-                    self._say(f"checkpoint {bad} cannot be read ({why}); set aside as {bad}.unreadable")
+                    self._say(
+                        f"checkpoint {bad} cannot be read ({why}); set aside as {bad}.unreadable"
+                    )
                     if is_primary():
                         (self.folder / str(bad)).rename(self.folder / f"{bad}.unreadable")
                 barrier("set-aside")
                 self._manager.reload()
                 self.saved_step = step
                 for name, best in read_best(self.folder.parent).items():
-                    if name in self._config.metrics and best["step"] in steps and best["step"] <= step:
+                    if (
+                        name in self._config.metrics
+                        and best["step"] in steps
+                        and best["step"] <= step
+                    ):
                         self.best[name] = best
                 return found
             unreadable.append((step, problem or "another process could not read it"))
         if unreadable:
             step, why = unreadable[0]
             raise UserError(
-                f"{self.folder} holds {len(unreadable)} checkpoints and none can be read (step {step}: {why}); "
-                f"repair it, move it away, or choose another --workdir: a run never starts afresh over it"
+                f"{self.folder} holds {len(unreadable)} checkpoints and none can be read (step"
+                f" {step}: {why}); repair it, move it away, or choose another --workdir: a run"
+                " never starts afresh over it"
             )
         return None
 
@@ -244,16 +292,23 @@ class Checkpoints:
         items = self._manager.restore(
             step,
             args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(abstract.params), training=ocp.args.StandardRestore(training)
+                params=ocp.args.StandardRestore(abstract.params),
+                training=ocp.args.StandardRestore(training),
             ),
         )
-        return Restored(step, TrainState(params=items.params, **items.training), positions, run["progress"])
+        return Restored(
+            step, TrainState(params=items.params, **items.training), positions, run["progress"]
+        )
 
 
 def checkpoint_steps(folder: Path) -> list[int]:
-    """Steps of the finalised checkpoints in a folder, ascending. An interrupted write has another name and does not
-    count."""
-    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit()) if folder.is_dir() else []
+    """Steps of the finalised checkpoints in a folder, ascending. An interrupted write has another
+    name and does not count."""
+    return (
+        sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
+        if folder.is_dir()
+        else []
+    )
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
@@ -263,8 +318,10 @@ def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
 
 
 def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint that `path` names: itself, the newest of a run's workdir or of a `checkpoints` folder, that of a
-    step (RUN@STEP) or the best by a metric (RUN@METRIC, see `CheckpointConfig`). Raises UserError."""
+    """The checkpoint that `path` names: itself, the newest of a run's workdir or of a `checkpoints`
+    folder, that of a step (RUN@STEP) or the best by a metric (RUN@METRIC, see `CheckpointConfig`).
+    Raises UserError.
+    """
     run, which = run_and_checkpoint(path)
     if which and not Path(path).exists():
         return _named_checkpoint(run.absolute(), which)
@@ -281,33 +338,45 @@ def _named_checkpoint(run: Path, which: str) -> Path:
     best, steps = read_best(run), checkpoint_steps(run / "checkpoints")
     if not which.isdigit() and which not in best:
         raise UserError(
-            f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'}); train with KEEP_BEST=1 "
-            f"and BEST_METRIC={which}"
+            f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
+            f" train with KEEP_BEST=1 and BEST_METRIC={which}"
         )
     step = int(which) if which.isdigit() else best[which]["step"]
     if step not in steps:
         there = ", ".join(map(str, steps)) or "none"
-        raise UserError(f"{run} has no checkpoint {step} (there are: {there}); KEEP_CHECKPOINTS keeps more of them")
+        raise UserError(
+            f"{run} has no checkpoint {step} (there are: {there}); KEEP_CHECKPOINTS keeps more of"
+            " them"
+        )
     return run / "checkpoints" / str(step)
 
 
 def load_params(
-    path: str | Path, params: Any, new: Sequence[str] = (), vocabulary: Any = None, exact: bool = False
+    path: str | Path,
+    params: Any,
+    new: Sequence[str] = (),
+    vocabulary: Any = None,
+    exact: bool = False,
 ) -> tuple[Any, list[str]]:
-    """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the shardings of
-    `params`.
+    """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the
+    shardings of `params`.
 
-    A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its path; those are
-    returned as the second value. `vocabulary`: the hash of the one they are to be used with; exact: nothing of the
-    checkpoint may be left behind. Raises UserError naming every other missing parameter, every mismatched shape,
-    another vocabulary, and an unreadable checkpoint.
+    A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its
+    path; those are returned as the second value. `vocabulary`: the hash of the one they are to be
+    used with; exact: nothing of the checkpoint may be left behind. Raises UserError naming every
+    other missing parameter, every mismatched shape, another vocabulary, and an unreadable
+    checkpoint.
     """
     ours, tree = jax.tree_util.tree_flatten_with_path(params)
     checkpoint = find_checkpoint(path)
     saved, trained_on = saved_params(checkpoint)
     require_vocabulary(checkpoint, trained_on, vocabulary)
     names = [path_name(key) for key, _ in ours]
-    kept = [name for name in names if name not in saved and any(re.match(pattern, name) for pattern in new)]
+    kept = [
+        name
+        for name in names
+        if name not in saved and any(re.match(pattern, name) for pattern in new)
+    ]
     problems = [f"{name} is missing" for name in names if name not in saved and name not in kept]
     problems += [f"{name} is not the model's" for name in saved if exact and name not in names]
     problems += [
@@ -316,12 +385,26 @@ def load_params(
         if name in saved and saved[name] != leaf.shape
     ]
     if problems:
-        remedy = "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir describes"
-        if any(name.startswith("decoder/") for name in names) and not any(n.startswith("decoder/") for n in saved):
-            remedy = "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both (gin/runs/init_seq2seq.gin)"
-        raise UserError(f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}")
+        remedy = (
+            "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir"
+            " describes"
+        )
+        if any(name.startswith("decoder/") for name in names) and not any(
+            n.startswith("decoder/") for n in saved
+        ):
+            remedy = (
+                "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both"
+                " (gin/runs/init_seq2seq.gin)"
+            )
+        raise UserError(
+            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
+        )
     wanted = [
-        None if name in kept else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+        (
+            None
+            if name in kept
+            else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+        )
         for name, (_, leaf) in zip(names, ours, strict=True)
     ]
     loaded = read_params(checkpoint, jax.tree.unflatten(tree, wanted))
@@ -331,22 +414,31 @@ def load_params(
 
 
 def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
-    """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a checkpoint. Raises
-    UserError when it cannot be read."""
+    """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a
+    checkpoint. Raises UserError when it cannot be read."""
     forget_abandoned_reads()
     run = checkpoint / "run"  # not there in a checkpoint that did not come from training
     try:
-        tree = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(checkpoint / "params").item_metadata.tree
-        shapes = {path_name(key): tuple(x.shape) for key, x in jax.tree_util.tree_flatten_with_path(tree)[0]}
-        record = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run) if run.is_dir() else None
+        tree = (
+            ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
+            .metadata(checkpoint / "params")
+            .item_metadata.tree
+        )
+        shapes = {
+            path_name(key): tuple(x.shape)
+            for key, x in jax.tree_util.tree_flatten_with_path(tree)[0]
+        }
+        record = (
+            ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run) if run.is_dir() else None
+        )
         return shapes, vocabulary_of(record["identity"]) if record else None
     except Exception as error:
         raise _unreadable(checkpoint, error) from error
 
 
 def read_params(checkpoint: Path, wanted: Any) -> Any:
-    """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack some or hold None for
-    them. Raises UserError when they cannot be read."""
+    """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack
+    some or hold None for them. Raises UserError when they cannot be read."""
     forget_abandoned_reads()
     try:
         return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(
@@ -365,16 +457,16 @@ def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> No
     """Raise UserError where both hashes are known and differ."""
     if vocabulary and trained_on and trained_on != vocabulary:
         raise UserError(
-            f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256 {trained_on!s:.12}, this run's "
-            f"{vocabulary!s:.12}), in which the same ids are other pieces; set VOCABULARY to that run's workdir, which "
-            f"keeps a copy"
+            f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256"
+            f" {trained_on!s:.12}, this run's {vocabulary!s:.12}), in which the same ids are other"
+            " pieces; set VOCABULARY to that run's workdir, which keeps a copy"
         )
 
 
 def _unreadable(checkpoint: Path, error: Exception) -> UserError:
     return UserError(
-        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)}); name an older one, "
-        f"{checkpoint.parent}/STEP, or move this one away"
+        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
+        f" name an older one, {checkpoint.parent}/STEP, or move this one away"
     )
 
 
@@ -382,5 +474,8 @@ def explained(error: Exception, folder: Path) -> Exception:
     """A UserError when the disk is the cause, else the error itself."""
     signs = ("No space left", "RESOURCE_EXHAUSTED", "ermission denied")
     if isinstance(error, OSError) or any(sign in str(error) for sign in signs):
-        return UserError(f"checkpoint in {folder} could not be written: {first_line(error)}; make room and start again")
+        return UserError(
+            f"checkpoint in {folder} could not be written: {first_line(error)}; make room and start"
+            " again"
+        )
     return error

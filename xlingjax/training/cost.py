@@ -39,7 +39,8 @@ class Stopwatch:
 
 
 def peak_memory_bytes() -> int:
-    """The largest peak over this process's devices; on CPU, where devices keep no count, the process's own peak."""
+    """The largest peak over this process's devices; on CPU, where devices keep no count, the
+    process's own peak."""
     stats = [device.memory_stats() or {} for device in jax.local_devices()]
     peaks = [s["peak_bytes_in_use"] for s in stats if "peak_bytes_in_use" in s]
     if peaks:
@@ -49,11 +50,12 @@ def peak_memory_bytes() -> int:
 
 
 def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -> float | None:
-    """`flops_per_token` of the objective that reads fields of these shapes, if one pass through the model is all that
-    it takes: causal with predictions at every token (CLM), predictions at slots (MLM, TLM, CL-MLM, CAMLM), none (labels
-    of rows, words or spans), or a decoder's (translation, denoising). None for what takes more and is not counted:
-    VECO, BTMLM, word recovery, the DAN, back-translation, predicting streams, and labels where the model has a
-    cross-attention, which plug-in fine-tuning uses."""
+    """`flops_per_token` of the objective that reads fields of these shapes, if one pass through the
+    model is all that it takes: causal with predictions at every token (CLM), predictions at slots
+    (MLM, TLM, CL-MLM, CAMLM), none (labels of rows, words or spans), or a decoder's (translation,
+    denoising). None for what takes more and is not counted: VECO, BTMLM, word recovery, the DAN,
+    back-translation, predicting streams, and labels where the model has a cross-attention, which
+    plug-in fine-tuning uses."""
     length, more = shapes["input_ids"][1], {*shapes} - {*INPUTS}
     if more == {*DECODER_FIELDS} and not config.streams:
         return decoder_flops_per_token(config, length, shapes["decoder_ids"][1])
@@ -66,21 +68,24 @@ def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     return None
 
 
-def flops_per_token(config: ModelConfig, length: int, predictions: float, causal: bool = False) -> float:
-    """Useful floating-point operations per token of one training step, forward and backward (3 x forward; a
-    multiply-add is 2).
+def flops_per_token(
+    config: ModelConfig, length: int, predictions: float, causal: bool = False
+) -> float:
+    """Useful floating-point operations per token of one training step, forward and backward (3 x
+    forward; a multiply-add is 2).
 
-    length: tokens in a row, for the attention products (causal: half of them are useful). predictions: vocabulary
-    predictions per token (slots M / length L for MLM, about 1 for CLM). Counted with the true vocabulary, without
-    recomputation, embedding look-ups, norms and softmax.
+    length: tokens in a row, for the attention products (causal: half of them are useful).
+    predictions: vocabulary predictions per token (slots M / length L for MLM, about 1 for CLM).
+    Counted with the true vocabulary, without recomputation, embedding look-ups, norms and softmax.
     """
     return 3.0 * (config.layers * _block(config, length, causal) + predictions * _head(config))
 
 
 def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> float:
-    """As `flops_per_token`, of rows of so many source and target tokens, a prediction at each target: the mean over
-    both kinds of tokens."""
-    # Cross-attention: queries and outputs of the target, keys and values of the source, both products.
+    """As `flops_per_token`, of rows of so many source and target tokens, a prediction at each
+    target: the mean over both kinds of tokens."""
+    # Cross-attention: queries and outputs of the target, keys and values of the source, both
+    # products.
     crossing = 4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
     decoder = config.decoder_layers * (target * _block(config, target, causal=True) + crossing)
     encoder = config.layers * source * _block(config, source, causal=False)
@@ -88,8 +93,12 @@ def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> fl
 
 
 def _block(config: ModelConfig, length: int, causal: bool) -> float:
-    return 8 * config.dim**2 + 4 * config.dim * config.ffn + (2 if causal else 4) * length * config.dim
+    return (
+        8 * config.dim**2 + 4 * config.dim * config.ffn + (2 if causal else 4) * length * config.dim
+    )
 
 
 def _head(config: ModelConfig) -> float:
-    return 2 * config.dim * config.vocab_size + (2 * config.dim**2 if config.head == "transform" else 0)
+    return 2 * config.dim * config.vocab_size + (
+        2 * config.dim**2 if config.head == "transform" else 0
+    )

@@ -1,4 +1,5 @@
-"""Trained runs that give a new one its weights: what they have, under which names, and how it is read."""
+"""Trained runs that give a new one its weights: what they have, under which names, and how it is
+read."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,9 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
     words = layers.replace(",", " ").split() if isinstance(layers, str) else [layers]
     words = list(layers) if isinstance(layers, list | tuple) else words
     if not words or not all(str(word).isdigit() for word in words):
-        raise UserError(f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between")
+        raise UserError(
+            f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between"
+        )
     return [int(word) for word in words]
 
 
@@ -55,8 +58,8 @@ class Donor:
         return self.config.vocab_size - self.config.language_tokens
 
     def source(self, name: str, side: str) -> str | None:
-        """What this run calls the parameter `name` of a new model when its encoder or decoder gives it; None where it
-        has none."""
+        """What this run calls the parameter `name` of a new model when its encoder or decoder gives
+        it; None where it has none."""
         part, _, rest = name.partition("/")
         kind = part.removeprefix("decoder_")
         of_decoder = side == "decoder" and self.config.decoder_layers
@@ -68,20 +71,22 @@ class Donor:
         return next((name for name in names if name in self.shapes), None)
 
     def layers(self, chosen: Layers, side: str, count: int) -> list[int]:
-        """Its `count` layers that the option chooses, numbered within its encoder or decoder. Raises UserError."""
+        """Its `count` layers that the option chooses, numbered within its encoder or decoder.
+        Raises UserError."""
         macro, c = LAYERS[side], self.config
         depth = c.decoder_layers if side == "decoder" and c.decoder_layers else c.layers
         if (numbers := numbers_of(chosen, macro)) is None:
             if depth < count:
                 raise UserError(
-                    f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say which layer each is, "
-                    f"{macro}={','.join(str(i * depth // count) for i in range(count))}"
+                    f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say"
+                    " which layer each is,"
+                    f" {macro}={','.join(str(i * depth // count) for i in range(count))}"
                 )
             return list(range(count)) if chosen == "first" else list(range(depth - count, depth))
         if len(numbers) != count or max(numbers) >= depth:
             raise UserError(
-                f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers, {self.run} {depth}; give "
-                f"{count} numbers from 0 to {depth - 1}"
+                f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers,"
+                f" {self.run} {depth}; give {count} numbers from 0 to {depth - 1}"
             )
         return numbers
 
@@ -100,7 +105,8 @@ class Copy:
     """Rows of the languages, ours and theirs; whose they are is found by the codes."""
 
     def named(self, languages: Sequence[str]) -> "Copy | None":
-        """With the rows of the run's languages that the donor has too; None where nothing is left to copy."""
+        """With the rows of the run's languages that the donor has too; None where nothing is left
+        to copy."""
         if self.languages is None:
             return self
         ours, theirs = (
@@ -127,7 +133,8 @@ def layer_names(numbers: list[int]) -> str:
 
 
 def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[str, jax.Array]]:
-    """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as that does."""
+    """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
+    that does."""
     wanted: dict[str, dict[str, Any]] = {}
     for name, copy in taken.items():
         shape, sharding = copy.donor.shapes[copy.source], ours[name].sharding
@@ -146,7 +153,8 @@ def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[s
 
 
 def grouped(origins: dict[str, str]) -> Iterator[str]:
-    """Lines "GROUP: ORIGIN" of the largest groups of parameters of one origin; what stands together has one line."""
+    """Lines "GROUP: ORIGIN" of the largest groups of parameters of one origin; what stands together
+    has one line."""
 
     def told(tree: Any) -> set[str]:
         return {tree} if isinstance(tree, str) else set().union(*map(told, tree.values()))
@@ -161,6 +169,10 @@ def grouped(origins: dict[str, str]) -> Iterator[str]:
                 whole.setdefault(*origin, []).append(name)
         for origin, names in whole.items():
             group = ", ".join(names)
-            yield f"{above}{group}: {origin}" if len(names) == 1 or not above else f"{above}{{{group}}}: {origin}"
+            yield (
+                f"{above}{group}: {origin}"
+                if len(names) == 1 or not above
+                else f"{above}{{{group}}}: {origin}"
+            )
 
     yield from lines(nested(origins), "")

@@ -1,4 +1,5 @@
-"""What a run trains on: its objectives in stages, a source of batches for each, checked before the first step."""
+"""What a run trains on: its objectives in stages, a source of batches for each, checked before the
+first step."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,8 @@ from xlingjax.training.stages import stage_name
 
 @dataclasses.dataclass(frozen=True)
 class ObjectiveRun:
-    """One objective of a run, where its batches come from, and its weight (see `schedule.turns`)."""
+    """One objective of a run, where its batches come from, and its weight (see
+    `schedule.turns`)."""
 
     objective: Objective
     source: Callable[[], BatchSource]
@@ -34,7 +36,8 @@ def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, 
 
 
 class Feed:
-    """The batches of a run, by stage: an objective that changes has one for each (see `stages.stage_name`)."""
+    """The batches of a run, by stage: an objective that changes has one for each (see
+    `stages.stage_name`)."""
 
     names: list[str]
     """Of the objectives, in order."""
@@ -63,7 +66,11 @@ class Feed:
             raise UserError(f"a run needs objectives of different names, got {self.names}")
         self.weights = [of[0].weight for of in self._stages]
         self.starts = {begin for of in self._stages for begin in of}
-        self.runs = {stage_name(run.objective.name, begin): run for of in self._stages for begin, run in of.items()}
+        self.runs = {
+            stage_name(run.objective.name, begin): run
+            for of in self._stages
+            for begin, run in of.items()
+        }
         self.sources = {}
         for name, run in self.runs.items():
             if known := getattr(run.source, "shapes", None):
@@ -86,38 +93,53 @@ class Feed:
         objective = self.runs[name].objective
         if self._microbatches > 1 and getattr(objective, "whole_batch", False):
             raise UserError(
-                f"objective {name} compares the rows of a batch with each other: {self._microbatches} microbatches "
-                "would make it another one; set MICROBATCHES=1"
+                f"objective {name} compares the rows of a batch with each other:"
+                f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1"
             )
         settings = getattr(self.runs[name].source, "settings", {})
         tokens = settings.get("language_tokens")
         if tokens is not None and tokens != bool(self._model.config.language_tokens):
             raise UserError(
-                f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {self._model.config.name} has "
-                f"{self._model.config.language_tokens or 'no'} tokens of languages; set it as the model has it"
+                f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {self._model.config.name}"
+                f" has {self._model.config.language_tokens or 'no'} tokens of languages; set it as"
+                " the model has it"
             )
-        if "directions" in settings and not settings["within"] and not tokens and not self._model.config.num_languages:
+        if (
+            "directions" in settings
+            and not settings["within"]
+            and not tokens
+            and not self._model.config.num_languages
+        ):
             targets = {way.split("-")[1] for way in settings["directions"]}
             if len(targets) != 1:
                 raise UserError(
-                    f"objective {name} writes {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and "
-                    "nothing tells the decoder which: set LANGUAGE_TOKENS=True, LANGUAGE_EMBEDDING=True, or DIRECTIONS "
-                    "into one language"
+                    f"objective {name} writes"
+                    f" {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and"
+                    " nothing tells the decoder which: set LANGUAGE_TOKENS=True,"
+                    " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language"
                 )
         required = required_fields(name, objective.reads, shapes)
         positions = getattr(self.runs[name].source, "positions", 0)
         check_length(name, shapes["input_ids"][1], self._model.config, positions)
         check_rows(self._mesh, shapes["input_ids"][0], self._microbatches, f"objective {name}")
-        batch = {field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype) for field, shape in required.items()}
+        batch = {
+            field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
+            for field, shape in required.items()
+        }
         loss = partial(objective.loss, self._model, rng=jax.random.key(0), languages=1)
-        jax.eval_shape(loss, self._model.abstract(), batch)  # the model or the attention backend may refuse
+        jax.eval_shape(
+            loss, self._model.abstract(), batch
+        )  # the model or the attention backend may refuse
 
     def stage(self, index: int, step: int) -> str:
         """The stage that objective number `index` is in at a step."""
-        return stage_name(self.names[index], max(begin for begin in self._stages[index] if begin <= step))
+        return stage_name(
+            self.names[index], max(begin for begin in self._stages[index] if begin <= step)
+        )
 
     def next(self, name: str, when: str) -> dict[str, np.ndarray]:
-        """This host's rows of the next batch of a stage. Raises UserError when its data has ended."""
+        """This host's rows of the next batch of a stage. Raises UserError when its data has
+        ended."""
         try:
             return self.sources[name].next()
         except StopIteration:

@@ -1,8 +1,10 @@
-"""Where an encoder-decoder starts: which trained runs give which of its parameters, and what stays random.
+"""Where an encoder-decoder starts: which trained runs give which of its parameters, and what stays
+random.
 
-XLM's grid of encoders and decoders and its lookup tables (§5.2), XLM-R in both sides, VECO with its cross-attention
-(§3.3). A donor is an encoder or an encoder-decoder. Nothing is left out in silence: every group of parameters has a
-line that says where it comes from, and a donor that does not fit is refused.
+XLM's grid of encoders and decoders and its lookup tables (§5.2), XLM-R in both sides, VECO with its
+cross-attention (§3.3). A donor is an encoder or an encoder-decoder. Nothing is left out in silence:
+every group of parameters has a line that says where it comes from, and a donor that does not fit is
+refused.
 """
 
 import dataclasses
@@ -15,7 +17,17 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import path_name
 from xlingjax.training.checkpoint import load_params, require_vocabulary
-from xlingjax.training.donors import LAYERS, MACROS, Copy, Donor, Layers, grouped, layer_names, numbers_of, read
+from xlingjax.training.donors import (
+    LAYERS,
+    MACROS,
+    Copy,
+    Donor,
+    Layers,
+    grouped,
+    layer_names,
+    numbers_of,
+    read,
+)
 from xlingjax.training.run_record import labels_of, read_run_record, task_of_head, vocabulary_of
 
 RANDOM = "random"
@@ -29,7 +41,8 @@ _SIZES = ("dim", "heads", "ffn", "streams", "relative_buckets")
 
 @dataclasses.dataclass(frozen=True)
 class Initialisation:
-    """Runs that give a new one its first weights; each a workdir or a folder checkpoints/STEP. None: random."""
+    """Runs that give a new one its first weights; each a workdir or a folder checkpoints/STEP.
+    None: random."""
 
     run: str | None = None
     """Gives everything, as `init_from` with a path; none of the others then."""
@@ -38,30 +51,37 @@ class Initialisation:
     encoder: str | None = None
     """Gives the encoder, its embeddings and the vocabulary head."""
     decoder: str | None = None
-    """Gives the decoder: self-attention, feed-forward and their norms, and embeddings and head where these are the
-    decoder's own, or shared and without another donor. Of an encoder-decoder it is the decoder that gives."""
+    """Gives the decoder: self-attention, feed-forward and their norms, and embeddings and head
+    where these are the decoder's own, or shared and without another donor. Of an encoder-decoder it
+    is the decoder that gives."""
     cross_attention: bool | None = None
-    """Of `decoder`: None: taken where that run has one (VECO, an encoder-decoder); False: left random; True: a run
-    without one is refused."""
+    """Of `decoder`: None: taken where that run has one (VECO, an encoder-decoder); False: left
+    random; True: a run without one is refused."""
     encoder_layers: Layers = "first"
-    """The donor's layers that the new ones are: "first", "last" (as many as needed), or numbers from 0, "0,3,5"."""
+    """The donor's layers that the new ones are: "first", "last" (as many as needed), or numbers
+    from 0, "0,3,5"."""
     decoder_layers: Layers = "last"
 
     def __post_init__(self):
         given = {MACROS[part]: run for part, run in self.parts.items()}
         if self.run and given:
             others = ", ".join(f"{macro}={run}" for macro, run in given.items())
-            raise UserError(f"INIT_FROM={self.run} gives all weights, and {others} give some; leave out either")
+            raise UserError(
+                f"INIT_FROM={self.run} gives all weights, and {others} give some; leave out either"
+            )
         for part, macro in LAYERS.items():
             layers = getattr(self, f"{part}_layers")
             numbers_of(layers, macro)
             default = Initialisation.__dataclass_fields__[f"{part}_layers"].default
             if layers != default and part not in self.parts:
-                raise UserError(f"{macro}={layers} changes nothing without {MACROS[part]}; leave it out or set both")
+                raise UserError(
+                    f"{macro}={layers} changes nothing without {MACROS[part]}; leave it out or set"
+                    " both"
+                )
         if self.cross_attention is not None and not self.decoder:
             raise UserError(
-                f"INIT_CROSS_ATTENTION={self.cross_attention} changes nothing without INIT_DECODER; leave it out or "
-                "set both"
+                f"INIT_CROSS_ATTENTION={self.cross_attention} changes nothing without INIT_DECODER;"
+                " leave it out or set both"
             )
 
     @property
@@ -74,19 +94,28 @@ class Plan:
     """What is copied from where, found and checked before anything expensive."""
 
     def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
-        """abstract: shapes of the new model's parameters. Raises UserError for a donor that does not fit."""
-        self._config, self._givers = config, {part: Donor.open(run) for part, run in initialisation.parts.items()}
+        """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
+        not fit."""
+        self._config, self._givers = (
+            config,
+            {part: Donor.open(run) for part, run in initialisation.parts.items()},
+        )
         if "decoder" in self._givers and not config.decoder_layers:
             raise UserError(
-                f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave it out, or set "
-                "model.decoder_layers"
+                f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
+                " it out, or set model.decoder_layers"
             )
-        chosen = {"encoder": initialisation.encoder_layers, "decoder": initialisation.decoder_layers}
+        chosen = {
+            "encoder": initialisation.encoder_layers,
+            "decoder": initialisation.decoder_layers,
+        }
         counts = {"encoder": config.layers, "decoder": config.decoder_layers}
         for part, donor in self._givers.items():
             self._require_alike(part, donor)
         self._layers = {
-            side: self._givers[side].layers(chosen[side], side, counts[side]) for side in LAYERS if side in self._givers
+            side: self._givers[side].layers(chosen[side], side, counts[side])
+            for side in LAYERS
+            if side in self._givers
         }
         self._copies: dict[str, Copy | None] = {}
         for path, leaf in jax.tree_util.tree_flatten_with_path(abstract)[0]:
@@ -96,23 +125,29 @@ class Plan:
                 found = next(self._candidates(name), None)
             if found is None and name.startswith(SLOT) and initialisation.cross_attention:
                 raise UserError(
-                    f"INIT_CROSS_ATTENTION=True: INIT_DECODER={initialisation.decoder} has no cross-attention; give a "
-                    "VECO run or an encoder-decoder, or leave it out"
+                    f"INIT_CROSS_ATTENTION=True: INIT_DECODER={initialisation.decoder} has no"
+                    " cross-attention; give a VECO run or an encoder-decoder, or leave it out"
                 )
             self._copies[name] = found and self._copy(name, leaf.shape, *found)
 
     def _require_alike(self, part: str, donor: Donor) -> None:
-        ours, theirs, where = self._config, donor.config, f"{MACROS[part]}={donor.run} does not fit the model"
+        ours, theirs, where = (
+            self._config,
+            donor.config,
+            f"{MACROS[part]}={donor.run} does not fit the model",
+        )
         for field in _OF_EMBEDDINGS if part == "embeddings" else _OF_LAYERS + _OF_EMBEDDINGS:
             a, b = getattr(ours, field), getattr(theirs, field)
             if a != b:
-                raise UserError(f"{where}: {field} is {a} here and {b} there; set model.{field}={b}")
+                raise UserError(
+                    f"{where}: {field} is {a} here and {b} there; set model.{field}={b}"
+                )
         pieces = ours.vocab_size - ours.language_tokens
         if donor.pieces != pieces:
             raise UserError(
-                f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here, {donor.pieces} there (shapes "
-                f"{(ours.padded_vocab_size, ours.dim)} and {donor.shapes['embeddings/tokens/embedding']}); set "
-                f"VOCABULARY={donor.run}"
+                f"{where}: embeddings/tokens/embedding has rows for {pieces} pieces here,"
+                f" {donor.pieces} there (shapes {(ours.padded_vocab_size, ours.dim)} and"
+                f" {donor.shapes['embeddings/tokens/embedding']}); set VOCABULARY={donor.run}"
             )
 
     def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
@@ -126,9 +161,15 @@ class Plan:
             "decoder_head": ("decoder",),
             "decoder": ("decoder",),
         }.get(part, ("encoder",))
-        of_both = shared == "shared" or shared == "shared_tokens" and (part == "head" or rest.startswith("tokens/"))
+        of_both = (
+            shared == "shared"
+            or shared == "shared_tokens"
+            and (part == "head" or rest.startswith("tokens/"))
+        )
         for one in whose:
-            if one not in self._givers or (one == "decoder" and not part.startswith("decoder") and not of_both):
+            if one not in self._givers or (
+                one == "decoder" and not part.startswith("decoder") and not of_both
+            ):
                 continue
             donor, side = self._givers[one], one
             if one == "embeddings":
@@ -136,26 +177,37 @@ class Plan:
             if (source := donor.source(name, side)) is not None:
                 yield one, donor, source
 
-    def _copy(self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str) -> Copy:
+    def _copy(
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+    ) -> Copy:
         ours, theirs, rest = self._config, donor.config, donor.shapes[source]
         told, rows, languages = donor.run, None, None
         if "/layers/" in name:
             stack, numbers = source.split("/")[0], self._layers[part]
             told = f"{stack} {layer_names(numbers)} of {donor.run}"
-            if name.startswith(SLOT) and theirs.cross_attention_query == "input" and not theirs.decoder_layers:
+            if (
+                name.startswith(SLOT)
+                and theirs.cross_attention_query == "input"
+                and not theirs.decoder_layers
+            ):
                 told += ", which asked by the input of their layer there"
-            if part == "decoder" and theirs.decoder_layers and stack == "encoder":  # tied: the last ones
+            if (
+                part == "decoder" and theirs.decoder_layers and stack == "encoder"
+            ):  # tied: the last ones
                 numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
                 told = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
             rows = ((slice(None), numbers),)
         elif name.endswith("positions/embedding"):
             if rest[0] < shape[0] and rest[1] == shape[1]:
                 raise UserError(
-                    f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape}, {source} there "
-                    f"{rest}; set model.max_positions={rest[0]}"
+                    f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
+                    f" {source} there {rest}; set model.max_positions={rest[0]}"
                 )
             if rest[0] > shape[0]:
-                rows, told = ((slice(None), slice(shape[0])),), f"the first {shape[0]} rows of {donor.run}"
+                rows, told = (
+                    ((slice(None), slice(shape[0])),),
+                    f"the first {shape[0]} rows of {donor.run}",
+                )
         elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
             rows = ((slice(donor.pieces), slice(donor.pieces)),)
             if ours.language_tokens and theirs.language_tokens:
@@ -166,23 +218,31 @@ class Plan:
             rows, languages = (), (range(ours.num_languages), range(theirs.num_languages))
         if shape[int(rows is not None) :] != rest[int(rows is not None) :]:
             differ = [f for f in _SIZES if getattr(ours, f) != getattr(theirs, f)]
-            remedy = [f"model.{f}={getattr(theirs, f)}" for f in differ] or ["the model of its run.json"]
+            remedy = [f"model.{f}={getattr(theirs, f)}" for f in differ] or [
+                "the model of its run.json"
+            ]
             raise UserError(
-                f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape}, {source} there {rest}; "
-                f"set {', '.join(remedy)}"
+                f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
+                f" {source} there {rest}; set {', '.join(remedy)}"
             )
         return Copy(donor, source, rows, told, languages)
 
-    def load(self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
-        """(`params` with what is given, on their shardings; who gives, in words; a line per group of parameters).
+    def load(
+        self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]
+    ) -> tuple[Any, str, list[str]]:
+        """(`params` with what is given, on their shardings; who gives, in words; a line per group
+        of parameters).
 
-        Several processes call it equally. languages: of the new run, index = id; identity: see `run_identity`. Raises
-        UserError for a donor of another vocabulary or an unreadable checkpoint.
+        Several processes call it equally. languages: of the new run, index = id; identity: see
+        `run_identity`. Raises UserError for a donor of another vocabulary or an unreadable
+        checkpoint.
         """
         vocabulary = vocabulary_of(identity)
         for donor in self._givers.values():
             require_vocabulary(donor.checkpoint, donor.vocabulary, vocabulary)
-        copies = {name: copy and copy.named(tuple(languages)) for name, copy in self._copies.items()}
+        copies = {
+            name: copy and copy.named(tuple(languages)) for name, copy in self._copies.items()
+        }
         leaves, tree = jax.tree_util.tree_flatten_with_path(params)
         ours = {path_name(path): leaf for path, leaf in leaves}
         taken = {name: copy for name, copy in copies.items() if copy}
@@ -202,13 +262,18 @@ class Plan:
         origins = {name: copy.told if copy else RANDOM for name, copy in copies.items()}
         if self._config.tied_self_attention:
             origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
-        told = ", ".join(f"{part} of {g.run} (checkpoint {g.checkpoint.name})" for part, g in self._givers.items())
+        told = ", ".join(
+            f"{part} of {g.run} (checkpoint {g.checkpoint.name})"
+            for part, g in self._givers.items()
+        )
         params = jax.tree.unflatten(tree, [made.get(name, leaf) for name, leaf in ours.items()])
         return params, told, [*grouped(origins), *self._left(taken)]
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
         """What of the donors of a side stands nowhere in the model."""
-        for run in dict.fromkeys(donor.run for part, donor in self._givers.items() if part != "embeddings"):
+        for run in dict.fromkeys(
+            donor.run for part, donor in self._givers.items() if part != "embeddings"
+        ):
             used = {copy.source for copy in taken.values() if copy.donor.run == run}
             shapes = next(donor.shapes for donor in self._givers.values() if donor.run == run)
             lines = [*grouped({name: "" if name in used else "left" for name in shapes})]
@@ -223,8 +288,8 @@ def _index(rows: Any) -> Any:
 def first_weights(
     init_from: Any, config: ModelConfig, abstract: Any, new: Sequence[str]
 ) -> Callable[[Any, Sequence[str], Mapping[str, Any]], tuple[Any, str, list[str]]] | None:
-    """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None where it names
-    nothing. Raises UserError for what can be refused before any text is read."""
+    """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None
+    where it names nothing. Raises UserError for what can be refused before any text is read."""
     if isinstance(init_from, Initialisation):
         if init_from.parts:
             return Plan(init_from, config, abstract).load
@@ -232,39 +297,51 @@ def first_weights(
     if not init_from:
         return None
 
-    def load(params: Any, languages: Sequence[str], identity: Mapping[str, Any]) -> tuple[Any, str, list[str]]:
+    def load(
+        params: Any, languages: Sequence[str], identity: Mapping[str, Any]
+    ) -> tuple[Any, str, list[str]]:
         if config.tells_languages():
             _require_languages(init_from, languages)
         for objective, data in identity["data"].items():
             if "labels" in data:
-                require_labels(f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective))
+                require_labels(
+                    f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective)
+                )
         params, added = load_params(init_from, params, new, vocabulary_of(identity))
-        return params, f"{init_from}" + (f", new and random: {', '.join(added)}" if added else ""), []
+        return (
+            params,
+            f"{init_from}" + (f", new and random: {', '.join(added)}" if added else ""),
+            [],
+        )
 
     return load
 
 
 def _require_languages(run: str, languages: Sequence[str]) -> None:
-    """Raise UserError where a whole run's language tokens, or rows of its language embedding, would become those of
-    other languages."""
+    """Raise UserError where a whole run's language tokens, or rows of its language embedding, would
+    become those of other languages."""
     there = read_run_record(run)["languages"]
     if list(languages) != there[: len(languages)]:
         raise UserError(
-            f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data {' '.join(languages)}, "
+            f"INIT_FROM={run} has parameters of the languages {' '.join(there)}, and the data"
+            f" {' '.join(languages)}, "
             f'numbered otherwise; set LANGUAGES="{" ".join(there)}"'
         )
 
 
 def require_labels(told: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
-    """Raise UserError where a run's head was trained on other labels than those to learn now, or on these in another
-    order: its outputs would stand for the wrong ones. told: how the message names the run; task: whose head, of a
+    """Raise UserError where a run's head was trained on other labels than those to learn now, or on
+    these in another order: its outputs would stand for the wrong ones. told: how the message names
+    the run; task: whose head, of a
     model with several."""
     record = read_run_record(run)
     theirs = labels_of(record, task) if task or record["model"]["num_labels"] else []
     if not theirs or theirs == [*labels]:
         return
-    before, now = (", ".join(names[:4]) + (" ..." if len(names) > 4 else "") for names in (theirs, labels))
+    before, now = (
+        ", ".join(names[:4]) + (" ..." if len(names) > 4 else "") for names in (theirs, labels)
+    )
     raise UserError(
-        f"{told} has a head{f' of {task}' if task else ''} for the labels {before}, and those to learn are {now}: "
-        "start from the run that it was fine-tuned from"
+        f"{told} has a head{f' of {task}' if task else ''} for the labels {before}, and those to"
+        f" learn are {now}: start from the run that it was fine-tuned from"
     )

@@ -1,4 +1,5 @@
-"""What a run is: the values that must stay the same for it to be continued, and its description in run.json."""
+"""What a run is: the values that must stay the same for it to be continued, and its description in
+run.json."""
 
 import dataclasses
 import json
@@ -16,12 +17,20 @@ from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.runtime.files import write_json
 from xlingjax.training.cost import flops_of_batch
 
-# Fields of the model that a continued run may change: they alter how fast or how noisily it learns, not what its
-# parameters are.
+# Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
+# not what its parameters are.
 FREE_MODEL_FIELDS = (
-    "name", "dropout", "attention_dropout", "classifier_dropout", "init_std", "language_init", "dtype", "unroll",
-    "remat", "attention_backend",
-)  # fmt: skip
+    "name",
+    "dropout",
+    "attention_dropout",
+    "classifier_dropout",
+    "init_std",
+    "language_init",
+    "dtype",
+    "unroll",
+    "remat",
+    "attention_backend",
+)
 
 
 # Fields of an objective that are not switches: how it computes, what follows from its class.
@@ -31,8 +40,10 @@ _NO_SWITCHES = ("name", "reads", "coefficients", "chunk", "packed")
 def run_identity(
     model: Any, sources: Mapping[str, Any], objectives: Mapping[str, Any], seed: int, optimizer: Any
 ) -> dict[str, Any]:
-    """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its BatchSource, itself}. Not
-    in it, because a continued run may change them: number of steps, learning rate, mesh, microbatches, precision."""
+    """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its
+    BatchSource, itself}. Not in it, because a continued run may change them: number of steps,
+    learning rate, mesh, microbatches, precision.
+    """
     shape = {k: v for k, v in dataclasses.asdict(model).items() if k not in FREE_MODEL_FIELDS}
     identity = {
         "seed": seed,
@@ -52,11 +63,14 @@ def _switches(objective: Any) -> dict[str, Any]:
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
     """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
-    return next((data["vocabulary"] for data in identity["data"].values() if "vocabulary" in data), None)
+    return next(
+        (data["vocabulary"] for data in identity["data"].values() if "vocabulary" in data), None
+    )
 
 
 def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(field, saved value, our value) for every difference of two JSON trees; an absent field counts as None."""
+    """(field, saved value, our value) for every difference of two JSON trees; an absent field
+    counts as None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
         for key in sorted(saved.keys() | ours.keys()):
             yield from differences(saved.get(key), ours.get(key), f"{path}.{key}" if path else key)
@@ -69,14 +83,23 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
     if "switches" not in saved:  # of a version that did not write them
         ours = {name: value for name, value in ours.items() if name != "switches"}
     found = list(differences(saved, ours))
-    if any(".vocabulary" in path for path, *_ in found):  # then texts and tables differ because of it
-        found = [(path, *values) for path, *values in found if ".vocabulary" in path or not path.startswith("data.")]
+    if any(
+        ".vocabulary" in path for path, *_ in found
+    ):  # then texts and tables differ because of it
+        found = [
+            (path, *values)
+            for path, *values in found
+            if ".vocabulary" in path or not path.startswith("data.")
+        ]
     if found:
-        fields = "; ".join(f"{path}: checkpoint has {_short(a)}, this run has {_short(b)}" for path, a, b in found[:4])
+        fields = "; ".join(
+            f"{path}: checkpoint has {_short(a)}, this run has {_short(b)}"
+            for path, a, b in found[:4]
+        )
         more = f" (and {len(found) - 4} more)" if len(found) > 4 else ""
         raise UserError(
             f"{checkpoint} belongs to another run: {fields}{more}; choose another --workdir "
-            f"(INIT_FROM takes over the parameters), or restore the old setting"
+            "(INIT_FROM takes over the parameters), or restore the old setting"
         )
 
 
@@ -86,47 +109,53 @@ def _short(value: Any) -> str:
 
 
 def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
-    """The languages of the run, index = language id. Raises UserError when sources number them differently and when the
-    model has too few language embeddings."""
+    """The languages of the run, index = language id. Raises UserError when sources number them
+    differently and when the model has too few language embeddings."""
     (first, source), *others = sources.items()
     for name, other in others:
         if other.languages != source.languages:
             raise UserError(
-                f"objectives {first} and {name} number languages differently: {list(source.languages)} and "
-                f"{list(other.languages)}; give every mixture the same list of languages"
+                f"objectives {first} and {name} number languages differently:"
+                f" {list(source.languages)} and {list(other.languages)}; give every mixture the"
+                " same list of languages"
             )
     if model.num_languages > 1 and len(source.languages) > model.num_languages:
         raise UserError(
-            f"the run has {len(source.languages)} languages, model.num_languages is {model.num_languages}; raise it"
+            f"the run has {len(source.languages)} languages, model.num_languages is"
+            f" {model.num_languages}; raise it"
         )
     return tuple(source.languages)
 
 
 def check_length(name: str, length: int, model: ModelConfig, positions: int = 0) -> None:
-    """Raise UserError when an objective's rows are longer than the model's position table, or use `positions` more than
-    it has."""
+    """Raise UserError when an objective's rows are longer than the model's position table, or use
+    `positions` more than it has."""
     room = model.max_positions - model.position_offset
     if length <= room < positions:
         raise UserError(
-            f"objective {name}: rows of {length} tokens use {positions} positions, as those of the pseudo tokens run "
-            f"on behind the text, and model {model.name} has {room}; lower BTMLM_LENGTH, set "
-            f"PSEUDO_RESET_POSITIONS=True, or for a new model model.max_positions={positions + model.position_offset}"
+            f"objective {name}: rows of {length} tokens use {positions} positions, as those of the"
+            f" pseudo tokens run on behind the text, and model {model.name} has {room}; lower"
+            " BTMLM_LENGTH, set PSEUDO_RESET_POSITIONS=True, or for a new model"
+            f" model.max_positions={positions + model.position_offset}"
         )
     if length > room:
         raise UserError(
-            f"objective {name}: rows of {length} tokens do not fit the {room} positions of model {model.name}; "
-            f"lower LENGTH or TLM_LENGTH, or for a new model set model.max_positions={length + model.position_offset}"
+            f"objective {name}: rows of {length} tokens do not fit the {room} positions of model"
+            f" {model.name}; lower LENGTH or TLM_LENGTH, or for a new model set"
+            f" model.max_positions={length + model.position_offset}"
         )
 
 
 def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:
-    """The shapes of the fields that an objective reads. Raises UserError when the source lacks one."""
+    """The shapes of the fields that an objective reads. Raises UserError when the source lacks
+    one."""
     missing = [field for field in reads if field not in shapes]
     if missing:
         field = FIELDS[missing[0]]
         raise UserError(
-            f"objective {name} reads {field.name!r} ({field.meaning}), written by {field.written_by}; its data source "
-            f"has only {', '.join(sorted(shapes))}: use the one of its own features"
+            f"objective {name} reads {field.name!r} ({field.meaning}), written by"
+            f" {field.written_by}; its data source has only {', '.join(sorted(shapes))}: use the"
+            " one of its own features"
         )
     return {field: tuple(shapes[field]) for field in reads}
 
@@ -134,11 +163,15 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
 def schedule_record(
     runs: Mapping[str, Any], weights: Mapping[str, Any], steps: int, mode: str, optimizer: Any
 ) -> dict[str, Any]:
-    """What run.json says of the run's course, JSON values. runs: {stage of an objective: its `ObjectiveRun`}."""
+    """What run.json says of the run's course, JSON values. runs: {stage of an objective: its
+    `ObjectiveRun`}."""
 
     def settings(run: Any) -> dict[str, Any]:
         own = dataclasses.asdict(run.objective)
-        return {**getattr(run.source, "settings", {}), **{name: own[name] for name in own if name != "name"}}
+        return {
+            **getattr(run.source, "settings", {}),
+            **{name: own[name] for name in own if name != "name"},
+        }
 
     record = {
         "steps": steps,
@@ -193,8 +226,8 @@ def write_run(
 
 
 def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
-    """(workdir, which checkpoint) that a RUN names: itself ("" = the newest); RUN@STEP and RUN@METRIC, the best by that
-    metric; RUN/checkpoints/STEP."""
+    """(workdir, which checkpoint) that a RUN names: itself ("" = the newest); RUN@STEP and
+    RUN@METRIC, the best by that metric; RUN/checkpoints/STEP."""
     text, path = str(path), Path(path)
     if not path.exists():
         for at in (i for i, letter in enumerate(text) if letter == "@"):
@@ -209,7 +242,8 @@ def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
 
 
 def read_run_record(run: str | Path) -> dict[str, Any]:
-    """run.json of the workdir of a run, which may be named with a checkpoint. Raises UserError when it is not there."""
+    """run.json of the workdir of a run, which may be named with a checkpoint. Raises UserError when
+    it is not there."""
     path = run_and_checkpoint(run)[0] / "run.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -218,7 +252,9 @@ def read_run_record(run: str | Path) -> dict[str, Any]:
         raise UserError(f"missing file: {path}; {remedy}") from None
 
 
-_HEAD = "classification_"  # before the name of a task whose head an objective trains, of a model with several
+_HEAD = (  # before the name of a task whose head an objective trains, of a model with several
+    "classification_"
+)
 
 
 def task_of_head(objective: str) -> str | None:
@@ -227,8 +263,8 @@ def task_of_head(objective: str) -> str | None:
 
 
 def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
-    """Names of the classes of a run's head, in the order of its outputs, from its run.json; none where that does not
-    tell them. task: whose head, of a run with several."""
+    """Names of the classes of a run's head, in the order of its outputs, from its run.json; none
+    where that does not tell them. task: whose head, of a run with several."""
     sources = record.get("identity", {}).get("data", {})
     if task is not None:
         return list(sources.get(f"{_HEAD}{task}", {}).get("labels", ()))

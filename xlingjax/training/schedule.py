@@ -1,4 +1,5 @@
-"""Which objectives run at a step: a pure function of (step, seed), so that a resumed run takes the same turns."""
+"""Which objectives run at a step: a pure function of (step, seed), so that a resumed run takes the
+same turns."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,20 +16,24 @@ MODES = ("alternate", "weighted", "summed")
 Weight = float | Mapping[int, float]
 
 
-def turns(step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate") -> dict[int, float]:
+def turns(
+    step: int, seed: int, weights: Sequence[Weight], mode: str = "alternate"
+) -> dict[int, float]:
     """{index of an objective that runs at `step`: the factor of its loss}.
 
-    "alternate": one of them, by a fixed cycle in which objective i has turns in proportion to its weight, spread
-    evenly; equal weights take turns in order; a new stage begins a new cycle. "weighted": one, drawn with probability
-    proportional to the weights. "summed": all of positive weight, which is the factor. Raises UserError when no weight
-    is positive.
+    "alternate": one of them, by a fixed cycle in which objective i has turns in proportion to its
+    weight, spread evenly; equal weights take turns in order; a new stage begins a new cycle.
+    "weighted": one, drawn with probability proportional to the weights. "summed": all of positive
+    weight, which is the factor. Raises UserError when no weight is positive.
     """
     if mode not in MODES:
         raise UserError(f"schedule {mode!r} is not one of {', '.join(MODES)}")
     start = max(begin for begin in starts(weights) if begin <= step)
     now = [at(weight, step) for weight in weights]
     if min(now) < 0 or max(now) <= 0:
-        raise UserError(f"objective weights {now} at step {step} must be >= 0, and one must be positive")
+        raise UserError(
+            f"objective weights {now} at step {step} must be >= 0, and one must be positive"
+        )
     if mode == "summed":
         return {index: float(weight) for index, weight in enumerate(now) if weight}
     if mode == "weighted":
@@ -57,20 +62,29 @@ def draw(step: int, seed: int) -> float:
 
 @lru_cache(maxsize=64)
 def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
-    """One period of the alternation: at each turn whoever is furthest behind its share goes; ties go to the first.
-    Weights count as fractions with denominators up to 100; raises UserError for a positive one that so becomes 0."""
+    """One period of the alternation: at each turn whoever is furthest behind its share goes; ties
+    go to the first. Weights count as fractions with denominators up to 100; raises UserError for a
+    positive one that so becomes 0.
+    """
     fractions = [Fraction(weight).limit_denominator(100) for weight in weights]
-    if lost := [weight for weight, fraction in zip(weights, fractions, strict=True) if weight and not fraction]:
+    if lost := [
+        weight
+        for weight, fraction in zip(weights, fractions, strict=True)
+        if weight and not fraction
+    ]:
         raise UserError(
-            f"objective weights {list(weights)}: {lost[0]} is too small to get a turn; multiply them all (the smallest "
-            'must be at least 0.01), or set schedule="weighted"'
+            f"objective weights {list(weights)}: {lost[0]} is too small to get a turn; multiply"
+            ' them all (the smallest must be at least 0.01), or set schedule="weighted"'
         )
     scale = lcm(*(f.denominator for f in fractions))
     counts = [int(f * scale) for f in fractions]
     total = sum(counts)
     taken, order = [0] * len(counts), []
     for turn in range(total):
-        behind = [c * (turn + 1) - total * done if c else -total for c, done in zip(counts, taken, strict=True)]
+        behind = [
+            c * (turn + 1) - total * done if c else -total
+            for c, done in zip(counts, taken, strict=True)
+        ]
         order.append(max(range(len(counts)), key=behind.__getitem__))
         taken[order[-1]] += 1
     return tuple(order)

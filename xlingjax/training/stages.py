@@ -1,4 +1,5 @@
-"""Values that change during a run, written `{0: 0.15, 10000: 0.3}`: 0.15 from step 0 on, 0.3 from step 10,000 on."""
+"""Values that change during a run, written `{0: 0.15, 10000: 0.3}`: 0.15 from step 0 on, 0.3 from
+step 10,000 on."""
 
 import functools
 import inspect
@@ -8,7 +9,8 @@ from typing import Annotated, Any
 from xlingjax.errors import UserError
 
 STAGES = "stages"
-"""Marks the declared type of a parameter that may change by the step: `Annotated[float, STAGES]`."""
+"""Marks the declared type of a parameter that may change by the step: `Annotated[float, STAGES]`.
+"""
 
 
 def is_staged(value: Any) -> bool:
@@ -16,7 +18,8 @@ def is_staged(value: Any) -> bool:
 
 
 def starts(values: Iterable[Any]) -> list[int]:
-    """The steps at which some of the values change, 0 first. Raises UserError for stages that do not begin at 0."""
+    """The steps at which some of the values change, 0 first. Raises UserError for stages that do
+    not begin at 0."""
     found = {0}
     for value in values:
         found |= {*_starts(value)}
@@ -43,10 +46,14 @@ def at(value: Any, step: int) -> Any:
     return value
 
 
-def staged(function: Callable[..., Any], keep: Iterable[str] = (), stage: str = "") -> Callable[..., Any]:
-    """`function` for arguments that may be stages: its result, or {first step: result} where one is.
+def staged(
+    function: Callable[..., Any], keep: Iterable[str] = (), stage: str = ""
+) -> Callable[..., Any]:
+    """`function` for arguments that may be stages: its result, or {first step: result} where one
+    is.
 
-    keep: arguments that the function takes as stages itself. stage: the one that is told the first step.
+    keep: arguments that the function takes as stages itself. stage: the one that is told the first
+    step.
     """
 
     @functools.wraps(function)
@@ -83,7 +90,11 @@ def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
-        last = {name: at(value, max(starts([value]))) for name, value in arguments.items() if is_staged(value)}
+        last = {
+            name: at(value, max(starts([value])))
+            for name, value in arguments.items()
+            if is_staged(value)
+        }
         return function(**arguments | last)
 
     call.__signature__ = _with_stages(function)

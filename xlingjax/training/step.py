@@ -1,7 +1,9 @@
 """One training step: a pure function of the state and a global batch.
 
-The only place that divides. An objective returns sums; the sums of all microbatches on all devices are divided once
-by the number of predictions of the whole batch, so that k microbatches equal one batch and n devices equal one
+The only place that divides. An objective returns sums; the sums of all microbatches on all devices
+are divided once
+by the number of predictions of the whole batch, so that k microbatches equal one batch and n
+devices equal one
 device, however unequal the padding.
 """
 
@@ -23,7 +25,8 @@ LOSS_SCALE_GROWTH_STEPS = 2000
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TrainState:
-    """Everything a run carries from step to step. All scalars live on the device, so that the host loop never waits
+    """Everything a run carries from step to step. All scalars live on the device, so that the host
+    loop never waits
     for them."""
 
     step: jax.Array
@@ -46,24 +49,37 @@ def initial_state(params: Any, optimizer: Optimizer, config: OptimizerConfig) ->
         return jnp.zeros((), jnp.int32)
 
     return TrainState(
-        step=zero(), params=params, opt_state=optimizer.init(split(params, optimizer.trainable)[0]),
-        loss_scale=jnp.float32(config.loss_scale or 1.0), good_steps=zero(), bad_steps=zero(), skipped=zero(),
-    )  # fmt: skip
+        step=zero(),
+        params=params,
+        opt_state=optimizer.init(split(params, optimizer.trainable)[0]),
+        loss_scale=jnp.float32(config.loss_scale or 1.0),
+        good_steps=zero(),
+        bad_steps=zero(),
+        skipped=zero(),
+    )
 
 
-def abstract_state(mesh: Mesh, model: Any, optimizer: Optimizer, config: OptimizerConfig) -> TrainState:
+def abstract_state(
+    mesh: Mesh, model: Any, optimizer: Optimizer, config: OptimizerConfig
+) -> TrainState:
     """Shapes, dtypes and shardings of a run's state, without making any of it."""
     params = model.abstract()
     state = jax.eval_shape(lambda params: initial_state(params, optimizer, config), params)
-    shardings = state_shardings(mesh, state, params, param_shardings(mesh, model.logical_axes(), params))
-    return jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), state, shardings)
+    shardings = state_shardings(
+        mesh, state, params, param_shardings(mesh, model.logical_axes(), params)
+    )
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), state, shardings
+    )
 
 
 def random_state(
     model: Any, optimizer: Optimizer, config: OptimizerConfig, shardings: TrainState, seed: int
 ) -> TrainState:
     """A new state, each part made where it lies; the same numbers on every mesh."""
-    make = jax.jit(lambda key: initial_state(model.init(key), optimizer, config), out_shardings=shardings)
+    make = jax.jit(
+        lambda key: initial_state(model.init(key), optimizer, config), out_shardings=shardings
+    )
     return make(jax.random.key(seed))
 
 
@@ -81,19 +97,24 @@ def train_step(
     shardings: TrainState,
     stage: int = 0,
 ) -> tuple[TrainState, dict[str, Any]]:
-    """(next state, sums). `batch` is global, rows sharded over the mesh (of `Summed` objectives: a batch of each);
-    `key` is the run's random key; `stage`: a step at which the same parameters are trained as at this one.
+    """(next state, sums). `batch` is global, rows sharded over the mesh (of `Summed` objectives: a
+    batch of each); `key` is the run's random key; `stage`: a step at which the same parameters are
+    trained as at this one.
 
-    sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite steps), "tokens",
-    "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but "tokens" and "steps". Skipped: a loss or
-    gradient that is not "finite", or a norm over `skip_norm`; parameters and optimizer state then stay exactly as they
-    were.
+    sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite
+    steps), "tokens",
+    "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but "tokens" and "steps".
+    Skipped: a loss or gradient that is not "finite", or a norm over `skip_norm`; parameters and
+    optimizer state then stay exactly as they were.
     """
     now = optimizer.trainable_at(stage)
     trainable, frozen = split(state.params, now)
     weights = {term: jnp.maximum(weight, 1.0) for term, weight in objective.weights(batch).items()}
     step_key = jax.random.fold_in(key, state.step)
-    factors = {term: c.at(state.step) if isinstance(c, Ramp) else c for term, c in objective.coefficients.items()}
+    factors = {
+        term: c.at(state.step) if isinstance(c, Ramp) else c
+        for term, c in objective.coefficients.items()
+    }
 
     def scaled_loss(trainable, rows, microbatch):
         rng = jax.random.fold_in(step_key, microbatch)
@@ -126,25 +147,37 @@ def train_step(
     changed = split(now, optimizer.trainable)[0], moments_mask(state.opt_state, now)
     ever, opt_state = jax.tree.map(
         lambda new, old, on: jnp.where(good, new, old) if on else old,
-        optimizer.update(grads, state.opt_state, ever, optimizer.learning_rate(state.step), state.step),
+        optimizer.update(
+            grads, state.opt_state, ever, optimizer.learning_rate(state.step), state.step
+        ),
         (ever, state.opt_state),
         changed,
     )
 
     bad_steps = jnp.where(good, 0, state.bad_steps + 1)
     state = TrainState(
-        step=state.step + 1, params=merge(ever, never), opt_state=opt_state,
-        **next_loss_scale(state, finite, config), bad_steps=bad_steps, skipped=state.skipped + ~good,
-    )  # fmt: skip
+        step=state.step + 1,
+        params=merge(ever, never),
+        opt_state=opt_state,
+        **next_loss_scale(state, finite, config),
+        bad_steps=bad_steps,
+        skipped=state.skipped + ~good,
+    )
     kept = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
     sums = jax.tree.map(lambda value: jnp.where(good, value, 0), kept)
     tokens = count_tokens(batch)
-    return state, {**sums, "tokens": tokens, "steps": jnp.float32(1), "bad_steps": bad_steps, "finite": finite}
+    return state, {
+        **sums,
+        "tokens": tokens,
+        "steps": jnp.float32(1),
+        "bad_steps": bad_steps,
+        "finite": finite,
+    }
 
 
 def count_tokens(batch: dict[str, Any]) -> Any:
-    """Tokens that are not padding, of sources and targets, a float32 scalar; of several objectives' batches {name:
-    theirs}."""
+    """Tokens that are not padding, of sources and targets, a float32 scalar; of several objectives'
+    batches {name: theirs}."""
     if "pack_ids" in batch:
         sides = [batch[name] for name in ("pack_ids", "decoder_pack_ids") if name in batch]
         return sum(jnp.sum(packs > 0).astype(jnp.float32) for packs in sides)
@@ -152,12 +185,17 @@ def count_tokens(batch: dict[str, Any]) -> Any:
 
 
 def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
-    """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...: a device's rows
-    are contiguous, so each microbatch takes an equal share of every device's own rows and none moves."""
+    """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...:
+    a device's rows
+    are contiguous, so each microbatch takes an equal share of every device's own rows and none
+    moves.
+    """
 
     def cut(x):
         x = x.reshape(x.shape[0] // microbatches, microbatches, *x.shape[1:]).swapaxes(0, 1)
-        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(None, ROW_AXES)))
+        return jax.lax.with_sharding_constraint(
+            x, NamedSharding(mesh, PartitionSpec(None, ROW_AXES))
+        )
 
     one = jax.jit(one, inline=True)  # traced once, for the shapes and in the loop
     cut_batch = jax.tree.map(cut, batch)
@@ -170,27 +208,32 @@ def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh)
     return jax.lax.scan(body, zeros, (cut_batch, jnp.arange(microbatches)))[0]
 
 
-def next_loss_scale(state: TrainState, finite: jax.Array, config: OptimizerConfig) -> dict[str, jax.Array]:
-    """Halved by a step that is not finite, doubled after 2000 finite ones in a row, whether `skip_norm` skipped them or
-    not; constant where there is no dynamic scale."""
+def next_loss_scale(
+    state: TrainState, finite: jax.Array, config: OptimizerConfig
+) -> dict[str, jax.Array]:
+    """Halved by a step that is not finite, doubled after 2000 finite ones in a row, whether
+    `skip_norm` skipped them or not; constant where there is no dynamic scale."""
     if not config.loss_scale:
         return {"loss_scale": state.loss_scale, "good_steps": state.good_steps}
     good_steps = jnp.where(finite, state.good_steps + 1, 0)
     grow = good_steps >= LOSS_SCALE_GROWTH_STEPS
-    scale = jnp.where(finite, jnp.where(grow, state.loss_scale * 2, state.loss_scale), state.loss_scale / 2)
+    scale = jnp.where(
+        finite, jnp.where(grow, state.loss_scale * 2, state.loss_scale), state.loss_scale / 2
+    )
     return {"loss_scale": scale, "good_steps": jnp.where(grow, 0, good_steps)}
 
 
 def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
-    """The random key of a run, on every device: an argument of the step, so that all seeds share one program."""
+    """The random key of a run, on every device: an argument of the step, so that all seeds share
+    one program."""
     data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
     placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda _: data)
     return jax.random.wrap_key_data(placed, impl=rng_impl)
 
 
 def make_train_step(*, shardings: TrainState, **fixed) -> Any:
-    """`train_step` jitted: (state, batch, key) -> (state, sums); the state is donated. `fixed`: the step's other
-    keyword arguments."""
+    """`train_step` jitted: (state, batch, key) -> (state, sums); the state is donated. `fixed`: the
+    step's other keyword arguments."""
     everywhere = replicated(shardings.step.mesh)
 
     def run(state, batch, key):
@@ -199,6 +242,8 @@ def make_train_step(*, shardings: TrainState, **fixed) -> Any:
     return jax.jit(run, donate_argnums=0, out_shardings=(shardings, everywhere))
 
 
-def eval_step(params: Any, batch: dict[str, jax.Array], *, model: Any, objective: Any, languages: int):
+def eval_step(
+    params: Any, batch: dict[str, jax.Array], *, model: Any, objective: Any, languages: int
+):
     """The objective's metric sums on one batch without dropout: {name: (sum, weight)}."""
     return objective.loss(model, params, batch, None, languages).metrics

@@ -13,7 +13,8 @@ _add = jax.jit(lambda total, more: jax.tree.map(jnp.add, total, more), donate_ar
 
 
 class Interval:
-    """What one objective's steps add up to between two log lines. Adding does not wait for the device."""
+    """What one objective's steps add up to between two log lines. Adding does not wait for the
+    device."""
 
     def __init__(self):
         self._total: Any = None
@@ -25,16 +26,19 @@ class Interval:
         return self._tokens / max(1, self._steps)
 
     def add(self, sums: dict[str, Any], batch_hash: str = "") -> None:
-        """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be logged."""
+        """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be
+        logged."""
         self._total = sums if self._total is None else _add(self._total, sums)
         if batch_hash:
             self._hashes.append(batch_hash)
 
     def close(self, languages: Sequence[str]) -> tuple[dict[str, Any], int] | None:
-        """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the device.
+        """(log line, tokens) and start again from nothing; None if nothing was added. Waits for the
+        device.
 
-        The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps that were not
-        skipped, `batch_hash` the batch's hash, or with several steps the SHA-256 of all of theirs in order.
+        The line's `loss` is the mean over predictions, `total` and `grad_norm` the mean over steps
+        that were not skipped, `batch_hash` the batch's hash, or with several steps the SHA-256 of
+        all of theirs in order.
         """
         if self._total is None:
             return None
@@ -46,13 +50,17 @@ class Interval:
         line |= {"steps": steps, "skipped": steps - good}
         self._steps, self._tokens = self._steps + steps, self._tokens + int(total["tokens"])
         if hashes:
-            line["batch_hash"] = hashes[0] if len(hashes) == 1 else hashlib.sha256("".join(hashes).encode()).hexdigest()
+            line["batch_hash"] = (
+                hashes[0]
+                if len(hashes) == 1
+                else hashlib.sha256("".join(hashes).encode()).hexdigest()
+            )
         return line, int(total["tokens"])
 
 
 def apart(sums: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a copy of what all share
-    (`Interval` gives buffers away)."""
+    """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a
+    copy of what all share (`Interval` gives buffers away)."""
     common = {name: value for name, value in sums.items() if name not in ("metrics", "tokens")}
     return {
         name: {**jax.tree.map(jnp.copy, common), "metrics": metrics, "tokens": sums["tokens"][name]}
@@ -71,10 +79,10 @@ def perplexity(nll: float) -> float:
 
 
 def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> dict[str, Any]:
-    """Means from (sum, weight) pairs. The name of the term is cut from "mlm/loss"; of several terms "loss" is the mean
-    over all their predictions, and each has its own "veco_plug_in_x/loss" beside it. An array over languages becomes
-    {language: mean} of those that were seen; a metric that counted nothing is left out. `perplexity` stands beside the
-    `loss`."""
+    """Means from (sum, weight) pairs. The name of the term is cut from "mlm/loss"; of several terms
+    "loss" is the mean over all their predictions, and each has its own "veco_plug_in_x/loss" beside
+    it. An array over languages becomes {language: mean} of those that were seen; a metric that
+    counted nothing is left out. `perplexity` stands beside the `loss`."""
     terms: dict[str, dict[str, tuple[Any, Any]]] = {}
     for name, pair in metrics.items():
         term, _, key = name.rpartition("/")
@@ -88,7 +96,11 @@ def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> 
             if np.ndim(total) == 0:
                 value = ratio(total, weight)
             else:
-                value = {lang: ratio(t, w) for lang, t, w in zip(languages, total, weight, strict=True) if w > 0}
+                value = {
+                    lang: ratio(t, w)
+                    for lang, t, w in zip(languages, total, weight, strict=True)
+                    if w > 0
+                }
             if value is None or value == {}:
                 continue
             means[name] = value

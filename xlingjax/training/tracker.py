@@ -1,4 +1,5 @@
-"""What a run shows and writes: a live line or plain lines, log.txt, metrics.jsonl, evaluations.jsonl, TensorBoard."""
+"""What a run shows and writes: a live line or plain lines, log.txt, metrics.jsonl,
+evaluations.jsonl, TensorBoard."""
 
 import io
 import json
@@ -21,7 +22,9 @@ REFRESH_SECONDS = 0.2
 class Tracker:
     """Writes to `workdir`; silent in every process but the primary."""
 
-    def __init__(self, workdir: Path, steps: int, primary: bool = True, console: Console | None = None):
+    def __init__(
+        self, workdir: Path, steps: int, primary: bool = True, console: Console | None = None
+    ):
         self._workdir, self._steps, self._primary = workdir, steps, primary
         self._live: Live | None = None
         self._losses: dict[str, float | None] = {}
@@ -37,8 +40,8 @@ class Tracker:
             self._console.print(line, markup=False)
 
     def begin(self, step: int) -> None:
-        """The run goes on from `step`: open the files and start the live line. Lines beyond `step`, which a killed run
-        left behind, are dropped: they will be written again."""
+        """The run goes on from `step`: open the files and start the live line. Lines beyond `step`,
+        which a killed run left behind, are dropped: they will be written again."""
         self._first = step
         if not self._primary:
             return
@@ -57,7 +60,9 @@ class Tracker:
     def tick(self, step: int) -> None:
         """After every step; redraws the live line a few times a second."""
         now = time.monotonic()
-        if not self._started:  # after the first step, so that its compilation does not count in the time to go
+        if (
+            not self._started
+        ):  # after the first step, so that its compilation does not count in the time to go
             self._started, self._first = now, step
         if self._live is not None and now - self._shown > REFRESH_SECONDS:
             self._shown = now
@@ -66,7 +71,8 @@ class Tracker:
     def line(self, step: int) -> str:
         """step, loss per objective, tokens per second, time to go."""
         losses = "  ".join(
-            f"{name} {'skipped' if loss is None else f'{loss:.4f}'}" for name, loss in self._losses.items()
+            f"{name} {'skipped' if loss is None else f'{loss:.4f}'}"
+            for name, loss in self._losses.items()
         )
         done = step - self._first
         elapsed = time.monotonic() - self._started
@@ -74,7 +80,8 @@ class Tracker:
         return f"step {step}/{self._steps}  {losses}  {self._rate:,.0f} tokens/s  ETA {eta}"
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
-        """One JSON line per objective that ran since the last log step; scalars also to TensorBoard."""
+        """One JSON line per objective that ran since the last log step; scalars also to
+        TensorBoard."""
         for values in lines:
             name = values["objective"]
             self._losses[name] = values.get("loss", values.get("total"))
@@ -114,7 +121,8 @@ class Tracker:
 
 def summary_writer(folder: Path, step: int) -> Any:
     """A TensorBoard writer that goes on from `step`."""
-    # tensorboardX imports PyTorch wherever it is installed: seconds of start-up, for a type that never comes here.
+    # tensorboardX imports PyTorch wherever it is installed: seconds of start-up, for a type that
+    # never comes here.
     hide = "torch" not in sys.modules
     if hide:
         sys.modules["torch"] = None
@@ -158,7 +166,8 @@ def finite(value: Any) -> Any:
 
 
 def keep_until(path: Path, step: int) -> None:
-    """Drop the lines of a JSONL file beyond `step`, and a last line that a killed process left half written."""
+    """Drop the lines of a JSONL file beyond `step`, and a last line that a killed process left half
+    written."""
     if not path.exists():
         return
     kept = []

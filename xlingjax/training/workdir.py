@@ -15,12 +15,17 @@ from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 
-def write_trained(output: str, record: Mapping[str, Any], step: int | str, params: Any, files: Mapping[str, bytes]):
-    """Writes run.json (`record`, with "identity"), `files` and the parameters as checkpoint `step`: whole or not at
-    all. Raises UserError where `output` holds something already or cannot be written."""
+def write_trained(
+    output: str, record: Mapping[str, Any], step: int | str, params: Any, files: Mapping[str, bytes]
+):
+    """Writes run.json (`record`, with "identity"), `files` and the parameters as checkpoint `step`:
+    whole or not at all. Raises UserError where `output` holds something already or cannot be
+    written."""
     with whole(output) as partial:
         target = partial / "checkpoints" / str(step)
-        (partial / "run.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (partial / "run.json").write_text(
+            json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         for name, content in files.items():
             (partial / name).write_bytes(content)
         with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
@@ -31,8 +36,8 @@ def write_trained(output: str, record: Mapping[str, Any], step: int | str, param
 
 @contextlib.contextmanager
 def whole(output: str) -> Iterator[Path]:
-    """A folder to write into, which is `output` when all went well and gone when it did not. Raises UserError where
-    `output` holds something already or cannot be written."""
+    """A folder to write into, which is `output` when all went well and gone when it did not. Raises
+    UserError where `output` holds something already or cannot be written."""
     require_empty(output)
     folder = Path(output).absolute()
     partial = folder.with_name(f"{folder.name}.partial")
@@ -44,7 +49,9 @@ def whole(output: str) -> Iterator[Path]:
             folder.rmdir()
         partial.replace(folder)
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {error.strerror or error}; choose another folder") from None
+        raise UserError(
+            f"cannot write {folder}: {error.strerror or error}; choose another folder"
+        ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -56,20 +63,35 @@ def require_empty(output: str) -> None:
         raise UserError(f"{folder} is not empty; choose another folder")
 
 
-def write_workdir(run: str, output: str, step: int | str, params: Any, by: str, told: dict[str, Any], **changed: Any):
-    """A workdir that INIT_FROM, `open_run` and `xlingjax evaluate` read like that of `run`: run.json and config.gin,
-    with fields of the model `changed`, the vocabulary, these parameters as its checkpoint `step`. It cannot be
-    continued: optimizer state and data position stay behind. by: the verb; told: what run.json says beside. Raises
-    UserError where `output` holds something already."""
+def write_workdir(
+    run: str,
+    output: str,
+    step: int | str,
+    params: Any,
+    by: str,
+    told: dict[str, Any],
+    **changed: Any,
+):
+    """A workdir that INIT_FROM, `open_run` and `xlingjax evaluate` read like that of `run`:
+    run.json and config.gin, with fields of the model `changed`, the vocabulary, these parameters as
+    its checkpoint `step`. It cannot be continued: optimizer state and data position stay behind.
+    by: the verb; told: what run.json says beside. Raises UserError where `output` holds something
+    already."""
     require_empty(output)
     source, record = run_and_checkpoint(run)[0], read_run_record(run)
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
     record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **told}
     # A run that Python started has no recipe, and one of frozen batches no vocabulary.
-    files = {path.name: path.read_bytes() for path in map(source.joinpath, VOCABULARY_FILES) if path.is_file()}
+    files = {
+        path.name: path.read_bytes()
+        for path in map(source.joinpath, VOCABULARY_FILES)
+        if path.is_file()
+    }
     if (recipe := source / "config.gin").is_file():
         lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
-        text = "\n".join([recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]) + "\n"
+        text = (
+            "\n".join([recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]) + "\n"
+        )
         files[recipe.name] = text.encode()
     write_trained(output, record, step, params, files)

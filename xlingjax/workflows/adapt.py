@@ -1,8 +1,9 @@
-"""`xlingjax adapt`: a released model goes on learning on one's own text, and becomes a folder that `AutoModel` opens.
+"""`xlingjax adapt`: a released model goes on learning on one's own text, and becomes a folder that
+`AutoModel` opens.
 
-Everything lies in one folder: `start` (the model as it came), `heldout`, `recipe.gin` (all that was decided, to be
-read, changed and run again), `run`, `model` (the export), `adapted.json`. The same command goes on where it was
-stopped.
+Everything lies in one folder: `start` (the model as it came), `heldout`, `recipe.gin` (all that was
+decided, to be read, changed and run again), `run`, `model` (the export), `adapted.json`. The same
+command goes on where it was stopped.
 """
 
 import contextlib
@@ -81,7 +82,9 @@ class Request:
             if name not in OBJECTIVES:
                 raise UserError(f"--objectives {name}: there are {', '.join(OBJECTIVES)}")
             if name != "mlm" and not self.parallel:
-                raise UserError(f"--objectives {name} needs pairs: give --parallel, or leave {name} out")
+                raise UserError(
+                    f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
+                )
         if len({*self.objectives}) != len(self.objectives) or not self.objectives:
             raise UserError("--objectives: name each once, and at least one")
         if (self.hours is None) == (self.steps is None):
@@ -90,10 +93,15 @@ class Request:
             raise UserError(f"--hours {self.hours} must be above 0")
         for option, macro in (("batch", "BATCH"), ("length", "LENGTH"), ("steps", "TRAIN_STEPS")):
             if macro in self.given:
-                raise UserError(f"--gin.{macro}: give --{option} instead, from which the memory is planned")
+                raise UserError(
+                    f"--gin.{macro}: give --{option} instead, from which the memory is planned"
+                )
         for pattern in map(_absolute, (*self.mono, *self.parallel)):
             if set(pattern) & set(" ,"):
-                raise UserError(f"{pattern!r}: a recipe separates patterns by spaces and commas; rename the path")
+                raise UserError(
+                    f"{pattern!r}: a recipe separates patterns by spaces and commas; rename the"
+                    " path"
+                )
 
     @property
     def given(self) -> dict[str, str]:
@@ -115,22 +123,33 @@ def adapt(
     licence: str = "",
     base: str = "",
 ) -> int:
-    """The exit status: 0 done; that of the training where it was asked to stop. verify, language, licence, base: of
-    `export_model`. Raises UserError."""
+    """The exit status: 0 done; that of the training where it was asked to stop. verify, language,
+    licence, base: of `export_model`. Raises UserError."""
     folder = Path(output).absolute()
     if set(str(folder)) & set(" ,"):
-        raise UserError(f"--to {folder}: a recipe separates paths by spaces and commas; give another")
+        raise UserError(
+            f"--to {folder}: a recipe separates paths by spaces and commas; give another"
+        )
     stand_ins = ["INIT_FROM=start", "VOCABULARY=start", "MONO=text"]
     bound = bindings([*_files(request), *request.files], [*stand_ins, *request.overrides])
     record = _begun(request, folder, bound)
-    export = {"--unverified": not verify, "--language": language, "--license": licence, "--base": base}
-    if (folder / "model").is_dir() and (differing := _differing(record.get("export", export), export)):
+    export = {
+        "--unverified": not verify,
+        "--language": language,
+        "--license": licence,
+        "--base": base,
+    }
+    if (folder / "model").is_dir() and (
+        differing := _differing(record.get("export", export), export)
+    ):
         raise UserError(
-            f"{folder / 'model'} was written with {differing}; another one: xlingjax export --from {folder / 'run'} "
-            "--to DIR, with the new options"
+            f"{folder / 'model'} was written with {differing}; another one: xlingjax export --from"
+            f" {folder / 'run'} --to DIR, with the new options"
         )
     if "settings" not in record:
-        record |= _prepare(request, folder, machine, lambda start: require_exportable(start, verify, language))
+        record |= _prepare(
+            request, folder, machine, lambda start: require_exportable(start, verify, language)
+        )
         record["bound"] = bound
         write_json(folder / TOLD, record)
     recipe = read_recipe([str(folder / "recipe.gin")], ())
@@ -140,23 +159,33 @@ def adapt(
     if not (folder / "model").is_dir():
         record["export"] = export
     write_json(folder / TOLD, record)
-    print(table(record["before_after"]) if record["before_after"] else "nothing was measured: no text was held out")
+    print(
+        table(record["before_after"])
+        if record["before_after"]
+        else "nothing was measured: no text was held out"
+    )
     if not (folder / "model").is_dir():
         told = {"name": folder.name, "before_after": record["before_after"]}
         of_hub = (
-            not Path(request.source).exists() and not (run_and_checkpoint(request.source)[0] / "run.json").is_file()
+            not Path(request.source).exists()
+            and not (run_and_checkpoint(request.source)[0] / "run.json").is_file()
         )
         base = base or (request.source if of_hub else "")
-        print(export_model(str(folder / "run"), str(folder / "model"), verify, language, licence, base, **told))
+        print(
+            export_model(
+                str(folder / "run"), str(folder / "model"), verify, language, licence, base, **told
+            )
+        )
     print(
-        f"{folder / 'model'} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run; to train it again: "
-        f"xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR"
+        f"{folder / 'model'} opens with AutoModel; {folder / 'run' / 'report.html'} shows the run;"
+        f" to train it again: xlingjax pretrain --gin_file {folder / 'recipe.gin'} --workdir DIR"
     )
     return 0
 
 
 def _begun(request: Request, folder: Path, bound: Mapping[str, str]) -> dict[str, Any]:
-    """adapted.json of the folder, which is new, or was begun with the same options and gin files that bind the same."""
+    """adapted.json of the folder, which is new, or was begun with the same options and gin files
+    that bind the same."""
     plain = json.loads(json.dumps(dataclasses.asdict(request)))
     if (folder / TOLD).is_file():
         record = json.loads((folder / TOLD).read_text(encoding="utf-8"))
@@ -164,11 +193,17 @@ def _begun(request: Request, folder: Path, bound: Mapping[str, str]) -> dict[str
             return {"asked": plain}
         files = ("files", "overrides") if "bound" in record else ()  # then what they bind says more
         then, now = (
-            {"--from" if name == "source" else f"--{name}": value for name, value in each.items() if name not in files}
+            {
+                "--from" if name == "source" else f"--{name}": value
+                for name, value in each.items()
+                if name not in files
+            }
             for each in (record["asked"], plain)
         )
         if differing := _differing(then | record.get("bound", {}), now | (bound if files else {})):
-            raise UserError(f"{folder} was begun with {differing}; give the old to go on, or another --to")
+            raise UserError(
+                f"{folder} was begun with {differing}; give the old to go on, or another --to"
+            )
         return record
     require_empty(str(folder))
     folder.mkdir(parents=True, exist_ok=True)
@@ -192,7 +227,7 @@ def _differing(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return "; ".join(found[:4]) + (f" (and {len(found) - 4} more)" if len(found) > 4 else "")
 
 
-# ---- what is decided before ------------------------------------------------------------------------------------------
+# ---- what is decided before ----------------------------------------------------------------------
 
 
 def _prepare(
@@ -207,11 +242,16 @@ def _prepare(
     check_start(str(start))
     config, vocabulary = ModelConfig(**read_run_record(start)["model"]), Vocabulary.load(start)
     if request.length > (room := config.max_positions - config.position_offset):
-        raise UserError(f"--length {request.length}: the model has {room} positions; give at most so many")
+        raise UserError(
+            f"--length {request.length}: the model has {room} positions; give at most so many"
+        )
     found = _checked(request, vocabulary)
     share = _heldout_shares(found, request)
     held = write_heldout(request.text, request.parallel, share, folder / "heldout")
-    print(f"held out: {', '.join(f'{name} {lines} lines' for name, lines in held.items()) or 'nothing'}")
+    print(
+        "held out:"
+        f" {', '.join(f'{name} {lines} lines' for name, lines in held.items()) or 'nothing'}"
+    )
     _say_unmeasured(found, held, share)
     values = _settings(request, config, start, held)
     recipe = folder / "recipe.gin"
@@ -222,9 +262,13 @@ def _prepare(
     began = time.monotonic()
     first = folder / "before.gin"  # without the parameters that only some objectives have
     plain = tuple(name for name in request.objectives if name not in ADDING) or ("mlm",)
-    first.write_text(_recipe(dataclasses.replace(request, objectives=plain), values, share), encoding="utf-8")
+    first.write_text(
+        _recipe(dataclasses.replace(request, objectives=plain), values, share), encoding="utf-8"
+    )
     if measured := bool(
-        held or request.gold or {"HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS"} & {*request.given}
+        held
+        or request.gold
+        or {"HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS"} & {*request.given}
     ):
         print("before:", flush=True)
         evaluate(read_recipe([str(first)], ()), start, machine)
@@ -234,38 +278,52 @@ def _prepare(
         speed |= _trial(request, folder, machine)
         steps = _steps_within(request.hours, speed)
         print(
-            f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s, {speed['seconds_per_step']:.3g} s a "
-            f"step, {speed['peak_memory_bytes'] / 1e9:.2f} GB; {speed['seconds_per_evaluation']:.0f} s an evaluation; "
-            f"{request.hours:g} hours are {steps:,} steps"
+            f"measured in a trial: {speed['tokens_per_second']:,.0f} tokens/s,"
+            f" {speed['seconds_per_step']:.3g} s a step, {speed['peak_memory_bytes'] / 1e9:.2f} GB;"
+            f" {speed['seconds_per_evaluation']:.0f} s an evaluation; {request.hours:g} hours are"
+            f" {steps:,} steps"
         )
     for name, lines in found.tables.items():
-        print(f"{name}, epochs of all steps on it:\n{format_table(lines, _steps_of(name, request.objectives, steps))}")
+        print(
+            f"{name}, epochs of all steps on"
+            f" it:\n{format_table(lines, _steps_of(name, request.objectives, steps))}"
+        )
     often = -(-steps // EVALUATIONS)
     saved = min(1000, often, int(SAFE_SECONDS / speed.get("seconds_per_step", 0.1)) + 1)
     values |= {
-        "TRAIN_STEPS": steps, "WARMUP_STEPS": steps // 16, "EVAL_EVERY": often * measured, "CHECKPOINT_EVERY": saved,
-    }  # fmt: skip
+        "TRAIN_STEPS": steps,
+        "WARMUP_STEPS": steps // 16,
+        "EVAL_EVERY": often * measured,
+        "CHECKPOINT_EVERY": saved,
+    }
     recipe.write_text(_recipe(request, values, share), encoding="utf-8")
     return {"speed": speed, "settings": values, "held_out_share": share}
 
 
 def _check_paths(request: Request) -> None:
     """Raise UserError for what is not there, before the model is fetched."""
-    if not request.mono and (tables := [name for name in request.parallel if name.endswith((".tsv", ".jsonl"))]):
-        raise UserError(f"--parallel {tables[0]}: the sides of a table are not read as text; give --mono too")
+    if not request.mono and (
+        tables := [name for name in request.parallel if name.endswith((".tsv", ".jsonl"))]
+    ):
+        raise UserError(
+            f"--parallel {tables[0]}: the sides of a table are not read as text; give --mono too"
+        )
     texts, pairs = find_text(request.text), find_pairs(request.parallel) if request.parallel else []
-    missing = {code for pair in pairs for code in pair.languages} - {text.language for text in texts}
+    missing = {code for pair in pairs for code in pair.languages} - {
+        text.language for text in texts
+    }
     if missing and not request.mono:
         raise UserError(
-            f"--parallel names one side of its pairs, and the text of {', '.join(sorted(missing))} would be left out: "
-            "name both ('pairs/de-en.*'), or give --mono"
+            f"--parallel names one side of its pairs, and the text of {', '.join(sorted(missing))}"
+            " would be left out: name both ('pairs/de-en.*'), or give --mono"
         )
     if request.gold and not Path(request.gold).is_dir():
         raise UserError(f"--gold {request.gold}: no such folder")
 
 
 def _first_model(source: str, start: Path) -> None:
-    """The workdir `start` with the model `source`: a run of ours, or one of Hugging Face, which is imported."""
+    """The workdir `start` with the model `source`: a run of ours, or one of Hugging Face, which is
+    imported."""
     if (run_and_checkpoint(source)[0] / "run.json").is_file():
         step = find_checkpoint(source).name
         write_workdir(source, str(start), step, open_run(source).params, "adapt", {})
@@ -274,7 +332,8 @@ def _first_model(source: str, start: Path) -> None:
     found = import_model.found(source)
     if found.is_file():
         raise UserError(
-            f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then --from RUN"
+            f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"
+            " --from RUN"
         )
     made = Path(import_model.imported(str(found)))  # once for every folder to adapt in
     with whole(str(start)) as partial:
@@ -293,22 +352,33 @@ def _same_file(source: str, target: str) -> None:
 def _checked(request: Request, vocabulary: Vocabulary) -> Findings:
     sampling = Sampling(alpha=float(request.given.get("ALPHA", 0.7)))
     found = check(
-        request.text, request.parallel, vocabulary, batch=request.batch, length=request.length, sampling=sampling
+        request.text,
+        request.parallel,
+        vocabulary,
+        batch=request.batch,
+        length=request.length,
+        sampling=sampling,
     )
     print(found.text())
     if found.errors:
         raise UserError(
-            f"the text has {found.errors} errors (above): repair them first; `xlingjax data check` shows all"
+            f"the text has {found.errors} errors (above): repair them first; `xlingjax data check`"
+            " shows all"
         )
     return found
 
 
 def _heldout_shares(found: Findings, request: Request) -> dict[str, float]:
-    """{"text", "pairs": share}: one for both where they are the same files, so that no line is on both sides."""
-    smallest = {name: min(row["sentences"] for row in rows) for name, rows in found.tables.items() if rows}
+    """{"text", "pairs": share}: one for both where they are the same files, so that no line is on
+    both sides."""
+    smallest = {
+        name: min(row["sentences"] for row in rows) for name, rows in found.tables.items() if rows
+    }
     if not request.mono:
         smallest = dict.fromkeys(("text", "pairs"), min(smallest.values()))
-    return {name: min(0.1, HELDOUT_LINES / max(smallest.get(name, 1), 1)) for name in ("text", "pairs")}
+    return {
+        name: min(0.1, HELDOUT_LINES / max(smallest.get(name, 1), 1)) for name in ("text", "pairs")
+    }
 
 
 def _say_unmeasured(found: Findings, held: Mapping[str, int], share: Mapping[str, float]) -> None:
@@ -316,20 +386,25 @@ def _say_unmeasured(found: Findings, held: Mapping[str, int], share: Mapping[str
     measured = [{*name.rpartition(".")[0].split("-")} for name in held]
     for kind, macro in (("text", "HELDOUT_TEXT='xx=FILE'"), ("pairs", "HELDOUT_PAIRS=DIR")):
         names = [
-            row["name"] for row in found.tables.get(kind, ()) if kind == "text" or {PIVOT} < {*row["name"].split("-")}
+            row["name"]
+            for row in found.tables.get(kind, ())
+            if kind == "text" or {PIVOT} < {*row["name"].split("-")}
         ]
         if without := [name for name in names if {*name.split("-")} not in measured]:
             print(
-                f"not measured: {', '.join(without)}: a share of {share[kind]:.2%} takes nothing of less than about "
-                f"{math.ceil(BLOCK / share[kind])} lines; give more, or lines apart: --gin.{macro}"
+                f"not measured: {', '.join(without)}: a share of {share[kind]:.2%} takes nothing of"
+                f" less than about {math.ceil(BLOCK / share[kind])} lines; give more, or lines"
+                f" apart: --gin.{macro}"
             )
 
 
 def write_heldout(
     mono: Sequence[str], parallel: Sequence[str], share: Mapping[str, float], folder: Path
 ) -> dict[str, int]:
-    """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs with English
-    `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the share there is none."""
+    """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs
+    with English `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the
+    share there is none.
+    """
     texts: dict[str, list[Text]] = {}
     pairs: dict[tuple[str, ...], list[Pair]] = {}
     for text in find_text(mono):
@@ -358,10 +433,14 @@ def write_heldout(
 def _held(files: Sequence[Any], share: float) -> list[Any]:
     masks = held_out_of(files, [sum(1 for _ in file.lines()) for file in files], share)
     kept = zip(files, masks, strict=True)
-    return [line for file, mask in kept for keep, line in zip(mask, file.lines(), strict=True) if keep]
+    return [
+        line for file, mask in kept for keep, line in zip(mask, file.lines(), strict=True) if keep
+    ]
 
 
-def _settings(request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]) -> dict[str, Any]:
+def _settings(
+    request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]
+) -> dict[str, Any]:
     """{macro: value}."""
     import jax
 
@@ -369,14 +448,24 @@ def _settings(request: Request, config: ModelConfig, start: Path, held: Mapping[
     heldout = start.parent / "heldout"
     texts = [name.removesuffix(".txt") for name in held if name.endswith(".txt")]
     values = {
-        "INIT_FROM": str(start), "VOCABULARY": str(start), "MONO": " ".join(map(_absolute, request.text)),
-        "PARALLEL": " ".join(map(_absolute, request.parallel)) or None, "BATCH": request.batch, "LENGTH": request.length,
-        "MICROBATCHES": 1, "LOSS_CHUNK": CHUNK, "DTYPE": "float32" if cpu else "bfloat16", "UNROLL": 0 if cpu else 1,
-        "TRAIN_STEPS": request.steps or 1000, "WARMUP_STEPS": 10, "EVAL_EVERY": 0,
+        "INIT_FROM": str(start),
+        "VOCABULARY": str(start),
+        "MONO": " ".join(map(_absolute, request.text)),
+        "PARALLEL": " ".join(map(_absolute, request.parallel)) or None,
+        "BATCH": request.batch,
+        "LENGTH": request.length,
+        "MICROBATCHES": 1,
+        "LOSS_CHUNK": CHUNK,
+        "DTYPE": "float32" if cpu else "bfloat16",
+        "UNROLL": 0 if cpu else 1,
+        "TRAIN_STEPS": request.steps or 1000,
+        "WARMUP_STEPS": 10,
+        "EVAL_EVERY": 0,
         "HELDOUT_TEXT": " ".join(f"{code}={heldout / 'text' / code}.txt" for code in texts) or None,
-        "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None, "PROBE_PAIRS": 1000,
+        "HELDOUT_PAIRS": str(heldout / "pairs") if (heldout / "pairs").is_dir() else None,
+        "PROBE_PAIRS": 1000,
         "HELDOUT_ALIGNMENTS": request.gold and str(Path(request.gold).absolute()),
-    }  # fmt: skip
+    }
     if config.has_languages:
         values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
     return values
@@ -387,13 +476,17 @@ def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
     config, mesh, slots = bound["model"], make_mesh(bound["mesh"]), -(-request.length // 5)
     parts = memory.microbatches_for(config, mesh, request.batch, request.length, slots, CHUNK)
     rows = request.batch // memory.row_devices(mesh) // parts
-    print(f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts} microbatches):")
+    print(
+        f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts}"
+        " microbatches):"
+    )
     print(memory.table(memory.estimate(config, rows, request.length, slots, CHUNK, mesh)))
     return parts
 
 
 def _absolute(pattern: str) -> str:
-    """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt" too."""
+    """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt"
+    too."""
     named = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern)
     return f"{named[1] or ''}{Path(named[2]).expanduser().absolute()}"
 
@@ -402,7 +495,11 @@ def _recipe(request: Request, values: Mapping[str, Any], share: Mapping[str, flo
     names = [name for objective in request.objectives for name in OBJECTIVES[objective]]
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
     lines += [f'include "{file}"' for file in _files(request)]
-    lines += [f"train.objectives = [{', '.join(f'@{name}()' for name in names)}]", 'train.schedule = "alternate"', ""]
+    lines += [
+        f"train.objectives = [{', '.join(f'@{name}()' for name in names)}]",
+        'train.schedule = "alternate"',
+        "",
+    ]
     lines += [f"{macro} = {value!r}" for macro, value in values.items()]
     of = {name: share["text" if name in OF_TEXT else "pairs"] for name in names}
     lines += [f"{name}.holdout = {of[name]!r}  # the lines of heldout/" for name in names]
@@ -414,13 +511,20 @@ def _recipe(request: Request, values: Mapping[str, Any], share: Mapping[str, flo
 
 
 def _files(request: Request) -> list[str]:
-    return ["recipes/adapt.gin", *(f"objectives/{name}.gin" for name in request.objectives if name != "mlm")]
+    return [
+        "recipes/adapt.gin",
+        *(f"objectives/{name}.gin" for name in request.objectives if name != "mlm"),
+    ]
 
 
 def _trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, float]:
     """{"seconds_per_step", "tokens_per_second", "peak_memory_bytes"} of a few steps."""
     count = sum(len(OBJECTIVES[name]) for name in request.objectives)
-    short: dict[str, Any] = {"TRAIN_STEPS": TRIAL_TURNS * count, "LOG_EVERY": 1, "CHECKPOINT_EVERY": 0}
+    short: dict[str, Any] = {
+        "TRAIN_STEPS": TRIAL_TURNS * count,
+        "LOG_EVERY": 1,
+        "CHECKPOINT_EVERY": 0,
+    }
     short |= {"WARMUP_STEPS": 0, "train.evaluators": "[]"}
     short |= {
         name: 0 for name in ("EMBEDDINGS_ONLY", "FIRST_PHASE") if name in request.given
@@ -431,9 +535,16 @@ def _trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, 
         raise Stopped("stopped while it was prepared; the same command begins again")
     run = read_run(trial)
     shutil.rmtree(trial)
-    ends = [(0, 0.0, 0)] + sorted({(line["step"], line["seconds"], line["tokens_seen"]) for line in run.metrics})
-    steps = [(b[1] - a[1], b[2] - a[2]) for a, b in pairwise(ends)][2 * count :]  # the first are slower
-    seconds = [statistics.median(steps[i::count][j][0] for j in range(len(steps[i::count]))) for i in range(count)]
+    ends = [(0, 0.0, 0)] + sorted(
+        {(line["step"], line["seconds"], line["tokens_seen"]) for line in run.metrics}
+    )
+    steps = [(b[1] - a[1], b[2] - a[2]) for a, b in pairwise(ends)][
+        2 * count :
+    ]  # the first are slower
+    seconds = [
+        statistics.median(steps[i::count][j][0] for j in range(len(steps[i::count])))
+        for i in range(count)
+    ]
     tokens = sum(tokens for _, tokens in steps) / len(steps)
     per_step = statistics.mean(seconds)
     return {
@@ -444,13 +555,16 @@ def _trial(request: Request, folder: Path, machine: RuntimeConfig) -> dict[str, 
 
 
 def _steps_within(hours: float, speed: Mapping[str, float]) -> int:
-    left = 3600 * hours - EVALUATIONS * speed["seconds_per_evaluation"] - speed["seconds_to_compile"]
+    left = (
+        3600 * hours - EVALUATIONS * speed["seconds_per_evaluation"] - speed["seconds_to_compile"]
+    )
     steps = int(left / speed["seconds_per_step"])
     if steps < 1:
         raise UserError(
-            f"--hours {hours:g} is too little: {EVALUATIONS} evaluations take "
-            f"{EVALUATIONS * speed['seconds_per_evaluation']:.0f} s, compiling {speed['seconds_to_compile']:.0f} s, "
-            f"a step {speed['seconds_per_step']:.3g} s; give more, or fewer objectives"
+            f"--hours {hours:g} is too little: {EVALUATIONS} evaluations take"
+            f" {EVALUATIONS * speed['seconds_per_evaluation']:.0f} s, compiling"
+            f" {speed['seconds_to_compile']:.0f} s, a step {speed['seconds_per_step']:.3g} s; give"
+            " more, or fewer objectives"
         )
     return steps
 
@@ -462,13 +576,16 @@ def _steps_of(table: str, objectives: Sequence[str], steps: int) -> int:
     return steps * (reading if table == "pairs" else len(names) - reading) // len(names)
 
 
-# ---- what came of it -------------------------------------------------------------------------------------------------
+# ---- what came of it -----------------------------------------------------------------------------
 
 
 def compared(before: Run, after: Run) -> list[dict[str, Any]]:
     """Rows {"figure", "before", "after"} of the last measurements of both."""
     figures = [_figures(run) for run in (before, after)]
-    return [{"figure": name, "before": figures[0].get(name), "after": value} for name, value in figures[1].items()]
+    return [
+        {"figure": name, "before": figures[0].get(name), "after": value}
+        for name, value in figures[1].items()
+    ]
 
 
 def _figures(run: Run) -> dict[str, float]:

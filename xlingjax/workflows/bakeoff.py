@@ -1,8 +1,10 @@
-"""Mixes of objectives beside each other: the same corpus, vocabulary, initial weights and tokens, several seeds.
+"""Mixes of objectives beside each other: the same corpus, vocabulary, initial weights and tokens,
+several seeds.
 
-A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own `xlingjax` process
-in its own workdir, and a finished one is not run again, so a bake-off that was stopped goes on with the same command.
-What stands in a workdir with other settings is refused, and so are seeds of one mix that have read different data.
+A cell is one mix with one seed: a pretraining, then every fine-tuning from it. Each runs as its own
+`xlingjax` process in its own workdir, and a finished one is not run again, so a bake-off that was
+stopped goes on with the same command. What stands in a workdir with other settings is refused, and
+so are seeds of one mix that have read different data.
 """
 
 import json
@@ -28,8 +30,8 @@ SHARE = re.compile(r"([0-9.]+)\*STEPS")
 
 @dataclass(frozen=True)
 class Bakeoff:
-    """What is compared. A list of words is gin files and `NAME=VALUE` bindings, in the order they are read;
-    `0.667*STEPS` is that share of the steps."""
+    """What is compared. A list of words is gin files and `NAME=VALUE` bindings, in the order they
+    are read; `0.667*STEPS` is that share of the steps."""
 
     base: Sequence[str]
     """The pretraining that all mixes share."""
@@ -41,8 +43,8 @@ class Bakeoff:
     tokens: int = 0
     """Tokens of each cell, to the nearest step; 0: the steps of the base."""
     jobs: int = 1
-    """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside one another they
-    slow each other, so speeds compare only under equal jobs."""
+    """Cells at a time. On an accelerator 1; on a CPU small models fill about one core each. Beside
+    one another they slow each other, so speeds compare only under equal jobs."""
     dtype: str | None = None
     """DTYPE of every run; None: as its own words say."""
 
@@ -50,7 +52,9 @@ class Bakeoff:
         if not self.mixes or not self.seeds:
             raise UserError("bakeoff: name at least one mix and one seed")
         if len({slug(mix) for mix in self.mixes}) != len(self.mixes):
-            raise UserError(f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one")
+            raise UserError(
+                f"bakeoff: two mixes would share a folder: {', '.join(self.mixes)}; rename one"
+            )
         if self.jobs < 1:
             raise UserError(f"bakeoff.jobs={self.jobs} must be at least 1")
 
@@ -70,7 +74,9 @@ class Cell:
         """What the cell's runs measured."""
         result = json.loads((self.folder / "pretrain" / "result.json").read_text(encoding="utf-8"))
         of_tasks = {
-            task: json.loads((self.folder / task / "result.json").read_text(encoding="utf-8"))["evaluations"]
+            task: json.loads((self.folder / task / "result.json").read_text(encoding="utf-8"))[
+                "evaluations"
+            ]
             for task in tasks
         }
         return {"mix": self.mix, "seed": self.seed, "pretrain": result, "tasks": of_tasks}
@@ -85,14 +91,19 @@ def run(
 ) -> dict:
     """Runs what is missing and writes `bakeoff.json`; returns its content.
 
-    read: the operative configuration of the recipe that the words of a command line describe (`--gin_file F`,
-    `--gin.NAME=VALUE`). arguments: given to every command (`--platform cpu`). Raises UserError naming the log of a run
-    that failed, and a folder that holds a run of other settings or data; Stopped after SIGTERM, SIGINT or SIGHUP.
+    read: the operative configuration of the recipe that the words of a command line describe
+    (`--gin_file F`, `--gin.NAME=VALUE`). arguments: given to every command (`--platform cpu`).
+    Raises UserError naming the log of a run that failed, and a folder that holds a run of other
+    settings or data; Stopped after SIGTERM, SIGINT or SIGHUP.
     """
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     runner = Runner(read, say)
-    cells = [Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}") for seed in config.seeds for mix in config.mixes]
+    cells = [
+        Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}")
+        for seed in config.seeds
+        for mix in config.mixes
+    ]
     same_data(cells, config.tasks)
 
     def steps_of(mix: str) -> int | None:
@@ -123,11 +134,15 @@ def run(
             pool.shutdown(cancel_futures=True)  # those that run are finished, no other is begun
             raise
     found = {"config": asdict(config), "cells": [summary(cell) for cell in values]}
-    (folder / "bakeoff.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "bakeoff.json").write_text(
+        json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return found
 
 
-def _train(config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]) -> None:
+def _train(
+    config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]
+) -> None:
     """The runs of a cell."""
     more = [f"SEED={cell.seed}", *([f"TRAIN_STEPS={steps}"] if steps else []), *config.last_words]
     words = [*config.base, *config.mixes[cell.mix], *more]
@@ -135,7 +150,11 @@ def _train(config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arg
     encoder = runner.run(command("pretrain", words, pretrain, steps, arguments), pretrain)
     for task, recipe in config.tasks.items():
         words = [*recipe, f"INIT_FROM={pretrain}", f"SEED={cell.seed}", *config.last_words]
-        runner.run(command("finetune", words, cell.folder / task, None, arguments), cell.folder / task, encoder)
+        runner.run(
+            command("finetune", words, cell.folder / task, None, arguments),
+            cell.folder / task,
+            encoder,
+        )
 
 
 def slug(name: str) -> str:
@@ -162,7 +181,8 @@ def command(
 
 @dataclass
 class Runner:
-    """Runs commands, each in its own process, unless they finished before with the same settings."""
+    """Runs commands, each in its own process, unless they finished before with the same
+    settings."""
 
     read: Callable[[Sequence[str]], str]
     say: Callable[[str], None]
@@ -175,14 +195,15 @@ class Runner:
             raise Stopped("bakeoff: stopped; the same command goes on")
 
     def run(self, line: Sequence[str], workdir: Path, before: str = "") -> str:
-        """The settings of the run, after those of the run `before` it. They stand in its folder from its start on."""
+        """The settings of the run, after those of the run `before` it. They stand in its folder
+        from its start on."""
         with self.one_at_a_time:
             settings = before + self.read(line)
         record = workdir / "bakeoff.settings"
         if record.is_file() and (stands := record.read_text(encoding="utf-8")) != settings:
             raise UserError(
-                f"bakeoff: {workdir} was run with other settings ({difference(stands, settings)}): choose another "
-                "--workdir, or delete that folder"
+                f"bakeoff: {workdir} was run with other settings ({difference(stands, settings)}):"
+                " choose another --workdir, or delete that folder"
             )
         self.leave_if_asked()
         if finished(workdir):
@@ -195,7 +216,11 @@ class Runner:
         with open(log, "w", encoding="utf-8") as output:
             # In a group of its own: Ctrl-C reaches the bake-off alone, which has its runs save.
             child = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, process_group=0
+                line,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
             )
             while child.poll() is None and not self.stop.wait(0.5):
                 pass
@@ -205,17 +230,24 @@ class Runner:
         if status:
             self.leave_if_asked()
             last = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
-            raise UserError(f"bakeoff: {workdir} ended with status {status} ({' '.join(last)}); its log is {log}")
+            raise UserError(
+                f"bakeoff: {workdir} ended with status {status} ({' '.join(last)}); its log is"
+                f" {log}"
+            )
         return settings
 
 
 def finished(workdir: Path) -> bool:
     result = workdir / "result.json"
-    return result.is_file() and json.loads(result.read_text(encoding="utf-8"))["exit_reason"] == "finished"
+    return (
+        result.is_file()
+        and json.loads(result.read_text(encoding="utf-8"))["exit_reason"] == "finished"
+    )
 
 
 def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
-    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have read other data."""
+    """Raises UserError where two finished runs of one mix, which differ in their seed alone, have
+    read other data."""
     known: dict[tuple[str, ...], tuple[Any, Path]] = {}
     for cell in cells:
         for name in ("pretrain", *tasks):
@@ -228,9 +260,9 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
                 before, other = known.setdefault((cell.mix, name, objective), (read, folder))
                 for what, there, here in differences(before, read):
                     raise UserError(
-                        f"bakeoff: {folder} has read other data than {other} ({objective}, {what}: "
-                        f"{str(here)[:16]}, there {str(there)[:16]}): choose another --workdir, or move the cells of "
-                        "the older data away"
+                        f"bakeoff: {folder} has read other data than {other} ({objective}, {what}:"
+                        f" {str(here)[:16]}, there {str(there)[:16]}): choose another --workdir, or"
+                        " move the cells of the older data away"
                     )
 
 
@@ -247,7 +279,13 @@ def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments)
     if not config.tokens:
         return None
     workdir = folder / "calibration" / slug(mix)
-    words = [*config.base, *config.mixes[mix], f"TRAIN_STEPS={CALIBRATION_STEPS}", "WARMUP_STEPS=1", "EVAL_EVERY=0"]
+    words = [
+        *config.base,
+        *config.mixes[mix],
+        f"TRAIN_STEPS={CALIBRATION_STEPS}",
+        "WARMUP_STEPS=1",
+        "EVAL_EVERY=0",
+    ]
     words += [
         "HELDOUT_TEXT=None",
         "HELDOUT_PAIRS=None",
@@ -261,10 +299,13 @@ def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments)
 
 
 def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The figures of a cell: those of the table, and by layer, language and objective those of the pictures."""
+    """The figures of a cell: those of the table, and by layer, language and objective those of the
+    pictures."""
     result = cell["pretrain"]
     evaluations = result["evaluations"]
-    retrieval, aligned, text = (evaluations.get(name, {}) for name in ("retrieval", "alignment", "perplexity"))
+    retrieval, aligned, text = (
+        evaluations.get(name, {}) for name in ("retrieval", "alignment", "perplexity")
+    )
     figures = {
         "retrieval": retrieval.get("retrieval_mean"),
         "retrieval_centred": retrieval.get("retrieval_mean_centred"),
@@ -282,9 +323,12 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
         "seed": cell["seed"],
         "figures": {name: value for name, value in figures.items() if value is not None},
         "retrieval_by_layer": {
-            kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()} for kind in ("raw", "centred")
+            kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()}
+            for kind in ("raw", "centred")
         },
-        "alignment_error_by_layer": {layer: of["itermax"] for layer, of in aligned.get("by_layer", {}).items()},
+        "alignment_error_by_layer": {
+            layer: of["itermax"] for layer, of in aligned.get("by_layer", {}).items()
+        },
         "masked_accuracy_by_language": text.get("accuracy_by_language", {}),
         "tokens_per_second_by_objective": result.get("tokens_per_second_by_objective", {}),
     }

@@ -11,7 +11,8 @@ Predictor = Callable[[Sequence[Any]], Any]
 
 
 def majority(task: Task, train: Sequence[Any]) -> Predictor:
-    """Always the commonest label, or tag, of the training set; of equals the first in the task's order."""
+    """Always the commonest label, or tag, of the training set; of equals the first in the task's
+    order."""
     if task.kind in ("classification", "ranking"):
         most = _commonest(task, (example.label for example in train))
         return lambda records: [most] * len(records)
@@ -22,8 +23,9 @@ def majority(task: Task, train: Sequence[Any]) -> Predictor:
 
 
 def lookup(task: Task, train: Sequence[Any]) -> Predictor:
-    """Each word's commonest tag in the training set, lower case, and the commonest tag of all for a word that is not in
-    it: what a tagger across languages gets from names, numbers and punctuation alone."""
+    """Each word's commonest tag in the training set, lower case, and the commonest tag of all for a
+    word that is not in it: what a tagger across languages gets from names, numbers and punctuation
+    alone."""
     if task.kind != "tagging":
         raise UserError(f"{task.full_name}: lookup tags words; for {task.kind} there is majority")
     counts: dict[str, Counter] = {}
@@ -32,7 +34,9 @@ def lookup(task: Task, train: Sequence[Any]) -> Predictor:
             counts.setdefault(word.lower(), Counter())[tag] += 1
     known = {word: _commonest(task, of.elements()) for word, of in counts.items()}
     most = _commonest(task, (tag for sentence in train for tag in sentence.tags))
-    return lambda records: [[known.get(word.lower(), most) for word in record.words] for record in records]
+    return lambda records: [
+        [known.get(word.lower(), most) for word in record.words] for record in records
+    ]
 
 
 def _commonest(task: Task, labels) -> str:
@@ -41,7 +45,10 @@ def _commonest(task: Task, labels) -> str:
     return min(counts, key=lambda label: (-counts[label], order.get(label, len(order))))
 
 
-BASELINES: dict[str, Callable[[Task, Sequence[Any]], Predictor]] = {"majority": majority, "lookup": lookup}
+BASELINES: dict[str, Callable[[Task, Sequence[Any]], Predictor]] = {
+    "majority": majority,
+    "lookup": lookup,
+}
 
 
 def applies(name: str, task: Task) -> bool:

@@ -32,8 +32,8 @@ from xlingjax.training.tracker import finite, scalars
 
 
 def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfig) -> int:
-    """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb: "pretrain" or "finetune",
-    which run.json keeps. Returns the exit status. Raises UserError."""
+    """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
+    "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir, corpus = str(workdir), recipe.corpus
     check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
     evaluators = evaluators_of(recipe)
@@ -60,8 +60,8 @@ def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfi
 
 
 def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> None:
-    """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to evaluations.jsonl.
-    Raises UserError."""
+    """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to
+    evaluations.jsonl. Raises UserError."""
     start(machine)
     checkpoint = find_checkpoint(str(workdir))
     evaluators = evaluators_of(recipe)
@@ -71,7 +71,9 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     encoder = build_model(recipe.bound["model"], mesh)
     abstract = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
-    abstract = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings)
+    abstract = jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings
+    )
     params, _ = load_params(checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256)
     step = int(checkpoint.name) if checkpoint.name.isdigit() else 0
     for evaluator in evaluators:
@@ -79,8 +81,12 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
         shown = ", ".join(f"{name} {value:.4f}" for name, value in scalars(values).items())
         print(f"step {step}: {evaluator.name}: {shown}")
         if is_primary():
-            line = json.dumps({"step": step, "name": evaluator.name, "values": values}, ensure_ascii=False)
-            with open(run_and_checkpoint(str(workdir))[0] / "evaluations.jsonl", "a", encoding="utf-8") as file:
+            line = json.dumps(
+                {"step": step, "name": evaluator.name, "values": values}, ensure_ascii=False
+            )
+            with open(
+                run_and_checkpoint(str(workdir))[0] / "evaluations.jsonl", "a", encoding="utf-8"
+            ) as file:
                 file.write(line + "\n")
 
 
@@ -91,11 +97,16 @@ def evaluators_of(recipe: Recipe) -> list[Any]:
 def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
     """Every objective of a recipe at each of its stages, and what that is called."""
     entries = [in_stages(entry) for entry in recipe.bound["objectives"]]
-    return [(stage_name(run.objective.name, start), run) for entry in entries for start, run in entry.items()]
+    return [
+        (stage_name(run.objective.name, start), run)
+        for entry in entries
+        for start, run in entry.items()
+    ]
 
 
 def planned_course(recipe: Recipe) -> dict[str, Any]:
-    """What run.json would say of the run's schedule. Raises UserError for one that `train` refuses."""
+    """What run.json would say of the run's schedule. Raises UserError for one that `train`
+    refuses."""
     bound = recipe.bound
     first = [in_stages(entry)[0] for entry in bound["objectives"]]
     weights = {run.objective.name: run.weight for run in first}
@@ -105,12 +116,12 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
 
 
-# ---- before the first step -------------------------------------------------------------------------------------------
+# ---- before the first step -----------------------------------------------------------------------
 
 
 def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, Any]]]:
-    """The objectives of a run, and {stage: (objective, source)} of the sources as they are opened: their first batches
-    can be looked at without reading the text again."""
+    """The objectives of a run, and {stage: (objective, source)} of the sources as they are opened:
+    their first batches can be looked at without reading the text again."""
     opened: dict[str, tuple[Any, Any]] = {}
 
     def watch(run: Any, start: int) -> Any:
@@ -122,11 +133,15 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
 
         return dataclasses.replace(run, source=source)
 
-    return [{start: watch(run, start) for start, run in in_stages(entry).items()} for entry in objectives], opened
+    return [
+        {start: watch(run, start) for start, run in in_stages(entry).items()}
+        for entry in objectives
+    ], opened
 
 
 def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any) -> None:
-    """report.html before the first step: the schedule, the setting, what will be sampled, what the objectives read."""
+    """report.html before the first step: the schedule, the setting, what will be sampled, what the
+    objectives read."""
     folder = Path(workdir)
     if not (folder / "report.html").exists():
         (folder / "rows.html").write_text(first_rows(opened, vocabulary), encoding="utf-8")
@@ -134,14 +149,23 @@ def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary
 
 
 def sentences_kept(workdir: str, init_from: Any, evaluators: Iterable[Any]) -> dict[str, Any]:
-    """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of the one that
-    pretraining starts from; {}: it does not tell. Says where retrieval is measured without their prefix."""
+    """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of
+    the one that pretraining starts from; {}: it does not tell. Says where retrieval is measured
+    without their prefix.
+    """
     runs = [workdir, init_from] if isinstance(init_from, str) else [workdir]
-    records = [read_run_record(run) for run in runs if (run_and_checkpoint(run)[0] / "run.json").is_file()]
+    records = [
+        read_run_record(run) for run in runs if (run_and_checkpoint(run)[0] / "run.json").is_file()
+    ]
     own = sentences_of(records[0]) if records else None
     if own is None:
         return {}
-    if own.prefix and any(isinstance(probe, RetrievalProbe) and not probe.prefix for probe in evaluators):
-        message = f"retrieval is measured without the prefix {own.prefix!r} of the model's own sentence vectors"
+    if own.prefix and any(
+        isinstance(probe, RetrievalProbe) and not probe.prefix for probe in evaluators
+    ):
+        message = (
+            f"retrieval is measured without the prefix {own.prefix!r} of the model's own sentence"
+            " vectors"
+        )
         print(f'{message}; --gin.retrieval.prefix="{own.prefix!r}" sets it')
     return {"sentences": dataclasses.asdict(own)}

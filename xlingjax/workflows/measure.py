@@ -1,7 +1,8 @@
-"""`xlingjax evaluate --mixture`: a checkpoint as it is, on every task of a benchmark that it can do.
+"""`xlingjax evaluate --mixture`: a checkpoint as it is, on every task of a benchmark that it can
+do.
 
-A fine-tuned run does the tasks whose labels its head has; retrieval and mining read the states of any. The examples and
-the metrics are those of the benchmark's SeqIO mixture.
+A fine-tuned run does the tasks whose labels its head has; retrieval and mining read the states of
+any. The examples and the metrics are those of the benchmark's SeqIO mixture.
 """
 
 import dataclasses
@@ -69,8 +70,8 @@ class Request:
     """ "": test where it has answers, else dev."""
     allow_missing: bool = False
     layers: Sequence[int | str] = ()
-    """Of retrieval and mining; none: the run's own, else the paper's. Several, or "all", are of retrieval alone: a
-    table of each layer."""
+    """Of retrieval and mining; none: the run's own, else the paper's. Several, or "all", are of
+    retrieval alone: a table of each layer."""
     poolings: Sequence[str] = ()
     labels: Sequence[str] = ()
     """Of the head, whose own names do not tell: the task's, in the order of the outputs."""
@@ -79,7 +80,9 @@ class Request:
 
     @property
     def several(self) -> bool:
-        return len(self.layers) > 1 or len(self.poolings) > 1 or ALL in (*self.layers, *self.poolings)
+        return (
+            len(self.layers) > 1 or len(self.poolings) > 1 or ALL in (*self.layers, *self.poolings)
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +90,8 @@ class States:
     """Which states of a model retrieval or mining reads."""
 
     layer: int
-    """Of the score and the submission: the one that was asked for, else the run's own, else the paper's."""
+    """Of the score and the submission: the one that was asked for, else the run's own, else the
+    paper's."""
     pooling: str
     layers: tuple[int, ...]
     """All that are measured."""
@@ -108,9 +112,13 @@ class States:
 
 
 def states(request: Request, kind: str, layers: int, own: Sentences | None = None) -> States:
-    """layers: of the model; own: the run's own way to make sentence vectors. Raises UserError where it has no such
-    layer."""
-    every = range(layers + 1) if ALL in request.layers else [chosen_layer(n, layers) for n in request.layers]
+    """layers: of the model; own: the run's own way to make sentence vectors. Raises UserError where
+    it has no such layer."""
+    every = (
+        range(layers + 1)
+        if ALL in request.layers
+        else [chosen_layer(n, layers) for n in request.layers]
+    )
     poolings = ALL_POOLINGS if ALL in request.poolings else request.poolings
     usual = own or Sentences(PAPER_LAYERS[kind](layers), POOLINGS[kind])
     layer = layers if usual.layer is None else usual.layer
@@ -118,28 +126,39 @@ def states(request: Request, kind: str, layers: int, own: Sentences | None = Non
     pooling = poolings[0] if len(poolings) == 1 else usual.pooling or POOLINGS[kind]
     measured = tuple(name for name in ALL_POOLINGS if name in (*poolings, pooling))
     prefix = usual.prefix if request.prefix is None else request.prefix
-    return States(layer, pooling, tuple(sorted({*every, layer})), measured, prefix, usual.max_length)
+    return States(
+        layer, pooling, tuple(sorted({*every, layer})), measured, prefix, usual.max_length
+    )
 
 
 def measure(request: Request, recipe: Recipe = dict, say: Callable[[str], None] = print) -> int:
-    """Writes predictions and scores of each task; the exit status. Raises UserError where no task can be done."""
+    """Writes predictions and scores of each task; the exit status. Raises UserError where no task
+    can be done."""
     require_folder(request.output)
     trained = open_run(request.source, mesh=mesh_of_all())
     return _measure(request, trained, int(find_checkpoint(request.source).name), recipe(), say)
 
 
 def told_labels(task: Task, told: Sequence[str], labels: Sequence[str]) -> Sequence[str]:
-    """`told`, what --labels says of a head of the task, whose own names are `labels`. Raises UserError where these are
-    not the task's, and where the head's names say another order."""
+    """`told`, what --labels says of a head of the task, whose own names are `labels`. Raises
+    UserError where these are not the task's, and where the head's names say another order."""
     if not named_alike(task, told):
-        raise UserError(f"--labels {' '.join(told)}: {task.full_name} has {' '.join(task.labels)}: give each once")
+        raise UserError(
+            f"--labels {' '.join(told)}: {task.full_name} has {' '.join(task.labels)}: give each"
+            " once"
+        )
     known = named_alike(task, labels)
     if known and known != named_alike(task, told):
-        raise UserError(f"--labels {' '.join(told)}: the head's are {' '.join(labels)}, in this order: leave it out")
+        raise UserError(
+            f"--labels {' '.join(told)}: the head's are {' '.join(labels)}, in this order: leave"
+            " it out"
+        )
     return told
 
 
-def _measure(request: Request, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]) -> int:
+def _measure(
+    request: Request, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]
+) -> int:
     with quiet_stderr():  # TensorFlow announces itself
         from xlingjax.tasks.registry import register, tasks_of
 
@@ -149,12 +168,22 @@ def _measure(request: Request, trained: TrainedRun, step: int, macros: Macros, s
     trained = trained.in_dtype(macros.get("DTYPE"))
     folder = located(request.data)
     name = "_".join([request.mixture, *request.tasks, str(abs(hash(folder)))])
-    register(request.mixture, folder, METRICS, tasks=request.tasks, allow_missing=request.allow_missing, name=name)
+    register(
+        request.mixture,
+        folder,
+        METRICS,
+        tasks=request.tasks,
+        allow_missing=request.allow_missing,
+        name=name,
+    )
     weights, record = parameters_hash(trained.params), read_run_record(request.source)
     done, own = 0, trained.sentences
     for task, of_languages in tasks_of(name):
         if task.kind in POOLINGS and own and own.unread and not request.poolings:
-            say(f"{task.full_name}: passed over, its sentence vectors are not computed here ({own.unread}); --pooling")
+            say(
+                f"{task.full_name}: passed over, its sentence vectors are not computed here"
+                f" ({own.unread}); --pooling"
+            )
             continue
         labels = labels_of(record, head_of(trained.model, task))
         if request.labels and task.kind in LABELLED and not head_fault(trained.model, task):
@@ -169,15 +198,19 @@ def _measure(request: Request, trained: TrainedRun, step: int, macros: Macros, s
             _measure_task(request, trained, step, weights, task, of_languages, split, macros, say)
             done += 1
         else:
-            say(f"{task.full_name}: passed over, no {request.split or 'test or dev'} files below {request.data}")
+            say(
+                f"{task.full_name}: passed over, no {request.split or 'test or dev'} files below"
+                f" {request.data}"
+            )
     if not done:
         raise UserError(
-            f"--mixture {request.mixture}: {request.source} can do none of its tasks that have files (above)"
+            f"--mixture {request.mixture}: {request.source} can do none of its tasks that have"
+            " files (above)"
         )
     return 0
 
 
-# ---- a run that is being trained -------------------------------------------------------------------------------------
+# ---- a run that is being trained -----------------------------------------------------------------
 
 
 def follow(
@@ -190,11 +223,12 @@ def follow(
     wait: Callable[[float], None] = time.sleep,
     pause: float = 5.0,
 ) -> int:
-    """`measure` on each checkpoint of a run that is being trained, until it has finished and its last is measured. A
-    checkpoint that the run deleted first (KEEP_CHECKPOINTS) is passed over.
+    """`measure` on each checkpoint of a run that is being trained, until it has finished and its
+    last is measured. A checkpoint that the run deleted first (KEEP_CHECKPOINTS) is passed over.
 
-    patience: minutes in which nothing in the run's folder changes, 0: for ever. Then: raises Stopped where the run was
-    asked to stop, UserError where it does not say why. pause: seconds between two looks.
+    patience: minutes in which nothing in the run's folder changes, 0: for ever. Then: raises
+    Stopped where the run was asked to stop, UserError where it does not say why. pause: seconds
+    between two looks.
     """
     require_folder(request.output)
     folder, seen, told = run_and_checkpoint(run)[0], -1, False
@@ -208,7 +242,10 @@ def follow(
             if trained := _opened(folder, step, pause, wait):
                 _measure(dataclasses.replace(request, source=source), trained, step, recipe(), say)
             else:
-                say(f"step {step}: passed over, the run deleted this checkpoint (KEEP_CHECKPOINTS keeps more)")
+                say(
+                    f"step {step}: passed over, the run deleted this checkpoint (KEEP_CHECKPOINTS"
+                    " keeps more)"
+                )
             seen = step
         if reason == "finished":
             return 0
@@ -222,22 +259,27 @@ def follow(
             if reason:
                 raise Stopped(f"--follow {run}: it was asked to stop {last} and not started again")
             raise UserError(
-                f"--follow {run}: nothing was written there for {patience:g} minutes and it has not said that it ended "
-                f"({last}): start it again and follow it again, or raise --patience"
+                f"--follow {run}: nothing was written there for {patience:g} minutes and it has not"
+                f" said that it ended ({last}): start it again and follow it again, or raise"
+                " --patience"
             )
         wait(pause)
 
 
 def _exit_reason(folder: Path) -> str:
-    """ "finished", "preempted" (asked to stop; it may go on); "": it has not ended, or was killed."""
+    """ "finished", "preempted" (asked to stop; it may go on); "": it has not ended, or was
+    killed."""
     try:
-        return json.loads((folder / "result.json").read_text(encoding="utf-8")).get("exit_reason", "finished")
+        return json.loads((folder / "result.json").read_text(encoding="utf-8")).get(
+            "exit_reason", "finished"
+        )
     except FileNotFoundError:
         return ""
 
 
 def _written(folder: Path) -> set[tuple[str, int, int]]:
-    """(name, time of its last change, size) of what lies in a run's folder and among its checkpoints."""
+    """(name, time of its last change, size) of what lies in a run's folder and among its
+    checkpoints."""
     found = set()
     for path in (*folder.glob("*"), *folder.glob("checkpoints/*")):
         try:
@@ -248,8 +290,11 @@ def _written(folder: Path) -> set[tuple[str, int, int]]:
     return found
 
 
-def _opened(folder: Path, step: int, pause: float, wait: Callable[[float], None]) -> TrainedRun | None:
-    """The run at a step; None: that checkpoint is deleted. Raises UserError where it is there and cannot be read."""
+def _opened(
+    folder: Path, step: int, pause: float, wait: Callable[[float], None]
+) -> TrainedRun | None:
+    """The run at a step; None: that checkpoint is deleted. Raises UserError where it is there and
+    cannot be read."""
     try:
         return open_run(f"{folder}@{step}", mesh=mesh_of_all())
     except UserError:
@@ -260,15 +305,20 @@ def _opened(folder: Path, step: int, pause: float, wait: Callable[[float], None]
         return None
 
 
-# ---- a task ----------------------------------------------------------------------------------------------------------
+# ---- a task --------------------------------------------------------------------------------------
 
 
 def _known(
     request: Request, trained: TrainedRun, task: Task, of_languages: Mapping[str, Any], say
 ) -> Mapping[str, Any]:
-    """With --allow-missing a model that embeds languages passes over those that it does not know."""
+    """With --allow-missing a model that embeds languages passes over those that it does not
+    know."""
     known = {name: one for name, one in of_languages.items() if name in trained.languages}
-    if not request.allow_missing or not trained.model.config.has_languages or len(known) == len(of_languages):
+    if (
+        not request.allow_missing
+        or not trained.model.config.has_languages
+        or len(known) == len(of_languages)
+    ):
         return of_languages
     others = ", ".join(name for name in of_languages if name not in known)
     say(f"{task.full_name}: passed over {others}, which the model does not know")
@@ -279,7 +329,9 @@ def _split(task: Task, data: str, of_languages: Collection[str]) -> str:
     """test where it has answers, else dev, else what there is; "": nothing."""
     there = {}
     for split in ("test", "dev"):
-        if present := [name for name in languages_present(task, data, split) if name in of_languages]:
+        if present := [
+            name for name in languages_present(task, data, split) if name in of_languages
+        ]:
             there[split] = has_gold(task, read(task, data, split, present[0]))
     return next((split for split, told in there.items() if told), next(iter(there), ""))
 
@@ -301,7 +353,11 @@ def _measure_task(
     reads = None
     if task.kind in POOLINGS:
         reads = states(request, task.kind, trained.model.config.layers, trained.sentences)
-        name += f"-prefix-{hashlib.sha256(reads.prefix.encode()).hexdigest()[:8]}" if reads.prefix else ""
+        name += (
+            f"-prefix-{hashlib.sha256(reads.prefix.encode()).hexdigest()[:8]}"
+            if reads.prefix
+            else ""
+        )
     cell = Path(request.output).absolute() / "cells" / task.suite / task.name / AS_IT_IS / name
     reading = reading_of(macros)
     by_language, counts = {}, {}
@@ -318,14 +374,21 @@ def _measure_task(
         else:
             predicted = _predicted(request, trained, task, records, language, split, reading, reads)
         write_predictions(task, cell / "predictions", language, predicted, split.partition("[")[0])
-        outputs = [predicted[record.id] for record in records] if task.kind == "span_qa" else predicted
+        outputs = (
+            [predicted[record.id] for record in records] if task.kind == "span_qa" else predicted
+        )
         outputs = [predicted] if task.kind in POOLINGS else outputs
         if has_gold(task, records):
             metrics = [fn(records, outputs) for fn in seqio_task.metric_fns]
-            by_language[language] = {name: float(value) for one in metrics for name, value in one.items()}
+            by_language[language] = {
+                name: float(value) for one in metrics for name, value in one.items()
+            }
             if task.kind == "retrieval":
                 for pooling, lines in found.items():
-                    shares = {str(layer): 100 * accuracy(line, records[0]) for layer, line in lines.items()}
+                    shares = {
+                        str(layer): 100 * accuracy(line, records[0])
+                        for layer, line in lines.items()
+                    }
                     by_layer.setdefault(pooling, {})[language] = shares
         counts[language] = len(records[0].target) if task.kind in POOLINGS else len(records)
     if not request.split and split != "test":  # what is to be submitted
@@ -333,7 +396,9 @@ def _measure_task(
             if language not in of_languages:
                 continue
             records = read(task, request.data, "test", language)
-            predicted = _predicted(request, trained, task, records, language, "test", reading, reads)
+            predicted = _predicted(
+                request, trained, task, records, language, "test", reading, reads
+            )
             write_predictions(task, cell / "predictions", language, predicted)
     learnt = languages_learnt(macros) if task.kind in TRAINED else ()
     found = means(by_language, task, learnt or ()) if by_language else {}
@@ -341,13 +406,16 @@ def _measure_task(
         found.pop("mean_other", None)
     select = {"split": split, "by": "none", "step": step, "steps": step}
     best = read_best(run_and_checkpoint(request.source)[0]).get(macros.get("BEST_METRIC"), {})
-    if step == best.get("step") and (chosen := chosen_on(macros, task, request.data, split, by_language)):
+    if step == best.get("step") and (
+        chosen := chosen_on(macros, task, request.data, split, by_language)
+    ):
         select["note"] = chosen
     if reads:
         select |= {"note": reads.said(), **reads.text}
         if task.kind == "mining":
             select["note"] += (
-                f", threshold tuned on {'the same set, so that its F1 flatters' if split == 'dev' else 'dev'}"
+                ", threshold tuned on"
+                f" {'the same set, so that its F1 flatters' if split == 'dev' else 'dev'}"
             )
     before = _layers_before(cell / SCORES, weights, split, counts, reads)
     if not request.several and not before:
@@ -355,7 +423,10 @@ def _measure_task(
     if before and by_layer:
         by_layer = {
             pooling: {
-                language: before.get(pooling, {}).get(language, {}) | by_layer.get(pooling, {}).get(language, {})
+                language: (
+                    before.get(pooling, {}).get(language, {})
+                    | by_layer.get(pooling, {}).get(language, {})
+                )
                 for language in by_language
             }
             for pooling in ALL_POOLINGS
@@ -363,18 +434,45 @@ def _measure_task(
         }
     import jax
 
-    write_json(cell / SCORES, {
-        "task": task.full_name, "strategy": AS_IT_IS,
-        "variant": {"run": run_and_checkpoint(request.source)[0].name, "step": str(step)}, "settings": {}, "seed": 0,
-        "start": {"run": request.source, "sha256": weights}, "select": select, "dev": {"means": {}, "by_language": {}},
-        "test": {"split": split, "means": found, "by_language": by_language, "examples": counts},
-        "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
-        **({"layers": {"layer": reads.layer, "pooling": reads.pooling, "by_language": by_layer}} if by_layer else {}),
-    })  # fmt: skip
+    write_json(
+        cell / SCORES,
+        {
+            "task": task.full_name,
+            "strategy": AS_IT_IS,
+            "variant": {"run": run_and_checkpoint(request.source)[0].name, "step": str(step)},
+            "settings": {},
+            "seed": 0,
+            "start": {"run": request.source, "sha256": weights},
+            "select": select,
+            "dev": {"means": {}, "by_language": {}},
+            "test": {
+                "split": split,
+                "means": found,
+                "by_language": by_language,
+                "examples": counts,
+            },
+            "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+            **(
+                {
+                    "layers": {
+                        "layer": reads.layer,
+                        "pooling": reads.pooling,
+                        "by_language": by_layer,
+                    }
+                }
+                if by_layer
+                else {}
+            ),
+        },
+    )
     score = task.metrics[0]
     mean_of = " and ".join(task_metrics(task))
     told = ", ".join(f"{language} {values[score]:.1f}" for language, values in by_language.items())
-    mean = f"mean {mean_of} {found['mean']:.2f}; {score} {told}" if found else "predicted; the files have no answers"
+    mean = (
+        f"mean {mean_of} {found['mean']:.2f}; {score} {told}"
+        if found
+        else "predicted; the files have no answers"
+    )
     how = f" ({reads.said()})" if reads else ""
     say(f"step {step}: {task.full_name}, {split}{how}: {mean}")
     if task.kind == "retrieval" and request.several and not by_layer:
@@ -384,16 +482,23 @@ def _measure_task(
 def _layers_before(
     path: Path, weights: str, split: str, counts: Mapping[str, int], reads: States | None
 ) -> Mapping[str, Any]:
-    """{pooling: {language: {layer: x}}} that the cell has already of these weights, sets and lengths."""
+    """{pooling: {language: {layer: x}}} that the cell has already of these weights, sets and
+    lengths."""
     cell = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not reads or "layers" not in cell or cell["start"]["sha256"] != weights:
         return {}
-    text = {name: cell["select"][name] for name in ("prefix", "max_length") if name in cell["select"]}
-    same = cell["test"]["split"] == split and cell["test"]["examples"] == counts and text == reads.text
+    text = {
+        name: cell["select"][name] for name in ("prefix", "max_length") if name in cell["select"]
+    }
+    same = (
+        cell["test"]["split"] == split and cell["test"]["examples"] == counts and text == reads.text
+    )
     return cell["layers"]["by_language"] if same else {}
 
 
-def _searched(trained: TrainedRun, bitext: Any, language: str, reads: States) -> dict[str, dict[int, list[int]]]:
+def _searched(
+    trained: TrainedRun, bitext: Any, language: str, reads: States
+) -> dict[str, dict[int, list[int]]]:
     """{pooling: {layer: the foreign line that each English line finds}}."""
     return predict_layers(
         trained.model, trained.params, bitext, trained.vocabulary, language, trained.languages,
@@ -417,21 +522,37 @@ def _predicted(
     if task.kind == "mining":
         dev = records[0] if split == "dev" else read(task, request.data, "dev", language)[0]
         return bucc.predict_mining(
-            *model, records[0], dev, trained.vocabulary, language, trained.languages, layer=reads.layer,
-            pooling=reads.pooling, mesh=trained.mesh, **reads.text,
-        ).pairs  # fmt: skip
+            *model,
+            records[0],
+            dev,
+            trained.vocabulary,
+            language,
+            trained.languages,
+            layer=reads.layer,
+            pooling=reads.pooling,
+            mesh=trained.mesh,
+            **reads.text,
+        ).pairs
     pivot = translations(trained.model, task, request.data, split, language)
     return predict(
-        *model, task, records, trained.vocabulary, trained.languages, language, reading, mesh=trained.mesh, pivot=pivot
+        *model,
+        task,
+        records,
+        trained.vocabulary,
+        trained.languages,
+        language,
+        reading,
+        mesh=trained.mesh,
+        pivot=pivot,
     )
 
 
-# ---- what a run was trained on and chosen by -------------------------------------------------------------------------
+# ---- what a run was trained on and chosen by -----------------------------------------------------
 
 
 def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
-    """Those that a run had training examples of, gold, translated or labelled; None: its recipe does not tell, or its
-    files, which "all" is looked up in, are gone."""
+    """Those that a run had training examples of, gold, translated or labelled; None: its recipe
+    does not tell, or its files, which "all" is looked up in, are gone."""
     from xlingjax.tasks import task_named
 
     if "TRAIN_LANGUAGES" not in macros:
@@ -443,20 +564,33 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
     try:
         tasks = [task_named(name) for name in split_list(macros.get("TASK"))]
         training = Training(gold, translated, labelled=labelled)
-        return {language for task in tasks for _, language in training.parts(task, macros["DATA"])} or None
+        return {
+            language for task in tasks for _, language in training.parts(task, macros["DATA"])
+        } or None
     except UserError:
         return None
 
 
-def chosen_on(macros: Mapping[str, Any], task: Task, data: str, split: str, languages: Collection[str]) -> str:
-    """A line, where a run chose its checkpoint by examples of a split that it is measured on; "": it did not."""
+def chosen_on(
+    macros: Mapping[str, Any], task: Task, data: str, split: str, languages: Collection[str]
+) -> str:
+    """A line, where a run chose its checkpoint by examples of a split that it is measured on; "":
+    it did not."""
     trained = {
         name.partition("/")[2].lower() for name in split_list(macros.get("TASK"))
     }  # XNLI stands in several suites
     metric, dev = macros.get("BEST_METRIC"), macros.get("DEV_SPLIT")
-    if task.name.lower() not in trained or not metric or not dev or part_of(dev)[0] != part_of(split)[0]:
+    if (
+        task.name.lower() not in trained
+        or not metric
+        or not dev
+        or part_of(dev)[0] != part_of(split)[0]
+    ):
         return ""
     for language in languages:
         if share_rows(dev, split, len(read(task, data, part_of(split)[0], language))):
-            return f"whose checkpoint was chosen by {metric} on {dev}, examples of this split: its figures flatter"
+            return (
+                f"whose checkpoint was chosen by {metric} on {dev}, examples of this split: its"
+                " figures flatter"
+            )
     return ""

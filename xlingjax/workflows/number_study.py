@@ -1,4 +1,5 @@
-"""The score by the number of training languages (Unicoder, Table 4), of the rows of a task on the score card."""
+"""The score by the number of training languages (Unicoder, Table 4), of the rows of a task on the
+score card."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,9 @@ from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard import policy, said
 
-CAPTION = "mean score by number of training languages, over all test languages and over those trained on"
+CAPTION = (
+    "mean score by number of training languages, over all test languages and over those trained on"
+)
 
 
 def trained_on(row: dict[str, Any]) -> str:
@@ -18,13 +21,16 @@ def trained_on(row: dict[str, Any]) -> str:
 
 
 def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The mean over the rows of as many training languages: "languages" (how many), "mean", "own", "rows" (names).
-    Rows of another folder or strategy, from other weights, chosen or tested otherwise, have a line of their own, and so
-    have those that another grid was tried for: a row's settings are its own best of the grid. A pivot counts as a set
-    of one, where there is no row of that set. [] where no row is of a set of languages.
+    """The mean over the rows of as many training languages: "languages" (how many), "mean", "own",
+    "rows" (names).
+    Rows of another folder or strategy, from other weights, chosen or tested otherwise, have a line
+    of their own, and so have those that another grid was tried for: a row's settings are its own
+    best of the grid. A pivot counts as a set of one, where there is no row of that set. [] where no
+    row is of a set of languages.
 
-    own: in each test language the mean of the models that were trained on it, and their mean, as the paper takes it
-    (Unicoder, Table 4: one language is translate-train); None: no model was trained on a test language.
+    own: in each test language the mean of the models that were trained on it, and their mean, as
+    the paper takes it (Unicoder, Table 4: one language is translate-train); None: no model was
+    trained on a test language.
     """
     groups: dict[tuple, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
@@ -34,21 +40,39 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
                 of.append(row)
     if not any("LANGUAGES" in row["variant"] for row in rows):
         return []
-    found = [(key[0], [row["means"]["mean"]["mean"] for row in of], of) for key, of in sorted(groups.items())]
+    found = [
+        (key[0], [row["means"]["mean"]["mean"] for row in of], of)
+        for key, of in sorted(groups.items())
+    ]
     return [
-        {"languages": n, "mean": float(np.mean(x)), "own": _own(of), "rows": [said(row) for row in of]}
+        {
+            "languages": n,
+            "mean": float(np.mean(x)),
+            "own": _own(of),
+            "rows": [said(row) for row in of],
+        }
         for n, x, of in found
     ]
 
 
 def _key(row: dict[str, Any]) -> tuple:
     start, strategy = row["start"], row["strategy"]
-    weights = start["sha256"] if start["sha256"] not in ("", "random") else f"{start['sha256']} {start['run']}"
+    weights = (
+        start["sha256"]
+        if start["sha256"] not in ("", "random")
+        else f"{start['sha256']} {start['run']}"
+    )
     grid = ", ".join(sorted(row["settings"]))
     return (
-        len(trained_on(row).split("+")), row.get("folder", ""), "multi_language" if strategy == "pivot" else strategy,
-        weights, row["split"], policy(row), grid, *sorted(row["examples"]),
-    )  # fmt: skip
+        len(trained_on(row).split("+")),
+        row.get("folder", ""),
+        "multi_language" if strategy == "pivot" else strategy,
+        weights,
+        row["split"],
+        policy(row),
+        grid,
+        *sorted(row["examples"]),
+    )
 
 
 def _own(rows: Sequence[dict[str, Any]]) -> float | None:
@@ -56,15 +80,20 @@ def _own(rows: Sequence[dict[str, Any]]) -> float | None:
     for row in rows:
         metrics = [row["by_language"][name] for name in task_metrics(task_named(row["task"]))]
         for language in {*metrics[0]} & {*trained_on(row).split("+")}:
-            of.setdefault(language, []).append(float(np.mean([values[language]["mean"] for values in metrics])))
+            of.setdefault(language, []).append(
+                float(np.mean([values[language]["mean"] for values in metrics]))
+            )
     return float(np.mean([np.mean(values) for values in of.values()])) if of else None
 
 
 def grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """(head, rows) of the table of `by_number`; no rows: there is none."""
     found = [
-        [str(one["languages"]), *("–" if x is None else f"{x:z.1f}" for x in (one["mean"], one["own"])),
-         ", ".join(one["rows"])]
+        [
+            str(one["languages"]),
+            *("–" if x is None else f"{x:z.1f}" for x in (one["mean"], one["own"])),
+            ", ".join(one["rows"]),
+        ]
         for one in by_number(rows)
-    ]  # fmt: skip
+    ]
     return ["languages", "mean", "in the languages trained on", "of the rows"], found

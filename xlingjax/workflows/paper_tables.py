@@ -1,7 +1,8 @@
-"""The runs behind a table of a paper: a sweep of fine-tuning (`xlingjax finetune --task`) for each row and encoder.
+"""The runs behind a table of a paper: a sweep of fine-tuning (`xlingjax finetune --task`) for each
+row and encoder.
 
-Each sweep is a process with a folder of its own, ENCODER/ROW, and runs no cell twice; so a table that was stopped goes
-on with the same command.
+Each sweep is a process with a folder of its own, ENCODER/ROW, and runs no cell twice; so a table
+that was stopped goes on with the same command.
 """
 
 import signal
@@ -32,10 +33,10 @@ FIELDS = {"task", "layer", "encoders"} | TRAINING
 @dataclass(frozen=True)
 class Table:
     rows: Mapping[str, Mapping[str, Any]]
-    """Name -> "task" (SUITE/NAME; of the strategy multi_task a list) and, where they differ from those of `finetune
-    --task`, "strategy", "settings" (gin files and NAME=VALUE, in the order they are read), "grid" ({macro: "A,B"}),
-    "languages" (pivots or targets); of retrieval and mining "layer" alone, see `evaluate --layer`; "encoders": those
-    that the row is for, default: all."""
+    """Name -> "task" (SUITE/NAME; of the strategy multi_task a list) and, where they differ from
+    those of `finetune --task`, "strategy", "settings" (gin files and NAME=VALUE, in the order they
+    are read), "grid" ({macro: "A,B"}), "languages" (pivots or targets); of retrieval and mining
+    "layer" alone, see `evaluate --layer`; "encoders": those that the row is for, default: all."""
     encoders: Mapping[str, str]
     """Name -> the pretrained run."""
     seeds: int = 1
@@ -51,12 +52,18 @@ class Table:
             except UserError as fault:
                 raise UserError(f"table, row {name!r}: {fault}") from None
         if not self.encoders or not isinstance(self.encoders, Mapping):
-            raise UserError(f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base": "runs/x"}}\'')
+            raise UserError(
+                f'ENCODERS={self.encoders!r}: give {{name: pretrained run}}, \'{{"base":'
+                ' "runs/x"}\''
+            )
         if self.seeds < 1:
             raise UserError(f"SEEDS={self.seeds} must be at least 1")
         folders = [slug(f"{encoder} {row}") for encoder, row in self.cells()]
         if len({*folders}) != len(folders):
-            raise UserError(f"table: two rows or encoders would share a folder: {', '.join(folders)}; rename one")
+            raise UserError(
+                f"table: two rows or encoders would share a folder: {', '.join(folders)};"
+                " rename one"
+            )
 
     def cells(self) -> list[tuple[str, str]]:
         """(encoder, row) of every sweep. Raises UserError where there is none."""
@@ -67,9 +74,12 @@ class Table:
             if encoder in split_list(row.get("encoders")) or not row.get("encoders")
         ]
         if not found:
-            named = sorted({name for row in self.rows.values() for name in split_list(row.get("encoders"))})
+            named = sorted(
+                {name for row in self.rows.values() for name in split_list(row.get("encoders"))}
+            )
             raise UserError(
-                f"ENCODERS has {', '.join(self.encoders)} and the rows are for {', '.join(named) or 'none'}: name those"
+                f"ENCODERS has {', '.join(self.encoders)} and the rows are for"
+                f" {', '.join(named) or 'none'}: name those"
             )
         return found
 
@@ -87,11 +97,19 @@ class Table:
         row, tasks = self.rows[name], split_list(self.rows[name]["task"])
         suite, _, task = tasks[0].partition("/")
         trained = _is_trained(row)
-        what = ["finetune", "--task", *tasks] if trained else ["evaluate", "--mixture", suite, "--tasks", task]
+        what = (
+            ["finetune", "--task", *tasks]
+            if trained
+            else ["evaluate", "--mixture", suite, "--tasks", task]
+        )
         line = [sys.executable, "-m", "xlingjax", *what, "--from", self.encoders[encoder]]
         line += ["--data", str(data), "--to", str(Path(output) / slug(encoder) / slug(name))]
         if not trained:
-            return [*line, "--allow-missing", *(["--layer", str(row["layer"])] if "layer" in row else ())]
+            return [
+                *line,
+                "--allow-missing",
+                *(["--layer", str(row["layer"])] if "layer" in row else ()),
+            ]
         line += ["--strategy", row.get("strategy", "transfer"), "--seeds", str(self.seeds)]
         if row.get("languages"):
             line += ["--languages", *split_list(row["languages"])]
@@ -106,7 +124,9 @@ class Table:
 
 def _says(row: Mapping[str, Any], macro: str) -> bool:
     """Whether the settings or the grid of a row set a macro."""
-    return macro in row.get("grid", {}) or any(word.startswith(f"{macro}=") for word in row.get("settings", ()))
+    return macro in row.get("grid", {}) or any(
+        word.startswith(f"{macro}=") for word in row.get("settings", ())
+    )
 
 
 def _is_trained(row: Mapping[str, Any]) -> bool:
@@ -118,32 +138,45 @@ def _require_sound(row: Mapping[str, Any]) -> None:
     if strange := sorted({*row} - FIELDS):
         raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}")
     names = row.get("task")
-    tasks = [names] if isinstance(names, str) else [*names] if isinstance(names, list | tuple) else []
+    tasks = (
+        [names] if isinstance(names, str) else [*names] if isinstance(names, list | tuple) else []
+    )
     if not tasks or not all(isinstance(task, str) for task in tasks):
-        raise UserError('say which task it is: "task": "SUITE/NAME", or of multi_task a list of them')
+        raise UserError(
+            'say which task it is: "task": "SUITE/NAME", or of multi_task a list of them'
+        )
     if row.get("strategy") == MULTI_TASK:
         merged(tasks)
     elif not isinstance(names, str):
-        raise UserError(f"several tasks ({', '.join(tasks)}) are for the strategy {MULTI_TASK}; name one")
+        raise UserError(
+            f"several tasks ({', '.join(tasks)}) are for the strategy {MULTI_TASK}; name one"
+        )
     told = task_named(tasks[0])
     if _is_trained(row):
         if "layer" in row:
-            raise UserError(f'"layer" is of retrieval and mining, and {told.full_name} is fine-tuned; leave it out')
+            raise UserError(
+                f'"layer" is of retrieval and mining, and {told.full_name} is fine-tuned; leave'
+                " it out"
+            )
         return
     if given := sorted(field for field in TRAINING if row.get(field)):
         raise UserError(f"{told.full_name} is measured without training: leave {given[0]!r} out")
     if "layer" in row and (type(row["layer"]) is not int or row["layer"] < 0):
-        raise UserError(f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings')
+        raise UserError(
+            f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings'
+        )
 
 
 def _require_layers(table: Table) -> None:
-    """Raise UserError where a row reads a layer that its encoder does not have; a model of Hugging Face is not looked
-    at before its row."""
+    """Raise UserError where a row reads a layer that its encoder does not have; a model of Hugging
+    Face is not looked at before its row."""
     for encoder, name in table.cells():
         source, layer = table.encoders[encoder], table.rows[name].get("layer")
         if layer is not None and not source.startswith("hf:"):
             try:
-                chosen_layer(layer, read_run_record(run_and_checkpoint(source)[0])["model"]["layers"])
+                chosen_layer(
+                    layer, read_run_record(run_and_checkpoint(source)[0])["model"]["layers"]
+                )
             except UserError as fault:
                 raise UserError(f"table: {encoder}, {name}: {fault}") from None
 
@@ -155,12 +188,17 @@ def run(
     arguments: Sequence[str] = (),
     say: Callable[[str], None] = print,
 ) -> None:
-    """Run the sweeps one after another. data: folder of the benchmarks' files. output: of the folders of the sweeps.
-    arguments: given to every command (`--platform cpu`). Raises UserError naming the row that failed, before any of
-    them where an encoder lacks the layer that a row reads; Stopped after SIGTERM, SIGINT or SIGHUP."""
+    """Run the sweeps one after another. data: folder of the benchmarks' files. output: of the
+    folders of the sweeps. arguments: given to every command (`--platform cpu`). Raises UserError
+    naming the row that failed, before any of them where an encoder lacks the layer that a row
+    reads; Stopped after SIGTERM, SIGINT or SIGHUP.
+    """
     _require_layers(table)
     for name in table.left_out():
-        say(f"left out, since ENCODERS does not name {' or '.join(split_list(table.rows[name]['encoders']))}: {name}")
+        say(
+            "left out, since ENCODERS does not name"
+            f" {' or '.join(split_list(table.rows[name]['encoders']))}: {name}"
+        )
     stop = threading.Event()
     with stop_requested(stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         for encoder, name in table.cells():
@@ -176,4 +214,7 @@ def run(
             if stop.is_set():
                 raise Stopped("table: stopped; the same command goes on")
             if status:
-                raise UserError(f"table: {encoder}, {name} ended with status {status}; what it said stands above")
+                raise UserError(
+                    f"table: {encoder}, {name} ended with status {status}; what it said stands"
+                    " above"
+                )

@@ -16,8 +16,9 @@ from xlingjax.workflows.scorecard import policy, said
 
 MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
 _ABOUT = (
-    "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the official average "
-    "that are here; untrained languages: without training examples; gap: English less the mean of the others."
+    "All figures in 0 to 100, mean ± standard deviation over seeds. mean: of the languages of the"
+    " official average that are here; untrained languages: without training examples; gap: English"
+    " less the mean of the others."
 )
 _FLATTERS = "A best layer that is chosen on the test set flatters: choose it on other sentences."
 
@@ -32,7 +33,8 @@ class Grid:
 
 
 def write(card: dict[str, Any], folder: Path) -> list[Path]:
-    """card.json, card.md, card.tex and card.html in `folder`, and a picture of each task in its folder images."""
+    """card.json, card.md, card.tex and card.html in `folder`, and a picture of each task in its
+    folder images."""
     made = {
         "card.json": json.dumps(card, indent=1, ensure_ascii=False) + "\n",
         "card.md": markdown(card),
@@ -50,7 +52,7 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
     return written
 
 
-# ---- tables ----------------------------------------------------------------------------------------------------------
+# ---- tables --------------------------------------------------------------------------------------
 
 
 def figure(value: dict[str, float] | None, between: str = " ± ") -> str:
@@ -64,35 +66,57 @@ def _number(value: float | None) -> str:
 
 
 def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]]:
-    """(head, rows) of one metric of a task: a row for each strategy, then those of papers, which have a mean alone. The
-    means are of the task's score and stand in its grid only."""
+    """(head, rows) of one metric of a task: a row for each strategy, then those of papers, which
+    have a mean alone. The means are of the task's score and stand in its grid only."""
     rows = [row for row in table["rows"] if metric in row["by_language"]]
     languages = sorted({language for row in rows for language in row["by_language"][metric]})
     score = metric == next(iter(table["metrics"]))
-    named = {name for row in rows for name in row["means"]} | ({"mean"} if table["papers"] else set())
+    named = {name for row in rows for name in row["means"]} | (
+        {"mean"} if table["papers"] else set()
+    )
     means = [name for name in MEANS if name in named] if score else []
-    head = ["", *(table.get("mean", "mean") if name == "mean" else MEANS[name] for name in means), *languages, "seeds"]
+    head = [
+        "",
+        *(table.get("mean", "mean") if name == "mean" else MEANS[name] for name in means),
+        *languages,
+        "seeds",
+    ]
     found = []
     for row in rows:
         of = row["by_language"][metric]
-        figures = [_mean(row, name) for name in means] + [figure(of.get(name)) for name in languages]
+        figures = [_mean(row, name) for name in means] + [
+            figure(of.get(name)) for name in languages
+        ]
         found.append([said(row), *figures, _seeds(row)])
     if score:
         for paper in table["papers"]:
             blank = ["–"] * (len(means) - 1 + len(languages))
             name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
-            found.append([name, _number(paper["mean"]) + (f" ({of})" if (of := paper["figure"]) else ""), *blank, ""])
+            found.append(
+                [
+                    name,
+                    _number(paper["mean"]) + (f" ({of})" if (of := paper["figure"]) else ""),
+                    *blank,
+                    "",
+                ]
+            )
     return head, found
 
 
 def _mean(row: dict[str, Any], name: str) -> str:
     shown = figure(row["means"].get(name))
     here, official = row["averaged"]
-    return f"{shown} ({here} of {official} languages)" if name == "mean" in row["means"] and here < official else shown
+    return (
+        f"{shown} ({here} of {official} languages)"
+        if name == "mean" in row["means"] and here < official
+        else shown
+    )
 
 
 def _seeds(row: dict[str, Any]) -> str:
-    counts = sorted({len(seeds) for seeds in row.get("seeds_by_target", {"": row["seeds"]}).values()})
+    counts = sorted(
+        {len(seeds) for seeds in row.get("seeds_by_target", {"": row["seeds"]}).values()}
+    )
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
@@ -102,24 +126,39 @@ def notes(table: dict[str, Any]) -> list[str]:
     if overlap := task_named(table["task"]).overlap:
         lines.append(overlap)
     for row in table["rows"]:
-        start, split, size = row["start"]["sha256"][:12], row["split"], f"{_range(row['examples'].values())} examples"
+        start, split, size = (
+            row["start"]["sha256"][:12],
+            row["split"],
+            f"{_range(row['examples'].values())} examples",
+        )
         hidden = f"no figures for {split} ({size} a language): predicted; the files have no answers"
         trained = row.get("trained")
         lines.append(
             f"{said(row)}: "
             + (f"tested on {split} ({size} a language)" if row["by_language"] else hidden)
-            + (f"; trained on {_range(trained['examples'])} examples ({trained['split']})" if trained else "")
+            + (
+                f"; trained on {_range(trained['examples'])} examples ({trained['split']})"
+                if trained
+                else ""
+            )
             + f"; {policy(row)}"
             + (f"; from {row['start']['run']} ({start})" if start else "")
             + (f"; {row['machine']}" if row["machine"] else "")
         )
         if seeds := row.get("seeds_by_target"):
-            lines.append(f"{said(row)}: each language has a model of its own, trained and tested in it" + _unequal(row))
+            lines.append(
+                f"{said(row)}: each language has a model of its own, trained and tested in it"
+                + _unequal(row)
+            )
             if not row["means"]:
-                told = "; ".join(f"{language} {' '.join(map(str, each))}" for language, each in seeds.items())
+                told = "; ".join(
+                    f"{language} {' '.join(map(str, each))}" for language, each in seeds.items()
+                )
                 lines.append(f"{said(row)}: no mean, since the languages have other seeds: {told}")
     if any(paper["figure"] for paper in table["papers"]):
-        lines.append(f"papers: {table['papers'][0]['figure']} alone, where the mean is of F1 and exact match")
+        lines.append(
+            f"papers: {table['papers'][0]['figure']} alone, where the mean is of F1 and exact match"
+        )
     return lines + [f"{paper['model']}: {paper['source']}" for paper in table["papers"]]
 
 
@@ -138,7 +177,8 @@ def _unequal(row: dict[str, Any]) -> str:
 
 
 def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
-    """The averages of a suite and the means of its tasks, and what they lack to be official, in lines."""
+    """The averages of a suite and the means of its tasks, and what they lack to be official, in
+    lines."""
     averages = list(dict.fromkeys(name for row in suite["rows"] for name in row["averages"]))
     tasks = sorted({name for row in suite["rows"] for name in row["tasks"]})
     rows, lines = [], []
@@ -151,7 +191,9 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
             found = row["averages"].get(name)
             cells.append(_average(found) if found else "–")
             if found and found["lacks"]:
-                lines.append(f"{said(row)}, {name}: no official average: {'; '.join(found['lacks'])}")
+                lines.append(
+                    f"{said(row)}, {name}: no official average: {'; '.join(found['lacks'])}"
+                )
         rows.append(cells + [_number(row["tasks"].get(name)) for name in tasks])
     lines.insert(0, "average: mean of the tasks' means; *: no official one")
     head = ["", *averages, *(name.partition("/")[2] for name in tasks)]
@@ -159,14 +201,24 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
 
 
 def _average(found: dict[str, Any]) -> str:
-    return f"{_number(found['mean'])}{'*' if found['lacks'] else ''} ({found['tasks']} of {found['of']} tasks)"
+    return (
+        f"{_number(found['mean'])}{'*' if found['lacks'] else ''} ({found['tasks']} of"
+        f" {found['of']} tasks)"
+    )
 
 
 def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
-    """Of a row that was measured at several layers or poolings: pooling by layer, mean over languages; of each pooling
-    language by layer; and what stands in them, in lines. *: of the row itself."""
-    of, chosen, pooled = row["layers"]["by_language"], row["layers"]["layer"], row["layers"]["pooling"]
-    names = sorted({layer for by in of.values() for values in by.values() for layer in values}, key=int)
+    """Of a row that was measured at several layers or poolings: pooling by layer, mean over
+    languages; of each pooling language by layer; and what stands in them, in lines. *: of the row
+    itself."""
+    of, chosen, pooled = (
+        row["layers"]["by_language"],
+        row["layers"]["layer"],
+        row["layers"]["pooling"],
+    )
+    names = sorted(
+        {layer for by in of.values() for values in by.values() for layer in values}, key=int
+    )
     head = [f"{name}*" if int(name) == chosen else name for name in names]
 
     def shown(caption: str, rows: Mapping[str, Sequence[float | None]]) -> Grid:
@@ -175,7 +227,11 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
 
     means = {
         f"{pooling}*" if pooling == pooled else pooling: [
-            float(np.mean(there)) if (there := [values[name] for values in by.values() if name in values]) else None
+            (
+                float(np.mean(there))
+                if (there := [values[name] for values in by.values() if name in values])
+                else None
+            )
             for name in names
         ]
         for pooling, by in of.items()
@@ -184,7 +240,10 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
     for pooling, by in of.items():
         values = {language: [by[language].get(name) for name in names] for language in sorted(by)}
         grids.append(shown(f"{said(row)}, pooled by {pooling}: language by layer", values))
-    return grids, [f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission. {_FLATTERS}"]
+    return grids, [
+        f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission."
+        f" {_FLATTERS}"
+    ]
 
 
 def _pivots(table: dict[str, Any]) -> list[Grid]:
@@ -194,7 +253,10 @@ def _pivots(table: dict[str, Any]) -> list[Grid]:
     if len(rows) < 2:
         return []
     languages = sorted({language for row in rows for language in row["by_language"][metric]})
-    values = [[row["by_language"][metric].get(language, {}).get("mean") for language in languages] for row in rows]
+    values = [
+        [row["by_language"][metric].get(language, {}).get("mean") for language in languages]
+        for row in rows
+    ]
     names = [[trained_on(row)] for row in rows]
     return [Grid("trained on (row) by test language", ["", *languages], names, values)]
 
@@ -206,7 +268,10 @@ def _sections(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], di
         made, lines = overall(suite)
         found.append((suite["suite"], [made], lines, {}))
     for table in card["tables"]:
-        grids, lines = [Grid(metric, *grid(table, metric)) for metric in table["metrics"]], notes(table)
+        grids, lines = (
+            [Grid(metric, *grid(table, metric)) for metric in table["metrics"]],
+            notes(table),
+        )
         if number_study.by_number(table["rows"]):
             grids.append(Grid(number_study.CAPTION, *number_study.grid(table["rows"])))
         for row in table["rows"]:
@@ -217,7 +282,7 @@ def _sections(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], di
     return found
 
 
-# ---- their forms -----------------------------------------------------------------------------------------------------
+# ---- their forms ---------------------------------------------------------------------------------
 
 
 def markdown(card: dict[str, Any]) -> str:
@@ -225,7 +290,10 @@ def markdown(card: dict[str, Any]) -> str:
     for title, grids, lines, _ in _sections(card):
         parts.append(f"## {title}")
         for each in grids:
-            rows = ["| " + " | ".join(row) + " |" for row in [each.head, ["---"] * len(each.head), *each.rows]]
+            rows = [
+                "| " + " | ".join(row) + " |"
+                for row in [each.head, ["---"] * len(each.head), *each.rows]
+            ]
             parts += [f"{each.caption}:", "\n".join(rows)]
         parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
@@ -238,20 +306,39 @@ def latex(card: dict[str, Any]) -> str:
         for each in grids:
             body = [" & ".join(map(_escaped, row)) + r" \\" for row in each.rows]
             parts.append(
-                "\n".join([
-                    *(f"% {line}" for line in lines),
-                    r"\begin{table}\centering\small",
-                    rf"\caption{{{_escaped(title)}, {_escaped(each.caption)}}}",
-                    rf"\begin{{tabular}}{{l{'r' * (len(each.head) - 1)}}}", r"\toprule",
-                    " & ".join(map(_escaped, each.head)) + r" \\", r"\midrule", *body, r"\bottomrule", r"\end{tabular}",
-                    r"\end{table}",
-                ])
-            )  # fmt: skip
+                "\n".join(
+                    [
+                        *(f"% {line}" for line in lines),
+                        r"\begin{table}\centering\small",
+                        rf"\caption{{{_escaped(title)}, {_escaped(each.caption)}}}",
+                        rf"\begin{{tabular}}{{l{'r' * (len(each.head) - 1)}}}",
+                        r"\toprule",
+                        " & ".join(map(_escaped, each.head)) + r" \\",
+                        r"\midrule",
+                        *body,
+                        r"\bottomrule",
+                        r"\end{tabular}",
+                        r"\end{table}",
+                    ]
+                )
+            )
     return "\n\n".join(parts) + "\n"
 
 
-_LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--"}  # fmt: skip
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "–": "--",
+}
 
 
 def _escaped(text: str) -> str:
@@ -262,7 +349,9 @@ def page(card: dict[str, Any]) -> str:
     sections = [html.note(_ABOUT)]
     for title, grids, lines, table in _sections(card):
         parts = []
-        if drawn := plots.drawn(scorecard_plots.by_language(table) if table else None, f"{title}: score by language"):
+        if drawn := plots.drawn(
+            scorecard_plots.by_language(table) if table else None, f"{title}: score by language"
+        ):
             parts.append(drawn)
         for each in [*grids, *(_pivots(table) if table else ())]:
             shown = _heat(each) if each.values else html.table(each.head, each.rows)
@@ -284,7 +373,8 @@ def _heat(each: Grid) -> str:
         if value is None:
             return "<td>–</td>"
         share = (value - low) / (high - low) if high > low else 0.5
-        return f'<td style="background:rgba(31,119,180,{0.05 + 0.55 * share:.2f})">{_number(value)}</td>'
+        colour = f"rgba(31,119,180,{0.05 + 0.55 * share:.2f})"
+        return f'<td style="background:{colour}">{_number(value)}</td>'
 
     head = "<tr>" + "".join(f"<th>{html.esc(name)}</th>" for name in each.head) + "</tr>"
     body = [
@@ -295,7 +385,8 @@ def _heat(each: Grid) -> str:
 
 
 def show(*folders: str | Path, output: str | Path = "") -> str:
-    """Writes the score card of folders of cells, of one into itself; returns it as Markdown, and where it is."""
+    """Writes the score card of folders of cells, of one into itself; returns it as Markdown, and
+    where it is."""
     made = scorecard.card(*folders)
     paths = write(made, Path(output or folders[0]))
     return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"

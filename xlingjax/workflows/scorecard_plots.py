@@ -15,8 +15,8 @@ BAR = 0.8
 
 @plots.styled
 def by_language(table: dict[str, Any]) -> Any:
-    """The score of a task in each language, a bar for each row; a whisker is the deviation over seeds. None where the
-    files have no answers."""
+    """The score of a task in each language, a bar for each row; a whisker is the deviation over
+    seeds. None where the files have no answers."""
     metric = next(iter(table["metrics"]), "")
     rows = [row for row in table["rows"] if row["by_language"].get(metric)]
     if not rows:
@@ -26,14 +26,28 @@ def by_language(table: dict[str, Any]) -> Any:
     inches = max(plots.PANEL[0] * 1.5, 0.16 * len(languages) * (len(rows) + 1))
     drawing, (axis,) = plots.panels(1, columns=1, size=(inches, plots.PANEL[1]))
     width = BAR / len(rows)
-    for i, (row, of, colour) in enumerate(zip(rows, scores, cycle(plots.RUN_COLOURS), strict=False)):
+    for i, (row, of, colour) in enumerate(
+        zip(rows, scores, cycle(plots.RUN_COLOURS), strict=False)
+    ):
         there = [k for k, language in enumerate(languages) if language in of]
         figures = [of[languages[k]] for k in there]
         places = [k - BAR / 2 + (i + 0.5) * width for k in there]
         spread = [figure.get("sd", 0.0) for figure in figures]
         means = [figure["mean"] for figure in figures]
-        axis.bar(places, means, width, yerr=spread if any(spread) else None, color=colour, label=said(row))
-    axis.set(xticks=range(len(languages)), ylabel=metric.replace("_", " "), ylim=(0, None), title=table["task"])
+        axis.bar(
+            places,
+            means,
+            width,
+            yerr=spread if any(spread) else None,
+            color=colour,
+            label=said(row),
+        )
+    axis.set(
+        xticks=range(len(languages)),
+        ylabel=metric.replace("_", " "),
+        ylim=(0, None),
+        title=table["task"],
+    )
     axis.set_xticklabels(languages)
     drawing.legend(loc="outside lower center", ncols=4, fontsize="small")  # bars may fill the axes
     return drawing
@@ -48,7 +62,8 @@ def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float,
 
 @plots.styled
 def curves(rows: Sequence[dict[str, Any]]) -> Any:
-    """The dev scores of a task's trainings by step, a colour for each row. None where nothing was trained."""
+    """The dev scores of a task's trainings by step, a colour for each row. None where nothing was
+    trained."""
     rows = [row for row in rows if row["curves"]]
     if not rows:
         return None
@@ -58,7 +73,14 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
             for curve in row["curves"]:
                 axis.plot(*zip(*curve, strict=True), color=colour, linewidth=0.7, alpha=0.6)
         points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
-        axis.plot(*zip(*points, strict=True), color=colour, linewidth=2, marker="o", markersize=3, label=said(row))
+        axis.plot(
+            *zip(*points, strict=True),
+            color=colour,
+            linewidth=2,
+            marker="o",
+            markersize=3,
+            label=said(row),
+        )
     axis.set(xlabel="steps", ylabel="dev")
     axis.legend()
     return drawing

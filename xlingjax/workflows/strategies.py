@@ -1,4 +1,5 @@
-"""What a strategy of a sweep runs over: languages, sets of languages, the tasks that are trained together."""
+"""What a strategy of a sweep runs over: languages, sets of languages, the tasks that are trained
+together."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -25,9 +26,11 @@ def variants(
     requested: Sequence[str],
     given: Collection[str],
 ) -> list[dict[str, str]]:
-    """A variant for each language asked for, or that has training examples; {"LANGUAGES": "en+de"} for each set of
-    them; one where a strategy does not run over languages. required: macros that the strategy leaves open; given: those
-    of the command line and its gin files. Raises UserError for languages without training examples."""
+    """A variant for each language asked for, or that has training examples; {"LANGUAGES": "en+de"}
+    for each set of them; one where a strategy does not run over languages. required: macros that
+    the strategy leaves open; given: those of the command line and its gin files. Raises UserError
+    for languages without training examples.
+    """
     if len(tasks) > 1 and not requested:
         return [{"TASKS": "+".join(task.name for task in tasks)}]
     over = next((name for name in OVER if name in required), None)
@@ -37,12 +40,14 @@ def variants(
         return [{}]
     task, gold = tasks[0], over != "TARGET"
     present = [*languages_present(task, data, "train")] if gold else []
-    present += [name for name in languages_present(task, data, "translate_train") if name not in present]
+    present += [
+        name for name in languages_present(task, data, "translate_train") if name not in present
+    ]
     sets = {one: [one] if over else one.split("+") for one in requested}
     if missing := [name for one in sets.values() for name in one if name not in present]:
         raise UserError(
-            f"--languages {' '.join(missing)}: {task.full_name} has no training examples of them below {data}; there "
-            f"are {', '.join(present) or 'none'}"
+            f"--languages {' '.join(missing)}: {task.full_name} has no training examples of them"
+            f" below {data}; there are {', '.join(present) or 'none'}"
         )
     if not present:
         split = "train" if gold else "translate_train"
@@ -50,7 +55,9 @@ def variants(
     if over:
         return [{over: language} for language in requested or present]
     if both := [name for name in ("TRAIN_LANGUAGES", "TRANSLATED") if name in given]:
-        raise UserError(f"--gin.{both[0]} and --languages both say what is trained on: give one of them")
+        raise UserError(
+            f"--gin.{both[0]} and --languages both say what is trained on: give one of them"
+        )
     for one, languages in sets.items():
         if len({*languages}) < len(languages):
             raise UserError(f"--languages {one}: a language stands there twice")
@@ -59,16 +66,21 @@ def variants(
 
 
 def lacking(text: str, task: Task, data: str) -> str:
-    """What a strategy, by the text of its gin file, needs of a task that is not there; "": nothing."""
+    """What a strategy, by the text of its gin file, needs of a task that is not there; "":
+    nothing."""
     gold = languages_present(task, data, "train")
     if task.kind not in TAUGHT and re.search(r"^LABELLED =", text, re.MULTILINE):
         return "no classes or tags to label"
     if task.kind not in PAIRED and re.search(r'^CLASSIFIER = "plug_in"', text, re.MULTILINE):
         return "no classes of pairs of translations"
     translated = languages_present(task, data, "translate_train")
-    if not translated and re.search(r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE):
+    if not translated and re.search(
+        r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE
+    ):
         return "no translated training sets"
-    if re.search(r"^TARGET =", text, re.MULTILINE) and not any(is_tested(task, data, name) for name in translated):
+    if re.search(r"^TARGET =", text, re.MULTILINE) and not any(
+        is_tested(task, data, name) for name in translated
+    ):
         return "no answers to test with in the languages of its translations"
     if "translate_test" in text and not languages_present(task, data, "translate_test"):
         return "no test sets translated into English"
@@ -81,12 +93,14 @@ def is_tested(task: Task, data: str, language: str) -> bool:
     """Whether a language has a dev set, or a test set with answers."""
     if find(task, data, "dev", language):
         return True
-    return bool(find(task, data, "test", language)) and has_gold(task, read(task, data, "test", language))
+    return bool(find(task, data, "test", language)) and has_gold(
+        task, read(task, data, "test", language)
+    )
 
 
 def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:
-    """The macros, as gin reads them, of what a variant is trained on: gold examples where there are, else translated
-    ones. {}: as the strategy says."""
+    """The macros, as gin reads them, of what a variant is trained on: gold examples where there
+    are, else translated ones. {}: as the strategy says."""
     gold = languages_present(task, data, "train")
     if "PIVOT" in variant and variant["PIVOT"] not in gold:
         return {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(variant["PIVOT"])}

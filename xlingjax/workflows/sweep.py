@@ -1,7 +1,9 @@
-"""`xlingjax finetune --task`: one task, one strategy, several seeds and settings from one checkpoint, and their table.
+"""`xlingjax finetune --task`: one task, one strategy, several seeds and settings from one
+checkpoint, and their table.
 
-A cell is one training: its recipe, its run, what the checkpoint that dev chose predicts for the test sets, its scores.
-A finished cell is not run again, so a sweep that was stopped goes on with the same command, and sweeps of several
+A cell is one training: its recipe, its run, what the checkpoint that dev chose predicts for the
+test sets, its scores. A finished cell is not run again, so a sweep that was stopped goes on with
+the same command, and sweeps of several
 tasks and strategies may share a folder.
 """
 
@@ -52,8 +54,8 @@ from xlingjax.workflows.cell import (
     RECIPE,
     START,
     TEACHER,
-    Request,
     Cell,
+    Request,
     counted,
     files_read,
     lost_rows,
@@ -86,7 +88,8 @@ class _Plan:
 
 
 def check(request: Request, say: Callable[[str], None] = print) -> None:
-    """Raise UserError for all that can be known before any training of the sweep: settings, files, their faults."""
+    """Raise UserError for all that can be known before any training of the sweep: settings, files,
+    their faults."""
     require_folder(request.output)
     if request.strategy in BASELINES:
         return
@@ -102,7 +105,9 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
             bound = values_of(bindings([str(recipe)], ()))
             read_recipe([str(recipe)], ())
         for task in request.tasks:
-            parts = [(task, split, language) for split, language in files_read(task, request.data, bound)]
+            parts = [
+                (task, split, language) for split, language in files_read(task, request.data, bound)
+            ]
             for part in parts:
                 if part not in sound and part[1] in ("dev", "test", "translate_test"):
                     if find(task, request.data, *part[1:]):
@@ -114,57 +119,92 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
 
 def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
     if (request.strategy == MULTI_TASK) != bool(request.beside):
-        raise UserError(f"--strategy {request.strategy}: several tasks are for {MULTI_TASK}, which needs two or more")
+        raise UserError(
+            f"--strategy {request.strategy}: several tasks are for {MULTI_TASK}, which needs two or"
+            " more"
+        )
     strategy = find_gin(f"strategies/{request.strategy}.gin") or find_gin(request.strategy)
     if strategy is None:
-        known = sorted(path.stem for path in find_gin("strategies/transfer.gin").parent.glob("*.gin"))
+        known = sorted(
+            path.stem for path in find_gin("strategies/transfer.gin").parent.glob("*.gin")
+        )
         raise UserError(
-            f"--strategy {request.strategy}: there are {', '.join([*known, *BASELINES])}, or name a gin file"
+            f"--strategy {request.strategy}: there are {', '.join([*known, *BASELINES])}, or name a"
+            " gin file"
         )
     text = strategy.read_text(encoding="utf-8")
     required = {*re.findall(r"^([A-Z_]+)\s*=\s*%gin\.REQUIRED", text, re.MULTILINE)}
     if LABELLED in required and request.task.kind not in TAUGHT:
         raise UserError(
-            f"--strategy {request.strategy}: a teacher labels classes, ranks and tags, and {request.task.full_name} is of "
-            f"{request.task.kind}; multi_language trains on the translations' own answers"
+            f"--strategy {request.strategy}: a teacher labels classes, ranks and tags, and"
+            f" {request.task.full_name} is of {request.task.kind}; multi_language trains on the"
+            " translations' own answers"
         )
     given = macros_given(request)
-    over = variants(request.strategy, required, request.tasks, request.data, request.languages, given)
+    over = variants(
+        request.strategy, required, request.tasks, request.data, request.languages, given
+    )
     if "TARGET" in required and request.allow_missing and not request.languages:
-        lost = [one["TARGET"] for one in over if not is_tested(request.task, request.data, one["TARGET"])]
+        lost = [
+            one["TARGET"]
+            for one in over
+            if not is_tested(request.task, request.data, one["TARGET"])
+        ]
         if lost:
-            say(f"{request.called}, {strategy.stem}: passed over, without a dev or test set: {', '.join(lost)}")
+            say(
+                f"{request.called}, {strategy.stem}: passed over, without a dev or test set:"
+                f" {', '.join(lost)}"
+            )
         over = [one for one in over if one["TARGET"] not in lost]
         if not over:
-            raise UserError(f"{request.task.full_name}: {strategy.stem} has no language to be tested in")
+            raise UserError(
+                f"{request.task.full_name}: {strategy.stem} has no language to be tested in"
+            )
     random = "train.init_from = None" in text
     for task in request.tasks if not random else ():
-        require_labels(request.source, request.source, task.labels, task.name if request.beside else None)
+        require_labels(
+            request.source, request.source, task.labels, task.name if request.beside else None
+        )
     return _Plan(strategy, over, LABELLED in required, random)
 
 
 def _require_beside(request: Request, task: Task, bound: Mapping[str, Any]) -> None:
-    """Raise UserError where what a plugged-in model reads beside the examples does not correspond to them."""
+    """Raise UserError where what a plugged-in model reads beside the examples does not correspond
+    to them."""
     for split, names in (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES")):
-        for language in chosen_languages(task, request.data, bound[split], split_list(bound[names])):
+        for language in chosen_languages(
+            task, request.data, bound[split], split_list(bound[names])
+        ):
             pivot = pivot_of(task, request.data, bound[split], language)
-            require_parallel(task, read(task, request.data, bound[split], language), read(task, request.data, *pivot),
-                             language, str(find(task, request.data, *pivot).paths[0]))  # fmt: skip
+            require_parallel(
+                task,
+                read(task, request.data, bound[split], language),
+                read(task, request.data, *pivot),
+                language,
+                str(find(task, request.data, *pivot).paths[0]),
+            )
 
 
 def run(request: Request, machine: RuntimeConfig, say: Callable[[str], None] = print) -> int:
-    """Run the cells that are missing. The exit status: 0, or that of a training that was asked to stop. Raises
-    UserError; `check` raises most of them before any training."""
+    """Run the cells that are missing. The exit status: 0, or that of a training that was asked to
+    stop. Raises UserError; `check` raises most of them before any training."""
     require_folder(request.output)
     if request.strategy in BASELINES:
         _baseline(request, say)
         return 0
     plan = _planned(request, say=lambda line: None)
-    say(f"{request.called}, {plan.strategy.stem}: {len(plan.over) * request.seeds * len(_grid(request))} cells")
+    say(
+        f"{request.called}, {plan.strategy.stem}:"
+        f" {len(plan.over) * request.seeds * len(_grid(request))} cells"
+    )
     start = "random" if plan.random else parameters_hash(open_run(request.source).params)
-    if plan.taught and (status := run(dataclasses.replace(request, strategy=TEACHER), machine, say)):
+    if plan.taught and (
+        status := run(dataclasses.replace(request, strategy=TEACHER), machine, say)
+    ):
         return status
-    for variant, settings, seed in itertools.product(plan.over, _grid(request), range(request.seeds)):
+    for variant, settings, seed in itertools.product(
+        plan.over, _grid(request), range(request.seeds)
+    ):
         cell = Cell.of(request.output, request.task, plan.strategy.stem, variant, settings, seed)
         more = {}
         if plan.taught:
@@ -176,29 +216,42 @@ def run(request: Request, machine: RuntimeConfig, say: Callable[[str], None] = p
 
 
 def _grid(request: Request) -> list[dict[str, str]]:
-    return [dict(zip(request.grid, values, strict=True)) for values in itertools.product(*request.grid.values())]
+    return [
+        dict(zip(request.grid, values, strict=True))
+        for values in itertools.product(*request.grid.values())
+    ]
 
 
-# ---- a cell ----------------------------------------------------------------------------------------------------------
+# ---- a cell --------------------------------------------------------------------------------------
 
 
-def _run_cell(request: Request, cell: Cell, strategy: Path, more, start: str, machine: RuntimeConfig, say) -> int:
+def _run_cell(
+    request: Request, cell: Cell, strategy: Path, more, start: str, machine: RuntimeConfig, say
+) -> int:
     text = recipe_of(request, cell, strategy, more)
     recipe, trained = cell.folder / RECIPE, _trained(cell)
-    folders = {task: cell.folder / task.name if request.beside else cell.folder for task in request.tasks}
+    folders = {
+        task: cell.folder / task.name if request.beside else cell.folder for task in request.tasks
+    }
     if trained and recipe.is_file() and (stands := recipe.read_text(encoding="utf-8")) != text:
         before = values_of(bindings([str(recipe)], ()))
-        _require_unedited(request, cell, {task: files_read(task, request.data, before) for task in request.tasks})
+        _require_unedited(
+            request, cell, {task: files_read(task, request.data, before) for task in request.tasks}
+        )
         raise UserError(
-            f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them again, choose "
-            "another --to, or delete that folder"
+            f"{cell.folder} was begun with other settings ({_difference(stands, text)}): give them"
+            " again, choose another --to, or delete that folder"
         )
     if not (trained and recipe.is_file()):  # settings and files that were refused bind nothing
         cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
     bound = values_of(bindings([str(recipe)], ()))
     parts = {task: files_read(task, request.data, bound) for task in request.tasks}
-    files = {name: digest for task in parts for name, digest in hashes(task, request.data, parts[task]).items()}
+    files = {
+        name: digest
+        for task in parts
+        for name, digest in hashes(task, request.data, parts[task]).items()
+    }
     known = trained and (cell.folder / READ).is_file()
     begun = json.loads((cell.folder / READ).read_text(encoding="utf-8")) if known else files
     began_from = begun.get(START, start)
@@ -209,8 +262,8 @@ def _run_cell(request: Request, cell: Cell, strategy: Path, more, start: str, ma
         began_from, begun = found["start"]["sha256"], found.get("files", begun)
     if began_from != start:
         raise UserError(
-            f"{cell.folder} started from other weights than {request.source} has now: choose another --to, or delete "
-            "that folder"
+            f"{cell.folder} started from other weights than {request.source} has now: choose"
+            " another --to, or delete that folder"
         )
     _refuse_edited(request, cell, begun, files)
     if finished:
@@ -218,11 +271,14 @@ def _run_cell(request: Request, cell: Cell, strategy: Path, more, start: str, ma
         return 0
     for task, split, language in ((task, *part) for task, own in parts.items() for part in own):
         if split in ("dev", "test", "translate_test") and find(task, request.data, split, language):
-            records = read(task, request.data, split, language)  # whose faults are told before the training
+            records = read(
+                task, request.data, split, language
+            )  # whose faults are told before the training
             if lost := sum(map(is_lost, records)):
                 place = find(task, request.data, split, language).paths[0]
                 say(
-                    f"{place}, {language}: {lost:,} of {len(records):,} rows lack a text; they are predicted without it"
+                    f"{place}, {language}: {lost:,} of {len(records):,} rows lack a text; they are"
+                    " predicted without it"
                 )
     for task in request.tasks:
         for line in lost_rows(task, counted(request, task, bound)[2]):
@@ -240,21 +296,29 @@ def _run_cell(request: Request, cell: Cell, strategy: Path, more, start: str, ma
     return 0
 
 
-def _require_unedited(request: Request, cell: Cell, parts: Mapping[Task, list[tuple[str, str]]]) -> None:
+def _require_unedited(
+    request: Request, cell: Cell, parts: Mapping[Task, list[tuple[str, str]]]
+) -> None:
     """Raise UserError where a file that a cell was begun with is another now."""
     if (cell.folder / READ).is_file():
         begun = json.loads((cell.folder / READ).read_text(encoding="utf-8"))
         files = {
-            name: digest for task, own in parts.items() for name, digest in hashes(task, request.data, own).items()
+            name: digest
+            for task, own in parts.items()
+            for name, digest in hashes(task, request.data, own).items()
         }
-        _refuse_edited(request, cell, {name: digest for name, digest in begun.items() if name != START}, files)
+        _refuse_edited(
+            request, cell, {name: digest for name, digest in begun.items() if name != START}, files
+        )
 
 
-def _refuse_edited(request: Request, cell: Cell, begun: Mapping[str, str], files: Mapping[str, str]) -> None:
+def _refuse_edited(
+    request: Request, cell: Cell, begun: Mapping[str, str], files: Mapping[str, str]
+) -> None:
     if how := edited(begun, files):
         raise UserError(
-            f"{cell.folder} was begun with other files: {how} below {request.data}: put it back, choose another --to, or "
-            "delete that folder"
+            f"{cell.folder} was begun with other files: {how} below {request.data}: put it back,"
+            " choose another --to, or delete that folder"
         )
 
 
@@ -284,8 +348,12 @@ def _tested(
         pivot = translations(trained.model, task, request.data, of, language)
         spoken = task.trained_on if translated else language  # in which the texts are
         predicted = _predicted(trained, task, records, spoken, reading, pivot)
-        folder = to / ("predictions" if split in ("test", "translate_test") else "predictions_of_dev")
-        write_predictions(task, folder, language, predicted, "test" if translated else split.partition("[")[0])
+        folder = to / (
+            "predictions" if split in ("test", "translate_test") else "predictions_of_dev"
+        )
+        write_predictions(
+            task, folder, language, predicted, "test" if translated else split.partition("[")[0]
+        )
         counts[language] = len(records)
         if has_gold(task, records):
             by_language[language] = scored(task, records, predicted, language)
@@ -299,8 +367,16 @@ def _tested(
             write_predictions(task, to / "predictions", language, predicted)
     dev = next((values for at, values in _evaluations(run_folder) if at == step), None)
     if dev is None:
-        raise UserError(f"{run_folder}: checkpoint {step} was not measured on dev; delete {cell.folder}, start again")
-    chosen = {"split": bound["DEV_SPLIT"], "by": bound["SELECT"], "step": step, "steps": bound["TRAIN_STEPS"]}
+        raise UserError(
+            f"{run_folder}: checkpoint {step} was not measured on dev; delete {cell.folder}, start"
+            " again"
+        )
+    chosen = {
+        "split": bound["DEV_SPLIT"],
+        "by": bound["SELECT"],
+        "step": step,
+        "steps": bound["TRAIN_STEPS"],
+    }
     if bound["DEV_LIMIT"]:
         chosen["limit"] = bound["DEV_LIMIT"]
     if request.beside:
@@ -308,34 +384,58 @@ def _tested(
         dev = dev["by_task"][task.name]
     sessions = json.loads((run_folder / "run.json").read_text(encoding="utf-8"))["sessions"]
     return {
-        "task": task.full_name, "strategy": cell.strategy, "variant": dict(cell.variant),
-        "settings": dict(cell.settings), "seed": cell.seed, "start": {"run": request.source, "sha256": start},
+        "task": task.full_name,
+        "strategy": cell.strategy,
+        "variant": dict(cell.variant),
+        "settings": dict(cell.settings),
+        "seed": cell.seed,
+        "start": {"run": request.source, "sha256": start},
         "select": chosen,
         "trained": {"split": bound["TRAIN_SPLIT"], "examples": counted(request, task, bound)[0]},
-        "dev": {"means": {k: v for k, v in dev.items() if isinstance(v, float)}, "by_language": dev["by_language"]},
-        "test": {"split": split, "means": means(by_language, task, trained_on) if by_language else {},
-                 "by_language": by_language, "examples": counts},
+        "dev": {
+            "means": {k: v for k, v in dev.items() if isinstance(v, float)},
+            "by_language": dev["by_language"],
+        },
+        "test": {
+            "split": split,
+            "means": means(by_language, task, trained_on) if by_language else {},
+            "by_language": by_language,
+            "examples": counts,
+        },
         "machine": sessions[-1]["machine"],
-    }  # fmt: skip
+    }
 
 
-def _predicted(trained: TrainedRun, task: Task, records, language: str, reading: Reading, pivot=None) -> Any:
+def _predicted(
+    trained: TrainedRun, task: Task, records, language: str, reading: Reading, pivot=None
+) -> Any:
     return predict(
-        trained.model, trained.params, task, records, trained.vocabulary, trained.languages, language, reading,
-        mesh=trained.mesh, pivot=pivot,
-    )  # fmt: skip
+        trained.model,
+        trained.params,
+        task,
+        records,
+        trained.vocabulary,
+        trained.languages,
+        language,
+        reading,
+        mesh=trained.mesh,
+        pivot=pivot,
+    )
 
 
 def _evaluations(run_folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """(step, values of the dev sets), the newest first."""
-    for line in reversed((run_folder / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()):
+    for line in reversed(
+        (run_folder / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
+    ):
         entry = json.loads(line)
         if entry["name"] == "dev":
             yield entry["step"], entry["values"]
 
 
 def _label(request: Request, teacher: Cell, cell: Cell) -> Path:
-    """The folder of the translated training sets as the teacher's model labels them (hard labels)."""
+    """The folder of the translated training sets as the teacher's model labels them (hard
+    labels)."""
     folder, task = cell.folder / "labelled", request.task
     if folder.is_dir() and _trained(cell):
         return folder
@@ -344,7 +444,10 @@ def _label(request: Request, teacher: Cell, cell: Cell) -> Path:
     reading = reading_of(values_of(bindings([str(teacher.folder / RECIPE)], ())))
     languages = languages_present(task, request.data, "translate_train")
     if not languages:
-        raise UserError(f"{task.full_name}: no translated training sets below {request.data} for the teacher to label")
+        raise UserError(
+            f"{task.full_name}: no translated training sets below {request.data} for the teacher to"
+            " label"
+        )
     partial = folder.with_name("labelled.partial")
     shutil.rmtree(partial, ignore_errors=True)
     for language in languages:
@@ -362,36 +465,69 @@ def _label(request: Request, teacher: Cell, cell: Cell) -> Path:
 
 
 def _baseline(request: Request, say: Callable[[str], None]) -> None:
-    """The cell of a baseline that no model is needed for, on the test sets that `transfer` is tested on."""
+    """The cell of a baseline that no model is needed for, on the test sets that `transfer` is
+    tested on."""
     task = request.task
     cell = Cell.of(request.output, task, request.strategy, {}, {}, 0)
     given = dict(override.split("=", 1) for override in request.overrides)
-    stand_ins = {"TASK": repr(task.full_name), "DATA": "''", "INIT_FROM": "''", "TRAIN_STEPS": "1", **given}
+    stand_ins = {
+        "TASK": repr(task.full_name),
+        "DATA": "''",
+        "INIT_FROM": "''",
+        "TRAIN_STEPS": "1",
+        **given,
+    }
     files = [*FILES, *request.files, f"strategies/{TEACHER}.gin"]
     bound = values_of(bindings(files, [f"{name}={value}" for name, value in stand_ins.items()]))
     bound |= splits_of(request, macros_given(request), bound)
     tested = split_list(bound["TEST_LANGUAGES"])
     require_tested(task, request.data, bound["TEST_SPLIT"], tested, request.allow_missing)
-    fitted = BASELINES[request.strategy](task, read(task, request.data, bound["TRAIN_SPLIT"], task.trained_on))
+    fitted = BASELINES[request.strategy](
+        task, read(task, request.data, bound["TRAIN_SPLIT"], task.trained_on)
+    )
     split, by_language, counts = bound["TEST_SPLIT"], {}, {}
     for language in chosen_languages(task, request.data, split, tested):
         records = read(task, request.data, split, language)
         if has_gold(task, records):
-            by_language[language], counts[language] = scored(task, records, fitted(records), language), len(records)
+            by_language[language], counts[language] = (
+                scored(task, records, fitted(records), language),
+                len(records),
+            )
     if not by_language:
-        raise UserError(f"{task.full_name}: the {split} sets have no answers to score {request.strategy} against")
+        raise UserError(
+            f"{task.full_name}: the {split} sets have no answers to score {request.strategy}"
+            " against"
+        )
     found = means(by_language, task, (task.trained_on,))
     cell.folder.mkdir(parents=True, exist_ok=True)
     none = {"split": "", "by": "none", "step": 0, "steps": 0}
-    write_json(cell.folder / SCORES, {
-        "task": task.full_name, "strategy": request.strategy, "variant": {}, "settings": {}, "seed": 0,
-        "start": {"run": "", "sha256": ""}, "select": none, "dev": {"means": {}, "by_language": {}},
-        "test": {"split": split, "means": found, "by_language": by_language, "examples": counts}, "machine": "",
-    })  # fmt: skip
-    say(f"{task.full_name}, {request.strategy}: " + ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+    write_json(
+        cell.folder / SCORES,
+        {
+            "task": task.full_name,
+            "strategy": request.strategy,
+            "variant": {},
+            "settings": {},
+            "seed": 0,
+            "start": {"run": "", "sha256": ""},
+            "select": none,
+            "dev": {"means": {}, "by_language": {}},
+            "test": {
+                "split": split,
+                "means": found,
+                "by_language": by_language,
+                "examples": counts,
+            },
+            "machine": "",
+        },
+    )
+    say(
+        f"{task.full_name}, {request.strategy}: "
+        + ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+    )
 
 
-# ---- small things ----------------------------------------------------------------------------------------------------
+# ---- small things --------------------------------------------------------------------------------
 
 
 def parameters_hash(params: Any) -> str:
@@ -404,7 +540,9 @@ def parameters_hash(params: Any) -> str:
 
 
 def _difference(before: str, now: str) -> str:
-    ours, theirs = ([line for line in text.splitlines() if line[:1] != "#"] for text in (now, before))
+    ours, theirs = (
+        [line for line in text.splitlines() if line[:1] != "#"] for text in (now, before)
+    )
     if ours == theirs:
         return "a gin file that it includes is another"
     lost = next((line for line in theirs if line not in ours), "nothing")

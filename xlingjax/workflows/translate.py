@@ -1,7 +1,8 @@
-"""What `translate` and `generate` do: a line of output for each line of input, in order, by file or pipe.
+"""What `translate` and `generate` do: a line of output for each line of input, in order, by file or
+pipe.
 
-The input is taken in chunks of some lines and the output appended chunk by chunk, so that memory is bounded whatever
-its size, and a file that was interrupted goes on where it stopped.
+The input is taken in chunks of some lines and the output appended chunk by chunk, so that memory is
+bounded whatever its size, and a file that was interrupted goes on where it stopped.
 """
 
 import contextlib
@@ -40,8 +41,9 @@ HASHED = "input", "score"
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """source: language of the input; None: the other one of a run of two. input, output: None is a pipe. score: a file
-    of texts to score instead of writing some; references: one to compare with what is written."""
+    """source: language of the input; None: the other one of a run of two. input, output: None is a
+    pipe. score: a file of texts to score instead of writing some; references: one to compare with
+    what is written."""
 
     run: str
     source: str | None
@@ -57,8 +59,8 @@ class Job:
 
 
 def write(job: Job) -> None:
-    """Does it, and tells on standard error what it took. Raises UserError for whatever a user can repair, as far as the
-    input is a file before the first line is written."""
+    """Does it, and tells on standard error what it took. Raises UserError for whatever a user can
+    repair, as far as the input is a file before the first line is written."""
     apart(job)
     generator, source = opened(job)
     with contextlib.ExitStack() as stack:
@@ -69,21 +71,37 @@ def write(job: Job) -> None:
         lines_each = 1 if job.score else job.decoding.n_best
         if job.output:
             stack.enter_context(stopped_by(signal.SIGTERM))
-        output = stack.enter_context(Partial(job.output, made_with(job, source, path)) if job.output else Pipe())
+        output = stack.enter_context(
+            Partial(job.output, made_with(job, source, path)) if job.output else Pipe()
+        )
         done = number = output.keep(lines_each)
         empty = 0
         meter = stack.enter_context(Meter(total, done))
-        rows = zip(texts(path), texts(job.score) if job.score else itertools.repeat(""), strict=False)
-        best = [text_of(line, lines_each) for line in output.kept()][::lines_each] if job.references else []
+        rows = zip(
+            texts(path), texts(job.score) if job.score else itertools.repeat(""), strict=False
+        )
+        best = (
+            [text_of(line, lines_each) for line in output.kept()][::lines_each]
+            if job.references
+            else []
+        )
         for chunk in chunks(itertools.islice(rows, done, None), CHUNK):
             lines, given = zip(*chunk, strict=True)
             where: dict[str, Any] = {"first": number + 1, "progress": meter.batch}
             if job.score:
-                output.write(scored(one) for one in generator.score(lines, given, source, job.target, **where))
+                output.write(
+                    scored(one)
+                    for one in generator.score(lines, given, source, job.target, **where)
+                )
             else:
                 found = generator.generate(lines, source, job.target, **where)
-                empty += sum(bool(line) and not texts[0].text for line, texts in zip(lines, found, strict=True))
-                output.write(line for n, texts in enumerate(found, number) for line in shown(n, texts))
+                empty += sum(
+                    bool(line) and not texts[0].text
+                    for line, texts in zip(lines, found, strict=True)
+                )
+                output.write(
+                    line for n, texts in enumerate(found, number) for line in shown(n, texts)
+                )
                 best += [texts[0].text for texts in found] if job.references else []
             number += len(lines)
             meter.lines(number)
@@ -95,7 +113,11 @@ def write(job: Job) -> None:
 
 def apart(job: Job) -> None:
     """Raises UserError where the output would be written over what is read."""
-    for option, path in (("--input", job.input), ("--score", job.score), ("--references", job.references)):
+    for option, path in (
+        ("--input", job.input),
+        ("--score", job.score),
+        ("--references", job.references),
+    ):
         if path and job.output and os.path.realpath(path) == os.path.realpath(job.output):
             raise UserError(f"--output {job.output} is the file of {option}: name another one")
 
@@ -106,8 +128,8 @@ def opened(job: Job) -> tuple[Generator, str]:
     languages = record["languages"]
     if not record["model"].get("decoder_layers"):
         raise UserError(
-            f"{job.run}: a run of an encoder alone, which writes nothing; give the workdir of one with a decoder "
-            "(DECODER_LAYERS above 0), trained to translate or to restore text"
+            f"{job.run}: a run of an encoder alone, which writes nothing; give the workdir of one"
+            " with a decoder (DECODER_LAYERS above 0), trained to translate or to restore text"
         )
     others = [code for code in languages if code != job.target]
     if job.source is None and len(others) > 1 and job.target in languages:
@@ -115,20 +137,35 @@ def opened(job: Job) -> tuple[Generator, str]:
     mesh = mesh_of_all()
     trained = open_run(job.run, mesh=mesh)
     generator = Generator(
-        trained.model, trained.params, trained.vocabulary, trained.languages, job.decoding, mesh, job.tokens_per_batch,
-        job.truncate, job.seed,
-    )  # fmt: skip
+        trained.model,
+        trained.params,
+        trained.vocabulary,
+        trained.languages,
+        job.decoding,
+        mesh,
+        job.tokens_per_batch,
+        job.truncate,
+        job.seed,
+    )
     for code in filter(None, (job.source, job.target)):
         generator.language(code)
     source = job.source or next(iter(others), job.target)
     stages = record.get("stages", {})
     learnt = [way for settings in stages.values() for way in settings.get("directions") or ()]
-    if source != job.target and learnt and f"{source}-{job.target}" not in learnt and "back_translation" not in stages:
-        print(f"note: {job.run} learnt {', '.join(learnt)}, not {source}-{job.target}", file=sys.stderr)
+    if (
+        source != job.target
+        and learnt
+        and f"{source}-{job.target}" not in learnt
+        and "back_translation" not in stages
+    ):
+        print(
+            f"note: {job.run} learnt {', '.join(learnt)}, not {source}-{job.target}",
+            file=sys.stderr,
+        )
     return generator, source
 
 
-# --- Input ------------------------------------------------------------------------------------------------------------
+# --- Input ----------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -169,12 +206,13 @@ def checked(job: Job, generator: Generator, path: str) -> int:
     for option, other in (("--score", job.score), ("--references", job.references)):
         if other and (count := sum(1 for _ in read_lines(other))) != total:
             raise UserError(
-                f"{option} {other} has {count} lines and the input {total}: give one for each line, in order"
+                f"{option} {other} has {count} lines and the input {total}: give one for each line,"
+                " in order"
             )
     return total
 
 
-# --- Output -----------------------------------------------------------------------------------------------------------
+# --- Output ---------------------------------------------------------------------------------------
 
 
 def shown(number: int, texts: list[Generated]) -> list[str]:
@@ -182,7 +220,9 @@ def shown(number: int, texts: list[Generated]) -> list[str]:
     clean = [" ".join(one.text.split("\n")) for one in texts]
     if len(texts) == 1:
         return clean
-    return [f"{number} ||| {text} ||| {one.score:.6f}" for text, one in zip(clean, texts, strict=True)]
+    return [
+        f"{number} ||| {text} ||| {one.score:.6f}" for text, one in zip(clean, texts, strict=True)
+    ]
 
 
 def text_of(line: str, lines_each: int) -> str:
@@ -218,7 +258,8 @@ class Pipe:
 
 
 class Partial:
-    """A file that is written as `FILE.partial`, beside `FILE.partial.json`, what it is made with; FILE once whole."""
+    """A file that is written as `FILE.partial`, beside `FILE.partial.json`, what it is made with;
+    FILE once whole."""
 
     def __init__(self, path: str, made_with: dict[str, Any]):
         self.path, self.made_with = Path(path), made_with
@@ -230,7 +271,9 @@ class Partial:
             if self.partial.exists():
                 self._check()
             else:
-                self.record.write_text(json.dumps(self.made_with, indent=1) + "\n", encoding="utf-8")
+                self.record.write_text(
+                    json.dumps(self.made_with, indent=1) + "\n", encoding="utf-8"
+                )
             self.file = open(self.partial, "a+b")  # noqa: SIM115 - closed at the exit
         except OSError as error:
             raise UserError(
@@ -241,7 +284,10 @@ class Partial:
     def __exit__(self, kind, *_):
         self.file.close()
         if kind is not None:
-            print(f"{self.partial}: what is done; the same command goes on from there", file=sys.stderr)
+            print(
+                f"{self.partial}: what is done; the same command goes on from there",
+                file=sys.stderr,
+            )
 
     def _check(self) -> None:
         remedy = f"repeat the command that began it, or remove {self.partial}"
@@ -249,10 +295,15 @@ class Partial:
             begun = json.loads(self.record.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise UserError(
-                f"{self.partial} is there, and {self.record.name}, which says of what, is not: {remedy}"
+                f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
+                f" {remedy}"
             ) from None
         differ = [
-            f"text of --{key}" if key in HASHED else f"{key} {begun.get(key)!r} (now {self.made_with.get(key)!r})"
+            (
+                f"text of --{key}"
+                if key in HASHED
+                else f"{key} {begun.get(key)!r} (now {self.made_with.get(key)!r})"
+            )
             for key in sorted({*begun, *self.made_with})
             if begun.get(key) != self.made_with.get(key)
         ]
@@ -281,7 +332,9 @@ class Partial:
             self.file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
             self.file.flush()
         except OSError as error:
-            raise UserError(f"cannot write {self.partial}: {error.strerror or error}; make room, then go on") from None
+            raise UserError(
+                f"cannot write {self.partial}: {error.strerror or error}; make room, then go on"
+            ) from None
 
     def finish(self) -> None:
         os.replace(self.partial, self.path)
@@ -294,10 +347,16 @@ def made_with(job: Job, source: str, path: str) -> dict[str, Any]:
     record: dict[str, Any] = {"checkpoint": str(checkpoint), "from": source, "to": job.target}
     record |= dataclasses.asdict(job.decoding) | {"max_length": list(job.decoding.max_length)}
     record |= {"seed": job.seed, "truncate": job.truncate}
-    return record | dict(zip(HASHED, (content_hash(path), content_hash(job.score) if job.score else None), strict=True))
+    return record | dict(
+        zip(
+            HASHED,
+            (content_hash(path), content_hash(job.score) if job.score else None),
+            strict=True,
+        )
+    )
 
 
-# --- What is told -----------------------------------------------------------------------------------------------------
+# --- What is told ---------------------------------------------------------------------------------
 
 
 class Meter:
@@ -305,8 +364,15 @@ class Meter:
 
     def __init__(self, total: int | None, done: int):
         console = Console(stderr=True)
-        columns = BarColumn(), MofNCompleteColumn(), TextColumn("lines  {task.fields[rate]}"), TimeRemainingColumn()
-        self._bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("lines  {task.fields[rate]}"),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
         self._task = self._bar.add_task("", total=total, completed=done, rate="")
         self._done, self._tokens, self._started = done, 0, time.monotonic()
 
@@ -331,16 +397,23 @@ class Meter:
     def told(self, number: int) -> str:
         before = f" and {self._done:,} before" if self._done else ""
         seconds = time.monotonic() - self._started
-        return f"{number - self._done:,} lines{before}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
+        return (
+            f"{number - self._done:,} lines{before}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
+        )
 
 
 def compared(best: list[str], job: Job, source: str, path: str) -> Iterator[str]:
     """A line for each metric against the references."""
     references = list(texts(job.references))
-    for name, (value, signature) in (("BLEU", bleu(best, references, job.target)), ("chrF", chrf(best, references))):
+    for name, (value, signature) in (
+        ("BLEU", bleu(best, references, job.target)),
+        ("chrF", chrf(best, references)),
+    ):
         yield f"{name} {value:.2f} ({signature})"
     yield f"ROUGE-L {rouge_l(best, references, job.target):.2f}"
-    by_language = {job.target: references} | ({source: list(texts(path))} if source != job.target else {})
+    by_language = {job.target: references} | (
+        {source: list(texts(path))} if source != job.target else {}
+    )
     try:
         yield f"wrong language {wrong_language_rate(best, job.target, by_language):.2%}"
     except UserError as error:

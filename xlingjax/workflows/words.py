@@ -1,4 +1,5 @@
-"""`xlingjax words`: the token table of a trained run as word embeddings, on dictionaries and similarity sets."""
+"""`xlingjax words`: the token table of a trained run as word embeddings, on dictionaries and
+similarity sets."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -14,11 +15,17 @@ from xlingjax.workflows.encode import write
 
 
 def words(
-    run: str, dictionaries: Sequence[str], similarities: Sequence[str], pieces: str = "single", output: str = ""
+    run: str,
+    dictionaries: Sequence[str],
+    similarities: Sequence[str],
+    pieces: str = "single",
+    output: str = "",
 ) -> str:
-    """A line of figures per file; `output`: the same as JSON. dictionaries, similarities: "en-de=FILE".
+    """A line of figures per file; `output`: the same as JSON. dictionaries, similarities:
+    "en-de=FILE".
 
-    Raises UserError before the run is opened: no languages, the same entry twice, what the readers raise.
+    Raises UserError before the run is opened: no languages, the same entry twice, what the readers
+    raise.
     """
     if not dictionaries and not similarities:
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")
@@ -28,7 +35,10 @@ def words(
     }
     trained = open_run(run)
     table_VD = np.asarray(trained.params["embeddings"]["tokens"]["embedding"], np.float32)
-    scores = {"dictionary": word_embeddings.score_dictionary, "similarity": word_embeddings.score_similarity}
+    scores = {
+        "dictionary": word_embeddings.score_dictionary,
+        "similarity": word_embeddings.score_similarity,
+    }
     result: dict[str, Any] = {"run": run, "pieces": pieces, "vocabulary": trained.vocabulary.sha256}
     told = []
     for kind, entries in of.items():
@@ -36,7 +46,10 @@ def words(
         for name, (languages, rows) in entries.items():
             values = scores[kind](rows, languages, trained.vocabulary, table_VD, pieces)
             result[kind][name] = values
-            told.append(f"{kind} {name}: " + ", ".join(f"{key} {_shown(value)}" for key, value in values.items()))
+            told.append(
+                f"{kind} {name}: "
+                + ", ".join(f"{key} {_shown(value)}" for key, value in values.items())
+            )
     if output:
         text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
         write(Path(output), lambda: Path(output).write_text(text, encoding="utf-8"))
@@ -44,14 +57,19 @@ def words(
     return "\n".join(told)
 
 
-def _read(option: str, entries: Sequence[str], read: Callable[[str], Any]) -> dict[str, tuple[tuple[str, str], Any]]:
-    """{"en-de": (("en", "de"), what the file holds)}; of several files of one pair the name is the entry's."""
+def _read(
+    option: str, entries: Sequence[str], read: Callable[[str], Any]
+) -> dict[str, tuple[tuple[str, str], Any]]:
+    """{"en-de": (("en", "de"), what the file holds)}; of several files of one pair the name is the
+    entry's."""
     found = {}
     for entry in entries:
         name, equals, path = entry.partition("=")
         codes = name.split("-")
         if not equals or not path or len(codes) != 2 or not all(codes):
-            raise UserError(f"{option} {entry}: write the two languages and the file, {option} en-de=FILE")
+            raise UserError(
+                f"{option} {entry}: write the two languages and the file, {option} en-de=FILE"
+            )
         if not Path(path).is_file():
             raise UserError(f"{option} {entry}: missing file: {path}")
         key = name if name not in found else entry
@@ -62,4 +80,6 @@ def _read(option: str, entries: Sequence[str], read: Callable[[str], Any]) -> di
 
 
 def _shown(value: float | int | None) -> str:
-    return "undefined" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+    return (
+        "undefined" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+    )

@@ -14,13 +14,25 @@ torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transfo
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 
 CONFIG = dict(
-    vocab_size=50, d_model=24, encoder_layers=3, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
-    encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=37,
-)  # fmt: skip
+    vocab_size=50,
+    d_model=24,
+    encoder_layers=3,
+    decoder_layers=2,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_ffn_dim=40,
+    decoder_ffn_dim=40,
+    max_position_embeddings=37,
+)
 ODD = dict(
-    d_model=21, encoder_layers=1, encoder_attention_heads=7, decoder_attention_heads=7, encoder_ffn_dim=5,
-    decoder_ffn_dim=5, vocab_size=131,
-)  # fmt: skip
+    d_model=21,
+    encoder_layers=1,
+    encoder_attention_heads=7,
+    decoder_attention_heads=7,
+    encoder_ffn_dim=5,
+    decoder_ffn_dim=5,
+    vocab_size=131,
+)
 SHAPES = {
     "bart": ("Bart", {}),
     "mbart": ("MBart", dict(scale_embedding=True)),
@@ -72,7 +84,9 @@ def last_states_of_first_layers(found, batch, memory_BSD):
         decoder = {**found.params["decoder"]}
         decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
         model = Seq2Seq(found.config.replace(decoder_layers=n))
-        yield np.asarray(jax.jit(model.decode)({**found.params, "decoder": decoder}, batch, memory_BSD))
+        yield np.asarray(
+            jax.jit(model.decode)({**found.params, "decoder": decoder}, batch, memory_BSD)
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -82,7 +96,9 @@ def test_states_of_both_sides_and_logits_are_theirs(shape, tmp_path):
     found = params_of(tmp_path)
     assert found.vocabulary_head and found.notes == ()
     batch = both_sides(found.config.vocab_size)
-    given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids")
+    given = foreign.tensors(
+        batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids"
+    )
     with torch.no_grad():
         wanted = theirs(**given, output_hidden_states=True)
     states, logits = ours(found, batch)
@@ -104,15 +120,21 @@ def test_an_encoder_decoder_is_imported_and_opened(tmp_path, capsys):
     (tmp_path / "hf").mkdir()
     pieces = small_xlmr.tokenizer_model(tmp_path / "hf")
     save(tmp_path / "hf", "MBart", vocab_size=pieces + 2, max_position_embeddings=90)
-    (tmp_path / "hf" / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
+    (tmp_path / "hf" / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "XLMRobertaTokenizer"}'
+    )
     assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
     assert "logits of the next piece: largest difference" in told and "has no tokenizer" not in told
     opened, direct = open_run(tmp_path / "run"), params_of(tmp_path / "hf")
     jax.tree.map(np.testing.assert_array_equal, opened.params, direct.params)
-    foreign.changed(vocab_size=pieces + 129)(tmp_path / "hf")  # as if languages stood behind the pieces
+    foreign.changed(vocab_size=pieces + 129)(
+        tmp_path / "hf"
+    )  # as if languages stood behind the pieces
     assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "other")]) == 2
-    assert f"its tokenizer {pieces + 2} pieces: these are not of one model" in capsys.readouterr().err
+    assert (
+        f"its tokenizer {pieces + 2} pieces: these are not of one model" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("family", ["Bart", "MBart"])
@@ -155,8 +177,14 @@ def transposed(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (foreign.changed(decoder_attention_heads=8), "encoder_attention_heads=4 and decoder_attention_heads=8; here"),
-        (foreign.changed(activation_function="relu"), "activation_function='relu' is not something"),
+        (
+            foreign.changed(decoder_attention_heads=8),
+            "encoder_attention_heads=4 and decoder_attention_heads=8; here",
+        ),
+        (
+            foreign.changed(activation_function="relu"),
+            "activation_function='relu' is not something",
+        ),
         (foreign.changed(normalize_before=False), "normalize_before=False is not something"),
         (foreign.changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
         (
@@ -164,11 +192,20 @@ def transposed(found):
             "MBartForSequenceClassification is not read",
         ),
         (foreign.changed(model_type="bart"), "decoder.layer_norm.bias: wanted none, found 24"),
-        (foreign.changed(decoder_layers=3), "decoder.layers.2.self_attn.k_proj.bias: wanted 24, found none"),
+        (
+            foreign.changed(decoder_layers=3),
+            "decoder.layers.2.self_attn.k_proj.bias: wanted 24, found none",
+        ),
         (foreign.reweighted(biased), "final_logits_bias is not 0"),
         (foreign.reweighted(untied), "lm_head.weight is not model.shared.weight"),
-        (foreign.reweighted(without_cross), "decoder.layers.1.encoder_attn.v_proj.weight: wanted 24 x 24, found none"),
-        (foreign.reweighted(transposed), "decoder.layers.0.fc1.weight: wanted 40 x 24, found 24 x 40"),
+        (
+            foreign.reweighted(without_cross),
+            "decoder.layers.1.encoder_attn.v_proj.weight: wanted 24 x 24, found none",
+        ),
+        (
+            foreign.reweighted(transposed),
+            "decoder.layers.0.fc1.weight: wanted 40 x 24, found 24 x 40",
+        ),
     ],
 )
 def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path):

@@ -1,4 +1,5 @@
-"""BERT's layout (multilingual BERT): the same states and logits, the same bits, and what is left behind is said."""
+"""BERT's layout (multilingual BERT): the same states and logits, the same bits, and what is left
+behind is said."""
 
 import json
 import shutil
@@ -22,16 +23,25 @@ CONFIG = dict(
 )  # fmt: skip
 SHAPES = {
     "plain": {},
-    "odd": dict(hidden_size=21, num_hidden_layers=1, num_attention_heads=7, intermediate_size=5, vocab_size=131),
+    "odd": dict(
+        hidden_size=21,
+        num_hidden_layers=1,
+        num_attention_heads=7,
+        intermediate_size=5,
+        vocab_size=131,
+    ),
     "one segment": dict(type_vocab_size=1, layer_norm_eps=1e-3),
 }
 SEGMENTS = (
-    "left behind: rows of bert.embeddings.token_type_embeddings.weight after the first, every token is of segment 0"
+    "left behind: rows of bert.embeddings.token_type_embeddings.weight after the first, every token"
+    " is of segment 0"
 )
 
 
 def save(path, kind="BertForMaskedLM", **changes):
-    model = foreign.randomised(getattr(transformers, kind)(transformers.BertConfig(**{**CONFIG, **changes})))
+    model = foreign.randomised(
+        getattr(transformers, kind)(transformers.BertConfig(**{**CONFIG, **changes}))
+    )
     model.save_pretrained(path)
     return model
 
@@ -64,13 +74,21 @@ def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
 def test_the_names_lead_back_to_the_same_bits_and_what_is_left_is_said(folder):
     found, theirs = params_of(folder), foreign.weights(folder)
     assert found.notes == (SEGMENTS, "left behind: bert.pooler, cls.seq_relationship")
-    theirs["bert.embeddings.position_embeddings.weight"] += theirs.pop(bert.SEGMENTS)[0]  # where that row went
-    left = {name: theirs.pop(name) for name in [*theirs] if "pooler" in name or "seq_relationship" in name}
+    theirs["bert.embeddings.position_embeddings.weight"] += theirs.pop(bert.SEGMENTS)[
+        0
+    ]  # where that row went
+    left = {
+        name: theirs.pop(name)
+        for name in [*theirs]
+        if "pooler" in name or "seq_relationship" in name
+    }
     assert len(left) == 4
     foreign.assert_same_bits(foreign.back(bert, found), theirs)
 
 
-@pytest.mark.parametrize(("kind", "labels"), [("SequenceClassification", 5), ("TokenClassification", 4)])
+@pytest.mark.parametrize(
+    ("kind", "labels"), [("SequenceClassification", 5), ("TokenClassification", 4)]
+)
 def test_classifiers_are_theirs_and_the_pooler_is_part_of_one(kind, labels, tmp_path):
     from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.encoder import Encoder
@@ -80,12 +98,18 @@ def test_classifiers_are_theirs_and_the_pooler_is_part_of_one(kind, labels, tmp_
     found = params_of(tmp_path)
     pairs = kind == "SequenceClassification"  # whose second text is of segment 1
     fresh = "the vocabulary head is random: the checkpoint has none"
-    assert found.notes == ((fresh,) if pairs else (SEGMENTS, fresh)) and found.config.segments == (2 if pairs else None)
+    assert found.notes == ((fresh,) if pairs else (SEGMENTS, fresh)) and found.config.segments == (
+        2 if pairs else None
+    )
     assert found.config.classifier_dropout == 0.25
     batch, model = foreign.batch_of(50, 20, pad=0, ends=3), Encoder(found.config)
     if pairs:
-        batch["sides"] = np.broadcast_to(np.arange(20) >= 9, batch["input_ids"].shape).astype(np.int32)
-    ours = model.classify(found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch)
+        batch["sides"] = np.broadcast_to(np.arange(20) >= 9, batch["input_ids"].shape).astype(
+            np.int32
+        )
+    ours = model.classify(
+        found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch
+    )
     more = foreign.tensors(batch, token_type_ids="sides") if pairs else {}
     with torch.no_grad():
         wanted = theirs(**given(batch), **more).logits.numpy()
@@ -101,13 +125,19 @@ def test_names_of_converted_tensorflow_weights_are_the_same(folder, tmp_path):
 
     def older(found):
         for name in [name for name in found if "LayerNorm" in name]:
-            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+                "LayerNorm.bias", "LayerNorm.beta"
+            )
             found[old] = found.pop(name)
         found["bert.embeddings.position_ids"] = np.arange(37)[None]
-        found["cls.predictions.decoder.weight"] = found["bert.embeddings.word_embeddings.weight"].copy()
+        found["cls.predictions.decoder.weight"] = found[
+            "bert.embeddings.word_embeddings.weight"
+        ].copy()
 
     foreign.reweighted(older)(tmp_path / "hf")
-    jax.tree.map(np.testing.assert_array_equal, params_of(tmp_path / "hf").params, params_of(folder).params)
+    jax.tree.map(
+        np.testing.assert_array_equal, params_of(tmp_path / "hf").params, params_of(folder).params
+    )
 
 
 def untied(found):
@@ -129,15 +159,33 @@ def without_norm(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (foreign.changed(hidden_act="relu"), "hidden_act='relu' is not something xlingjax computes"),
+        (
+            foreign.changed(hidden_act="relu"),
+            "hidden_act='relu' is not something xlingjax computes",
+        ),
         (foreign.changed(is_decoder=True), "is_decoder=True is not something"),
-        (foreign.changed(position_embedding_type="relative_key"), "position_embedding_type='relative_key' is not"),
-        (foreign.changed(architectures=["BertForMultipleChoice"]), "BertForMultipleChoice is not read"),
-        (foreign.changed(intermediate_size=41), "bert.encoder.layer.0.intermediate.dense.bias: wanted 41, found 40"),
-        (foreign.reweighted(untied), "cls.predictions.decoder.weight is not bert.embeddings.word_embeddings.weight"),
+        (
+            foreign.changed(position_embedding_type="relative_key"),
+            "position_embedding_type='relative_key' is not",
+        ),
+        (
+            foreign.changed(architectures=["BertForMultipleChoice"]),
+            "BertForMultipleChoice is not read",
+        ),
+        (
+            foreign.changed(intermediate_size=41),
+            "bert.encoder.layer.0.intermediate.dense.bias: wanted 41, found 40",
+        ),
+        (
+            foreign.reweighted(untied),
+            "cls.predictions.decoder.weight is not bert.embeddings.word_embeddings.weight",
+        ),
         (foreign.reweighted(narrow), "token_type_embeddings.weight: wanted 1 x 24, found 2 x 23"),
         (foreign.reweighted(with_nan), "values that are NaN or infinite"),
-        (foreign.reweighted(without_norm), "cls.predictions.transform.LayerNorm.weight: wanted 24, found none"),
+        (
+            foreign.reweighted(without_norm),
+            "cls.predictions.transform.LayerNorm.weight: wanted 24, found none",
+        ),
     ],
 )
 def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path):
@@ -149,8 +197,23 @@ def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path
 
 def test_it_comes_with_its_wordpiece_and_goes_out_as_xlm_r(tmp_path, capsys):
     """Positions are counted from row 1 there: padding is 0."""
-    letters = sorted({letter for text in SENTENCES for letter in unicodedata.normalize("NFC", text) if letter != " "})
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    letters = sorted(
+        {
+            letter
+            for text in SENTENCES
+            for letter in unicodedata.normalize("NFC", text)
+            if letter != " "
+        }
+    )
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        *(f"##{letter}" for letter in letters),
+    ]
     save(tmp_path / "hf", vocab_size=len(pieces), max_position_embeddings=90, pad_token_id=0)
     (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     told = {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": False}
@@ -159,15 +222,23 @@ def test_it_comes_with_its_wordpiece_and_goes_out_as_xlm_r(tmp_path, capsys):
     assert "logits of the pieces: largest difference" in capsys.readouterr().out
     assert main(["export", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "out")]) == 0
     assert "XLMRobertaForMaskedLM" in capsys.readouterr().out
-    first, last = (transformers.AutoTokenizer.from_pretrained(tmp_path / name) for name in ("hf", "out"))
-    theirs, ours = (transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / name) for name in ("hf", "out"))
+    first, last = (
+        transformers.AutoTokenizer.from_pretrained(tmp_path / name) for name in ("hf", "out")
+    )
+    theirs, ours = (
+        transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / name) for name in ("hf", "out")
+    )
     for text in SENTENCES[:3]:
         assert first(text)["input_ids"] == last(text)["input_ids"]
         ids = torch.tensor([first(text)["input_ids"]])
         with torch.no_grad():
-            np.testing.assert_allclose(ours(ids).logits.numpy(), theirs(ids).logits.numpy(), atol=1e-4)
+            np.testing.assert_allclose(
+                ours(ids).logits.numpy(), theirs(ids).logits.numpy(), atol=1e-4
+            )
 
 
 def test_a_folder_without_a_tokenizer_is_refused(folder):
-    with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"):
+    with pytest.raises(
+        UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
+    ):
         read(folder)

@@ -1,4 +1,5 @@
-"""ERNIE-M, under transformers' old names and under Paddle's: the states of a reference in PyTorch, the same bits."""
+"""ERNIE-M, under transformers' old names and under Paddle's: the states of a reference in PyTorch,
+the same bits."""
 
 import json
 import pickle
@@ -17,15 +18,25 @@ from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 from tests.helpers import small_xlmr  # noqa: E402
 
 CONFIG = dict(
-    hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96, max_position_embeddings=40,
-    hidden_act="gelu", pad_token_id=1, vocab_size=50, initializer_range=0.02,
-)  # fmt: skip
+    hidden_size=24,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=96,
+    max_position_embeddings=40,
+    hidden_act="gelu",
+    pad_token_id=1,
+    vocab_size=50,
+    initializer_range=0.02,
+)
 HEAD = "the vocabulary head is random: the checkpoint has none"
 # Paddle's layer is PyTorch's, under the names of its parts.
 PARTS = {
-    "self_attn.out_proj": "self_attn.out_proj", "linear1": "linear1", "linear2": "linear2", "norm1": "norm1",
+    "self_attn.out_proj": "self_attn.out_proj",
+    "linear1": "linear1",
+    "linear2": "linear2",
+    "norm1": "norm1",
     "norm2": "norm2",
-}  # fmt: skip
+}
 
 
 class Reference(torch.nn.Module):
@@ -37,7 +48,9 @@ class Reference(torch.nn.Module):
         self.position_embeddings = torch.nn.Embedding(positions, dim)
         self.layer_norm = torch.nn.LayerNorm(dim)
         self.layers = torch.nn.ModuleList(
-            torch.nn.TransformerEncoderLayer(dim, heads, 4 * dim, 0.0, torch.nn.functional.gelu, batch_first=True)
+            torch.nn.TransformerEncoderLayer(
+                dim, heads, 4 * dim, 0.0, torch.nn.functional.gelu, batch_first=True
+            )
             for _ in range(layers)
         )
         self.pooler, self.classifier = torch.nn.Linear(dim, dim), torch.nn.Linear(dim, labels)
@@ -53,8 +66,12 @@ class Reference(torch.nn.Module):
 
 
 def table_of(model, attention):
-    """{published name: tensor}. attention: "self_attn" (Paddle) or "self_attn.self_attn" (transformers)."""
-    found = {f"ernie_m.embeddings.{name}.weight": getattr(model, name).weight for name in ("word_embeddings",)}
+    """{published name: tensor}. attention: "self_attn" (Paddle) or "self_attn.self_attn"
+    (transformers)."""
+    found = {
+        f"ernie_m.embeddings.{name}.weight": getattr(model, name).weight
+        for name in ("word_embeddings",)
+    }
     found["ernie_m.embeddings.position_embeddings.weight"] = model.position_embeddings.weight
     for name, module in (
         ("ernie_m.embeddings.layer_norm", model.layer_norm),
@@ -78,15 +95,29 @@ def published(path, model, config=CONFIG, **more):
     from safetensors.numpy import save_file
 
     table = table_of(model, "self_attn.self_attn") | more
-    save_file({name: np.ascontiguousarray(value) for name, value in table.items()}, path / "model.safetensors")
-    values = {"architectures": ["ErnieMModel"], "model_type": "ernie_m", "layer_norm_eps": 1e-5, **config}
+    save_file(
+        {name: np.ascontiguousarray(value) for name, value in table.items()},
+        path / "model.safetensors",
+    )
+    values = {
+        "architectures": ["ErnieMModel"],
+        "model_type": "ernie_m",
+        "layer_norm_eps": 1e-5,
+        **config,
+    }
     (path / "config.json").write_text(json.dumps(values))
     return table
 
 
 def of_paddle(table):
     """Linear layers as [in, out], column by column."""
-    linear = ("_proj.weight", "linear1.weight", "linear2.weight", "dense.weight", "classifier.weight")
+    linear = (
+        "_proj.weight",
+        "linear1.weight",
+        "linear2.weight",
+        "dense.weight",
+        "classifier.weight",
+    )
     return {name: value.T if name.endswith(linear) else value for name, value in table.items()}
 
 
@@ -118,7 +149,9 @@ def assert_is(found, reference):
 def test_published_names_are_the_reference(reference, tmp_path):
     theirs = published(tmp_path, reference)
     found = params_of(tmp_path)
-    assert not found.vocabulary_head and {ernie_m.TEXT, HEAD, "left behind: ernie_m.pooler"} == {*found.notes}
+    assert not found.vocabulary_head and {ernie_m.TEXT, HEAD, "left behind: ernie_m.pooler"} == {
+        *found.notes
+    }
     assert_is(found, reference)
     from xlingjax.convert.formats.names import places, to_theirs
 
@@ -137,7 +170,11 @@ def test_paddles_names_are_the_reference(protocol, reference, tmp_path):
     from xlingjax.convert.formats.names import places, to_theirs
 
     there, _ = places(ernie_m_paddle.names_of(found.config), found.config, found.params)
-    back = {name: value for name, value in table.items() if "pooler" not in name and "position_ids" not in name}
+    back = {
+        name: value
+        for name, value in table.items()
+        if "pooler" not in name and "position_ids" not in name
+    }
     foreign.assert_same_bits(to_theirs(there, found.params), back)
 
 
@@ -146,12 +183,22 @@ def test_a_classifier_is_the_references(reference, tmp_path):
     from xlingjax.model.encoder import Encoder
     from xlingjax.model.masks import bidirectional
 
-    head = {f"classifier.{part}": getattr(reference.classifier, part).detach().numpy() for part in ("weight", "bias")}
+    head = {
+        f"classifier.{part}": getattr(reference.classifier, part).detach().numpy()
+        for part in ("weight", "bias")
+    }
     labels = {str(i): str(i) for i in range(5)}
     named = {**CONFIG, "architectures": ["ErnieMForSequenceClassification"], "id2label": labels}
     published(tmp_path, reference, named, **head)
-    inner = {"init_class": "ErnieMModel", **{k: v for k, v in CONFIG.items() if k != "intermediate_size"}}
-    outer = {"init_args": [inner], "num_classes": 5, "init_class": "ErnieMForSequenceClassification"}
+    inner = {
+        "init_class": "ErnieMModel",
+        **{k: v for k, v in CONFIG.items() if k != "intermediate_size"},
+    }
+    outer = {
+        "init_args": [inner],
+        "num_classes": 5,
+        "init_class": "ErnieMForSequenceClassification",
+    }
     table = of_paddle(table_of(reference, "self_attn") | head)
     batch = foreign.batch_of(50, 38, pad=1, ends=2)
     with torch.no_grad():
@@ -179,7 +226,9 @@ def test_a_pickle_of_more_than_arrays_is_refused_and_not_run(kind, reference, tm
     table = of_paddle(table_of(reference, "self_attn"))
     path = written(tmp_path, table)
     messages = {
-        "value": r"holds more than arrays \((io|_io).open\), and what a pickle holds it can run: refused",
+        "value": (
+            r"holds more than arrays \((io|_io).open\), and what a pickle holds it can run: refused"
+        ),
         "dtype": "holds arrays of 'O8', no numbers: refused",
         "cut": "cannot be read",
         "list": "is no table of names and arrays",
@@ -188,7 +237,9 @@ def test_a_pickle_of_more_than_arrays_is_refused_and_not_run(kind, reference, tm
     if kind == "value":
         path.write_bytes(pickle.dumps({**table, "a": Payload(tmp_path / "ran")}))
     elif kind == "dtype":
-        path.write_bytes(pickle.dumps({**table, "a": np.array([Payload(tmp_path / "ran")], object)}))
+        path.write_bytes(
+            pickle.dumps({**table, "a": np.array([Payload(tmp_path / "ran")], object)})
+        )
     elif kind == "cut":
         path.write_bytes(path.read_bytes()[:-1000])
     else:
@@ -227,7 +278,11 @@ def test_both_folders_are_imported_unverified(tmp_path, capsys):
     model = foreign.randomised(Reference(pieces["hf"]))
     config = {**CONFIG, "vocab_size": pieces["hf"]}
     published(tmp_path / "hf", model, config)
-    written(tmp_path / "paddle", of_paddle(table_of(model, "self_attn")), config={**config, "model_type": "ernie_m"})
+    written(
+        tmp_path / "paddle",
+        of_paddle(table_of(model, "self_attn")),
+        config={**config, "model_type": "ernie_m"},
+    )
     opened = []
     for name in ("hf", "paddle"):
         command = ["import", "--from", str(tmp_path / name), "--to", str(tmp_path / f"{name}-run")]

@@ -1,4 +1,5 @@
-"""XLM-R and mBART of fairseq: old and new names are one model, that of transformers; a pickle's code is never run."""
+"""XLM-R and mBART of fairseq: old and new names are one model, that of transformers; a pickle's
+code is never run."""
 
 import argparse
 
@@ -31,14 +32,19 @@ OF_XLMR = {
 
 
 def xlmr(path, size=340, **changes):
-    """(transformers' model, {fairseq's name of before 0.10: tensor}); the tokenizer and dict.txt lie in `path`."""
+    """(transformers' model, {fairseq's name of before 0.10: tensor}); the tokenizer and dict.txt
+    lie in `path`."""
     import sentencepiece
 
     pieces = small_xlmr.tokenizer_model(path, size)
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(path / "sentencepiece.bpe.model"))
+    processor = sentencepiece.SentencePieceProcessor(
+        model_file=str(path / "sentencepiece.bpe.model")
+    )
     words = [processor.id_to_piece(i) for i in range(3, pieces)]
     (path / "dict.txt").write_text("".join(f"{word} {1000 - i}\n" for i, word in enumerate(words)))
-    config = transformers.XLMRobertaConfig(**{**small_xlmr.CONFIG, "vocab_size": pieces + 2, **changes})
+    config = transformers.XLMRobertaConfig(
+        **{**small_xlmr.CONFIG, "vocab_size": pieces + 2, **changes}
+    )
     model = foreign.randomised(transformers.XLMRobertaForMaskedLM(config))
     model.roberta.embeddings.token_type_embeddings.weight.data[:] = 0  # fairseq has none
     table = {}
@@ -54,18 +60,31 @@ def xlmr(path, size=340, **changes):
 
 
 ARGS = dict(
-    arch="roberta_base", encoder_layers=3, encoder_embed_dim=24, encoder_ffn_embed_dim=40, encoder_attention_heads=4,
-    activation_fn="gelu", dropout=0.1, attention_dropout=0.0, max_positions=68,
-)  # fmt: skip
+    arch="roberta_base",
+    encoder_layers=3,
+    encoder_embed_dim=24,
+    encoder_ffn_embed_dim=40,
+    encoder_attention_heads=4,
+    activation_fn="gelu",
+    dropout=0.1,
+    attention_dropout=0.0,
+    max_positions=68,
+)
 
 
 def save(path, table, args=None, **more):
-    torch.save({"args": argparse.Namespace(**(args or ARGS)), "model": table, "extra_state": {}, **more}, path)
+    torch.save(
+        {"args": argparse.Namespace(**(args or ARGS)), "model": table, "extra_state": {}, **more},
+        path,
+    )
 
 
 def newer(table):
     found = {name.replace("decoder.", "encoder.", 1): value for name, value in table.items()}
-    return {name.replace("emb_layer_norm", "layernorm_embedding"): value for name, value in found.items()}
+    return {
+        name.replace("emb_layer_norm", "layernorm_embedding"): value
+        for name, value in found.items()
+    }
 
 
 def fused(table):
@@ -103,13 +122,20 @@ def test_new_names_fused_projections_and_newer_options_are_the_same(folder, tmp_
     whole = fairseq.params_of(path / "model.pt").params
     save(tmp_path / "new.pt", newer(table))
     save(tmp_path / "fused.pt", fused(table))
-    torch.save({"args": None, "cfg": {"model": argparse.Namespace(**ARGS)}, "model": table}, tmp_path / "cfg.pt")
+    torch.save(
+        {"args": None, "cfg": {"model": argparse.Namespace(**ARGS)}, "model": table},
+        tmp_path / "cfg.pt",
+    )
     assert "decoder.sentence_encoder.layers.0.self_attn.in_proj_weight" in fused(table)
     for name in ("new", "fused", "cfg"):
         found = fairseq.params_of(tmp_path / f"{name}.pt")
         jax.tree.map(np.testing.assert_array_equal, found.params, whole)
     found = fairseq.params_of(tmp_path / "fused.pt")
-    wanted = {name: value.numpy() for name, value in newer(table).items() if name != "encoder.lm_head.weight"}
+    wanted = {
+        name: value.numpy()
+        for name, value in newer(table).items()
+        if name != "encoder.lm_head.weight"
+    }
     foreign.assert_same_bits(foreign.back(fairseq_xlm_roberta, found), wanted)
 
 
@@ -138,7 +164,9 @@ class Payload:
 def test_a_payload_is_refused_and_not_run(folder, tmp_path):
     _, _, table = folder
     save(tmp_path / "model.pt", table, extra=Payload(tmp_path / "ran"))
-    with pytest.raises(UserError, match="holds more than tensors, and what a pickle holds it can run: refused"):
+    with pytest.raises(
+        UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
+    ):
         fairseq.params_of(tmp_path / "model.pt")
     save(tmp_path / "model.pt", table, {**ARGS, "hidden": Payload(tmp_path / "ran")})
     with pytest.raises(UserError, match="refused"):
@@ -152,15 +180,24 @@ def test_what_does_not_fit_is_said(folder, tmp_path):
         (tmp_path / file).write_bytes((path / file).read_bytes())
     place = tmp_path / "model.pt"
     for args, message in (
-        (dict(encoder_ffn_embed_dim=41), "encoder.sentence_encoder.layers.0.fc1.bias: wanted 41, found 40"),
-        (dict(encoder_layers=4), r"layers.3.self_attn.q_proj.bias: wanted 24, found none|layers.3.*found none"),
+        (
+            dict(encoder_ffn_embed_dim=41),
+            "encoder.sentence_encoder.layers.0.fc1.bias: wanted 41, found 40",
+        ),
+        (
+            dict(encoder_layers=4),
+            r"layers.3.self_attn.q_proj.bias: wanted 24, found none|layers.3.*found none",
+        ),
         (dict(activation_fn="relu"), "activation_fn='relu' is not something"),
     ):
         save(place, table, {**ARGS, **args})
         with pytest.raises(UserError, match=message):
             fairseq.read(place)
     save(place, {**table, "decoder.lm_head.weight": table["decoder.lm_head.weight"] + 1})
-    with pytest.raises(UserError, match="encoder.lm_head.weight is not encoder.sentence_encoder.embed_tokens.weight"):
+    with pytest.raises(
+        UserError,
+        match="encoder.lm_head.weight is not encoder.sentence_encoder.embed_tokens.weight",
+    ):
         fairseq.read(place)
     torch.save({"model": table}, place)
     with pytest.raises(UserError, match="it needs args, or cfg with model"):
@@ -179,24 +216,50 @@ def test_what_does_not_fit_is_said(folder, tmp_path):
 # --- mBART ---
 
 BART_ARGS = dict(
-    arch="mbart_large", encoder_layers=2, decoder_layers=3, encoder_embed_dim=24, decoder_embed_dim=24,
-    encoder_ffn_embed_dim=40, decoder_ffn_embed_dim=40, encoder_attention_heads=4, decoder_attention_heads=4,
-    encoder_normalize_before=True, decoder_normalize_before=True, share_all_embeddings=True, encoder_learned_pos=True,
-    decoder_learned_pos=True, layernorm_embedding=True, no_scale_embedding=False, activation_fn="gelu", dropout=0.3,
-)  # fmt: skip
+    arch="mbart_large",
+    encoder_layers=2,
+    decoder_layers=3,
+    encoder_embed_dim=24,
+    decoder_embed_dim=24,
+    encoder_ffn_embed_dim=40,
+    decoder_ffn_embed_dim=40,
+    encoder_attention_heads=4,
+    decoder_attention_heads=4,
+    encoder_normalize_before=True,
+    decoder_normalize_before=True,
+    share_all_embeddings=True,
+    encoder_learned_pos=True,
+    decoder_learned_pos=True,
+    layernorm_embedding=True,
+    no_scale_embedding=False,
+    activation_fn="gelu",
+    dropout=0.3,
+)
 
 
 @pytest.fixture(scope="module")
 def mbart(tmp_path_factory):
     """(the folder, transformers' model, fairseq's table)"""
     config = transformers.MBartConfig(
-        vocab_size=50, d_model=24, encoder_layers=2, decoder_layers=3, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=37,
+        vocab_size=50,
+        d_model=24,
+        encoder_layers=2,
+        decoder_layers=3,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=40,
+        decoder_ffn_dim=40,
+        max_position_embeddings=37,
         scale_embedding=True,
-    )  # fmt: skip
+    )
     model = foreign.randomised(transformers.MBartForConditionalGeneration(config))
-    table = {name: value for name, value in model.model.state_dict().items() if name != "shared.weight"}
-    table |= {"decoder.output_projection.weight": model.lm_head.weight.data, "encoder.version": torch.ones(1)}
+    table = {
+        name: value for name, value in model.model.state_dict().items() if name != "shared.weight"
+    }
+    table |= {
+        "decoder.output_projection.weight": model.lm_head.weight.data,
+        "encoder.version": torch.ones(1),
+    }
     path = tmp_path_factory.mktemp("mbart")
     save(path / "model.pt", fused(table), BART_ARGS)
     return path, model, table
@@ -209,15 +272,27 @@ def test_logits_of_mbart_are_those_of_transformers(mbart):
 
     path, theirs, table = mbart
     found = fairseq.params_of(path / "model.pt")
-    assert found.config.embedding_scale and found.config.norm_order == "pre" and found.config.dropout == 0.3
-    batch = foreign.batch_of(50, 37, pad=1, ends=2) | foreign.batch_of(50, 23, pad=1, ends=2, prefix="decoder_")
+    assert (
+        found.config.embedding_scale
+        and found.config.norm_order == "pre"
+        and found.config.dropout == 0.3
+    )
+    batch = foreign.batch_of(50, 37, pad=1, ends=2) | foreign.batch_of(
+        50, 23, pad=1, ends=2, prefix="decoder_"
+    )
     model = Seq2Seq(found.config)
     memory_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
-    g, table_VD, bias_V = model.decoder_head(found.params, model.decode(found.params, batch, memory_BLD))
-    given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids")
+    g, table_VD, bias_V = model.decoder_head(
+        found.params, model.decode(found.params, batch, memory_BLD)
+    )
+    given = foreign.tensors(
+        batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids"
+    )
     with torch.no_grad():
         wanted = theirs(**given)
-    foreign.assert_states_are([np.asarray(memory_BLD)], [wanted.encoder_last_hidden_state], batch["pack_ids"] > 0)
+    foreign.assert_states_are(
+        [np.asarray(memory_BLD)], [wanted.encoder_last_hidden_state], batch["pack_ids"] > 0
+    )
     logits = np.asarray(g @ table_VD.T + bias_V)[..., :50]
     foreign.assert_states_are([logits], [wanted.logits], batch["decoder_pack_ids"] > 0)
     left = ("encoder.version", "decoder.output_projection.weight", "decoder.embed_tokens.weight")
@@ -231,7 +306,10 @@ def test_logits_of_mbart_are_those_of_transformers(mbart):
     [
         (dict(decoder_normalize_before=False), "decoder_normalize_before=False is not something"),
         (dict(share_all_embeddings=False), "share_all_embeddings=False is not something"),
-        (dict(decoder_attention_heads=8), "encoder_attention_heads=4 and decoder_attention_heads=8; here"),
+        (
+            dict(decoder_attention_heads=8),
+            "encoder_attention_heads=4 and decoder_attention_heads=8; here",
+        ),
         (dict(decoder_layers=2), "model.decoder.layers.2.* wanted none"),
     ],
 )

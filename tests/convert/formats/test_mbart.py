@@ -21,16 +21,23 @@ OF_25, OF_50 = CODES
 
 
 def save(path, tokenizer, rows=None):
-    """A small model in a folder of the files that are on the hub, tokenizer.json as transformers makes it."""
+    """A small model in a folder of the files that are on the hub, tokenizer.json as transformers
+    makes it."""
     path.mkdir()
     pieces = small_xlmr.tokenizer_model(path)
     made = getattr(transformers, tokenizer).from_pretrained(path)
     made.save_pretrained(path)
     config = transformers.MBartConfig(
-        vocab_size=rows or pieces + 2 + len(CODES[tokenizer]), d_model=24, encoder_layers=1, decoder_layers=1,
-        encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40,
+        vocab_size=rows or pieces + 2 + len(CODES[tokenizer]),
+        d_model=24,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=40,
+        decoder_ffn_dim=40,
         max_position_embeddings=90,
-    )  # fmt: skip
+    )
     foreign.randomised(transformers.MBartForConditionalGeneration(config)).save_pretrained(path)
     return made
 
@@ -49,13 +56,15 @@ def of_25(tmp_path_factory):
 
 
 def test_ids_are_theirs(saved):
-    """MBart50Tokenizer keeps white space at the ends of a text, MBartTokenizer does no normalization; SentencePiece,
-    which both models were trained with, does neither."""
+    """MBart50Tokenizer keeps white space at the ends of a text, MBartTokenizer does no
+    normalization; SentencePiece, which both models were trained with, does neither."""
     path, tokenizer = saved
     vocabulary = read(path).vocabulary
     for text in (*SENTENCES, *ODD, "ｆｕｌｌ ①"):
         given = text.strip() if type(tokenizer).__name__ == OF_50 else vocabulary.normalized(text)
-        assert vocabulary.encode(text) == tokenizer(given, add_special_tokens=False)["input_ids"], text
+        assert vocabulary.encode(text) == tokenizer(given, add_special_tokens=False)["input_ids"], (
+            text
+        )
     roles = vocabulary.bos_id, vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id
     assert [*roles] == tokenizer.convert_tokens_to_ids(["<s>", "<pad>", "</s>", "<unk>"])
 
@@ -63,7 +72,9 @@ def test_ids_are_theirs(saved):
 def test_language_codes_and_mask_keep_their_rows(saved):
     path, tokenizer = saved
     found, codes = read(path), CODES[type(tokenizer).__name__]
-    assert found.config.language_tokens == len(codes) and {*found.languages} == {code[:2] for code in codes}
+    assert found.config.language_tokens == len(codes) and {*found.languages} == {
+        code[:2] for code in codes
+    }
     assert [*found.languages] == sorted(found.languages)
     ours = found.params["embeddings"]["tokens"]["embedding"]
     theirs = foreign.weights(path)["model.shared.weight"]
@@ -71,7 +82,9 @@ def test_language_codes_and_mask_keep_their_rows(saved):
         row = found.vocabulary.size + found.languages.index(code[:2])
         np.testing.assert_array_equal(ours[row], theirs[tokenizer.convert_tokens_to_ids(code)])
     np.testing.assert_array_equal(ours[found.vocabulary.mask_id], theirs[tokenizer.mask_token_id])
-    np.testing.assert_array_equal(ours[: found.vocabulary.mask_id], theirs[: found.vocabulary.mask_id])
+    np.testing.assert_array_equal(
+        ours[: found.vocabulary.mask_id], theirs[: found.vocabulary.mask_id]
+    )
     assert not ours[found.config.vocab_size :].any()
 
 
@@ -86,12 +99,27 @@ def test_it_is_imported_and_translates(saved, tmp_path, capsys):
     assert f"{len(CODES[type(tokenizer).__name__])} language codes, a" in told
     (tmp_path / "in").write_text("The water of the lake\n")
     opened = open_run(tmp_path / "run")
-    vocabulary, model = opened.vocabulary, transformers.MBartForConditionalGeneration.from_pretrained(path)
+    vocabulary, model = (
+        opened.vocabulary,
+        transformers.MBartForConditionalGeneration.from_pretrained(path),
+    )
     source = torch.tensor([[0, *vocabulary.encode("The water of the lake"), 2]])
     never, texts = [*range(vocabulary.size - 1, opened.model.config.vocab_size), 0, 1, 3], set()
     for language, code in (("ro", "ro_RO"), ("zh", "zh_CN")):
-        to = ["--from", "en", "--to", language, "--input", str(tmp_path / "in"), "--output", str(tmp_path / language)]
-        assert main(["translate", str(tmp_path / "run"), *to, "--beams", "1", "--max_length", "0,9"]) == 0
+        to = [
+            "--from",
+            "en",
+            "--to",
+            language,
+            "--input",
+            str(tmp_path / "in"),
+            "--output",
+            str(tmp_path / language),
+        ]
+        assert (
+            main(["translate", str(tmp_path / "run"), *to, "--beams", "1", "--max_length", "0,9"])
+            == 0
+        )
         ids = [tokenizer.convert_tokens_to_ids(code)]
         while len(ids) <= 9 and ids[-1] != 2:
             logits = model(input_ids=source, decoder_input_ids=torch.tensor([ids])).logits[0, -1]
@@ -103,7 +131,9 @@ def test_it_is_imported_and_translates(saved, tmp_path, capsys):
 
 
 def class_named(name):
-    return lambda path: (path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+    return lambda path: (path / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": name})
+    )
 
 
 def of_other_order(path):
@@ -122,8 +152,14 @@ def without_model(path):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (class_named(OF_50), "25 rows behind the pieces, and the languages of its MBart50Tokenizer are 52"),
-        (foreign.changed(vocab_size=295), "has 295 rows, its tokenizer 271 pieces: these are not of one model"),
+        (
+            class_named(OF_50),
+            "25 rows behind the pieces, and the languages of its MBart50Tokenizer are 52",
+        ),
+        (
+            foreign.changed(vocab_size=295),
+            "has 295 rows, its tokenizer 271 pieces: these are not of one model",
+        ),
         (without_model, "mBART's is read from sentencepiece.bpe.model: put it there"),
     ],
 )
@@ -139,7 +175,10 @@ def test_codes_at_other_places_than_the_tokenizer_has_are_seen(of_25, spoil, tmp
     shutil.copytree(of_25, tmp_path / "hf")
     spoil(tmp_path / "hf")
     assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 2
-    assert "give files that belong together" in capsys.readouterr().err and not (tmp_path / "run").exists()
+    assert (
+        "give files that belong together" in capsys.readouterr().err
+        and not (tmp_path / "run").exists()
+    )
 
 
 def test_the_model_alone_has_their_order(of_25):

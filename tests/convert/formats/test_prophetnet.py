@@ -1,4 +1,5 @@
-"""ProphetNet and XLM-ProphetNet: the same states on both sides, logits of every stream, the same bits."""
+"""ProphetNet and XLM-ProphetNet: the same states on both sides, logits of every stream, the same
+bits."""
 
 import shutil
 
@@ -14,17 +15,31 @@ torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transfo
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 
 CONFIG = dict(
-    vocab_size=50, hidden_size=24, num_encoder_layers=2, num_decoder_layers=2, num_encoder_attention_heads=4,
-    num_decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=40, ngram=2,
-)  # fmt: skip
+    vocab_size=50,
+    hidden_size=24,
+    num_encoder_layers=2,
+    num_decoder_layers=2,
+    num_encoder_attention_heads=4,
+    num_decoder_attention_heads=4,
+    encoder_ffn_dim=40,
+    decoder_ffn_dim=40,
+    max_position_embeddings=40,
+    ngram=2,
+)
 SHAPES = {
     "two streams": {},
     "padding 1": dict(pad_token_id=1, num_buckets=8, relative_max_distance=20),
     "odd": dict(
-        hidden_size=21, num_encoder_attention_heads=7, num_decoder_attention_heads=7, encoder_ffn_dim=5,
-        decoder_ffn_dim=5, vocab_size=131, ngram=3, num_encoder_layers=1,
+        hidden_size=21,
+        num_encoder_attention_heads=7,
+        num_decoder_attention_heads=7,
+        encoder_ffn_dim=5,
+        decoder_ffn_dim=5,
+        vocab_size=131,
+        ngram=3,
+        num_encoder_layers=1,
     ),
-}  # fmt: skip
+}
 
 
 def save(path, suffix="ForConditionalGeneration", **changes):
@@ -51,7 +66,9 @@ def ours(found, batch):
 
     def compute(params, batch):
         h_NBLD = model.encode(params, batch, AttentionSpec(bidirectional), all_layers=True)
-        g, table_VD, bias_V = model.decoder_head(params, model.decode_streams(params, batch, h_NBLD[-1]))
+        g, table_VD, bias_V = model.decoder_head(
+            params, model.decode_streams(params, batch, h_NBLD[-1])
+        )
         return h_NBLD, (g @ table_VD.T + bias_V)[..., : found.config.vocab_size]
 
     return jax.tree.map(np.asarray, jax.jit(compute)(found.params, batch))
@@ -65,7 +82,9 @@ def first_layers(found, batch, memory_BSD):
         decoder = {**found.params["decoder"]}
         decoder["layers"] = jax.tree.map(lambda x, n=n: x[:n], decoder["layers"])
         model = NgramSeq2Seq(found.config.replace(decoder_layers=n))
-        yield np.asarray(jax.jit(model.decode_streams)({**found.params, "decoder": decoder}, batch, memory_BSD))
+        yield np.asarray(
+            jax.jit(model.decode_streams)({**found.params, "decoder": decoder}, batch, memory_BSD)
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -78,7 +97,9 @@ def test_states_of_both_sides_and_logits_of_all_streams_are_theirs(shape, tmp_pa
     assert found.vocabulary_head and found.notes == () and pad == (1 if shape == "padding 1" else 0)
     batch = foreign.batch_of(found.config.vocab_size, 38, pad=pad, ends=2)
     batch |= foreign.batch_of(found.config.vocab_size, 31, pad=pad, ends=2, prefix="decoder_")
-    given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids")
+    given = foreign.tensors(
+        batch, input_ids="input_ids", attention_mask="pack_ids", decoder_input_ids="decoder_ids"
+    )
     with torch.no_grad():
         wanted = theirs(**given, use_cache=False, output_hidden_states=True)
     states, logits = ours(found, batch)
@@ -102,7 +123,9 @@ def test_xlm_prophetnet_and_a_body_without_prefix_are_the_same(folder, tmp_path)
     model = transformers.ProphetNetForConditionalGeneration.from_pretrained(folder)
     model.prophetnet.save_pretrained(tmp_path / "body")
     assert "word_embeddings.weight" in foreign.weights(tmp_path / "body")
-    foreign.changed(model_type="xlm-prophetnet", architectures=["XLMProphetNetModel"])(tmp_path / "body")
+    foreign.changed(model_type="xlm-prophetnet", architectures=["XLMProphetNetModel"])(
+        tmp_path / "body"
+    )
     shutil.copytree(folder, tmp_path / "pickle")
     (tmp_path / "pickle" / "model.safetensors").unlink()
     torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
@@ -137,7 +160,9 @@ def test_an_import_is_compared_with_what_their_decoder_writes_step_by_step(tmp_p
 
 
 def another_table(found):
-    found["prophetnet.encoder.word_embeddings.weight"] = found["prophetnet.word_embeddings.weight"] + 1
+    found["prophetnet.encoder.word_embeddings.weight"] = (
+        found["prophetnet.word_embeddings.weight"] + 1
+    )
 
 
 def without_relative(found):
@@ -147,13 +172,28 @@ def without_relative(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (foreign.changed(ngram=3), "prophetnet.decoder.ngram_embeddings.weight: wanted 3 x 24, found 2 x 24"),
+        (
+            foreign.changed(ngram=3),
+            "prophetnet.decoder.ngram_embeddings.weight: wanted 3 x 24, found 2 x 24",
+        ),
         (foreign.changed(num_buckets=16), "relative_pos_embeddings.bias: wanted 64, found 128"),
         (foreign.changed(decoder_ffn_dim=48), "encoder_ffn_dim=40 and decoder_ffn_dim=48; here"),
-        (foreign.changed(activation_function="relu"), "activation_function='relu' is not something"),
-        (foreign.changed(architectures=["ProphetNetForCausalLM"]), "ProphetNetForCausalLM is not read"),
-        (foreign.reweighted(another_table), "encoder.word_embeddings.weight is not prophetnet.word_embeddings.weight"),
-        (foreign.reweighted(without_relative), "relative_pos_embeddings.bias: wanted 128, found none"),
+        (
+            foreign.changed(activation_function="relu"),
+            "activation_function='relu' is not something",
+        ),
+        (
+            foreign.changed(architectures=["ProphetNetForCausalLM"]),
+            "ProphetNetForCausalLM is not read",
+        ),
+        (
+            foreign.reweighted(another_table),
+            "encoder.word_embeddings.weight is not prophetnet.word_embeddings.weight",
+        ),
+        (
+            foreign.reweighted(without_relative),
+            "relative_pos_embeddings.bias: wanted 128, found none",
+        ),
     ],
 )
 def test_what_is_broken_or_not_computed_is_said(folder, spoil, message, tmp_path):

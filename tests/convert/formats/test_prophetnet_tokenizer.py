@@ -1,4 +1,5 @@
-"""ProphetNet's vocabularies: XLM-ProphetNet's is a SentencePiece model, the English one WordPiece."""
+"""ProphetNet's vocabularies: XLM-ProphetNet's is a SentencePiece model, the English one
+WordPiece."""
 
 import json
 import shutil
@@ -31,11 +32,21 @@ def short(monkeypatch):
 
 def model(path, rows, **changes):
     config = transformers.ProphetNetConfig(
-        vocab_size=rows, hidden_size=24, num_encoder_layers=1, num_decoder_layers=1, num_encoder_attention_heads=4,
-        num_decoder_attention_heads=4, encoder_ffn_dim=40, decoder_ffn_dim=40, max_position_embeddings=100, ngram=2,
+        vocab_size=rows,
+        hidden_size=24,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        num_encoder_attention_heads=4,
+        num_decoder_attention_heads=4,
+        encoder_ffn_dim=40,
+        decoder_ffn_dim=40,
+        max_position_embeddings=100,
+        ngram=2,
         **changes,
-    )  # fmt: skip
-    foreign.randomised(transformers.ProphetNetForConditionalGeneration(config)).save_pretrained(path)
+    )
+    foreign.randomised(transformers.ProphetNetForConditionalGeneration(config)).save_pretrained(
+        path
+    )
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +55,40 @@ def cross_lingual(tmp_path_factory):
     pieces = small_xlmr.tokenizer_model(path)
     (path / "sentencepiece.bpe.model").rename(path / PROPHETNET)
     model(path, pieces + 12)
-    foreign.changed(model_type=CROSS_LINGUAL, architectures=["XLMProphetNetForConditionalGeneration"])(path)
+    foreign.changed(
+        model_type=CROSS_LINGUAL, architectures=["XLMProphetNetForConditionalGeneration"]
+    )(path)
     return path
 
 
 @pytest.fixture(scope="module")
 def english(tmp_path_factory):
     path = tmp_path_factory.mktemp("prophetnet")
-    letters = sorted({letter for sentence in SENTENCES[:4] for letter in sentence.lower() if not letter.isspace()})
-    words = ["the", "water", "of", "lake", "das", "##er", "##en", "##lt", *letters, *(f"##{c}" for c in letters)]
-    words = [*dict.fromkeys(["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[X_SEP]", *words])]
+    letters = sorted(
+        {
+            letter
+            for sentence in SENTENCES[:4]
+            for letter in sentence.lower()
+            if not letter.isspace()
+        }
+    )
+    words = [
+        "the",
+        "water",
+        "of",
+        "lake",
+        "das",
+        "##er",
+        "##en",
+        "##lt",
+        *letters,
+        *(f"##{c}" for c in letters),
+    ]
+    words = [
+        *dict.fromkeys(
+            ["[PAD]", "[unused0]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[X_SEP]", *words]
+        )
+    ]
     (path / PROPHETNET).write_text("".join(f"{word}\n" for word in words))
     (path / "tokenizer_config.json").write_text('{"tokenizer_class": "ProphetNetTokenizer"}')
     model(path, len(words), bos_token_id=4, eos_token_id=4)
@@ -61,7 +96,8 @@ def english(tmp_path_factory):
 
 
 def test_ids_of_xlm_prophetnet_are_those_of_its_tokenizer(cross_lingual):
-    """XLMProphetNetTokenizer of transformers 4: `PieceToId(piece) + 12`, [UNK] for what has no piece."""
+    """XLMProphetNetTokenizer of transformers 4: `PieceToId(piece) + 12`, [UNK] for what has no
+    piece."""
     import sentencepiece
 
     vocabulary = vocabulary_of(cross_lingual, CROSS_LINGUAL)
@@ -86,7 +122,9 @@ def test_ids_of_xlm_prophetnet_are_those_of_its_tokenizer(cross_lingual):
     roles = ("pad", "bos", "eos", "unk", "mask")
     assert [getattr(vocabulary, f"{role}_id") for role in roles] == [0, 1, 2, 3, 4]
     assert vocabulary.size == len(processor) + 12 and vocabulary.special_ids == {*range(15)}
-    assert vocabulary.pieces([15, vocabulary.size - 1]) == processor.id_to_piece([3, len(processor) - 1])
+    assert vocabulary.pieces([15, vocabulary.size - 1]) == processor.id_to_piece(
+        [3, len(processor) - 1]
+    )
     text = "The water of the lake"
     assert vocabulary.decode([1, *vocabulary.encode(text), 2, 0]) == text
 
@@ -95,12 +133,24 @@ def test_golden_ids_of_a_small_model(tmp_path):
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
     proto = ModelProto()
-    kinds = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3), (",", -3, 1), ("▁", -4, 1), ("▁de", -2, 1), ("s", -3, 1)]
+    kinds = [
+        ("<unk>", 0, 2),
+        ("<s>", 0, 3),
+        ("</s>", 0, 3),
+        (",", -3, 1),
+        ("▁", -4, 1),
+        ("▁de", -2, 1),
+        ("s", -3, 1),
+    ]
     for piece, score, kind in kinds:
         proto.pieces.add(piece=piece, score=score, type=kind)
     proto.trainer_spec.model_type = 1
     vocabulary = Vocabulary(proto.SerializeToString(), "xprophetnet")
-    assert vocabulary.encode("des, de") == [17, 18, 15, 17] and vocabulary.encode("s?") == [16, 18, 3]
+    assert vocabulary.encode("des, de") == [17, 18, 15, 17] and vocabulary.encode("s?") == [
+        16,
+        18,
+        3,
+    ]
     assert vocabulary.size == 19
 
 
@@ -110,7 +160,10 @@ def test_xlm_prophetnet_is_imported_and_keeps_its_layout(short, cross_lingual, t
 
     assert main(["import", "--from", str(cross_lingual), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
-    assert "logits of the next piece: largest difference" in told and "no tokenizer of transformers" in told
+    assert (
+        "logits of the next piece: largest difference" in told
+        and "no tokenizer of transformers" in told
+    )
     opened = open_run(tmp_path / "run")
     jax.tree.map(np.testing.assert_array_equal, opened.params, params_of(cross_lingual).params)
     wanted = vocabulary_of(cross_lingual, CROSS_LINGUAL)
@@ -140,10 +193,15 @@ def test_english_prophetnet_is_word_piece(short, english, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("kind", "message"),
-    [("prophetnet", "its tokenizer cannot be read"), (CROSS_LINGUAL, "is not a SentencePiece model")],
+    [
+        ("prophetnet", "its tokenizer cannot be read"),
+        (CROSS_LINGUAL, "is not a SentencePiece model"),
+    ],
 )
 def test_a_file_of_the_other_kind_is_refused(kind, message, cross_lingual, english, tmp_path):
-    shutil.copy((cross_lingual if kind == "prophetnet" else english) / PROPHETNET, tmp_path / PROPHETNET)
+    shutil.copy(
+        (cross_lingual if kind == "prophetnet" else english) / PROPHETNET, tmp_path / PROPHETNET
+    )
     with pytest.raises(UserError, match=message):
         vocabulary_of(tmp_path, kind)
 
@@ -155,7 +213,9 @@ def test_a_model_of_other_specials_is_refused(tmp_path):
     for piece, kind in (("<s>", 3), ("<unk>", 2), ("</s>", 3), ("a", 1)):
         proto.pieces.add(piece=piece, type=kind)
     proto.trainer_spec.model_type, proto.trainer_spec.unk_id = 1, 1
-    with pytest.raises(UserError, match="layout 'xprophetnet' needs a SentencePiece model with unk, bos, eos"):
+    with pytest.raises(
+        UserError, match="layout 'xprophetnet' needs a SentencePiece model with unk, bos, eos"
+    ):
         Vocabulary(proto.SerializeToString(), "xprophetnet")
 
 

@@ -1,5 +1,5 @@
-"""The files of sentence-transformers, as its versions 1, 2 and 6 write them: the vectors that transformers computes by
-them, from the import to a file of vectors, and the way back."""
+"""The files of sentence-transformers, as its versions 1, 2 and 6 write them: the vectors that
+transformers computes by them, from the import to a file of vectors, and the way back."""
 
 import json
 import re
@@ -26,18 +26,30 @@ TEXTS = [SENTENCES[0], SENTENCES[2], "x", "  two  spaces ", " ".join(SENTENCES)]
 
 
 def module(number, path, kind):
-    return {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.{kind}"}
+    return {
+        "idx": number,
+        "name": str(number),
+        "path": path,
+        "type": f"sentence_transformers.{kind}",
+    }
 
 
 def old_pooling(*on, **more):
     """1_Pooling/config.json of version 2, which names four modes; later ones name two more."""
     modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
-    return {"word_embedding_dimension": 24, **{f"pooling_mode_{mode}": mode in on for mode in modes}, **more}
+    return {
+        "word_embedding_dimension": 24,
+        **{f"pooling_mode_{mode}": mode in on for mode in modes},
+        **more,
+    }
 
 
 PROMPTS = {"query": "query: ", "passage": "passage: "}
 VERSION_1 = {
-    "modules.json": [module(0, "0_Transformer", "models.Transformer"), module(1, "1_Pooling", "models.Pooling")],
+    "modules.json": [
+        module(0, "0_Transformer", "models.Transformer"),
+        module(1, "1_Pooling", "models.Pooling"),
+    ],
     "1_Pooling/config.json": old_pooling("cls_token"),
     "0_Transformer/sentence_roberta_config.json": {"max_seq_length": LONGEST},
 }
@@ -50,7 +62,11 @@ VERSION_2 = {
     "1_Pooling/config.json": old_pooling("mean_tokens"),
     "sentence_bert_config.json": {"max_seq_length": LONGEST, "do_lower_case": False},
     "config_sentence_transformers.json": {
-        "__version__": {"sentence_transformers": "2.7.0", "transformers": "4.39.3", "pytorch": "2.2.2+cu121"},
+        "__version__": {
+            "sentence_transformers": "2.7.0",
+            "transformers": "4.39.3",
+            "pytorch": "2.2.2+cu121",
+        },
         "prompts": PROMPTS,
         "default_prompt_name": "query",
     },
@@ -61,19 +77,32 @@ VERSION_6 = {
         module(1, "1_Pooling", "sentence_transformer.modules.pooling.Pooling"),
         module(2, "2_Normalize", "base.modules.normalize.Normalize"),
     ],
-    "1_Pooling/config.json": {"embedding_dimension": 24, "pooling_mode": "mean", "include_prompt": True},
+    "1_Pooling/config.json": {
+        "embedding_dimension": 24,
+        "pooling_mode": "mean",
+        "include_prompt": True,
+    },
     "2_Normalize/config.json": {
         "module_input_name": "sentence_embedding",
         "module_output_name": "sentence_embedding",
     },
     "sentence_bert_config.json": {
         "transformer_task": "feature-extraction",
-        "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+        "modality_config": {
+            "text": {"method": "forward", "method_output_name": "last_hidden_state"}
+        },
         "module_output_name": "token_embeddings",
     },
-    "tokenizer_config.json": {"tokenizer_class": "XLMRobertaTokenizer", "model_max_length": LONGEST},
+    "tokenizer_config.json": {
+        "tokenizer_class": "XLMRobertaTokenizer",
+        "model_max_length": LONGEST,
+    },
     "config_sentence_transformers.json": {
-        "__version__": {"pytorch": "2.13.0", "sentence_transformers": "6.2.0", "transformers": "5.23.0"},
+        "__version__": {
+            "pytorch": "2.13.0",
+            "sentence_transformers": "6.2.0",
+            "transformers": "5.23.0",
+        },
         "default_prompt_name": "passage",
         "model_type": "SentenceTransformer",
         "prompts": {"document": "", **PROMPTS},
@@ -84,7 +113,13 @@ LAYOUTS = {  # files, then what they say: pooling, prefix, length 1, tokens
     "1": (VERSION_1, "first", "", False, LONGEST),
     "2": (VERSION_2, "mean", "query: ", True, LONGEST),
     "6": (VERSION_6, "mean", "passage: ", True, LONGEST),
-    "its Pooling alone": ({"1_Pooling/config.json": old_pooling("mean_tokens")}, "mean", "", False, 400),
+    "its Pooling alone": (
+        {"1_Pooling/config.json": old_pooling("mean_tokens")},
+        "mean",
+        "",
+        False,
+        400,
+    ),
 }
 
 
@@ -111,12 +146,15 @@ def run_from(folder, output, *more):
 
 
 def theirs(folder, texts, pooling, prefix, normalize, longest, layer=-1):
-    """What sentence-transformers does, by transformers alone: each text by itself, the mean over all of its tokens."""
+    """What sentence-transformers does, by transformers alone: each text by itself, the mean over
+    all of its tokens."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModel.from_pretrained(folder).eval()
     rows = []
     for text in texts:
-        given = tokenizer([(prefix + text).strip()], truncation=True, max_length=longest, return_tensors="pt")
+        given = tokenizer(
+            [(prefix + text).strip()], truncation=True, max_length=longest, return_tensors="pt"
+        )
         with torch.no_grad():
             states_LD = model(**given, output_hidden_states=True).hidden_states[layer][0]
         rows.append((states_LD.mean(0) if pooling == "mean" else states_LD[0]).numpy())
@@ -138,12 +176,21 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
     found = run.embed(TEXTS, "en")
     assert found.shape == (4, 5, 24) and np.std(wanted[:, 0]) > 0.01
     np.testing.assert_allclose(found[-1], wanted, atol=1e-5)
-    assert (f"sentence vectors: the last layer, {pooling} of the tokens" in told) and (repr(prefix) in told) == (
-        prefix != ""
-    )
+    assert (f"sentence vectors: the last layer, {pooling} of the tokens" in told) and (
+        repr(prefix) in told
+    ) == (prefix != "")
     # The same in a file, and at another layer with another pooling; a blank line is a row of zeros.
-    (tmp_path / "lines.txt").write_text("\n".join([*TEXTS[:3], "", TEXTS[4]]) + "\n", encoding="utf-8")
-    line = ["encode", str(tmp_path / "run"), "--input", str(tmp_path / "lines.txt"), "--language", "en"]
+    (tmp_path / "lines.txt").write_text(
+        "\n".join([*TEXTS[:3], "", TEXTS[4]]) + "\n", encoding="utf-8"
+    )
+    line = [
+        "encode",
+        str(tmp_path / "run"),
+        "--input",
+        str(tmp_path / "lines.txt"),
+        "--language",
+        "en",
+    ]
     assert main([*line, "--output", str(tmp_path / "own")]) == 0
     assert f"layer 3 (the run's own), {run.sentences.said()}" in capsys.readouterr().out
     made = np.load(tmp_path / "own.npy")
@@ -155,21 +202,40 @@ def test_vectors_are_those_of_the_released_model(layout, released, tmp_path, cap
     told = capsys.readouterr().out
     assert f"layer 1, {other} of the tokens, prefix 'passage: '" in told and "own" not in told
     made = np.load(tmp_path / "given.npy")[[0, 1, 2, 4]]
-    wanted = theirs(inner, [TEXTS[0], TEXTS[1], TEXTS[2], TEXTS[4]], other, "passage: ", normalize, longest, 1)
+    wanted = theirs(
+        inner, [TEXTS[0], TEXTS[1], TEXTS[2], TEXTS[4]], other, "passage: ", normalize, longest, 1
+    )
     np.testing.assert_allclose(made, wanted, atol=1e-5)
 
 
 def test_bert_layout_too(tmp_path, capsys):
     config = transformers.BertConfig(
-        vocab_size=40, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40,
+        vocab_size=40,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=40,
         max_position_embeddings=32,
-    )  # fmt: skip
+    )
     foreign.randomised(transformers.BertModel(config)).save_pretrained(tmp_path / "hf")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ":", "query", *"abcdefghijklmnopqrstuvwxyz", "##a", "##b"]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        ":",
+        "query",
+        *"abcdefghijklmnopqrstuvwxyz",
+        "##a",
+        "##b",
+    ]
     pieces += [f"word{n}" for n in range(40 - len(pieces))]
     (tmp_path / "hf" / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
     (tmp_path / "hf" / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
-    files = VERSION_2 | {"sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False}}
+    files = VERSION_2 | {
+        "sentence_bert_config.json": {"max_seq_length": 12, "do_lower_case": False}
+    }
     folder = beside(tmp_path / "hf", tmp_path / "st", files)
     assert run_from(folder, tmp_path / "run") == 0
     texts = ["a b c", "query a", " ".join("abcdefghijklmnop")]
@@ -181,7 +247,9 @@ UNREAD = {  # changes of the files of version 2, and what is said
     "it pools by max": {"1_Pooling/config.json": old_pooling("max_tokens")},
     "it pools by cls and mean": {"1_Pooling/config.json": old_pooling("cls_token", "mean_tokens")},
     "it pools by mean and max": {"1_Pooling/config.json": {"pooling_mode": ["mean", "max"]}},
-    "it pools by weightedmean": {"1_Pooling/config.json": old_pooling(pooling_mode_weightedmean_tokens=True)},
+    "it pools by weightedmean": {
+        "1_Pooling/config.json": old_pooling(pooling_mode_weightedmean_tokens=True)
+    },
     "it pools by lasttoken": {"1_Pooling/config.json": {"pooling_mode": "lasttoken"}},
     "the prefix is left out of its pooling": {
         "1_Pooling/config.json": old_pooling("mean_tokens", include_prompt=False)
@@ -194,7 +262,9 @@ UNREAD = {  # changes of the files of version 2, and what is said
         "sentence_bert_config.json": {"max_seq_length": 64, "do_lower_case": True}
     },
     "it is a SparseEncoder": {"config_sentence_transformers.json": {"model_type": "SparseEncoder"}},
-    "its vectors are cut at 8 dimensions": {"config_sentence_transformers.json": {"truncate_dim": 8}},
+    "its vectors are cut at 8 dimensions": {
+        "config_sentence_transformers.json": {"truncate_dim": 8}
+    },
 }
 
 
@@ -205,7 +275,14 @@ def test_what_is_not_computed_here_is_said_and_never_a_mean(said, released, tmp_
     told = capsys.readouterr().out
     assert "sentence vectors: not computed here, since " in told and said in told
     (tmp_path / "lines.txt").write_text("x\ny\n")
-    line = ["encode", str(tmp_path / "run"), "--input", str(tmp_path / "lines.txt"), "--language", "en"]
+    line = [
+        "encode",
+        str(tmp_path / "run"),
+        "--input",
+        str(tmp_path / "lines.txt"),
+        "--language",
+        "en",
+    ]
     assert main([*line, "--output", str(tmp_path / "own")]) == 2
     error = capsys.readouterr().err
     assert said in error and error.endswith("give --pooling\n") and error.count("\n") == 1
@@ -226,9 +303,14 @@ MALFORMED = {
     "pooling_mode is 3, no name": {"1_Pooling/config.json": {"pooling_mode": 3}},
     "cannot have 1 tokens at most": {"sentence_bert_config.json": {"max_seq_length": 1}},
     "default_prompt_name 'web' is none of its prompts \\['query'\\]": {
-        "config_sentence_transformers.json": {"prompts": {"query": "q: "}, "default_prompt_name": "web"}
+        "config_sentence_transformers.json": {
+            "prompts": {"query": "q: "},
+            "default_prompt_name": "web",
+        }
     },
-    "prompts is \\['query: '\\], no names": {"config_sentence_transformers.json": {"prompts": ["query: "]}},
+    "prompts is \\['query: '\\], no names": {
+        "config_sentence_transformers.json": {"prompts": ["query: "]}
+    },
 }
 
 
@@ -244,29 +326,52 @@ def test_files_that_the_library_does_not_write_are_refused(said, released, tmp_p
 
 def test_options_say_what_no_file_says(released, tmp_path, capsys):
     assert run_from(released, tmp_path / "plain") == 0
-    assert "sentence vectors" not in capsys.readouterr().out and open_run(tmp_path / "plain").sentences is None
+    assert (
+        "sentence vectors" not in capsys.readouterr().out
+        and open_run(tmp_path / "plain").sentences is None
+    )
     given = ["--pooling", "first", "--prefix", "query: ", "--layer", "2"]
     assert run_from(released, tmp_path / "run", *given) == 0
-    assert "sentence vectors: layer 2, first of the tokens, prefix 'query: '" in capsys.readouterr().out
+    assert (
+        "sentence vectors: layer 2, first of the tokens, prefix 'query: '"
+        in capsys.readouterr().out
+    )
     assert open_run(tmp_path / "run").sentences == Sentences(2, "first", "query: ", max_length=400)
     assert run_from(released, tmp_path / "none", "--pooling", "mean", "--layer", "4") == 2
     assert "--layer 4: this model has layers 0 (the embeddings) to 3" in capsys.readouterr().err
-    # Of several prompts none is the default: sentence-transformers' `encode` puts none before a text.
-    files = VERSION_2 | {"config_sentence_transformers.json": {"prompts": PROMPTS, "default_prompt_name": None}}
+    # Of several prompts none is the default: sentence-transformers' `encode` puts none before a
+    # text.
+    files = VERSION_2 | {
+        "config_sentence_transformers.json": {"prompts": PROMPTS, "default_prompt_name": None}
+    }
     folder = beside(released, tmp_path / "st", files)
     assert run_from(folder, tmp_path / "prompts") == 0
     told = capsys.readouterr().out
-    assert "prompts: query 'query: ', passage 'passage: '; none of them is the default, --prefix sets one" in told
+    assert (
+        "prompts: query 'query: ', passage 'passage: '; none of them is the default, --prefix"
+        " sets one" in told
+    )
     assert open_run(tmp_path / "prompts").sentences.prefix == ""
     assert run_from(folder, tmp_path / "query", "--prefix", "query: ") == 0
-    assert open_run(tmp_path / "query").sentences == Sentences(None, "mean", "query: ", True, LONGEST, PROMPTS)
+    assert open_run(tmp_path / "query").sentences == Sentences(
+        None, "mean", "query: ", True, LONGEST, PROMPTS
+    )
 
 
 def test_the_hub_gives_the_files_of_modules_too():
     from huggingface_hub.utils import filter_repo_objects
 
-    names = ["config.json", "1_Pooling/config.json", "modules.json", "onnx/model.onnx", "model.safetensors"]
-    assert [*filter_repo_objects(names, allow_patterns=import_model.WANTED)] == [*names[:3], names[4]]
+    names = [
+        "config.json",
+        "1_Pooling/config.json",
+        "modules.json",
+        "onnx/model.onnx",
+        "model.safetensors",
+    ]
+    assert [*filter_repo_objects(names, allow_patterns=import_model.WANTED)] == [
+        *names[:3],
+        names[4],
+    ]
 
 
 def test_an_import_is_another_when_a_file_of_a_module_is(released, tmp_path, monkeypatch):
@@ -293,7 +398,10 @@ def test_mining_reads_the_same_vectors(released, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(TrainedRun, "embed", seen)
     line = ["mine", str(tmp_path / "run"), "--languages", "en", "de", "--files", text, text]
     assert main([*line, "--output", str(tmp_path / "pairs")]) == 0
-    assert "layer 3 (the run's own), mean of the tokens, prefix 'query: ', of length 1" in capsys.readouterr().out
+    assert (
+        "layer 3 (the run's own), mean of the tokens, prefix 'query: ', of length 1"
+        in capsys.readouterr().out
+    )
     assert [vectors.shape for vectors in made] == [(1, 4, 24)] * 2
     wanted = theirs(tmp_path / "st", SENTENCES[:4], "mean", "query: ", True, LONGEST)
     np.testing.assert_allclose(made[0][0], wanted, atol=1e-5)
@@ -309,23 +417,43 @@ def test_pretraining_keeps_them_and_fine_tuning_does_not(released, tmp_path, cap
     assert Sentences(**kept["sentences"]) == open_run(start).sentences
     capsys.readouterr()
     with_prefix = RetrievalProbe({}, None, (), prefix="query: ")
-    assert sentences_kept(str(workdir), start, [with_prefix]) == kept and not capsys.readouterr().out
+    assert (
+        sentences_kept(str(workdir), start, [with_prefix]) == kept and not capsys.readouterr().out
+    )
     assert sentences_kept(str(workdir), start, [with_prefix, RetrievalProbe({}, None, ())]) == kept
     assert """--gin.retrieval.prefix="'query: '" sets it""" in capsys.readouterr().out
     workdir.mkdir()
     (workdir / "run.json").write_text(json.dumps({"config": kept}))
-    assert sentences_kept(str(workdir), None, []) == kept == sentences_kept(str(workdir), "gone", [])
+    assert (
+        sentences_kept(str(workdir), None, []) == kept == sentences_kept(str(workdir), "gone", [])
+    )
     (workdir / "run.json").write_text(json.dumps({"config": {}}))
     assert sentences_kept(str(workdir), start, []) == {}  # it began before, by itself
 
 
 def test_the_way_back(released, tmp_path, capsys, monkeypatch):
-    """The export has the files that every version of the library reads, and its import the same sentence vectors."""
+    """The export has the files that every version of the library reads, and its import the same
+    sentence vectors."""
     run_from(beside(released, tmp_path / "st", VERSION_2), tmp_path / "run")
     capsys.readouterr()
-    assert main(["export", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "out"), "--unverified"]) == 0
+    assert (
+        main(
+            [
+                "export",
+                "--from",
+                str(tmp_path / "run"),
+                "--to",
+                str(tmp_path / "out"),
+                "--unverified",
+            ]
+        )
+        == 0
+    )
     told = capsys.readouterr().out
-    assert "sentence-transformers opens it: the last layer, mean of the tokens, prefix 'query: ', of length 1" in told
+    assert (
+        "sentence-transformers opens it: the last layer, mean of the tokens, prefix 'query: ', of"
+        " length 1" in told
+    )
     for name in ("modules.json", "sentence_bert_config.json"):
         assert json.loads((tmp_path / "out" / name).read_text()) == VERSION_2[name]
     pooling = json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())
@@ -336,7 +464,9 @@ def test_the_way_back(released, tmp_path, capsys, monkeypatch):
     wanted = theirs(tmp_path / "out", TEXTS, "mean", "query: ", True, LONGEST)
     np.testing.assert_allclose(open_run(tmp_path / "run").embed(TEXTS, "en")[-1], wanted, atol=1e-5)
     # The code of the model card, run where it lies.
-    (code,) = re.findall(r"```python\n(.+?)```", (tmp_path / "out" / "README.md").read_text("utf-8"), re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.+?)```", (tmp_path / "out" / "README.md").read_text("utf-8"), re.DOTALL
+    )
     names = {}
     monkeypatch.chdir(tmp_path / "out")
     exec(code, names)
@@ -353,12 +483,51 @@ def test_what_the_library_has_not_is_not_written(released, tmp_path, capsys):
     )):  # fmt: skip
         run_from(released, tmp_path / f"run{number}", *given)
         out = tmp_path / f"out{number}"
-        assert main(["export", "--from", str(tmp_path / f"run{number}"), "--to", str(out), "--unverified"]) == 0
-        assert f"which has none of these: {why}" in capsys.readouterr().out and not (out / "modules.json").exists()
+        assert (
+            main(
+                [
+                    "export",
+                    "--from",
+                    str(tmp_path / f"run{number}"),
+                    "--to",
+                    str(out),
+                    "--unverified",
+                ]
+            )
+            == 0
+        )
+        assert (
+            f"which has none of these: {why}" in capsys.readouterr().out
+            and not (out / "modules.json").exists()
+        )
     run_from(released, tmp_path / "run", "--pooling", "first", "--prefix", "q: ")
-    assert main(["export", "--from", str(tmp_path / "run"), "--to", str(tmp_path / "out"), "--unverified"]) == 0
+    assert (
+        main(
+            [
+                "export",
+                "--from",
+                str(tmp_path / "run"),
+                "--to",
+                str(tmp_path / "out"),
+                "--unverified",
+            ]
+        )
+        == 0
+    )
     described = json.loads((tmp_path / "out" / "config_sentence_transformers.json").read_text())
-    # `encode_query` and `encode_document` ask for these names, and have no prompt where they are not there
-    assert described["prompts"] == {"query": "q: ", "document": "q: "} and described["default_prompt_name"] == "query"
-    assert json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())["pooling_mode_cls_token"] is True
-    assert [row["path"] for row in json.loads((tmp_path / "out" / "modules.json").read_text())] == ["", "1_Pooling"]
+    # `encode_query` and `encode_document` ask for these names, and have no prompt where they are
+    # not there
+    assert (
+        described["prompts"] == {"query": "q: ", "document": "q: "}
+        and described["default_prompt_name"] == "query"
+    )
+    assert (
+        json.loads((tmp_path / "out" / "1_Pooling" / "config.json").read_text())[
+            "pooling_mode_cls_token"
+        ]
+        is True
+    )
+    assert [row["path"] for row in json.loads((tmp_path / "out" / "modules.json").read_text())] == [
+        "",
+        "1_Pooling",
+    ]

@@ -1,5 +1,5 @@
-"""A released embedding table with more rows than its tokenizer has pieces (multilingual MiniLM, e5-small): the rows are
-kept, never predicted, and go out again; special ids are the tokenizer's."""
+"""A released embedding table with more rows than its tokenizer has pieces (multilingual MiniLM,
+e5-small): the rows are kept, never predicted, and go out again; special ids are the tokenizer's."""
 
 import json
 
@@ -22,16 +22,22 @@ SPARE = 35
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """BERT's layout on XLM-R's tokenizer, tokenizer.json alone; config.json has the padding of BERT."""
+    """BERT's layout on XLM-R's tokenizer, tokenizer.json alone; config.json has the padding of
+    BERT."""
     path = tmp_path_factory.mktemp("e5")
     pieces = small_xlmr.tokenizer_model(path)
     tokenizer = transformers.XLMRobertaTokenizer.from_pretrained(path)
     tokenizer.save_pretrained(path)
     (path / "sentencepiece.bpe.model").unlink()
     config = transformers.BertConfig(
-        vocab_size=pieces + 2 + SPARE, hidden_size=24, num_hidden_layers=3, num_attention_heads=4, intermediate_size=40,
-        max_position_embeddings=120, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=pieces + 2 + SPARE,
+        hidden_size=24,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=40,
+        max_position_embeddings=120,
+        pad_token_id=0,
+    )
     model = foreign.randomised(transformers.BertForMaskedLM(config))
     with torch.no_grad():  # theirs would predict nothing else
         model.cls.predictions.bias[-SPARE:] += 100
@@ -79,8 +85,13 @@ def test_in_and_out_again(folder, tmp_path, capsys):
     assert main(["import", "--from", str(folder), "--to", run]) == 0
     assert "35 rows of the embedding table" in capsys.readouterr().out
     assert main(["export", "--from", run, "--to", str(out)]) == 0
-    assert json.loads((out / "config.json").read_text())["vocab_size"] == read(folder).config.table_rows
-    theirs, ours = (transformers.AutoModelForMaskedLM.from_pretrained(path).eval() for path in (folder, out))
+    assert (
+        json.loads((out / "config.json").read_text())["vocab_size"]
+        == read(folder).config.table_rows
+    )
+    theirs, ours = (
+        transformers.AutoModelForMaskedLM.from_pretrained(path).eval() for path in (folder, out)
+    )
     first, last = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, out))
     states = open_run(run).embed(list(SENTENCES[:4]), "en")
     for i, text in enumerate(SENTENCES[:4]):
@@ -89,7 +100,9 @@ def test_in_and_out_again(folder, tmp_path, capsys):
         with torch.no_grad():
             wanted, got = (model(ids, output_hidden_states=True) for model in (theirs, ours))
         np.testing.assert_allclose(got.logits.numpy(), wanted.logits.numpy(), atol=1e-4)
-        np.testing.assert_allclose(states[:, i], torch.stack(wanted.hidden_states)[:, 0].mean(1).numpy(), atol=1e-4)
+        np.testing.assert_allclose(
+            states[:, i], torch.stack(wanted.hidden_states)[:, 0].mean(1).numpy(), atol=1e-4
+        )
     again = str(tmp_path / "again")
     assert main(["import", "--from", str(out), "--to", again]) == 0
     assert open_run(again).model.config.table_rows == open_run(run).model.config.table_rows
@@ -113,13 +126,18 @@ def test_a_table_of_another_tokenizer_is_refused(rows, message, folder, tmp_path
 
 
 def test_trimmed_to_the_pieces_of_a_text(folder, tmp_path, capsys):
-    """Rows without a piece are left behind; the vocabulary becomes a SentencePiece model of the same ids."""
+    """Rows without a piece are left behind; the vocabulary becomes a SentencePiece model of the
+    same ids."""
     run, out = str(tmp_path / "run"), str(tmp_path / "out")
     (tmp_path / "de.txt").write_text(SENTENCES[1] + "\n", encoding="utf-8")
     assert main(["import", "--from", str(folder), "--to", run, "--unverified"]) == 0
-    assert main(["vocab", "trim", "--from", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 0
+    assert (
+        main(["vocab", "trim", "--from", run, "--to", out, "--mono", str(tmp_path / "de.txt")]) == 0
+    )
     assert "35 rows without a piece left behind" in capsys.readouterr().out
     trimmed, whole = open_run(out), open_run(run)
-    assert trimmed.model.config.table_rows is None and trimmed.vocabulary.size < whole.vocabulary.size
+    assert (
+        trimmed.model.config.table_rows is None and trimmed.vocabulary.size < whole.vocabulary.size
+    )
     found, wanted = (one.embed([SENTENCES[1]], "de") for one in (trimmed, whole))
     np.testing.assert_allclose(found, wanted, atol=1e-5)

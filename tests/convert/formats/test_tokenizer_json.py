@@ -1,4 +1,5 @@
-"""tokenizer.json gives the ids of SentencePiece, and a SentencePiece model those of tokenizer.json."""
+"""tokenizer.json gives the ids of SentencePiece, and a SentencePiece model those of
+tokenizer.json."""
 
 import functools
 import io
@@ -24,7 +25,9 @@ transformers = pytest.importorskip("transformers")
 GOLDEN = Path(__file__).parents[2] / "golden" / "tokenizers.json"
 LAYOUTS = {
     "xlmr": dict(unk_id=0, bos_id=1, eos_id=2, pad_id=-1),
-    "xlm": dict(bos_id=0, eos_id=1, pad_id=2, unk_id=3, control_symbols=list(XLM_SPECIAL_PIECES[4:])),
+    "xlm": dict(
+        bos_id=0, eos_id=1, pad_id=2, unk_id=3, control_symbols=list(XLM_SPECIAL_PIECES[4:])
+    ),
 }
 RAW = dict(remove_extra_whitespaces=False, add_dummy_prefix=False)
 KINDS = {
@@ -45,13 +48,32 @@ KINDS = {
     "control": dict(control_symbols=[*XLM_SPECIAL_PIECES[4:], "<x1>"]),
 }
 ODD = (
-    "", " ", " \t\u3000a  b ▁ ", "▁ a", "a▁▁b ▁▁", "\x01", "  leading", "trailing  ", "dou  ble", "tab\tnew\nline\r\nx",
-    "no\u00a0break", "\u200bzero\u200dwidth\ufeff\u200c", "\u202eabc", "haaaaaaaah .......", "x" * 50,
-    "👨\u200d👩\u200d👧 👩🏽\u200d💻 🇩🇪🇫🇷 1️⃣ 🦄🦄 ꙮ ꙮ", "ﬁ ﬂ Ａｂｃ ①② ½ ㎞ ｶﾞ ﷺ 𝕳𝖊𝖑𝖑𝖔",
-    "q\u0301 e\u0301\u0302 ê\u0301", "\u0301a", "a\u0327\u0301 a\u0301\u0327", "\u00a8x \u00b4",
-    "①\u0301 Ａ\u0301 ¼\ufe0f ㏄\u0301", "क\u093c न\u093c\u094d न\u094d\u093c ো", "\u1112\u1161\u11ab\u11ab",
+    "",
+    " ",
+    " \t\u3000a  b ▁ ",
+    "▁ a",
+    "a▁▁b ▁▁",
+    "\x01",
+    "  leading",
+    "trailing  ",
+    "dou  ble",
+    "tab\tnew\nline\r\nx",
+    "no\u00a0break",
+    "\u200bzero\u200dwidth\ufeff\u200c",
+    "\u202eabc",
+    "haaaaaaaah .......",
+    "x" * 50,
+    "👨\u200d👩\u200d👧 👩🏽\u200d💻 🇩🇪🇫🇷 1️⃣ 🦄🦄 ꙮ ꙮ",
+    "ﬁ ﬂ Ａｂｃ ①② ½ ㎞ ｶﾞ ﷺ 𝕳𝖊𝖑𝖑𝖔",
+    "q\u0301 e\u0301\u0302 ê\u0301",
+    "\u0301a",
+    "a\u0327\u0301 a\u0301\u0327",
+    "\u00a8x \u00b4",
+    "①\u0301 Ａ\u0301 ¼\ufe0f ㏄\u0301",
+    "क\u093c न\u093c\u094d न\u094d\u093c ো",
+    "\u1112\u1161\u11ab\u11ab",
     "xyz§§ a xyz",
-)  # fmt: skip
+)
 FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 
@@ -62,7 +84,11 @@ def random_texts(count):
     return ["".join(rng.choices(letters, k=rng.randint(1, 40))) for _ in range(count)]
 
 
-TEXTS = (*ODD, *{unicodedata.normalize(form, text) for text in SENTENCES for form in FORMS}, *random_texts(300))
+TEXTS = (
+    *ODD,
+    *{unicodedata.normalize(form, text) for text in SENTENCES for form in FORMS},
+    *random_texts(300),
+)
 
 
 @functools.cache
@@ -70,9 +96,13 @@ def trained(layout, kind="unigram"):
     model = io.BytesIO()
     options = {**dict(vocab_size=420, character_coverage=1.0), **LAYOUTS[layout], **KINDS[kind]}
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 4), model_writer=model, hard_vocab_limit=False, num_threads=1,
-        minloglevel=2, **options,
-    )  # fmt: skip
+        sentence_iterator=iter(SENTENCES * 4),
+        model_writer=model,
+        hard_vocab_limit=False,
+        num_threads=1,
+        minloglevel=2,
+        **options,
+    )
     return Vocabulary(model.getvalue(), layout)
 
 
@@ -105,24 +135,40 @@ def test_the_ids_are_those_of_sentencepiece(layout, kind, tmp_path):
     tokenizer = transformers.AutoTokenizer.from_pretrained(written(vocabulary, tmp_path))
     assert len(tokenizer) == vocabulary.size
     found = tokenizer(list(TEXTS))["input_ids"]
-    differing = [text for text, ids in zip(TEXTS, found, strict=True) if ids != ids_of(vocabulary, text)]
+    differing = [
+        text for text, ids in zip(TEXTS, found, strict=True) if ids != ids_of(vocabulary, text)
+    ]
     assert differing == []
 
 
 @pytest.mark.parametrize("kind, exceptions", [("unigram", 25), ("folded", 900)])
 def test_every_rule_of_the_table(kind, exceptions):
-    """Each of its 225,000 rules and each character alone; sentencepiece is asked what it does, not the table."""
+    """Each of its 225,000 rules and each character alone; sentencepiece is asked what it does, not
+    the table."""
     vocabulary = trained("xlmr", kind)
     table = ModelProto.FromString(vocabulary.model_bytes).normalizer_spec.precompiled_charsmap
-    theirs, ours = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model_bytes), opened(vocabulary)
+    theirs, ours = (
+        sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model_bytes),
+        opened(vocabulary),
+    )
     rules = charsmap.rules(table)
     assert len(rules) > 220_000 and rules["ﬁ"] == "fi" and rules["\u1112\u1161\u11ab"] == "한"
     several = [text for text in rules if len(text) > 1]
     asked = [text for text in several if len(text) == 2 or text[0] < "\u3100"] + several[::20]
-    differing = [text for text in asked if theirs.normalize(text) != ours.normalizer.normalize_str(text)]
-    assert {text[-1] for text in differing} <= charsmap.UNLIKE_NFC and 0 < len(differing) < exceptions
-    alone = [chr(code) for code in range(1, 0x110000) if unicodedata.category(chr(code)) not in ("Cs", "Co", "Cn")]
-    assert [c for c in alone if theirs.normalize(f"x{c}y") != ours.normalizer.normalize_str(f"x{c}y")] == []
+    differing = [
+        text for text in asked if theirs.normalize(text) != ours.normalizer.normalize_str(text)
+    ]
+    assert {text[-1] for text in differing} <= charsmap.UNLIKE_NFC and 0 < len(
+        differing
+    ) < exceptions
+    alone = [
+        chr(code)
+        for code in range(1, 0x110000)
+        if unicodedata.category(chr(code)) not in ("Cs", "Co", "Cn")
+    ]
+    assert [
+        c for c in alone if theirs.normalize(f"x{c}y") != ours.normalizer.normalize_str(f"x{c}y")
+    ] == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -130,25 +176,33 @@ def test_specials_pairs_and_text_again(layout, tmp_path):
     vocabulary = trained(layout)
     tokenizer = transformers.AutoTokenizer.from_pretrained(written(vocabulary, tmp_path))
     roles = ("bos", "cls", "eos", "sep", "pad", "unk", "mask")
-    ids = [getattr(vocabulary, f"{role}_id") for role in ("bos", "bos", "eos", "eos", "pad", "unk", "mask")]
+    ids = [
+        getattr(vocabulary, f"{role}_id")
+        for role in ("bos", "bos", "eos", "eos", "pad", "unk", "mask")
+    ]
     assert [getattr(tokenizer, f"{role}_token_id") for role in roles] == ids
     assert tokenizer.model_max_length == 100 and tokenizer.padding_side == "right"
     first, second = vocabulary.encode("Das Wasser"), vocabulary.encode("der See")
     bos, eos = vocabulary.bos_id, vocabulary.eos_id
     between = [eos, eos] if layout == "xlmr" else [eos]
     pair = tokenizer("Das Wasser", "der See")
-    assert pair["input_ids"] == [bos, *first, *between, *second, eos] and "token_type_ids" not in pair
-    text = "The water of the lake is cold."
-    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == vocabulary.decode(
-        vocabulary.encode(text)
+    assert (
+        pair["input_ids"] == [bos, *first, *between, *second, eos] and "token_type_ids" not in pair
     )
+    text = "The water of the lake is cold."
+    assert tokenizer.decode(
+        tokenizer(text)["input_ids"], skip_special_tokens=True
+    ) == vocabulary.decode(vocabulary.encode(text))
     assert tokenizer(["a", "Das Wasser"], padding=True)["input_ids"][0][-1] == vocabulary.pad_id
 
 
 def test_bytes_are_text_again(tmp_path):
     vocabulary = trained("xlmr", "unigram bytes")
     tokenizer = transformers.AutoTokenizer.from_pretrained(written(vocabulary, tmp_path))
-    assert tokenizer.decode(tokenizer("der 🦄 See")["input_ids"], skip_special_tokens=True) == "der 🦄 See"
+    assert (
+        tokenizer.decode(tokenizer("der 🦄 See")["input_ids"], skip_special_tokens=True)
+        == "der 🦄 See"
+    )
 
 
 @pytest.mark.parametrize("layout, mask", [("xlmr", "<mask>"), ("xlm", "<special1>")])
@@ -185,9 +239,14 @@ def test_cuts_of_the_same_score():
     """The boundary: SentencePiece adds scores in single precision, tokenizers in double."""
     proto = ModelProto()
     for piece, score, kind in (
-        ("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3), ("▁", -3.3, 1), ("x", -5.1, 1), (".", -4.7, 1),
+        ("<unk>", 0, 2),
+        ("<s>", 0, 3),
+        ("</s>", 0, 3),
+        ("▁", -3.3, 1),
+        ("x", -5.1, 1),
+        (".", -4.7, 1),
         ("...", -6.13, 1),
-    ):  # fmt: skip
+    ):
         proto.pieces.add(piece=piece, score=score, type=kind)
     proto.trainer_spec.unk_id, proto.trainer_spec.bos_id, proto.trainer_spec.eos_id = 0, 1, 2
     vocabulary = Vocabulary(proto.SerializeToString(), "xlmr")
@@ -204,7 +263,11 @@ def test_transformers_own_class_opens_the_files_and_loses_combining_characters(t
     tokenizer = transformers.XLMRobertaTokenizer.from_pretrained(written(vocabulary, tmp_path))
     for text in SENTENCES:
         assert tokenizer(text)["input_ids"] == ids_of(vocabulary, text)
-    assert tokenizer("ａ\u030c")["input_ids"] == ids_of(vocabulary, "a") != ids_of(vocabulary, "ａ\u030c")
+    assert (
+        tokenizer("ａ\u030c")["input_ids"]
+        == ids_of(vocabulary, "a")
+        != ids_of(vocabulary, "ａ\u030c")
+    )
     assert (tmp_path / "sentencepiece.bpe.model").read_bytes() == vocabulary.model_bytes
     assert "sentencepiece.bpe.model" not in tokenizer_files(trained("xlm"), 100)
 
@@ -215,10 +278,10 @@ def test_written_without_tokenizers_and_transformers(tmp_path):
 
     (tmp_path / "vocab.model").write_bytes(trained("xlm").model_bytes)
     code = (
-        "import sys; from xlingjax.data.vocabulary.sentencepiece import Vocabulary; "
-        "from xlingjax.convert.formats.tokenizer_json import tokenizer_files; "
-        f"files = tokenizer_files(Vocabulary.load({str(tmp_path)!r}), 10); "
-        "assert len(files) == 2 and not {'tokenizers', 'transformers', 'torch', 'jax', 'tensorflow'} & {*sys.modules}"
+        "import sys; from xlingjax.data.vocabulary.sentencepiece import Vocabulary; from"
+        " xlingjax.convert.formats.tokenizer_json import tokenizer_files; files ="
+        f" tokenizer_files(Vocabulary.load({str(tmp_path)!r}), 10); assert len(files) == 2 and not"
+        " {'tokenizers', 'transformers', 'torch', 'jax', 'tensorflow'} & {*sys.modules}"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -236,11 +299,14 @@ def test_words_are_cut_one_by_one_only_where_no_piece_crosses_them():
 
 @pytest.mark.parametrize("score", [-2.0, -0.06, -0.04, 0.0, 1.0])
 def test_user_defined_pieces_have_the_score_that_sentencepiece_gives_them(score):
-    """-0.1, against which likely pieces win, where scores are logarithms; more where they are above 0."""
+    """-0.1, against which likely pieces win, where scores are logarithms; more where they are above
+    0."""
 
     def with_piece(proto):
         for piece in ("ab", "c", "ä", "äa"):
-            next((p for p in proto.pieces if p.piece == piece), None) or proto.pieces.add(piece=piece, type=1)
+            next((p for p in proto.pieces if p.piece == piece), None) or proto.pieces.add(
+                piece=piece, type=1
+            )
         for piece in proto.pieces:
             if piece.piece in ("ab", "c", "ä", "äa"):
                 piece.score = score
@@ -304,9 +370,14 @@ def test_a_rule_of_several_characters_of_ones_own_is_refused(tmp_path):
     (tmp_path / "own.tsv").write_text("63 68\t6B\n41\t61\n")
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES), model_writer=model, vocab_size=300, hard_vocab_limit=False, minloglevel=2,
-        normalization_rule_tsv=str(tmp_path / "own.tsv"), **LAYOUTS["xlmr"],
-    )  # fmt: skip
+        sentence_iterator=iter(SENTENCES),
+        model_writer=model,
+        vocab_size=300,
+        hard_vocab_limit=False,
+        minloglevel=2,
+        normalization_rule_tsv=str(tmp_path / "own.tsv"),
+        **LAYOUTS["xlmr"],
+    )
     with pytest.raises(UserError, match="rewrites 'ch' as 'k', which is no composition"):
         tokenizer_json(Vocabulary(model.getvalue(), "xlmr"))
 
@@ -318,8 +389,13 @@ READ = [kind for kind in KINDS if kind not in ("user defined", "bpe user defined
 @pytest.mark.parametrize("kind", READ)
 def test_what_we_wrote_is_the_model_again(kind, tmp_path):
     vocabulary = trained("xlmr", kind)
-    again = Vocabulary(sentencepiece_model(written(vocabulary, tmp_path, "tokenizer.json") / "tokenizer.json"), "xlmr")
-    assert again.size == vocabulary.size and again.pieces(range(again.size)) == vocabulary.pieces(range(again.size))
+    again = Vocabulary(
+        sentencepiece_model(written(vocabulary, tmp_path, "tokenizer.json") / "tokenizer.json"),
+        "xlmr",
+    )
+    assert again.size == vocabulary.size and again.pieces(range(again.size)) == vocabulary.pieces(
+        range(again.size)
+    )
     assert [text for text in TEXTS if again.encode(text) != vocabulary.encode(text)] == []
 
 
@@ -339,7 +415,8 @@ def test_what_transformers_wrote_is_the_model_again(tmp_path):
 
 
 def test_the_forms_of_older_files(tmp_path):
-    """As transformers 4 wrote XLM-R's: `<mask>` among the pieces, no types, the prefix as a switch."""
+    """As transformers 4 wrote XLM-R's: `<mask>` among the pieces, no types, the prefix as a
+    switch."""
     vocabulary, path = trained("xlmr"), tmp_path / "tokenizer.json"
     told = json.loads(by_transformers(vocabulary, tmp_path).read_text())
     del told["model"]["type"], told["model"]["byte_fallback"]
@@ -350,12 +427,21 @@ def test_the_forms_of_older_files(tmp_path):
         ({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, old]}, []),
         (old, [strip, charsmap.replace(" {2,}", "▁")]),
     ):
-        told["pre_tokenizer"], told["normalizer"] = before, {"type": "Sequence", "normalizers": [table, *steps]}
+        told["pre_tokenizer"], told["normalizer"] = (
+            before,
+            {
+                "type": "Sequence",
+                "normalizers": [table, *steps],
+            },
+        )
         path.write_text(json.dumps(told))
         again = Vocabulary(sentencepiece_model(path), "xlmr")
         assert [text for text in TEXTS if again.encode(text) != vocabulary.encode(text)] == []
         theirs = tokenizers.Tokenizer.from_file(str(path))
-        assert all(theirs.encode(text).ids == ids_of(again, text) for text in ("  a  b ", "\tx\n", *SENTENCES))
+        assert all(
+            theirs.encode(text).ids == ids_of(again, text)
+            for text in ("  a  b ", "\tx\n", *SENTENCES)
+        )
 
 
 def at(*keys, to):
@@ -426,7 +512,8 @@ def test_import_reads_what_we_wrote_without_the_sentencepiece_model(tmp_path):
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "unigram bytes"])
 def test_golden_ids(kind):
-    """A change of a library's or of ours that moves ids is seen. To write them anew: python tests/convert/THIS FILE."""
+    """A change of a library's or of ours that moves ids is seen. To write them anew: python
+    tests/convert/THIS FILE."""
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))[kind]
     vocabulary = trained("xlmr", kind)
     ours = opened(vocabulary)
@@ -443,11 +530,15 @@ def test_xlm_r_itself():
         pytest.skip("FacebookAI/xlm-roberta-base is not in the hub's cache")
     vocabulary = Vocabulary.load(path, "xlmr")
     assert (
-        ids_of(vocabulary, "Hello world!") == [0, 35378, 8999, 38, 2] == opened(vocabulary).encode("Hello world!").ids
+        ids_of(vocabulary, "Hello world!")
+        == [0, 35378, 8999, 38, 2]
+        == opened(vocabulary).encode("Hello world!").ids
     )
 
 
 if __name__ == "__main__":
-    told = {kind: {text: ids_of(trained("xlmr", kind), text) for text in SENTENCES} for kind in KINDS}
+    told = {
+        kind: {text: ids_of(trained("xlmr", kind), text) for text in SENTENCES} for kind in KINDS
+    }
     kept = {kind: told[kind] for kind in ("unigram", "bpe", "unigram bytes")}
     GOLDEN.write_text(json.dumps(kept, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

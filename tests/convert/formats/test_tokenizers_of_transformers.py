@@ -21,13 +21,33 @@ from xlingjax.errors import UserError
 from xlingjax.preprocessors.finetuning import pair_row
 
 ODD = (
-    "", " ", " \t\u3000a  b ▁ ", "trailing  ", "  leading", "dou  ble", "tab\tnew\nline\r\nx", "no\u00a0break",
-    "\u2028y", "\u1112\u1161\u11ab",
-    "\u200bzero\u200dwidth\ufeff\u200c", "\u202eabc", "haaaaaaaah .......", "▁▁a", "\x01", "<mask> hello </s>",
-    "👨\u200d👩\u200d👧 👩🏽\u200d💻 🇩🇪🇫🇷 1️⃣ 🦄🦄 ꙮ", "ﬁ ﬂ Ａｂｃ ①② ½ ㎞ ｶﾞ ﷺ 𝕳𝖊𝖑𝖑𝖔",
-    "q\u0301 e\u0301\u0302 ê\u0301", "\u0301a", "①\u0301 Ａ\u0301 ¼\ufe0f ㏄\u0301", "क\u093c न\u093c\u094d ो",
-)  # fmt: skip
-TEXTS = (*ODD, *{unicodedata.normalize(form, text) for text in SENTENCES for form in ("NFC", "NFD", "NFKC")})
+    "",
+    " ",
+    " \t\u3000a  b ▁ ",
+    "trailing  ",
+    "  leading",
+    "dou  ble",
+    "tab\tnew\nline\r\nx",
+    "no\u00a0break",
+    "\u2028y",
+    "\u1112\u1161\u11ab",
+    "\u200bzero\u200dwidth\ufeff\u200c",
+    "\u202eabc",
+    "haaaaaaaah .......",
+    "▁▁a",
+    "\x01",
+    "<mask> hello </s>",
+    "👨\u200d👩\u200d👧 👩🏽\u200d💻 🇩🇪🇫🇷 1️⃣ 🦄🦄 ꙮ",
+    "ﬁ ﬂ Ａｂｃ ①② ½ ㎞ ｶﾞ ﷺ 𝕳𝖊𝖑𝖑𝖔",
+    "q\u0301 e\u0301\u0302 ê\u0301",
+    "\u0301a",
+    "①\u0301 Ａ\u0301 ¼\ufe0f ㏄\u0301",
+    "क\u093c न\u093c\u094d ो",
+)
+TEXTS = (
+    *ODD,
+    *{unicodedata.normalize(form, text) for text in SENTENCES for form in ("NFC", "NFD", "NFKC")},
+)
 SPECIAL = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
 TO_MARKERS = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "▁"}
@@ -36,7 +56,8 @@ LOWER, NFKC = {"type": "Lowercase"}, {"type": "NFKC"}
 METASPACE = {"type": "Metaspace", "replacement": "▁"}
 SPLIT = {"type": "WhitespaceSplit"}
 TABLE = "the table of the SentencePiece model"
-# (normalizers, pre-tokenizers): what transformers 4 and 5 write for XLM-R, mBART, ALBERT, DeBERTa and continued ones.
+# (normalizers, pre-tokenizers): what transformers 4 and 5 write for XLM-R, mBART, ALBERT, DeBERTa
+# and continued ones.
 SHAPES = {
     "e5": ([TABLE, SPACES], [{**METASPACE, "add_prefix_space": True}]),
     "transformers 4": ([TABLE], [SPLIT, {**METASPACE, "add_prefix_space": True}]),
@@ -45,7 +66,10 @@ SHAPES = {
     "first": ([TABLE, SPACES], [{**METASPACE, "prepend_scheme": "first", "split": True}]),
     "never": ([NFKC, SPACES], [{**METASPACE, "prepend_scheme": "never", "split": True}]),
     "whole": ([LOWER, TABLE, SPACES], [{**METASPACE, "prepend_scheme": "always", "split": False}]),
-    "lower case last": ([NFKC, STRIP, LOWER], [SPLIT, {**METASPACE, "prepend_scheme": "always", "split": True}]),
+    "lower case last": (
+        [NFKC, STRIP, LOWER],
+        [SPLIT, {**METASPACE, "prepend_scheme": "always", "split": True}],
+    ),
 }
 
 
@@ -53,45 +77,81 @@ SHAPES = {
 def sentencepiece_proto():
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 4), model_writer=model, vocab_size=420, character_coverage=1.0, unk_id=0,
-        bos_id=1, eos_id=2, pad_id=-1, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
+        sentence_iterator=iter(SENTENCES * 4),
+        model_writer=model,
+        vocab_size=420,
+        character_coverage=1.0,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
     return ModelProto.FromString(model.getvalue())
 
 
 def unigram_file(normalizers, pre_tokenizers):
-    """The content of a tokenizer.json as released ones are: `<mask>` last, the template of XLM-R."""
+    """The content of a tokenizer.json as released ones are: `<mask>` last, the template of
+    XLM-R."""
     import base64
 
     proto = sentencepiece_proto()
     table = base64.b64encode(proto.normalizer_spec.precompiled_charsmap).decode()
-    steps = [{"type": "Precompiled", "precompiled_charsmap": table} if s is TABLE else s for s in normalizers]
-    names = ["<s>", "<pad>", "</s>", "<unk>", *(piece.piece for piece in proto.pieces[3:]), "<mask>"]
+    steps = [
+        {"type": "Precompiled", "precompiled_charsmap": table} if s is TABLE else s
+        for s in normalizers
+    ]
+    names = [
+        "<s>",
+        "<pad>",
+        "</s>",
+        "<unk>",
+        *(piece.piece for piece in proto.pieces[3:]),
+        "<mask>",
+    ]
     scores = [0.0] * 4 + [piece.score for piece in proto.pieces[3:]] + [0.0]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    flags = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
     special = [*range(4), len(names) - 1]
     token = {name: {"SpecialToken": {"id": name, "type_id": 0}} for name in ("<s>", "</s>")}
     first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     return {
-        "version": "1.0", "truncation": None, "padding": None,
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
         "added_tokens": [{"id": i, "content": names[i], **flags} for i in special],
         "normalizer": {"type": "Sequence", "normalizers": steps},
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
         "post_processor": {
-            "type": "TemplateProcessing", "single": [token["<s>"], first, token["</s>"]],
+            "type": "TemplateProcessing",
+            "single": [token["<s>"], first, token["</s>"]],
             "pair": [token["<s>"], first, token["</s>"], token["</s>"], second, token["</s>"]],
             "special_tokens": {
-                name: {"id": name, "ids": [names.index(name)], "tokens": [name]} for name in ("<s>", "</s>")
+                name: {"id": name, "ids": [names.index(name)], "tokens": [name]}
+                for name in ("<s>", "</s>")
             },
         },
         "decoder": pre_tokenizers[-1],
-        "model": {"type": "Unigram", "unk_id": 3, "vocab": [list(pair) for pair in zip(names, scores, strict=True)]},
-    }  # fmt: skip
+        "model": {
+            "type": "Unigram",
+            "unk_id": 3,
+            "vocab": [list(pair) for pair in zip(names, scores, strict=True)],
+        },
+    }
 
 
 def folder_of(path, told, kind, special=SPECIAL):
     (path / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
-    config = {"tokenizer_class": kind, **{f"{role}_token": token for role, token in special.items()}}
+    config = {
+        "tokenizer_class": kind,
+        **{f"{role}_token": token for role, token in special.items()},
+    }
     (path / "tokenizer_config.json").write_text(json.dumps(config))
     return path
 
@@ -99,12 +159,17 @@ def folder_of(path, told, kind, special=SPECIAL):
 def assert_ids_are(vocabulary, theirs, texts=TEXTS):
     """Without and with what stands around one text and a pair."""
     ids, lengths = vocabulary.encode_lines(texts)
-    wanted = [theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"] for text in texts]
+    wanted = [
+        theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        for text in texts
+    ]
     ends = lengths.cumsum()
     found = [ids[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
     assert [text for text, a, b in zip(texts, found, wanted, strict=True) if a != b] == []
     pair = theirs("Das Wasser", "des Sees")["input_ids"]
-    row = pair_row(vocabulary.encode("Das Wasser"), vocabulary.encode("des Sees"), vocabulary, len(pair))
+    row = pair_row(
+        vocabulary.encode("Das Wasser"), vocabulary.encode("des Sees"), vocabulary, len(pair)
+    )
     assert row["input_ids"].tolist() == pair
     for role in ("pad", "unk", "mask"):
         assert getattr(vocabulary, f"{role}_id") == getattr(theirs, f"{role}_token_id")
@@ -128,22 +193,35 @@ def test_a_bare_metaspace_and_nameless_roles(tmp_path):
     assert_ids_are(vocabulary, transformers.AutoTokenizer.from_pretrained(folder))
     ids, spans = vocabulary.encode_with_spans("Das Wasser ist kalt")
     begins = [vocabulary.begins_word()[i] for i in ids]
-    assert begins.count(True) == 4 and not any(vocabulary.begins_word()[i] for i in vocabulary.special_ids)
-    assert vocabulary.decode(ids) == "Das Wasser ist kalt" and spans[-1][1] == len("Das Wasser ist kalt")
+    assert begins.count(True) == 4 and not any(
+        vocabulary.begins_word()[i] for i in vocabulary.special_ids
+    )
+    assert vocabulary.decode(ids) == "Das Wasser ist kalt" and spans[-1][1] == len(
+        "Das Wasser ist kalt"
+    )
 
 
 def test_tokens_that_were_added_to_the_pieces(tmp_path):
-    """Beside sentencepiece.bpe.model, which cannot say them: they are one id, and the model's own stays for others."""
+    """Beside sentencepiece.bpe.model, which cannot say them: they are one id, and the model's own
+    stays for others."""
     proto = sentencepiece_proto()
     (tmp_path / "sentencepiece.bpe.model").write_bytes(proto.SerializeToString())
     told = unigram_file(*SHAPES["transformers 5"])
     folder = folder_of(tmp_path, told, "XLMRobertaTokenizer")
     assert type(vocabulary_of(folder)) is Vocabulary
-    told["added_tokens"].append({**told["added_tokens"][0], "id": len(told["model"]["vocab"]), "content": "<url>",
-                                 "special": False})  # fmt: skip
+    told["added_tokens"].append(
+        {
+            **told["added_tokens"][0],
+            "id": len(told["model"]["vocab"]),
+            "content": "<url>",
+            "special": False,
+        }
+    )
     vocabulary = vocabulary_of(folder_of(tmp_path, told, "XLMRobertaTokenizer"))
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    assert vocabulary.size == len(theirs) and vocabulary.size - 1 in vocabulary.encode("Das <url> Wasser")
+    assert vocabulary.size == len(theirs) and vocabulary.size - 1 in vocabulary.encode(
+        "Das <url> Wasser"
+    )
     assert_ids_are(vocabulary, theirs, (*TEXTS, "Das <url> Wasser"))
 
 
@@ -151,11 +229,15 @@ def test_tokens_that_were_added_to_the_pieces(tmp_path):
 def byte_level():
     made = ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    made.train_from_iterator(SENTENCES * 4, vocab_size=600, special_tokens=special, show_progress=False)
+    made.train_from_iterator(
+        SENTENCES * 4, vocab_size=600, special_tokens=special, show_progress=False
+    )
     return made
 
 
-@pytest.mark.parametrize("kind, model_type", [("RobertaTokenizer", "roberta"), ("BartTokenizer", "bart")])
+@pytest.mark.parametrize(
+    "kind, model_type", [("RobertaTokenizer", "roberta"), ("BartTokenizer", "bart")]
+)
 def test_byte_level_bpe_of_vocab_and_merges(kind, model_type, byte_level, tmp_path):
     byte_level.save_model(str(tmp_path))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": kind}))
@@ -165,7 +247,9 @@ def test_byte_level_bpe_of_vocab_and_merges(kind, model_type, byte_level, tmp_pa
     assert_ids_are(vocabulary, theirs)
     ids = vocabulary.encode("The water 水")
     assert vocabulary.decode(ids) == "The water 水"
-    assert [vocabulary.begins_word()[i] for i in ids].count(True) == 2  # the first word has no space before it
+    assert [vocabulary.begins_word()[i] for i in ids].count(
+        True
+    ) == 2  # the first word has no space before it
     saved = tmp_path / "saved"
     theirs.save_pretrained(saved)
     assert not (saved / "merges.txt").is_file()
@@ -177,7 +261,13 @@ def test_byte_level_bpe_with_names_of_bert(byte_level, tmp_path):
     told = json.loads(byte_level.to_str())
     start = len(told["model"]["vocab"])
     special = {"cls": "[CLS]", "pad": "[PAD]", "sep": "[SEP]", "unk": "[UNK]", "mask": "[MASK]"}
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    flags = {
+        "single_word": False,
+        "lstrip": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
     told["added_tokens"] = [
         {"id": start + i, "content": token, **flags, "lstrip": role == "mask"}
         for i, (role, token) in enumerate(special.items())
@@ -194,7 +284,9 @@ def test_byte_level_bpe_with_names_of_bert(byte_level, tmp_path):
 @pytest.mark.parametrize("shape", ["e5", "whole"])
 def test_exported_and_moved_it_is_the_same(shape, tmp_path):
     (tmp_path / "theirs").mkdir(), (tmp_path / "moved").mkdir()
-    vocabulary = vocabulary_of(folder_of(tmp_path / "theirs", unigram_file(*SHAPES[shape]), "XLMRobertaTokenizer"))
+    vocabulary = vocabulary_of(
+        folder_of(tmp_path / "theirs", unigram_file(*SHAPES[shape]), "XLMRobertaTokenizer")
+    )
     for name, content in vocabulary.files().items():
         (tmp_path / "moved" / name).write_bytes(content)
     assert Vocabulary.load(tmp_path / "moved") == vocabulary
@@ -206,8 +298,14 @@ def test_exported_and_moved_it_is_the_same(shape, tmp_path):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (lambda told: told["model"].update(type="WordLevel", vocab={}, unk_token="x"), "a WordLevel model"),
-        (lambda told: told.update(pre_tokenizer=None, decoder=None), "do not tell where words begin"),
+        (
+            lambda told: told["model"].update(type="WordLevel", vocab={}, unk_token="x"),
+            "a WordLevel model",
+        ),
+        (
+            lambda told: told.update(pre_tokenizer=None, decoder=None),
+            "do not tell where words begin",
+        ),
         (lambda told: told.pop("model"), "cannot be read"),
         (lambda told: told["model"].update(vocab=[["a", "b"]]), "cannot be read"),
     ],
@@ -223,8 +321,12 @@ def test_what_is_not_understood_is_refused(change, words, tmp_path):
 @released.needs_released
 @released.needs_data
 def test_a_released_tokenizer_on_real_sentences():
-    """XLM-R's 250,002 pieces, from multilingual-e5-small's tokenizer.json; 15 languages, 10 scripts and more in ODD."""
-    vocabulary, theirs = vocabulary_of(released.FOLDER), transformers.AutoTokenizer.from_pretrained(released.FOLDER)
+    """XLM-R's 250,002 pieces, from multilingual-e5-small's tokenizer.json; 15 languages, 10 scripts
+    and more in ODD."""
+    vocabulary, theirs = (
+        vocabulary_of(released.FOLDER),
+        transformers.AutoTokenizer.from_pretrained(released.FOLDER),
+    )
     texts = [*released.sentences(700), *TEXTS]
     assert len(texts) > 10_000 and vocabulary.size == 250_002
     wanted = theirs(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]

@@ -1,4 +1,5 @@
-"""XLM of Hugging Face, with language embeddings: the same states and logits, the same bits, what it lacks refused."""
+"""XLM of Hugging Face, with language embeddings: the same states and logits, the same bits, what it
+lacks refused."""
 
 import json
 import shutil
@@ -29,7 +30,9 @@ SHAPES = {
 
 
 def save(path, kind="XLMWithLMHeadModel", **changes):
-    model = foreign.randomised(getattr(transformers, kind)(transformers.XLMConfig(**{**CONFIG, **changes})))
+    model = foreign.randomised(
+        getattr(transformers, kind)(transformers.XLMConfig(**{**CONFIG, **changes}))
+    )
     model.save_pretrained(path)
     return model
 
@@ -42,15 +45,22 @@ def folder(tmp_path_factory):
 
 
 def given(batch):
-    return foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", langs="language_ids")
+    return foreign.tensors(
+        batch, input_ids="input_ids", attention_mask="pack_ids", langs="language_ids"
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logits_and_the_states_of_every_layer_are_theirs(shape, tmp_path):
     theirs = save(tmp_path, **SHAPES[shape])
     found = params_of(tmp_path)
-    assert found.config.num_languages == (3 if shape in ("three languages", "odd") else 0) and found.vocabulary_head
-    batch = foreign.batch_of(found.config.vocab_size, 37, pad=2, ends=1, languages=max(found.config.num_languages, 1))
+    assert (
+        found.config.num_languages == (3 if shape in ("three languages", "odd") else 0)
+        and found.vocabulary_head
+    )
+    batch = foreign.batch_of(
+        found.config.vocab_size, 37, pad=2, ends=1, languages=max(found.config.num_languages, 1)
+    )
     states, logits = foreign.states_and_logits(found, batch)
     with torch.no_grad():
         wanted = theirs(**given(batch), output_hidden_states=True)
@@ -68,7 +78,9 @@ def test_a_body_without_prefix_is_the_same_and_has_no_bias(folder, tmp_path):
     model = transformers.XLMWithLMHeadModel.from_pretrained(folder)
     model.transformer.save_pretrained(tmp_path)
     found, whole = params_of(tmp_path), params_of(folder)
-    assert found.notes == ("the vocabulary head is the words' alone, without a bias: the checkpoint has none",)
+    assert found.notes == (
+        "the vocabulary head is the words' alone, without a bias: the checkpoint has none",
+    )
     assert not found.vocabulary_head and not found.params["head"]["bias"].any()
     assert whole.params["head"]["bias"][: whole.config.vocab_size].all()
     for name, value in foreign.back(xlm, found).items():
@@ -76,7 +88,9 @@ def test_a_body_without_prefix_is_the_same_and_has_no_bias(folder, tmp_path):
             np.testing.assert_array_equal(value, foreign.back(xlm, whole)[name])
 
 
-@pytest.mark.parametrize(("kind", "labels"), [("SequenceClassification", 5), ("TokenClassification", 4)])
+@pytest.mark.parametrize(
+    ("kind", "labels"), [("SequenceClassification", 5), ("TokenClassification", 4)]
+)
 def test_classifiers_are_theirs(kind, labels, tmp_path):
     from xlingjax.model.attention import AttentionSpec
     from xlingjax.model.encoder import Encoder
@@ -87,7 +101,9 @@ def test_classifiers_are_theirs(kind, labels, tmp_path):
     assert found.config.num_labels == labels
     assert found.config.classifier_dropout == (0.25 if labels == 5 else None)
     batch, model = foreign.batch_of(50, 20, pad=2, ends=1, languages=3), Encoder(found.config)
-    ours = model.classify(found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch)
+    ours = model.classify(
+        found.params, model.encode(found.params, batch, AttentionSpec(bidirectional)), batch
+    )
     with torch.no_grad():
         wanted = theirs(**given(batch)).logits.numpy()
     valid_BL = batch["pack_ids"] > 0 if labels == 4 else slice(None)
@@ -103,7 +119,9 @@ def without_q(found):
 
 
 def shorter(found):
-    found["transformer.lang_embeddings.weight"] = found["transformer.lang_embeddings.weight"][:2].copy()
+    found["transformer.lang_embeddings.weight"] = found["transformer.lang_embeddings.weight"][
+        :2
+    ].copy()
 
 
 def twice(found):
@@ -113,18 +131,36 @@ def twice(found):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (foreign.changed(sinusoidal_embeddings=True), "sinusoidal_embeddings=True is not something xlingjax computes"),
+        (
+            foreign.changed(sinusoidal_embeddings=True),
+            "sinusoidal_embeddings=True is not something xlingjax computes",
+        ),
         (foreign.changed(gelu_activation=False), "gelu_activation=False is not something"),
         (foreign.changed(causal=True), "causal=True is not something"),
         (foreign.changed(asm=True), "asm=True is not something"),
         (foreign.changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
-        (foreign.changed(architectures=["XLMForQuestionAnswering"]), "XLMForQuestionAnswering is not read"),
-        (foreign.changed(n_langs=4), "transformer.lang_embeddings.weight: wanted 4 x 24, found 3 x 24"),
-        (foreign.changed(use_lang_emb=False), "transformer.lang_embeddings.weight: wanted none, found 3 x 24"),
+        (
+            foreign.changed(architectures=["XLMForQuestionAnswering"]),
+            "XLMForQuestionAnswering is not read",
+        ),
+        (
+            foreign.changed(n_langs=4),
+            "transformer.lang_embeddings.weight: wanted 4 x 24, found 3 x 24",
+        ),
+        (
+            foreign.changed(use_lang_emb=False),
+            "transformer.lang_embeddings.weight: wanted none, found 3 x 24",
+        ),
         (foreign.changed(n_layers=4), "transformer.attentions.3.k_lin.bias: wanted 24, found none"),
         (foreign.reweighted(untied), "pred_layer.proj.weight is not transformer.embeddings.weight"),
-        (foreign.reweighted(without_q), "transformer.attentions.1.q_lin.bias: wanted 24, found none"),
-        (foreign.reweighted(shorter), "transformer.lang_embeddings.weight: wanted 3 x 24, found 2 x 24"),
+        (
+            foreign.reweighted(without_q),
+            "transformer.attentions.1.q_lin.bias: wanted 24, found none",
+        ),
+        (
+            foreign.reweighted(shorter),
+            "transformer.lang_embeddings.weight: wanted 3 x 24, found 2 x 24",
+        ),
         (foreign.reweighted(twice), "are one weight; leave one"),
     ],
 )
@@ -143,7 +179,10 @@ def test_config_json_describes_the_model_it_was_made_for(folder):
     said = {name for name in ours if name in theirs and name not in ("embed_init_std", "id2lang")}
     assert {name: ours[name] for name in said} == {name: theirs[name] for name in said}
     assert {"vocab_size", "emb_dim", "n_langs", "lang2id", "mask_index", "model_type"} <= said
-    assert xlm.unfit(config) == "" and xlm.unfit(config.replace(ffn=40, norm_order="pre")) == "norm_order='pre', ffn=40"
+    assert (
+        xlm.unfit(config) == ""
+        and xlm.unfit(config.replace(ffn=40, norm_order="pre")) == "norm_order='pre', ffn=40"
+    )
 
 
 def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folder, tmp_path):
@@ -154,7 +193,9 @@ def test_what_is_written_back_is_read_by_transformers_and_by_us_bit_by_bit(folde
     save_file(foreign.back(xlm, found), tmp_path / "model.safetensors", {"format": "pt"})
     roles = SimpleNamespace(pad_id=2, bos_id=0, eos_id=1, unk_id=3, mask_id=5)
     (tmp_path / "config.json").write_text(json.dumps(xlm.described(found.config, roles, (), CODES)))
-    model, told = transformers.XLMWithLMHeadModel.from_pretrained(tmp_path, output_loading_info=True)
+    model, told = transformers.XLMWithLMHeadModel.from_pretrained(
+        tmp_path, output_loading_info=True
+    )
     assert not any(told[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     original = transformers.XLMWithLMHeadModel.from_pretrained(folder).state_dict()
     assert all(torch.equal(value, original[name]) for name, value in model.state_dict().items())
@@ -173,12 +214,22 @@ def spoken(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("spoken")
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 4), model_prefix=str(path / "vocab"), vocab_size=340, bos_id=0, eos_id=1,
-        pad_id=2, unk_id=3, control_symbols=list(XLM_SPECIAL_PIECES[4:]), hard_vocab_limit=False, minloglevel=2,
+        sentence_iterator=iter(SENTENCES * 4),
+        model_prefix=str(path / "vocab"),
+        vocab_size=340,
+        bos_id=0,
+        eos_id=1,
+        pad_id=2,
+        unk_id=3,
+        control_symbols=list(XLM_SPECIAL_PIECES[4:]),
+        hard_vocab_limit=False,
+        minloglevel=2,
         character_coverage=1.0,
-    )  # fmt: skip
+    )
     (path / "vocab.vocab").unlink()
-    size = sentencepiece.SentencePieceProcessor(model_file=str(path / "vocab.model")).get_piece_size()
+    size = sentencepiece.SentencePieceProcessor(
+        model_file=str(path / "vocab.model")
+    ).get_piece_size()
     save(path, vocab_size=size, max_position_embeddings=90)
     return path
 
@@ -188,7 +239,10 @@ def test_a_folder_with_our_vocabulary_is_imported_with_its_languages(spoken, tmp
 
     assert main(["import", "--from", str(spoken), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
-    assert "logits of the pieces: largest difference" in told and "has no tokenizer of transformers" in told
+    assert (
+        "logits of the pieces: largest difference" in told
+        and "has no tokenizer of transformers" in told
+    )
     opened, direct = open_run(tmp_path / "run"), read(spoken)
     assert opened.languages == direct.languages == CODES and opened.model.config == direct.config
     vectors = [opened.embed(["Das Wasser ist kalt."], code)[-1, 0] for code in CODES]
@@ -238,29 +292,50 @@ def test_a_folder_of_byte_pair_codes_is_imported_and_exported(of_fastbpe, tmp_pa
     run, out = tmp_path / "run", tmp_path / "hf"
     assert main(["import", "--from", str(of_fastbpe), "--to", str(run)]) == 0
     told = capsys.readouterr().out
-    assert "no tokenizer of transformers" not in told and "logits of the pieces: largest difference" in told
+    assert (
+        "no tokenizer of transformers" not in told
+        and "logits of the pieces: largest difference" in told
+    )
     assert "every text is cut into words by Moses's rules of English" in told
     assert "sentences begin with </s>, as XLM trains them" in told
-    vocabulary, theirs = open_run(run).vocabulary, transformers.AutoTokenizer.from_pretrained(of_fastbpe)
+    vocabulary, theirs = (
+        open_run(run).vocabulary,
+        transformers.AutoTokenizer.from_pretrained(of_fastbpe),
+    )
     ids = vocabulary.encode("Das Wasser ist kalt.")
-    assert ids == theirs("Das Wasser ist kalt.", add_special_tokens=False)["input_ids"] and 3 not in ids
+    assert (
+        ids == theirs("Das Wasser ist kalt.", add_special_tokens=False)["input_ids"]
+        and 3 not in ids
+    )
     (tmp_path / "text.txt").write_text("Das Wasser ist kalt.\n")
     check = ["data", "check", "--vocabulary", str(run), "--mono", f"de={tmp_path}/text.txt"]
     assert main(check) == 0
     assert main(["export", "--from", str(run), "--to", str(out)]) == 0
     assert "no tokenizer of transformers" not in capsys.readouterr().out
-    assert {path.name for path in out.iterdir()} >= {"vocab.json", "merges.txt", "tokenizer_config.json"}
-    assert not (out / "vocab.model").exists() and "call the model with `langs=`" in (out / "README.md").read_text()
+    assert {path.name for path in out.iterdir()} >= {
+        "vocab.json",
+        "merges.txt",
+        "tokenizer_config.json",
+    }
+    assert (
+        not (out / "vocab.model").exists()
+        and "call the model with `langs=`" in (out / "README.md").read_text()
+    )
     exported = transformers.AutoTokenizer.from_pretrained(out)
     assert type(exported).__name__ == "XLMTokenizer"
     assert exported("Das Wasser ist kalt.")["input_ids"] == [1, *ids, 1]
     assert read(out).vocabulary == vocabulary
 
 
-def test_byte_pair_codes_that_are_not_theirs_are_found_out(of_fastbpe, tmp_path, monkeypatch, capsys):
+def test_byte_pair_codes_that_are_not_theirs_are_found_out(
+    of_fastbpe, tmp_path, monkeypatch, capsys
+):
     from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 
     monkeypatch.setattr(FastBpeVocabulary, "_plain", lambda self, text: text)
     assert main(["import", "--from", str(of_fastbpe), "--to", str(tmp_path / "run")]) == 2
-    assert "its tokenizer and the vocabulary read here differ on 'Das Wasser" in capsys.readouterr().err
+    assert (
+        "its tokenizer and the vocabulary read here differ on 'Das Wasser"
+        in capsys.readouterr().err
+    )
     assert not (tmp_path / "run").exists()

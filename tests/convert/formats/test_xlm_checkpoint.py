@@ -1,4 +1,5 @@
-"""Checkpoints of XLM's own code: an encoder is that of transformers, a decoder that of a reference in PyTorch."""
+"""Checkpoints of XLM's own code: an encoder is that of transformers, a decoder that of a reference
+in PyTorch."""
 
 import argparse
 
@@ -13,36 +14,69 @@ torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transfo
 from tests.helpers import foreign_models as foreign  # noqa: E402 - needs torch
 
 PARAMS = dict(
-    emb_dim=24, n_layers=3, n_heads=4, n_words=50, n_langs=3, lang2id={"ar": 0, "de": 1, "zh": 2}, dropout=0.1,
-    attention_dropout=0.2, gelu_activation=True, sinusoidal_embeddings=False, asm=False, exp_name="x", bptt=256,
-)  # fmt: skip
+    emb_dim=24,
+    n_layers=3,
+    n_heads=4,
+    n_words=50,
+    n_langs=3,
+    lang2id={"ar": 0, "de": 1, "zh": 2},
+    dropout=0.1,
+    attention_dropout=0.2,
+    gelu_activation=True,
+    sinusoidal_embeddings=False,
+    asm=False,
+    exp_name="x",
+    bptt=256,
+)
 
 
 def encoder(seed=0, **changes):
     """(transformers' model, the table of XLM's own code)"""
-    config = dict(emb_dim=24, n_layers=3, n_heads=4, vocab_size=50, n_langs=3, max_position_embeddings=37)
-    model = foreign.randomised(transformers.XLMWithLMHeadModel(transformers.XLMConfig(**{**config, **changes})))
+    config = dict(
+        emb_dim=24, n_layers=3, n_heads=4, vocab_size=50, n_langs=3, max_position_embeddings=37
+    )
+    model = foreign.randomised(
+        transformers.XLMWithLMHeadModel(transformers.XLMConfig(**{**config, **changes}))
+    )
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():
         weight.data += 0.1 * torch.randn(weight.shape, generator=generator)
-    table = {name.removeprefix("transformer."): value.clone() for name, value in model.state_dict().items()}
+    table = {
+        name.removeprefix("transformer."): value.clone()
+        for name, value in model.state_dict().items()
+    }
     return model, table
 
 
 @pytest.mark.parametrize("kind", ["published", "of several devices", "of a Namespace"])
 def test_states_and_logits_of_an_encoder_are_those_of_transformers(kind, tmp_path):
     theirs, table = encoder()
-    made = {"model": table, "params": PARAMS, "dico_id2word": {0: "<s>"}, "dico_word2id": {"<s>": 0}}
+    made = {
+        "model": table,
+        "params": PARAMS,
+        "dico_id2word": {0: "<s>"},
+        "dico_word2id": {"<s>": 0},
+    }
     if kind == "of several devices":
-        made = {"encoder": {f"module.{name}": value for name, value in table.items()}, "params": PARAMS, "epoch": 3}
+        made = {
+            "encoder": {f"module.{name}": value for name, value in table.items()},
+            "params": PARAMS,
+            "epoch": 3,
+        }
     if kind == "of a Namespace":
         made["params"] = argparse.Namespace(**PARAMS)
     torch.save(made, tmp_path / "mlm.pth")
     found = xlm_checkpoint.params_of(tmp_path / "mlm.pth")
-    assert found.config.num_languages == 3 and found.config.ffn == 96 and found.config.attention_dropout == 0.2
+    assert (
+        found.config.num_languages == 3
+        and found.config.ffn == 96
+        and found.config.attention_dropout == 0.2
+    )
     batch = foreign.batch_of(50, 37, pad=2, ends=1, languages=3)
     states, logits = foreign.states_and_logits(found, batch)
-    given = foreign.tensors(batch, input_ids="input_ids", attention_mask="pack_ids", langs="language_ids")
+    given = foreign.tensors(
+        batch, input_ids="input_ids", attention_mask="pack_ids", langs="language_ids"
+    )
     with torch.no_grad():
         wanted = theirs(**given, output_hidden_states=True)
     valid_BL = batch["pack_ids"] > 0
@@ -57,7 +91,9 @@ def with_decoder(tmp_path, **changes):
     generator = torch.Generator().manual_seed(3)
     for n in range(3):
         for part in ("q", "k", "v", "out"):
-            target[f"encoder_attn.{n}.{part}_lin.weight"] = 0.3 * torch.randn(24, 24, generator=generator)
+            target[f"encoder_attn.{n}.{part}_lin.weight"] = 0.3 * torch.randn(
+                24, 24, generator=generator
+            )
             target[f"encoder_attn.{n}.{part}_lin.bias"] = 0.3 * torch.randn(24, generator=generator)
         target[f"layer_norm15.{n}.weight"] = 1 + 0.3 * torch.randn(24, generator=generator)
         target[f"layer_norm15.{n}.bias"] = 0.3 * torch.randn(24, generator=generator)
@@ -68,15 +104,25 @@ def with_decoder(tmp_path, **changes):
 
 def reference_decoder(table, n):
     """Layer n as PyTorch's own, which is the same arithmetic in other code."""
-    layer = torch.nn.TransformerDecoderLayer(24, 4, 96, 0.0, torch.nn.functional.gelu, 1e-12, batch_first=True)
-    for own, theirs in ((layer.self_attn, f"attentions.{n}"), (layer.multihead_attn, f"encoder_attn.{n}")):
+    layer = torch.nn.TransformerDecoderLayer(
+        24, 4, 96, 0.0, torch.nn.functional.gelu, 1e-12, batch_first=True
+    )
+    for own, theirs in (
+        (layer.self_attn, f"attentions.{n}"),
+        (layer.multihead_attn, f"encoder_attn.{n}"),
+    ):
         for part in ("weight", "bias"):
-            getattr(own, f"in_proj_{part}").data = torch.cat([table[f"{theirs}.{p}_lin.{part}"] for p in "qkv"])
+            getattr(own, f"in_proj_{part}").data = torch.cat(
+                [table[f"{theirs}.{p}_lin.{part}"] for p in "qkv"]
+            )
             getattr(own.out_proj, part).data = table[f"{theirs}.out_lin.{part}"]
     for own, theirs in (
-        (layer.norm1, f"layer_norm1.{n}"), (layer.norm2, f"layer_norm15.{n}"), (layer.norm3, f"layer_norm2.{n}"),
-        (layer.linear1, f"ffns.{n}.lin1"), (layer.linear2, f"ffns.{n}.lin2"),
-    ):  # fmt: skip
+        (layer.norm1, f"layer_norm1.{n}"),
+        (layer.norm2, f"layer_norm15.{n}"),
+        (layer.norm3, f"layer_norm2.{n}"),
+        (layer.linear1, f"ffns.{n}.lin1"),
+        (layer.linear2, f"ffns.{n}.lin2"),
+    ):
         own.weight.data, own.bias.data = table[f"{theirs}.weight"], table[f"{theirs}.bias"]
     return layer.eval()
 
@@ -93,12 +139,20 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
     batch |= foreign.batch_of(50, 21, pad=2, ends=1, languages=3, prefix="decoder_")
     model = Seq2Seq(found.config)
     memory_BLD = model.encode(found.params, batch, AttentionSpec(bidirectional))
-    g, table_VD, bias_V = model.decoder_head(found.params, model.decode(found.params, batch, memory_BLD))
+    g, table_VD, bias_V = model.decoder_head(
+        found.params, model.decode(found.params, batch, memory_BLD)
+    )
     ours = np.asarray(g @ table_VD.T + bias_V)[..., :50]
-    given = foreign.tensors(batch, ids="decoder_ids", langs="decoder_language_ids", positions="decoder_position_ids")
+    given = foreign.tensors(
+        batch, ids="decoder_ids", langs="decoder_language_ids", positions="decoder_position_ids"
+    )
     x = sum(
         target[f"{name}.weight"][given[key]]
-        for name, key in (("embeddings", "ids"), ("lang_embeddings", "langs"), ("position_embeddings", "positions"))
+        for name, key in (
+            ("embeddings", "ids"),
+            ("lang_embeddings", "langs"),
+            ("position_embeddings", "positions"),
+        )
     )
     with torch.no_grad():
         x = torch.nn.functional.layer_norm(
@@ -113,7 +167,11 @@ def test_a_decoder_has_its_own_tables_and_its_logits_are_the_references(tmp_path
     foreign.assert_states_are([ours], [wanted], batch["decoder_pack_ids"] > 0)
     names = {f"encoder.{name}": value for name, value in source.items()}
     names |= {f"decoder.{name}": value for name, value in target.items()}
-    names = {name: value.numpy() for name, value in names.items() if not name.endswith("pred_layer.proj.weight")}
+    names = {
+        name: value.numpy()
+        for name, value in names.items()
+        if not name.endswith("pred_layer.proj.weight")
+    }
     foreign.assert_same_bits(foreign.back(xlm_seq2seq, found), names)
 
 
@@ -129,7 +187,9 @@ class Payload:
 
 def test_a_payload_is_refused_and_not_run(tmp_path):
     torch.save({"model": {}, "params": {"n_langs": Payload(tmp_path / "ran")}}, tmp_path / "x.pth")
-    with pytest.raises(UserError, match="holds more than tensors, and what a pickle holds it can run: refused"):
+    with pytest.raises(
+        UserError, match="holds more than tensors, and what a pickle holds it can run: refused"
+    ):
         xlm_checkpoint.params_of(tmp_path / "x.pth")
     assert not (tmp_path / "ran").exists()
 
@@ -154,7 +214,10 @@ def test_untied_heads_tables_of_something_else_and_lost_vocabularies_are_refused
     table = encoder()[1]
     for made, message in (
         (
-            {"model": {**table, "pred_layer.proj.weight": table["embeddings.weight"] + 1}, "params": PARAMS},
+            {
+                "model": {**table, "pred_layer.proj.weight": table["embeddings.weight"] + 1},
+                "params": PARAMS,
+            },
             "is not transf",
         ),
         ({"model": table}, "it needs params, and model or encoder"),
@@ -165,7 +228,9 @@ def test_untied_heads_tables_of_something_else_and_lost_vocabularies_are_refused
         with pytest.raises(UserError, match=message):
             xlm_checkpoint.params_of(tmp_path / "x.pth")
     torch.save({"model": table, "params": PARAMS}, tmp_path / "x.pth")
-    with pytest.raises(UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"):
+    with pytest.raises(
+        UserError, match="no sentencepiece.bpe.model in .*, no tokenizer.json and no vocab.txt"
+    ):
         xlm_checkpoint.read(tmp_path / "x.pth")
 
 
@@ -178,18 +243,30 @@ def test_a_file_beside_our_vocabulary_is_imported(tmp_path, capsys):
     from xlingjax.inference.run import open_run
 
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 4), model_prefix=str(tmp_path / "vocab"), vocab_size=340, bos_id=0, eos_id=1,
-        pad_id=2, unk_id=3, control_symbols=list(XLM_SPECIAL_PIECES[4:]), hard_vocab_limit=False, minloglevel=2,
+        sentence_iterator=iter(SENTENCES * 4),
+        model_prefix=str(tmp_path / "vocab"),
+        vocab_size=340,
+        bos_id=0,
+        eos_id=1,
+        pad_id=2,
+        unk_id=3,
+        control_symbols=list(XLM_SPECIAL_PIECES[4:]),
+        hard_vocab_limit=False,
+        minloglevel=2,
         character_coverage=1.0,
-    )  # fmt: skip
-    size = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "vocab.model")).get_piece_size()
+    )
+    size = sentencepiece.SentencePieceProcessor(
+        model_file=str(tmp_path / "vocab.model")
+    ).get_piece_size()
     file = tmp_path / "mlm.pth"
     torch.save({"model": encoder(vocab_size=size)[1], "params": {**PARAMS, "n_words": size}}, file)
     run = str(tmp_path / "run")
     assert main(["import", "--from", str(file), "--to", run, "--unverified"]) == 0
     opened = open_run(run)
     assert opened.languages == ("ar", "de", "zh")
-    jax.tree.map(np.testing.assert_array_equal, opened.params, xlm_checkpoint.params_of(file).params)
+    jax.tree.map(
+        np.testing.assert_array_equal, opened.params, xlm_checkpoint.params_of(file).params
+    )
     (tmp_path / "other.pth").write_bytes(file.read_bytes())
     assert main(["import", "--from", str(tmp_path), "--to", f"{run}2", "--unverified"]) == 2
     assert "holds mlm.pth, other.pth; give one of them" in capsys.readouterr().err
@@ -221,7 +298,10 @@ def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
     torch.save(made, folder / "mlm.pth")
     run = ["import", "--from", str(folder), "--to", str(tmp_path / "run"), "--unverified"]
     assert main(run) == 0
-    assert "its vocabulary has no capitals: capitals and accents are removed" in capsys.readouterr().out
+    assert (
+        "its vocabulary has no capitals: capitals and accents are removed"
+        in capsys.readouterr().out
+    )
     opened = open_run(tmp_path / "run")
     assert opened.vocabulary == Vocabulary.load(tmp_path / "hf") and opened.vocabulary.lowercase
     assert opened.languages == ("ar", "de", "zh")
@@ -229,5 +309,7 @@ def test_a_file_beside_codes_is_imported(words, tmp_path, capsys):
     made.pop("dico_word2id", None)
     (folder / "vocab_xnli_15").write_text("".join(f"{line}\n" for line in lines))
     torch.save({**made, "model": encoder(vocab_size=size + 1)[1]}, folder / "mlm.pth")
-    with pytest.raises(UserError, match=f"its vocabulary has {size} pieces .layout xlm., it {size + 1} words"):
+    with pytest.raises(
+        UserError, match=f"its vocabulary has {size} pieces .layout xlm., it {size + 1} words"
+    ):
         xlm_checkpoint.read(folder / "mlm.pth")

@@ -1,4 +1,5 @@
-"""XLM-R of Hugging Face: the same states and logits, the same bits, and a clear word for what is broken."""
+"""XLM-R of Hugging Face: the same states and logits, the same bits, and a clear word for what is
+broken."""
 
 import json
 import pickle
@@ -74,7 +75,9 @@ def test_the_names_lead_back_to_the_same_bits(folder):
     there, without = places(names_of(found.config), found.config, found.params)
     back = to_theirs(there, found.params)
     assert without == [] and {*back} == {*theirs} - {SEGMENTS}
-    theirs["roberta.embeddings.position_embeddings.weight"] += theirs[SEGMENTS][0]  # where that row went
+    theirs["roberta.embeddings.position_embeddings.weight"] += theirs[SEGMENTS][
+        0
+    ]  # where that row went
     for name, value in back.items():
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
@@ -87,14 +90,19 @@ def test_the_names_lead_back_to_the_same_bits(folder):
         ("Model", 0, "states of every layer"),
     ],
 )
-def test_another_head_is_compared_and_the_random_vocabulary_head_said(kind, labels, compared, tmp_path, capsys):
+def test_another_head_is_compared_and_the_random_vocabulary_head_said(
+    kind, labels, compared, tmp_path, capsys
+):
     small_xlmr.save(tmp_path / "hf", f"XLMRoberta{kind}", num_labels=labels)
     assert main(["import", "--from", str(tmp_path / "hf"), "--to", str(tmp_path / "run")]) == 0
     assert f"{compared}: largest difference" in capsys.readouterr().out
     found = read(tmp_path / "hf")
     assert found.config.num_labels == labels and not found.vocabulary_head
     assert found.notes == ("the vocabulary head is random: the checkpoint has none",)
-    assert not found.params["head"]["bias"].any() and (found.params["head"]["norm"]["scale"] == 1).all()
+    assert (
+        not found.params["head"]["bias"].any()
+        and (found.params["head"]["norm"]["scale"] == 1).all()
+    )
 
 
 def test_an_imported_model_is_a_run_to_start_from(folder, tmp_path, capsys):
@@ -102,7 +110,11 @@ def test_an_imported_model_is_a_run_to_start_from(folder, tmp_path, capsys):
 
     assert main(["import", "--from", str(folder), "--to", str(tmp_path / "run")]) == 0
     told = capsys.readouterr().out
-    assert "3 layers of 24" in told and "logits of the pieces: largest difference" in told and "16 sentences" in told
+    assert (
+        "3 layers of 24" in told
+        and "logits of the pieces: largest difference" in told
+        and "16 sentences" in told
+    )
     opened, direct = open_run(tmp_path / "run"), read(folder)
     assert opened.vocabulary == direct.vocabulary and opened.model.config == direct.config
     import jax
@@ -123,7 +135,9 @@ def test_shards_pickles_and_half_precision_are_the_same_weights(folder, tmp_path
     assert len([*(tmp_path / "shards").glob("model-*.safetensors")]) > 1
     shutil.copytree(folder, tmp_path / "pickle")
     (tmp_path / "pickle" / "model.safetensors").unlink()
-    torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")  # with every name of tied weights
+    torch.save(
+        model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin"
+    )  # with every name of tied weights
     for name in ("shards", "pickle"):
         jax.tree.map(np.testing.assert_array_equal, read(tmp_path / name).params, whole.params)
     shutil.copytree(folder, tmp_path / "half")
@@ -214,17 +228,29 @@ def huge_header(folder):
         (pickled_by_torch, "holds more than tensors, and what a pickle holds it can run: refused"),
         (changed(intermediate_size=41), "layer.0.intermediate.dense.bias: wanted 41, found 40"),
         (changed(num_hidden_layers=4), "layer.3.attention.self.key.bias: wanted 24, found none"),
-        (changed(num_hidden_layers=2), "layer.2.attention.output.LayerNorm.bias: wanted none, found 24"),
-        (changed(hidden_act="gelu_new"), "hidden_act='gelu_new' is not something xlingjax computes"),
+        (
+            changed(num_hidden_layers=2),
+            "layer.2.attention.output.LayerNorm.bias: wanted none, found 24",
+        ),
+        (
+            changed(hidden_act="gelu_new"),
+            "hidden_act='gelu_new' is not something xlingjax computes",
+        ),
         (changed(tie_word_embeddings=False), "tie_word_embeddings=False is not something"),
         (changed(model_type="gpt2"), "model_type='gpt2' is not something xlingjax computes"),
         (changed(hidden_act=["gelu"]), "hidden_act=.'gelu'. is not something"),
         (short_segments, "token_type_embeddings.weight: wanted 1 x 24, found 1 x 23"),
         (changed(hidden_size="24"), "hidden_size='24'; it must be a whole number"),
-        (index("../elsewhere.safetensors"), "names the shard '../elsewhere.safetensors', outside its own folder"),
+        (
+            index("../elsewhere.safetensors"),
+            "names the shard '../elsewhere.safetensors', outside its own folder",
+        ),
         (index("model-1.safetensors"), "names the shard model-1.safetensors, which is not there"),
         (another_tokenizer, "its tokenizer .* pieces: these are not of one model"),
-        (lambda folder: (folder / "sentencepiece.bpe.model").unlink(), "no sentencepiece.bpe.model in"),
+        (
+            lambda folder: (folder / "sentencepiece.bpe.model").unlink(),
+            "no sentencepiece.bpe.model in",
+        ),
         (lambda folder: (folder / "model.safetensors").unlink(), "no weights in"),
         (lambda folder: (folder / "config.json").write_text("{"), "config.json is no JSON"),
     ],
@@ -252,7 +278,9 @@ def test_all_that_differs_stands_in_a_table(folder, tmp_path, capsys):
     assert line.startswith("error: ") and "(and 21 more)" in line
 
 
-def test_a_model_that_transformers_computes_otherwise_is_refused(folder, tmp_path, capsys, monkeypatch):
+def test_a_model_that_transformers_computes_otherwise_is_refused(
+    folder, tmp_path, capsys, monkeypatch
+):
     from xlingjax.convert.formats import xlm_roberta
 
     def swapped(config):
@@ -297,21 +325,29 @@ def test_a_recipe_starts_from_a_folder_that_is_imported_once(folder, tmp_path, m
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
     # Here without transformers and a process of its own; tests/workflows/test_adapt.py has both.
     monkeypatch.setattr(
-        import_model, "import_apart", lambda source, run: import_model.import_model(source, str(run), False)
+        import_model,
+        "import_apart",
+        lambda source, run: import_model.import_model(source, str(run), False),
     )
     given = ["MONO=text/*", "DTYPE=float32"]
     recipe = read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given])
     run = recipe.bound["init_from"]
     assert run.startswith(str(tmp_path / "cache" / "imported"))
-    assert recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
-    assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(name="")
+    assert (
+        recipe.corpus.vocabulary_path == run and recipe.corpus.vocabulary == read(folder).vocabulary
+    )
+    assert recipe.bound["model"].replace(name="", dtype="float32") == read(folder).config.replace(
+        name=""
+    )
     monkeypatch.undo()
     monkeypatch.setenv("XLINGJAX_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(import_model, "import_model", None)
     assert read_recipe(["adapt"], [f"INIT_FROM=hf:{folder}", *given]).bound["init_from"] == run
     shutil.copytree(folder, tmp_path / "hf")
     truncated(tmp_path / "hf")
-    with pytest.raises(UserError, match="is no whole safetensors file"):  # as its own process says it
+    with pytest.raises(
+        UserError, match="is no whole safetensors file"
+    ):  # as its own process says it
         read_recipe(["adapt"], [f"INIT_FROM=hf:{tmp_path / 'hf'}", *given])
     with pytest.raises(UserError, match="hf: names no folder and no hub id"):
         read_recipe(["adapt"], ["INIT_FROM=hf:", *given])
@@ -329,7 +365,10 @@ def test_of_the_hub_pickles_are_fetched_only_where_there_is_nothing_better(tmp_p
         return str(tmp_path)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", fetch)
-    assert found("someone/model") == tmp_path and request == [("someone/model", False), ("someone/model", True)]
+    assert found("someone/model") == tmp_path and request == [
+        ("someone/model", False),
+        ("someone/model", True),
+    ]
     (tmp_path / "model-00001-of-00002.safetensors").touch()
     request.clear()
     assert found("someone/model") == tmp_path and request == [("someone/model", False)]

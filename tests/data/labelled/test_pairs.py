@@ -4,7 +4,18 @@ from xlingjax.data.labelled import pairs as lp
 from xlingjax.data.labelled.records import Bitext, SourceTarget
 from xlingjax.errors import UserError
 
-ENGLISH = ["delta", "golf", "alpha", "india", "bravo", "hotel", "charlie", "foxtrot", "echo", "juliett"]
+ENGLISH = [
+    "delta",
+    "golf",
+    "alpha",
+    "india",
+    "bravo",
+    "hotel",
+    "charlie",
+    "foxtrot",
+    "echo",
+    "juliett",
+]
 
 
 @pytest.fixture
@@ -12,7 +23,11 @@ def files(tmp_path):
     def files(**sides):
         paths = [tmp_path / f"x.{name}" for name in sides]
         for path, lines in zip(paths, sides.values(), strict=True):
-            path.write_bytes(lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode())
+            path.write_bytes(
+                lines
+                if isinstance(lines, bytes)
+                else "".join(f"{line}\n" for line in lines).encode()
+            )
         return paths
 
     return files
@@ -22,7 +37,10 @@ def test_sources_and_targets(files):
     found = lp.read_source_target(files(src=["a b", " c"], tgt=["x", "y"]), None, "de")
     assert found == [SourceTarget("a b", "x"), SourceTarget("c", "y")] and found[1].line == 2
     assert lp.read_source_target(files(src=["a"]), None, "de") == [SourceTarget("a", None)]
-    with pytest.raises(UserError, match=r"x.src has 2 lines, .*x.tgt 1: line n of one belongs to line n of the other"):
+    with pytest.raises(
+        UserError,
+        match=r"x.src has 2 lines, .*x.tgt 1: line n of one belongs to line n of the other",
+    ):
         lp.read_source_target(files(src=["a", "b"], tgt=["x"]), None, "de")
     with pytest.raises(UserError, match=r"x.tgt, line 2: the line is empty"):
         lp.read_source_target(files(src=["a", "b"], tgt=["x", ""]), None, "de")
@@ -35,9 +53,13 @@ def test_sources_and_targets(files):
 def test_tatoeba_that_is_aligned(files):
     (found,) = lp.read_tatoeba(files(de=["eins", "zwei"], en=["one", "two"]), None, "de")
     assert found == Bitext(
-        (("0", "eins"), ("1", "zwei")), (("0", "one"), ("1", "two")), frozenset({("0", "0"), ("1", "1")})
+        (("0", "eins"), ("1", "zwei")),
+        (("0", "one"), ("1", "two")),
+        frozenset({("0", "0"), ("1", "1")}),
     )
-    assert lp.read_tatoeba(files(de=ENGLISH, en=ENGLISH), None, "de")[0].gold == {(str(i), str(i)) for i in range(10)}
+    assert lp.read_tatoeba(files(de=ENGLISH, en=ENGLISH), None, "de")[0].gold == {
+        (str(i), str(i)) for i in range(10)
+    }
 
 
 def test_tatoeba_whose_english_is_sorted(files):
@@ -59,7 +81,9 @@ def test_tatoeba_whose_english_is_sorted(files):
 def test_bucc(files):
     sides = {"de": ["de-1\teins\tzwei", "de-2\tdrei"], "en": ["en-1\tthree"]}
     (found,) = lp.read_bucc(files(**sides, gold=["de-2\ten-1"]), None, "de")
-    assert found.source == (("de-1", "eins\tzwei"), ("de-2", "drei")) and found.gold == {("de-2", "en-1")}
+    assert found.source == (("de-1", "eins\tzwei"), ("de-2", "drei")) and found.gold == {
+        ("de-2", "en-1")
+    }
     assert lp.read_bucc(files(**sides), None, "de")[0].gold is None
     for changed, message in (
         ({"de": ["de-1 eins"]}, r"x.de, line 1: 'de-1 eins' is not an id, a tab and a sentence"),

@@ -11,14 +11,20 @@ CONTEXT = "Köln liegt am Rhein."
 
 def squad(*answers, id="a", context=CONTEXT, question="Wo?"):
     given = [{"text": text, "answer_start": start} for text, start in answers]
-    return {"paragraphs": [{"context": context, "qas": [{"id": id, "question": question, "answers": given}]}]}
+    return {
+        "paragraphs": [
+            {"context": context, "qas": [{"id": id, "question": question, "answers": given}]}
+        ]
+    }
 
 
 @pytest.fixture
 def read(tmp_path):
     def read(*articles, **options):
         path = tmp_path / "dev.json"
-        path.write_text(json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False), "utf-8")
+        path.write_text(
+            json.dumps({"version": "1.1", "data": articles}, ensure_ascii=False), "utf-8"
+        )
         return read_squad([path], None, "de", **options)
 
     return read
@@ -43,7 +49,8 @@ def test_numbered_ids(read):
 
 
 def test_what_a_machine_translated(read):
-    """An answer that it lost is none, the question stays in its row; XTREME writes a question for each answer."""
+    """An answer that it lost is none, the question stays in its row; XTREME writes a question for
+    each answer."""
     lost, twice = squad(("Main", 14), id="b"), squad(("am Rhein", 11), id="c")
     found = read(squad(("Köln", 0)), lost, squad(("Rhein", 14), id="c"), twice, translated=True)
     assert [(one.id, one.answers, one.starts) for one in found] == [
@@ -56,26 +63,45 @@ def test_what_a_machine_translated(read):
 
 
 def test_what_a_machine_left_blank_is_lost(read):
-    """Blank and null answers, null starts, blank and null questions: the question stays in its row, untrained on."""
+    """Blank and null answers, null starts, blank and null questions: the question stays in its row,
+    untrained on."""
     starts = squad(("Rhein", 14), id="e")
     del starts["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"]
     rows = [
-        squad((" ", 4), ("Köln", 0)), squad((None, 4), id="b"), squad(("Köln", None), id="c"),
-        squad(("Köln", 0), id="d", question=" "), starts, squad(("Köln", None), id="f", question=None),
-        squad(("Köln", 0), id="g", context=" "), squad(("Köln", 0), id="h"),
-    ]  # fmt: skip
+        squad((" ", 4), ("Köln", 0)),
+        squad((None, 4), id="b"),
+        squad(("Köln", None), id="c"),
+        squad(("Köln", 0), id="d", question=" "),
+        starts,
+        squad(("Köln", None), id="f", question=None),
+        squad(("Köln", 0), id="g", context=" "),
+        squad(("Köln", 0), id="h"),
+    ]
     found = read(*rows, translated=True)
     assert [(one.id, one.question, one.answers) for one in found] == [
-        ("a", "Wo?", ("Köln",)), ("b", "Wo?", ()), ("c", "Wo?", ()), ("d", "", ()), ("e", "Wo?", ()), ("f", "", ()),
-        ("g", "Wo?", ()), ("h", "Wo?", ("Köln",)),
-    ]  # fmt: skip
+        ("a", "Wo?", ("Köln",)),
+        ("b", "Wo?", ()),
+        ("c", "Wo?", ()),
+        ("d", "", ()),
+        ("e", "Wo?", ()),
+        ("f", "", ()),
+        ("g", "Wo?", ()),
+        ("h", "Wo?", ("Köln",)),
+    ]
     assert [one.id for one in read(*rows, numbered=True, translated=True)] == [*map(str, range(8))]
-    for row, message in zip(rows[1:7], ["an answer is not an object"] * 2 + ["no text 'question'"], strict=False):
+    for row, message in zip(
+        rows[1:7], ["an answer is not an object"] * 2 + ["no text 'question'"], strict=False
+    ):
         with pytest.raises(UserError, match=message):
             read(row)
     assert read(rows[0])[0].answers == (" ", "Köln")  # as the file says
-    strange = {"paragraphs": [{"context": CONTEXT, "qas": [{"id": "a", "asked": "Wo?", "answers": []}]}]}
-    for row, message in ((strange, "question a: no text 'question'"), (squad(("Rhein", "14")), "is not an object")):
+    strange = {
+        "paragraphs": [{"context": CONTEXT, "qas": [{"id": "a", "asked": "Wo?", "answers": []}]}]
+    }
+    for row, message in (
+        (strange, "question a: no text 'question'"),
+        (squad(("Rhein", "14")), "is not an object"),
+    ):
         with pytest.raises(UserError, match=message):  # another layout is no loss
             read(row, translated=True)
 
@@ -83,11 +109,20 @@ def test_what_a_machine_left_blank_is_lost(read):
 @pytest.mark.parametrize(
     "article, message",
     [
-        (squad(("Rhein", 13)), r"question a: the answer 'Rhein' is not in its context at character 13, where ' Rhei'"),
+        (
+            squad(("Rhein", 13)),
+            r"question a: the answer 'Rhein' is not in its context at character 13, where ' Rhei'",
+        ),
         (squad(("Rhein", 13)), r"it stands at 14"),
         (squad(("Rhein", -6)), r"it stands at 14"),
-        (squad(("Main", 14)), r"question a: the answer 'Main' .*; it stands nowhere in the context"),
-        (squad(("Rhein", "14")), r"question a: an answer is not an object with a text and an answer_start"),
+        (
+            squad(("Main", 14)),
+            r"question a: the answer 'Main' .*; it stands nowhere in the context",
+        ),
+        (
+            squad(("Rhein", "14")),
+            r"question a: an answer is not an object with a text and an answer_start",
+        ),
         (squad(id=""), r"dev.json: a question without an id"),
         (squad(question=" "), r"question a: no text 'question'"),
         (squad(context=None), r"a paragraph: no text 'context'"),

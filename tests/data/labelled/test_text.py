@@ -20,7 +20,10 @@ def write(path, text):
 def test_reading_labelled_tsv(tmp_path):
     path = write(tmp_path / "a.tsv", 'A man "runs\tHe moves\tcontradictory\n\nB\tC\tneutral\r\n')
     examples = lt.read_labelled_tsv(path, LABELS)
-    assert examples == [Example('A man "runs', "He moves", "contradiction"), Example("B", "C", "neutral")]
+    assert examples == [
+        Example('A man "runs', "He moves", "contradiction"),
+        Example("B", "C", "neutral"),
+    ]
     assert [example.line for example in examples] == [1, 3]
     quoted = write(tmp_path / "q.tsv", '"say ""yes"""\tB\t0\n')
     assert lt.read_labelled_tsv(quoted, quoted=True)[0].premise == 'say "yes"'
@@ -31,13 +34,28 @@ def test_reading_labelled_tsv(tmp_path):
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("a\tb\tneutral\na\tb\n", r"x.tsv, line 2: 2 columns, expected 3: premise TAB hypothesis TAB label; a header"),
+        (
+            "a\tb\tneutral\na\tb\n",
+            r"x.tsv, line 2: 2 columns, expected 3: premise TAB hypothesis TAB label; a header",
+        ),
         ("a\tb\n", r"x.tsv, line 1: 2 columns, expected 3"),
-        ("a\tb\tmaybe\n", r"x.tsv, line 1: unknown label 'maybe', expected one of contradiction, entailment, neutral"),
-        ("a\tb\tNeutral\n", r"x.tsv, line 1: unknown label 'Neutral', expected .*; write 'neutral'"),
+        (
+            "a\tb\tmaybe\n",
+            (
+                r"x.tsv, line 1: unknown label 'maybe', expected one of contradiction, entailment,"
+                r" neutral"
+            ),
+        ),
+        (
+            "a\tb\tNeutral\n",
+            r"x.tsv, line 1: unknown label 'Neutral', expected .*; write 'neutral'",
+        ),
         (
             "a\tb\tneutral\na\tb\t1\n",
-            r"x.tsv, line 2: the label '1' is an id, .*: write names; .* 0 contradiction, 1 entailment, 2 neutral",
+            (
+                r"x.tsv, line 2: the label '1' is an id, .*: write names; .* 0 contradiction, 1"
+                r" entailment, 2 neutral"
+            ),
         ),
         ("a\tb\tneutral\n\t\t\n", r"x.tsv, line 2: the premise is empty"),
         ("a\t \tneutral\n", r"x.tsv, line 1: the hypothesis is empty"),
@@ -61,7 +79,9 @@ def test_quoting_is_what_every_mark_says(tmp_path):
         return lt.is_quoted(write(tmp_path / "q.tsv", text))
 
     assert quoted('"say ""yes"""\tB\t0\nA\tB\t1\n')
-    assert not quoted('"say ""yes"""\tB\t0\nA "b"\tB\t1\n')  # one field is written otherwise: the file is plain
+    assert not quoted(
+        '"say ""yes"""\tB\t0\nA "b"\tB\t1\n'
+    )  # one field is written otherwise: the file is plain
     assert not quoted('"A whole quotation."\tB\t0\n')  # csv would have doubled the marks
     assert not quoted('"\tB\t0\n') and not quoted("A\tB\t0\n")
     plain = write(tmp_path / "p.tsv", '"A," he said.\t"B"\t1\n')
@@ -72,7 +92,9 @@ def test_test_sets_may_lack_the_label_from_every_line(tmp_path):
     table = lt.Table()
     path = write(tmp_path / "test.tsv", "a\tb\nc\td\n")
     assert table([path], NLI, "de") == [Example("a", "b", None), Example("c", "d", None)]
-    with pytest.raises(UserError, match=r"test.tsv, line 2: 3 columns, expected 2: premise TAB hypothesis"):
+    with pytest.raises(
+        UserError, match=r"test.tsv, line 2: 3 columns, expected 2: premise TAB hypothesis"
+    ):
         table([write(path, "a\tb\nc\td\tneutral\n")], NLI, "de")
     with pytest.raises(UserError, match=r"test.tsv, line 1: 1 columns, expected 3"):
         table([write(path, "a\n")], NLI, "de")
@@ -80,7 +102,9 @@ def test_test_sets_may_lack_the_label_from_every_line(tmp_path):
 
 def test_raw_xnli_is_read_by_its_header_and_language(tmp_path):
     header = "language\tgold_label\tparse\tsentence1\tsentence2\tmatch"
-    path = write(tmp_path / "x.tsv", f"{header}\nde\tneutral\t(\tA\tB\tTrue\nfr\tentailment\t(\tC\tD\tTrue\n")
+    path = write(
+        tmp_path / "x.tsv", f"{header}\nde\tneutral\t(\tA\tB\tTrue\nfr\tentailment\t(\tC\tD\tTrue\n"
+    )
     table = lt.Table(
         ("language", "gold_label", "sentence1", "sentence2"),
         premise=("sentence1",),
@@ -95,12 +119,20 @@ def test_raw_xnli_is_read_by_its_header_and_language(tmp_path):
         table([path], NLI, "th")
     with pytest.raises(UserError, match=r"x.tsv, line 2: 5 columns, expected 6 as its header has"):
         table([write(path, f"{header}\nde\tneutral\t(\tA\tB\n")], NLI, "de")
-    with pytest.raises(UserError, match=r"x.tsv, line 1: no column 'sentence1' in the header; expected language TAB"):
+    with pytest.raises(
+        UserError,
+        match=r"x.tsv, line 1: no column 'sentence1' in the header; expected language TAB",
+    ):
         table([write(path, "de\tneutral\t(\tA\tB\tTrue\n")], NLI, "de")
 
 
 def test_texts_of_several_columns_are_joined(tmp_path):
-    table = lt.Table(("query", "title", "text", "label"), ("query",), ("title", "text"), may_be_empty=("title", "text"))
+    table = lt.Table(
+        ("query", "title", "text", "label"),
+        ("query",),
+        ("title", "text"),
+        may_be_empty=("title", "text"),
+    )
     path = write(tmp_path / "x", "q\tt\ts\t1\nq\t\ts\t0\n")
     assert [example.hypothesis for example in table([path], BINARY, "de")] == ["t s", "s"]
     with pytest.raises(UserError, match=r"x, line 1: the title and the text are empty"):
@@ -112,13 +144,22 @@ def test_texts_of_several_columns_are_joined(tmp_path):
 def test_translations_with_their_original(tmp_path):
     path = write(tmp_path / "x.tsv", 'A\tB\tL\' "A"\tU\tcontradictory\n')
     assert lt.read_translated([path], NLI, "fr") == [Example('L\' "A"', "U", "contradiction")]
-    assert lt.read_translated([write(path, "L'A\tU\tneutral\n")], NLI, "fr") == [Example("L'A", "U", "neutral")]
+    assert lt.read_translated([write(path, "L'A\tU\tneutral\n")], NLI, "fr") == [
+        Example("L'A", "U", "neutral")
+    ]
     with pytest.raises(UserError, match=r"x.tsv, line 1: 4 columns, expected 3"):
         lt.read_translated([write(path, "A\tB\tL'A\tneutral\n")], NLI, "fr")
 
 
 def test_xcopa(tmp_path):
-    row = {"premise": "It rained.", "choice1": "A.", "choice2": "B.", "question": "cause", "label": 1, "idx": 0}
+    row = {
+        "premise": "It rained.",
+        "choice1": "A.",
+        "choice2": "B.",
+        "question": "cause",
+        "label": 1,
+        "idx": 0,
+    }
     path = write(tmp_path / "x.jsonl", json.dumps(row))
     assert lt.read_xcopa([path], BINARY, "en") == [Example("It rained. cause", "A. / B.", "1")]
     write(path, json.dumps({key: value for key, value in row.items() if key != "label"}))
@@ -128,13 +169,21 @@ def test_xcopa(tmp_path):
     )  # as XTREME's script hides them
     assert {one.label for one in lt.read_xcopa([write(path, hidden)], BINARY, "en")} == {None}
     told = hidden.replace('"label": 0', '"label": 1', 1)
-    assert [one.label for one in lt.read_xcopa([write(path, told)], BINARY, "en")] == ["1", *["0"] * 499]
-    assert lt.read_xcopa([write(path, json.dumps(row | {"label": 0}))], BINARY, "en")[0].label == "0"
+    assert [one.label for one in lt.read_xcopa([write(path, told)], BINARY, "en")] == [
+        "1",
+        *["0"] * 499,
+    ]
+    assert (
+        lt.read_xcopa([write(path, json.dumps(row | {"label": 0}))], BINARY, "en")[0].label == "0"
+    )
     for text, message in (
         ("{}\n", r"x.jsonl, line 1: no 'premise'"),
         ("[1]\n", r"x.jsonl, line 1: not a JSON object"),
         ("\n{\n", r"x.jsonl, line 2: not a JSON object"),
-        (json.dumps(row | {"label": 2}), r"x.jsonl, line 1: unknown label '2', expected one of 0, 1"),
+        (
+            json.dumps(row | {"label": 2}),
+            r"x.jsonl, line 1: unknown label '2', expected one of 0, 1",
+        ),
         ("", r"x.jsonl: no examples"),
     ):
         with pytest.raises(UserError, match=message):
@@ -152,9 +201,14 @@ def test_intents(tmp_path):
     with pytest.raises(UserError, match=r"x.conll, line 3: unknown label 'weather'"):
         lt.read_xsid_intents([write(path, xsid.replace("weather/find", "weather"))], task, "de")
     mtod = "alarm/set_alarm\t8:13:datetime\tAlarma a las 5 \tes_XX\n"
-    assert lt.read_mtod_intents([write(path, mtod)], task, "es") == [Example("Alarma a las 5", None, "alarm/set_alarm")]
+    assert lt.read_mtod_intents([write(path, mtod)], task, "es") == [
+        Example("Alarma a las 5", None, "alarm/set_alarm")
+    ]
     for text, message in (
-        (mtod.replace("8:13", "8:99"), r"line 1: the slot '8:99:datetime' is not start:end:name within the 15 char"),
+        (
+            mtod.replace("8:13", "8:99"),
+            r"line 1: the slot '8:99:datetime' is not start:end:name within the 15 char",
+        ),
         (mtod.replace("\tes_XX", ""), r"line 1: 3 columns, expected 4"),
         ("", r"x.conll: no utterances"),
     ):

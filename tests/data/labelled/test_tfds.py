@@ -1,4 +1,5 @@
-"""Sets of TensorFlow Datasets: the records are those of the official files that TFDS's own builders made them of."""
+"""Sets of TensorFlow Datasets: the records are those of the official files that TFDS's own builders
+made them of."""
 
 import shutil
 import subprocess
@@ -31,7 +32,11 @@ def sets(official, tmp_path_factory):
 
 
 CASES = [
-    *(("xtreme/xnli", split, code) for split in ("dev", "test", "translate_train") for code in ("de", "zh")),
+    *(
+        ("xtreme/xnli", split, code)
+        for split in ("dev", "test", "translate_train")
+        for code in ("de", "zh")
+    ),
     *(("xtreme/pawsx", split, "en") for split in ("train", "dev", "test")),
     ("xtreme/pawsx", "test", "de"),
     ("xtreme/pawsx", "translate_train", "de"),
@@ -50,7 +55,11 @@ CASES = [
     ("xglue/xnli", "translate_train", "zh"),
     ("xglue/pawsx", "translate_train", "de"),
     ("xglue/mlqa", "test", "de"),
-    *(("applications/conll", split, code) for split in ("train", "dev", "test") for code in ("en", "nl")),
+    *(
+        ("applications/conll", split, code)
+        for split in ("train", "dev", "test")
+        for code in ("en", "nl")
+    ),
     *(("applications/ud", split, "de") for split in ("train", "dev", "test")),
 ]
 
@@ -66,7 +75,9 @@ def test_the_records_are_those_of_the_official_files(official, sets, name, split
 
 def without_line(records):
     return [
-        type(record)(**{name: 0 if name == "line" else value for name, value in vars(record).items()})
+        type(record)(
+            **{name: 0 if name == "line" else value for name, value in vars(record).items()}
+        )
         for record in records
     ]
 
@@ -74,10 +85,18 @@ def without_line(records):
 def test_labels_are_named_as_the_tasks_are(sets):
     """TFDS numbers XNLI's entailment 0 and calls PAWS-X's classes by name."""
     nli = read(task_named("xtreme/xnli"), sets, "dev", "de")
-    assert {one.premise[-1]: one.label for one in nli} == {str(row): prepared_sets.LABELS[row % 3] for row in range(6)}
+    assert {one.premise[-1]: one.label for one in nli} == {
+        str(row): prepared_sets.LABELS[row % 3] for row in range(6)
+    }
     pairs = read(task_named("xtreme/pawsx"), sets, "translate_train", "de")
-    assert {one.premise: one.label for one in pairs} == {f"Ä {row}": str(int(row > 1)) for row in range(6)}
-    (first, *_) = (one for one in read(task_named("xtreme/panx"), sets, "dev", "de") if one.words[0] == "B-PER:0")
+    assert {one.premise: one.label for one in pairs} == {
+        f"Ä {row}": str(int(row > 1)) for row in range(6)
+    }
+    first, *_ = (
+        one
+        for one in read(task_named("xtreme/panx"), sets, "dev", "de")
+        if one.words[0] == "B-PER:0"
+    )
     assert first.tags == tuple(word.partition(":")[0] for word in first.words)
     assert first.tags[:4] == ("B-PER", "I-PER", "O", "B-ORG")
 
@@ -94,7 +113,9 @@ def test_tydiqas_training_set_is_told_apart_by_the_ids(sets, official):
     assert languages_present(task, sets, "train") == sorted(prepared_sets.TYDIQA)
     found = read(task, sets, "train", "ko")
     assert {one.id for one in found} == {f"korean-{row}-1" for row in range(3)}
-    assert {one.context for one in found} == {one.context for one in read(task, official, "train", "ko")}
+    assert {one.context for one in found} == {
+        one.context for one in read(task, official, "train", "ko")
+    }
 
 
 def test_tatoebas_sides_stay_aligned(sets, official):
@@ -105,7 +126,9 @@ def test_tatoebas_sides_stay_aligned(sets, official):
         source, target = dict(bitext.source), dict(bitext.target)
         return {(source[a], target[b]) for a, b in bitext.gold}
 
-    assert aligned(ours) == aligned(theirs) == {(f"deu ß {row}", f"eng ß {row}") for row in range(6)}
+    assert (
+        aligned(ours) == aligned(theirs) == {(f"deu ß {row}", f"eng ß {row}") for row in range(6)}
+    )
 
 
 def test_words_of_a_treebank_are_neither_tokens_of_several_nor_empty_nodes(sets):
@@ -126,9 +149,12 @@ def test_english_beside_translations_is_their_own_where_multinli_is_not_prepared
     shutil.copytree(prepared.data_dir(sets) / "xtreme_xnli", tmp_path / "xtreme_xnli")
     task = task_named("xtreme/xnli")
     english, german = (
-        read(task, f"tfds:{tmp_path}", split, code) for split, code in (("train", "en"), ("translate_train", "de"))
+        read(task, f"tfds:{tmp_path}", split, code)
+        for split, code in (("train", "en"), ("translate_train", "de"))
     )
-    assert [Example(f"de {one.premise}", f"de {one.hypothesis}", one.label) for one in english] == german
+    assert [
+        Example(f"de {one.premise}", f"de {one.hypothesis}", one.label) for one in english
+    ] == german
     assert languages_present(task, f"tfds:{tmp_path}", "translate_train") == [
         code for code in prepared_sets.XNLI if code != "en"
     ]
@@ -147,31 +173,56 @@ def test_every_set_is_one_of_tfds_with_that_version():
                 cls = tfds.builder_cls(name.partition("/")[0])
                 assert str(cls.VERSION or cls.BUILDER_CONFIGS[0].version) == version
                 configs = [config.name for config in cls.BUILDER_CONFIGS]
-                languages = one.languages or (*task.languages, *(["en"] if split == "train" else []))
+                languages = one.languages or (
+                    *task.languages,
+                    *(["en"] if split == "train" else []),
+                )
                 for language in languages if configs else ():
                     config = name.format(language=language).partition("/")[2]
-                    assert any(config == c or config.endswith("*") and c.startswith(config[:-1]) for c in configs)
+                    assert any(
+                        config == c or config.endswith("*") and c.startswith(config[:-1])
+                        for c in configs
+                    )
 
 
 def test_a_set_that_is_not_prepared_is_named_with_what_prepares_it(sets, tmp_path):
     folder = prepared.data_dir(sets)
     for name, split, language, told in (
-        ("xtreme/xquad", "test", "el", r"looked for xquad/el:3.0.0 \(test\); `tfds build xquad/el --data_dir {}`"),
-        ("xtreme/pawsx", "translate_train", "fr", r"xtreme_pawsx/fr:1.0.0 \(train\) or paws_x_wiki/fr:1.0.0 \(train\)"),
-        ("xtreme/udpos", "dev", "de", "TensorFlow Datasets has none that is read; give the folder of the official"),
+        (
+            "xtreme/xquad",
+            "test",
+            "el",
+            r"looked for xquad/el:3.0.0 \(test\); `tfds build xquad/el --data_dir {}`",
+        ),
+        (
+            "xtreme/pawsx",
+            "translate_train",
+            "fr",
+            r"xtreme_pawsx/fr:1.0.0 \(train\) or paws_x_wiki/fr:1.0.0 \(train\)",
+        ),
+        (
+            "xtreme/udpos",
+            "dev",
+            "de",
+            "TensorFlow Datasets has none that is read; give the folder of the official",
+        ),
         ("xtreme/xnli", "train", "de", "TensorFlow Datasets has none that is read"),
     ):
         told = f"{name}: no {split} set of '{language}' in tfds:{folder}: .*{told.format(folder)}"
         with pytest.raises(UserError, match=told):
             read(task_named(name), sets, split, language)
         assert find(task_named(name), sets, split, language) is None
-    with pytest.raises(UserError, match=r"no folder .*nowhere; give the folder that TensorFlow Datasets prepared"):
+    with pytest.raises(
+        UserError, match=r"no folder .*nowhere; give the folder that TensorFlow Datasets prepared"
+    ):
         find(task_named("xtreme/xnli"), f"tfds:{tmp_path}/nowhere", "dev", "de")
     # another version, and a set that lacks the split
     old = tmp_path / "xquad/de/2.0.0"
     shutil.copytree(folder / "xquad/de/3.0.0", old)
     assert languages_present(task_named("xtreme/xquad"), f"tfds:{tmp_path}", "test") == []
-    assert languages_present(task_named("applications/ud"), sets, "dev") == ["de"]  # de_pud has none
+    assert languages_present(task_named("applications/ud"), sets, "dev") == [
+        "de"
+    ]  # de_pud has none
 
 
 def test_faults_of_a_set(sets, tmp_path):
@@ -179,7 +230,9 @@ def test_faults_of_a_set(sets, tmp_path):
     task, folder = task_named("xtreme/xnli"), tmp_path / "xnli/1.1.0"
     (shard,) = folder.glob("xnli-validation*")
     shard.write_bytes(shard.read_bytes()[:-9])
-    with pytest.raises(UserError, match=r"xnli/1.1.0: TFDS cannot read it \(.*\); prepare it again"):
+    with pytest.raises(
+        UserError, match=r"xnli/1.1.0: TFDS cannot read it \(.*\); prepare it again"
+    ):
         read(task, f"tfds:{tmp_path}", "dev", "de")
     (folder / "dataset_info.json").write_text("{}")
     with pytest.raises(UserError, match=r"dataset_info.json: not the metadata of a TFDS set"):
@@ -188,7 +241,10 @@ def test_faults_of_a_set(sets, tmp_path):
 
 def test_where_the_sets_lie(monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", "/sets")
-    assert prepared.located("tfds:") == "tfds:/sets" and prepared.located("tfds:a") == f"tfds:{Path.cwd()}/a"
+    assert (
+        prepared.located("tfds:") == "tfds:/sets"
+        and prepared.located("tfds:a") == f"tfds:{Path.cwd()}/a"
+    )
     assert prepared.located("a") == f"{Path.cwd()}/a"
     monkeypatch.delenv("TFDS_DATA_DIR")
     assert prepared.located("tfds:") == f"tfds:{Path.home()}/tensorflow_datasets"
@@ -207,18 +263,26 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 """
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     assert told[0] == "['de']"
-    assert told[1].startswith("UserError tfds: TensorFlow Datasets cannot be imported (") and len(told) == 2
+    assert (
+        told[1].startswith("UserError tfds: TensorFlow Datasets cannot be imported (")
+        and len(told) == 2
+    )
 
 
 def test_predictions_are_scored_against_a_set_by_id_alone(sets, tmp_path):
-    """Predictions of labels are lines in the order of the official files, which TFDS does not keep."""
+    """Predictions of labels are lines in the order of the official files, which TFDS does not
+    keep."""
     (tmp_path / "xquad").mkdir()
     (tmp_path / "xquad/test-de.json").write_text('{"x1": "Köln0", "x2": "Köln1", "x3": "Bonn"}')
     told = score_files(suite_tasks("xtreme"), tmp_path, sets, allow_missing=True)
     assert told["tasks"]["xtreme/xquad"]["metrics"]["squad_em"]["de"] == pytest.approx(200 / 3)
     (tmp_path / "xnli").mkdir()
     (tmp_path / "xnli/test-de.tsv").write_text("neutral\n" * 6)
-    with pytest.raises(UserError, match="xtreme/xnli: its predictions are read in the order of the official files"):
+    with pytest.raises(
+        UserError, match="xtreme/xnli: its predictions are read in the order of the official files"
+    ):
         score_files(suite_tasks("xtreme"), tmp_path, sets, allow_missing=True)

@@ -29,9 +29,15 @@ def test_words_and_tags(tmp_path):
     "text, message",
     [
         ("New\tB-LOC\nYork\n", r"x.tsv, line 2: 'York' is not a word, a tab and its tag"),
-        ("New\nYork\tI-LOC\n", r"x.tsv, line 2: 'York\\tI-LOC' is not a word alone, as the lines before it"),
+        (
+            "New\nYork\tI-LOC\n",
+            r"x.tsv, line 2: 'York\\tI-LOC' is not a word alone, as the lines before it",
+        ),
         ("\tB-LOC\n", r"x.tsv, line 1: '\\tB-LOC' is not a word, a tab and its tag"),
-        ("a\tO\n\nNew\tB-LOK\n", r"x.tsv, line 3: unknown tag 'B-LOK', expected one of B-LOC, B-PER"),
+        (
+            "a\tO\n\nNew\tB-LOK\n",
+            r"x.tsv, line 3: unknown tag 'B-LOK', expected one of B-LOC, B-PER",
+        ),
         ("a\tO\nNew\t0\n", r"x.tsv, line 2: the tag '0' is an id, .*: write names"),
         (b"a\tO\n\xe9\tO\n", r"x.tsv, line 2: invalid UTF-8 \(byte 0xe9"),
         ("\n\n", r"x.tsv: no sentences in this file; a line is word, tab, tag"),
@@ -49,7 +55,10 @@ def test_gold_files_need_tags(tmp_path):
 
 def test_a_document_ends_a_sentence(tmp_path):
     """XGLUE's script (utils_ner.py): with and without blank lines around."""
-    path = write(tmp_path / "de.dev", "-DOCSTART- O\n\nin O\nNew B-LOC\nYork I-LOC\n-DOCSTART- -X- O O\nsie O\n")
+    path = write(
+        tmp_path / "de.dev",
+        "-DOCSTART- O\n\nin O\nNew B-LOC\nYork I-LOC\n-DOCSTART- -X- O O\nsie O\n",
+    )
     found = lw.Columns(separator=" ", tag=-1)([path], NER, "de")
     assert [sentence.words for sentence in found] == [("in", "New", "York"), ("sie",)]
     assert found[0].tags == ("O", "B-LOC", "I-LOC") and found[0].line == 3
@@ -71,8 +80,13 @@ def test_conll_2003_becomes_bio(tmp_path):
 def test_wikiann_bears_its_language_or_not(tmp_path):
     path = write(tmp_path / "de-dev", "de:Paris\tB-LOC\nde::\tO\n")
     assert lw.read_wikiann([path], NER, "de") == [Tagged(("Paris", ":"), ("B-LOC", "O"))]
-    assert lw.read_wikiann([write(path, "Paris\tB-LOC\nde:\tO\n")], NER, "de")[0].words == ("Paris", "de:")
-    with pytest.raises(UserError, match=r"de-dev, line 2: 'x' does not begin with its language, 'de:'"):
+    assert lw.read_wikiann([write(path, "Paris\tB-LOC\nde:\tO\n")], NER, "de")[0].words == (
+        "Paris",
+        "de:",
+    )
+    with pytest.raises(
+        UserError, match=r"de-dev, line 2: 'x' does not begin with its language, 'de:'"
+    ):
         lw.read_wikiann([write(path, "de:Paris\tB-LOC\nx\tO\n")], NER, "de")
 
 
@@ -83,13 +97,25 @@ def conllu(*rows):
 
 
 def test_conllu_reads_syntactic_words(tmp_path):
-    rows = [("1-2", "im", "_"), ("1", "in", "ADP"), ("2", "dem", "DET"), ("2.1", "leer", "VERB"), ("3", "#", "NOUN")]
+    rows = [
+        ("1-2", "im", "_"),
+        ("1", "in", "ADP"),
+        ("2", "dem", "DET"),
+        ("2.1", "leer", "VERB"),
+        ("3", "#", "NOUN"),
+    ]
     path = write(tmp_path / "x.conllu", conllu(*rows) + "\n" + conllu(("1", "Haus", "NOUN")))
     found = lw.read_conllu([path], POS, "de")
-    assert found == [Tagged(("in", "dem", "#"), ("ADP", "DET", "NOUN")), Tagged(("Haus",), ("NOUN",))]
+    assert found == [
+        Tagged(("in", "dem", "#"), ("ADP", "DET", "NOUN")),
+        Tagged(("Haus",), ("NOUN",)),
+    ]
     for text, message in (
         (conllu(("1", "in", "PREP")), r"x.conllu, line 3: unknown tag 'PREP'"),
-        (conllu(("1", "in", "ADP"), ("3", "Haus", "NOUN")), r"x.conllu, line 4: the id '3' is not 2, the next"),
+        (
+            conllu(("1", "in", "ADP"), ("3", "Haus", "NOUN")),
+            r"x.conllu, line 4: the id '3' is not 2, the next",
+        ),
         ("1\tin\tADP\n", r"x.conllu, line 1: 3 columns, expected CoNLL-U's 10"),
         ("# text = x\n", r"x.conllu: no sentences"),
     ):
@@ -98,11 +124,16 @@ def test_conllu_reads_syntactic_words(tmp_path):
 
 
 def test_xsid_slots(tmp_path):
-    text = "# id = 1\n# text = in Paris\n# intent = find\n1\tin\tfind\tO\n2\tParis\tfind\tB-LOC\n3\t\tfind\tO\n"
+    text = (
+        "# id = 1\n# text = in Paris\n# intent ="
+        " find\n1\tin\tfind\tO\n2\tParis\tfind\tB-LOC\n3\t\tfind\tO\n"
+    )
     path = write(tmp_path / "x.conll", text)
     assert lw.read_xsid_slots([path], NER, "de") == [Tagged(("in", "Paris"), ("O", "B-LOC"))]
     with pytest.raises(UserError, match=r"x.conll, line 6: .* is not a word, a tab and its tag"):
-        lw.read_xsid_slots([write(path, text.replace("3\t\tfind\tO", "3\t\tfind\tB-LOC"))], NER, "de")
+        lw.read_xsid_slots(
+            [write(path, text.replace("3\t\tfind\tO", "3\t\tfind\tB-LOC"))], NER, "de"
+        )
     with pytest.raises(UserError, match=r"x.conll, line 5: 3 columns, expected 4"):
         lw.read_xsid_slots([write(path, text.replace("Paris\tfind\tB", "Paris\tB"))], NER, "de")
 
@@ -123,8 +154,14 @@ def test_sentences_in_lines_have_tags_all_or_none(tmp_path):
     assert found == [Tagged(("in", "Paris"), ()), lost, Tagged(("New", "York"), ())]
     assert [one.line for one in found] == [1, 2, 3] and learnable(found) == [found[0], found[2]]
     for text, message in (
-        ("in Paris\nNew York\tB-LOC I-LOC\n", r"x.mt.tsv, line 2: 2 columns, but the lines before it are words alone"),
-        ("in Paris\tO B-LOC\nNew York\n", r"x.mt.tsv, line 2: 1 columns, but the lines before it are words TAB tags"),
+        (
+            "in Paris\nNew York\tB-LOC I-LOC\n",
+            r"x.mt.tsv, line 2: 2 columns, but the lines before it are words alone",
+        ),
+        (
+            "in Paris\tO B-LOC\nNew York\n",
+            r"x.mt.tsv, line 2: 1 columns, but the lines before it are words TAB tags",
+        ),
     ):
         with pytest.raises(UserError, match=message):
             lw.read_tagged_lines([write(path, text)], NER, "fr")

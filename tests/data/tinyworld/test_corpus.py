@@ -23,7 +23,9 @@ def hashes(manifest):
 
 
 def test_manifest_describes_every_file(corpus):
-    on_disk = {str(p.relative_to(corpus.root)) for p in corpus.root.rglob("*") if p.is_file()} - {"manifest.json"}
+    on_disk = {str(p.relative_to(corpus.root)) for p in corpus.root.rglob("*") if p.is_file()} - {
+        "manifest.json"
+    }
     assert on_disk == set(corpus.manifest["files"])
     assert json.loads((corpus.root / "manifest.json").read_text("utf-8")) == corpus.manifest
     for path, entry in corpus.manifest["files"].items():
@@ -40,7 +42,11 @@ def test_same_bytes_again_and_in_another_process(tmp_path):
         "from xlingjax.data.tinyworld import write; import sys, json;"
         f"write(sys.argv[1], seed=7, languages=('en', 'de'), size={SMALL!r}, workers=2)"
     )
-    subprocess.run([sys.executable, "-c", code, tmp_path / "b"], check=True, env=os.environ | {"PYTHONHASHSEED": "123"})
+    subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "b"],
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "123"},
+    )
     assert hashes(json.loads((tmp_path / "b/manifest.json").read_text("utf-8"))) == first
     other = hashes(write(tmp_path / "a", seed=8, languages=("de", "en"), size=SMALL))
     assert other["mono/en/tinyworld.txt"] != first["mono/en/tinyworld.txt"]
@@ -54,7 +60,10 @@ def test_training_parts_translate_each_other_where_asked(tmp_path):
         f"qa/train-{c}.json" for c in ("de", "en")
     }
     for folder in ("nli", "paraphrase"):
-        sides = [(tmp_path / folder / f"train-{code}.tsv").read_text("utf-8").splitlines() for code in ("de", "en")]
+        sides = [
+            (tmp_path / folder / f"train-{code}.tsv").read_text("utf-8").splitlines()
+            for code in ("de", "en")
+        ]
         de, en = ([line.split("\t") for line in side] for side in sides)
         assert [row[-1] for row in de] == [row[-1] for row in en] and len(de) == 9
         assert all(a[0] != b[0] for a, b in zip(de, en, strict=True))
@@ -64,7 +73,9 @@ def test_rewriting_leaves_nothing_behind(tmp_path):
     write(tmp_path, languages=("de", "en"), size=SMALL)
     (tmp_path / "mine.txt").write_text("kept")
     write(tmp_path, languages=("en", "zh"), size=SMALL)
-    left = [str(p) for p in tmp_path.rglob("*de*") if p.is_file() and "-de" in p.name or "de-" in p.name]
+    left = [
+        str(p) for p in tmp_path.rglob("*de*") if p.is_file() and "-de" in p.name or "de-" in p.name
+    ]
     assert left == [] and (tmp_path / "mine.txt").exists()
 
 
@@ -89,12 +100,17 @@ def test_bad_options_are_named(tmp_path, options, message):
 
 
 def uses(skew):
-    """Heads and (verb, object) couples of the same number of frames, and where people live in the stories."""
+    """Heads and (verb, object) couples of the same number of frames, and where people live in the
+    stories."""
     said = [p.english.frame for p in pairs("uses", 0, "train", 1500, skew)]
-    told = [line.frame for story in stories("uses", 0, "train", 400, skew=skew) for line in story.lines]
+    told = [
+        line.frame for story in stories("uses", 0, "train", 400, skew=skew) for line in story.lines
+    ]
     heads = Counter(np.head for f in said for _, np in f.slots)
     couples = Counter((f.predicate, f["object"].head) for f in said + told if f.kind == "action")
-    homes = {(f["agent"].head, f["object"].head) for f in told if f.predicate == "live" and not f.ask}
+    homes = {
+        (f["agent"].head, f["object"].head) for f in told if f.predicate == "live" and not f.ask
+    }
     return heads, couples, homes
 
 
@@ -111,7 +127,7 @@ def test_with_skew_words_have_ranks_and_company_of_their_own():
     assert len(dict(moves)) < len(moves) and len(dict(homes)) == len(homes)  # one life each
 
 
-# --- what is held out ------------------------------------------------------------------------------------------------
+# --- what is held out -----------------------------------------------------------------------------
 
 
 def _sentences(corpus, paths):
@@ -141,7 +157,11 @@ def test_no_test_sentence_is_in_training_text(corpus):
         assert len(training) > 700
         pivot = corpus.others[0] if code == "en" else code
         paths = [f"heldout/parallel/{pivot}-en.{code}", f"heldout/novel/{pivot}-en.{code}"]
-        paths += [f"{task}/{part}-{code}.tsv" for task in ("nli", "paraphrase") for part in ("dev", "test")]
+        paths += [
+            f"{task}/{part}-{code}.tsv"
+            for task in ("nli", "paraphrase")
+            for part in ("dev", "test")
+        ]
         test = set(_sentences(corpus, paths))
         assert len(test) > 800
         assert not test & training, code
@@ -152,11 +172,18 @@ def test_held_out_concepts_have_no_word_in_training_text(corpus):
         realiser = language(code)
         texts = "\n".join(_training(corpus, code))
         words = {entry["lemma"] for id_ in HELD_OUT for entry in realiser.lexicon[id_]}
-        known = {entry["lemma"] for id_ in concepts() if id_ not in HELD_OUT for entry in realiser.lexicon[id_]}
+        known = {
+            entry["lemma"]
+            for id_ in concepts()
+            if id_ not in HELD_OUT
+            for entry in realiser.lexicon[id_]
+        }
         unseen = [w for w in words - known if "|" not in w]
         assert len(unseen) > 15
         tokens = set(texts.replace(".", " ").replace(",", " ").split())
-        found = [w for w in unseen if (w in tokens if realiser.spaced else len(w) > 1 and w in texts)]
+        found = [
+            w for w in unseen if (w in tokens if realiser.spaced else len(w) > 1 and w in texts)
+        ]
         assert found == [], code
 
 
@@ -167,7 +194,7 @@ def test_every_novel_pair_names_a_held_out_concept(corpus):
         assert any(form in line.lower() for form in forms), line
 
 
-# --- text ------------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def test_documents_have_3_to_12_sentences(corpus):
@@ -187,17 +214,20 @@ def test_aligned_documents_are_in_step(corpus):
 def test_monolingual_documents_are_not_translations():
     """Frame by frame: hardly a clause of one language's documents is told in another's."""
     told = {code: stories(f"mono {code}", 0, "train", 60) for code in ("en", "de")}
-    clauses = {code: {line.frame for s in found for line in s.lines} for code, found in told.items()}
+    clauses = {
+        code: {line.frame for s in found for line in s.lines} for code, found in told.items()
+    }
     shared = clauses["en"] & clauses["de"]
     assert len(shared) < 0.1 * len(clauses["en"])
     assert not {s.cast for s in told["en"]} & {s.cast for s in told["de"]}
 
 
 def test_documents_hang_together():
-    """The protagonist and the partner are the only people; a thing is definite only after it was introduced."""
+    """The protagonist and the partner are the only people; a thing is definite only after it was
+    introduced."""
     for story in stories("mono en", 0, "train", 150):
         people, seen = {story.cast.protagonist, story.cast.partner}, set()
-        for f in (clause for line in story.lines for clause in (line.frame.parts or (line.frame,))):
+        for f in (clause for line in story.lines for clause in line.frame.parts or (line.frame,)):
             heads = {np.head for _, np in f.slots if np.category == "person"}
             assert heads <= people
             thing = f.get("object")
@@ -211,7 +241,11 @@ def test_documents_hang_together():
 def test_world_is_large_enough():
     assert len(concepts()) >= 600
     english = language("en")
-    told = {s.text for story in stories("mono en", 0, "train", sentences=24_500) for s in story.render(english)}
+    told = {
+        s.text
+        for story in stories("mono en", 0, "train", sentences=24_500)
+        for s in story.render(english)
+    }
     assert len(told) > 20_000
 
 
@@ -222,7 +256,9 @@ def test_a_story_comes_back_to_what_it_told():
         cores = [line.frame.core() for line in story.lines if not line.frame.parts]
         again += len(cores) - len(set(cores))
         lines += len(cores)
-        assert all(one.frame != two.frame for one, two in zip(story.lines, story.lines[1:], strict=False))
+        assert all(
+            one.frame != two.frame for one, two in zip(story.lines, story.lines[1:], strict=False)
+        )
     assert 0.1 < again / lines < 0.35
 
 
@@ -241,12 +277,17 @@ def test_rewordings_say_the_same_in_other_words(corpus):
 def test_pairs_of_two_other_languages_say_the_same(corpus):
     files = corpus.manifest["files"]
     assert {path for path in files if path.startswith("parallel/tinyworld/de-")} == {
-        f"parallel/tinyworld/de-{code}.{side}" for code in corpus.languages if code > "de" for side in ("de", code)
+        f"parallel/tinyworld/de-{code}.{side}"
+        for code in corpus.languages
+        if code > "de"
+        for side in ("de", code)
     } | {"parallel/tinyworld/de-de.tsv"}
     german, french = (corpus.lines(f"parallel/tinyworld/de-fr.{side}") for side in ("de", "fr"))
     assert len(german) == len(french) == 60
     # Names of people are spelt alike in both.
-    words = [[{word.strip(".,?") for word in line.split()} for line in side] for side in (german, french)]
+    words = [
+        [{word.strip(".,?") for word in line.split()} for line in side] for side in (german, french)
+    ]
     assert sum(bool(d & f) for d, f in zip(*words, strict=True)) > 30
 
 
@@ -256,21 +297,27 @@ def test_retrieval_pairs_are_distinct_and_parallel(corpus):
     (lines,) = english
     assert len(set(lines)) == 500
     for code in corpus.others:
-        assert len(set(corpus.lines(f"heldout/parallel/{code}-en.{code}"))) >= 498  # uncle and aunt may share a word
+        assert (
+            len(set(corpus.lines(f"heldout/parallel/{code}-en.{code}"))) >= 498
+        )  # uncle and aunt may share a word
 
 
-# --- alignments and dictionaries -------------------------------------------------------------------------------------
+# --- alignments and dictionaries ------------------------------------------------------------------
 
 
 def test_alignments_point_at_tokens(corpus):
     for code in corpus.others:
-        links, tokens, english = (corpus.lines(f"alignments/{code}-en.{end}") for end in ("txt", code, "en"))
+        links, tokens, english = (
+            corpus.lines(f"alignments/{code}-en.{end}") for end in ("txt", code, "en")
+        )
         texts = corpus.lines(f"heldout/parallel/{code}-en.{code}")
         assert len(links) == len(tokens) == len(english) == len(texts) == 500
         for row, source, target, text in zip(links, tokens, english, texts, strict=True):
             assert source.replace(" ", "") == text.replace(" ", "")
             found = [tuple(map(int, link.split("-"))) for link in row.split()]
-            assert found and all(i < len(source.split()) and j < len(target.split()) for i, j in found)
+            assert found and all(
+                i < len(source.split()) and j < len(target.split()) for i, j in found
+            )
             assert len(set(found)) == len(found)
 
 
@@ -290,7 +337,10 @@ def test_gold_alignment_of_an_example():
 def test_dictionaries(corpus):
     rows = dict(corpus.rows("dictionary/de-en.tsv"))
     assert rows["Hund"] == "dog" and rows["Montag"] == "Monday" and len(rows) > 600
-    assert "Schwan" not in rows and dict(corpus.rows("heldout/dictionary/de-en.tsv"))["Schwan"] == "swan"
+    assert (
+        "Schwan" not in rows
+        and dict(corpus.rows("heldout/dictionary/de-en.tsv"))["Schwan"] == "swan"
+    )
     for code in corpus.others:
         for row in corpus.rows(f"dictionary/{code}-en.tsv"):
             assert len(row) == 2 and all(row) and "|" not in "".join(row)

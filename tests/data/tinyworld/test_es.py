@@ -1,4 +1,5 @@
-"""Spanish: golden sentences for gender, copulas, personal a, clitics, contraction; golden alignments; the inventory."""
+"""Spanish: golden sentences for gender, copulas, personal a, clitics, contraction; golden
+alignments; the inventory."""
 
 from dataclasses import replace
 
@@ -10,8 +11,17 @@ from xlingjax.data.tinyworld.languages.base import language
 from xlingjax.data.tinyworld.tokens import align
 
 ANNA, PETER, MONDAY = NP("anna"), NP("peter"), NP("monday")
-EAT = frame("action", "eat", agent=ANNA, object=NP("apple", "def", "red"), place=NP("park", "def"), time=MONDAY)
-GIVE = frame("give", "give", agent=ANNA, recipient=NP("teacher", "def"), object=NP("pencil", "indef", "old"))
+EAT = frame(
+    "action",
+    "eat",
+    agent=ANNA,
+    object=NP("apple", "def", "red"),
+    place=NP("park", "def"),
+    time=MONDAY,
+)
+GIVE = frame(
+    "give", "give", agent=ANNA, recipient=NP("teacher", "def"), object=NP("pencil", "indef", "old")
+)
 OWN = frame("own", agent=PETER, object=NP("armchair", "number", "white", "two"))
 LIKE = frame("like", "like", agent=NP("doctor", "def"), object=NP("mouse", "generic"))
 WANT = frame("want", "chase", agent=NP("lucia", "pronoun"), object=NP("cat", "def"))
@@ -29,26 +39,68 @@ GOLDEN = [
     (WANT, 1, False, "Ella quiere perseguir al gato."),
     (replace(WANT, ask="object"), 1, False, "¿A qué animal quiere perseguir ella?"),
     (frame("property", "dirty", theme=NP("axe", "def")), 0, False, "El hacha está sucia."),
-    (frame("isa", theme=NP("eagle", "indef"), object=NP("bird", "indef")), 0, False, "Un águila es un ave."),
+    (
+        frame("isa", theme=NP("eagle", "indef"), object=NP("bird", "indef")),
+        0,
+        False,
+        "Un águila es un ave.",
+    ),
     (frame("profession", agent=ANNA, object=NP("actor", "indef")), 0, False, "Ana es actriz."),
-    (frame("locate", "beside", theme=NP("key", "def"), ground=NP("sofa", "def")), 0, False,
-     "La llave está al lado del sofá."),
-    (Frame("sequence", "before_that", parts=(frame("motion", "return", agent=PETER, goal=NP("cairo")), EAT)), 0, False,
-     "Ana comió la manzana roja en el parque el lunes, pero antes de eso Pedro volvió a El Cairo."),
-]  # fmt: skip
+    (
+        frame("locate", "beside", theme=NP("key", "def"), ground=NP("sofa", "def")),
+        0,
+        False,
+        "La llave está al lado del sofá.",
+    ),
+    (
+        Frame(
+            "sequence",
+            "before_that",
+            parts=(frame("motion", "return", agent=PETER, goal=NP("cairo")), EAT),
+        ),
+        0,
+        False,
+        (
+            "Ana comió la manzana roja en el parque el lunes, pero antes de eso Pedro volvió a El"
+            " Cairo."
+        ),
+    ),
+]
 
 
-@pytest.mark.parametrize(("what", "variant", "front", "expected"), GOLDEN, ids=[row[3] for row in GOLDEN])
+@pytest.mark.parametrize(
+    ("what", "variant", "front", "expected"), GOLDEN, ids=[row[3] for row in GOLDEN]
+)
 def test_golden_sentences(what, variant, front, expected):
     assert language("es").sentence(what, variant, front).text == expected
 
 
 def test_golden_alignment():
-    spanish, english = language("es").sentence(replace(GIVE, negated=True)), language("en").sentence(GIVE)
-    assert spanish.pos() == ["PROPN", "ADV", "PRON", "VERB", "DET", "NOUN", "ADJ", "ADP", "NOUN", "PUNCT"]
+    spanish, english = (
+        language("es").sentence(replace(GIVE, negated=True)),
+        language("en").sentence(GIVE),
+    )
+    assert spanish.pos() == [
+        "PROPN",
+        "ADV",
+        "PRON",
+        "VERB",
+        "DET",
+        "NOUN",
+        "ADJ",
+        "ADP",
+        "NOUN",
+        "PUNCT",
+    ]
     pairs = [(spanish.tokens[i].text, english.tokens[j].text) for i, j in align(spanish, english)]
-    assert pairs == [("Ana", "Anna"), ("dio", "gave"), ("ningún", "an"), ("lápiz", "pencil"), ("viejo", "old"),
-                     ("profesor", "teacher")]  # fmt: skip
+    assert pairs == [
+        ("Ana", "Anna"),
+        ("dio", "gave"),
+        ("ningún", "an"),
+        ("lápiz", "pencil"),
+        ("viejo", "old"),
+        ("profesor", "teacher"),
+    ]
     assert language("es").sentence(EAT).answer("object") == (10, 25)
 
 

@@ -14,12 +14,21 @@ from xlingjax.data.tinyworld.tokens import UPOS
 def test_dev_and_test_are_row_parallel(corpus):
     for task in ("nli", "paraphrase"):
         for part in ("dev", "test"):
-            columns = {tuple(row[2] for row in corpus.rows(f"{task}/{part}-{code}.tsv")) for code in corpus.languages}
+            columns = {
+                tuple(row[2] for row in corpus.rows(f"{task}/{part}-{code}.tsv"))
+                for code in corpus.languages
+            }
             assert len(columns) == 1
     for task in ("pos", "ner"):
-        blocks = {(corpus.root / f"{task}/test-{c}.tsv").read_text("utf-8").count("\n\n") for c in corpus.languages}
+        blocks = {
+            (corpus.root / f"{task}/test-{c}.tsv").read_text("utf-8").count("\n\n")
+            for c in corpus.languages
+        }
         assert blocks == {59}
-    slots = {tuple(q["id"] for _, q in corpus.questions(f"qa/test-{code}.json")) for code in corpus.languages}
+    slots = {
+        tuple(q["id"] for _, q in corpus.questions(f"qa/test-{code}.json"))
+        for code in corpus.languages
+    }
     assert len(slots) == 1
     assert {len(corpus.rows(f"titles/test-{code}.tsv")) for code in corpus.languages} == {20}
 
@@ -29,26 +38,36 @@ def test_training_parts_are_english_only(corpus):
         assert [p.name.split(".")[0] for p in (corpus.root / task).glob("train-*")] == ["train-en"]
 
 
-# --- inference -------------------------------------------------------------------------------------------------------
+# --- inference ------------------------------------------------------------------------------------
 
 
 def _texts(examples):
     english = language("en")
-    return [(e.premise.render(english).text, e.hypothesis.render(english).text, e.label) for e in examples]
+    return [
+        (e.premise.render(english).text, e.hypothesis.render(english).text, e.label)
+        for e in examples
+    ]
 
 
 @pytest.fixture(scope="module")
 def inference():
-    return {"train": _texts(nli.examples(0, "train", 3600)), "test": _texts(nli.examples(0, "test", 600))}
+    return {
+        "train": _texts(nli.examples(0, "train", 3600)),
+        "test": _texts(nli.examples(0, "test", 600)),
+    }
 
 
 def test_labels_are_balanced_within_each_hypothesis(inference):
     for part, size in (("train", 3600), ("test", 600)):
-        assert Counter(label for _, _, label in inference[part]) == dict.fromkeys(nli.LABELS, size // 3)
+        assert Counter(label for _, _, label in inference[part]) == dict.fromkeys(
+            nli.LABELS, size // 3
+        )
         labels = {}
         for _, hypothesis, label in inference[part]:
             labels.setdefault(hypothesis, Counter())[label] += 1
-        assert all(len(set(counts.values())) == 1 and len(counts) == 3 for counts in labels.values())
+        assert all(
+            len(set(counts.values())) == 1 and len(counts) == 3 for counts in labels.values()
+        )
 
 
 def test_sentences_are_short(inference):
@@ -62,7 +81,9 @@ def test_the_hypothesis_alone_says_nothing(inference):
     linear = pytest.importorskip("sklearn.linear_model")
     bags = text.CountVectorizer(ngram_range=(1, 2))
     x = bags.fit_transform([hypothesis for _, hypothesis, _ in inference["train"]])
-    model = linear.LogisticRegression(max_iter=200).fit(x, [label for _, _, label in inference["train"]])
+    model = linear.LogisticRegression(max_iter=200).fit(
+        x, [label for _, _, label in inference["train"]]
+    )
     test = bags.transform([hypothesis for _, hypothesis, _ in inference["test"]])
     assert model.score(test, [label for _, _, label in inference["test"]]) <= 0.40
 
@@ -89,7 +110,9 @@ def test_word_overlap_is_not_enough(inference):
     x, y = ([overlap(*row[:2]) for row in inference[part]] for part in ("train", "test"))
     labels, wanted = ([row[2] for row in inference[part]] for part in ("train", "test"))
     score = linear.LogisticRegression(max_iter=500).fit(x, labels).score(y, wanted)
-    assert 0.4 < score < 0.85  # the plain ones (`nli.PLAIN`) are told by overlap and negation, the others are not
+    assert (
+        0.4 < score < 0.85
+    )  # the plain ones (`nli.PLAIN`) are told by overlap and negation, the others are not
 
 
 def test_inference_frames_obey_the_split():
@@ -98,7 +121,7 @@ def test_inference_frames_obey_the_split():
             assert is_held_out(e.premise.frame) == is_held_out(e.hypothesis.frame) == held_out
 
 
-# --- questions -------------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 def test_answers_stand_where_they_are_said_to_stand(corpus):
@@ -107,12 +130,15 @@ def test_answers_stand_where_they_are_said_to_stand(corpus):
             for context, question in corpus.questions(f"qa/{part}-{code}.json"):
                 (answer,) = question["answers"]
                 start = answer["answer_start"]
-                assert answer["text"] and context[start : start + len(answer["text"])] == answer["text"]
+                assert (
+                    answer["text"]
+                    and context[start : start + len(answer["text"])] == answer["text"]
+                )
 
 
 def test_a_question_has_one_answer():
     for q in qa.questions(1, "train", 60):
-        clauses = [c for line in q.story.lines for c in (line.frame.parts or (line.frame,))]
+        clauses = [c for line in q.story.lines for c in line.frame.parts or (line.frame,)]
         assert not qa.ambiguous(q.frame, clauses)
         doubled = Story(q.story.cast, (*q.story.lines, q.story.lines[q.line]))
         assert qa.ambiguous(q.frame, [line.frame for line in doubled.lines])
@@ -123,11 +149,12 @@ def test_all_question_words_are_asked(corpus):
     assert {"Who", "What", "Where", "When"} <= set(first)
 
 
-# --- paraphrases, tags, titles ---------------------------------------------------------------------------------------
+# --- paraphrases, tags, titles --------------------------------------------------------------------
 
 
 def test_paraphrases_and_negatives_use_the_same_words():
-    """Sentences of one pair are made of the same concepts but for the relation word, for both labels."""
+    """Sentences of one pair are made of the same concepts but for the relation word, for both
+    labels."""
     english = language("en")
     same_bag = Counter()
     found = paraphrase.pairs(2, "train", 400)
@@ -136,7 +163,8 @@ def test_paraphrases_and_negatives_use_the_same_words():
         first, second = (line.render(english).text for line in (p.first, p.second))
         assert first != second
         heads = [
-            sorted(np.head for c in (f.parts or (f,)) for _, np in c.slots) for f in (p.first.frame, p.second.frame)
+            sorted(np.head for c in f.parts or (f,) for _, np in c.slots)
+            for f in (p.first.frame, p.second.frame)
         ]
         assert heads[0] == heads[1]
         same_bag[p.label, p.first.frame.kind] += 1
@@ -167,4 +195,7 @@ def test_titles_name_what_the_story_is_about():
     title, english = story.cast.title(), language("en")
     assert title["agent"].head == story.cast.protagonist
     text = " ".join(s.text for s in story.render(english))
-    assert english.lemma(story.cast.protagonist) in text and english.lemma(title["object"].head) in text
+    assert (
+        english.lemma(story.cast.protagonist) in text
+        and english.lemma(title["object"].head) in text
+    )

@@ -1,4 +1,5 @@
-"""XLM's byte pair codes: the ids are those of transformers' XLMTokenizer, of the files of either program."""
+"""XLM's byte pair codes: the ids are those of transformers' XLMTokenizer, of the files of either
+program."""
 
 import json
 
@@ -96,14 +97,38 @@ GOLDEN = {
     ),
     # fmt: on
 }
-"""{text: (ids where capitals and accents are removed, ids where they are kept)}, of XLMTokenizer."""
+"""{text: (ids where capitals and accents are removed, ids where they are kept)}, of XLMTokenizer.
+"""
 TEXTS = (
-    *SENTENCES, *GOLDEN, "", " ", "\u00a0", "\u0301", ".", "..", "\u00e9", "\u1e9b\u0323 \u212b \uf900",
-    "\ufb2a \u0958", "\u1f82", "Σίσυφος ΣΑΣ. ΟΔΟΣ", "İstanbul straße DŽ", "``quoted'' \",\". ,", "(a ) %5 %",
-    "nº\u00a05 «\u00a0x\u00a0»", "a\tb\r\nc\u2028d\x85e", "\ufeffa\u00adb\u200cc", "🇩🇪 1️⃣ 👍🏽",
-    "\U0001fae8", "가각 \u1100\u1161", "http://a.b/c_d @x #y", "e.g. p. 5 vs. No. 7", "l'eau d'oc 's",
-    "日本語（全角）【】「」～…", "<special1> </s> </w>", "lakes" * 40,
-)  # fmt: skip
+    *SENTENCES,
+    *GOLDEN,
+    "",
+    " ",
+    "\u00a0",
+    "\u0301",
+    ".",
+    "..",
+    "\u00e9",
+    "\u1e9b\u0323 \u212b \uf900",
+    "\ufb2a \u0958",
+    "\u1f82",
+    "Σίσυφος ΣΑΣ. ΟΔΟΣ",
+    "İstanbul straße DŽ",
+    "``quoted'' \",\". ,",
+    "(a ) %5 %",
+    "nº\u00a05 «\u00a0x\u00a0»",
+    "a\tb\r\nc\u2028d\x85e",
+    "\ufeffa\u00adb\u200cc",
+    "🇩🇪 1️⃣ 👍🏽",
+    "\U0001fae8",
+    "가각 \u1100\u1161",
+    "http://a.b/c_d @x #y",
+    "e.g. p. 5 vs. No. 7",
+    "l'eau d'oc 's",
+    "日本語（全角）【】「」～…",
+    "<special1> </s> </w>",
+    "lakes" * 40,
+)
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])
@@ -137,7 +162,9 @@ def test_the_ids_are_those_of_xlm(folder, vocabulary):
     known = [i for text in TEXTS for i in vocabulary.encode(text)]
     assert known.count(vocabulary.unk_id) < len(known) / 4
     ids, lengths = vocabulary.encode_lines(TEXTS)
-    assert ids.tolist() == known and lengths.tolist() == [len(vocabulary.encode(text)) for text in TEXTS]
+    assert ids.tolist() == known and lengths.tolist() == [
+        len(vocabulary.encode(text)) for text in TEXTS
+    ]
     assert ids.dtype == lengths.dtype == np.int32
 
 
@@ -150,7 +177,9 @@ def test_text_again_is_theirs(folder, vocabulary):
     theirs = theirs_of(folder)
     for text in TEXTS:
         ids = vocabulary.encode(text)
-        assert vocabulary.decode([1, *ids, 1, 2]) == theirs.convert_tokens_to_string(theirs.convert_ids_to_tokens(ids))
+        assert vocabulary.decode([1, *ids, 1, 2]) == theirs.convert_tokens_to_string(
+            theirs.convert_ids_to_tokens(ids)
+        )
 
 
 def test_a_merge_is_made_everywhere_before_the_next():
@@ -195,7 +224,22 @@ def test_spans_are_of_the_text_as_it_was_written(vocabulary):
         begins = vocabulary.begins_word()[i]
     # `”,` becomes `,"`: the comma is where it was not, and stands for nothing.
     cut = [text[begin:end] for begin, end in words]
-    assert cut == ["Das", "“", "Wasser", "”", "…", "des", "Sees", ",", "isn", "'t", "“", "kalt", "", "”"]
+    assert cut == [
+        "Das",
+        "“",
+        "Wasser",
+        "”",
+        "…",
+        "des",
+        "Sees",
+        ",",
+        "isn",
+        "'t",
+        "“",
+        "kalt",
+        "",
+        "”",
+    ]
     for text in TEXTS:
         ids, spans = vocabulary.encode_with_spans(text)
         assert ids == vocabulary.encode(text) and all(0 <= a <= b <= len(text) for a, b in spans)
@@ -206,17 +250,30 @@ def test_pieces_belong_to_the_words_they_are_of(vocabulary):
     ids, owners = pieces_of_words(words, "de", vocabulary)
     assert sorted({*owners}) == [0, 1, 2, 3] and owners == sorted(owners)
     assert ids == vocabulary.encode(" ".join(words))
-    assert vocabulary.decode(i for i, owner in zip(ids, owners, strict=True) if owner == 3).lower() == "sees"
+    assert (
+        vocabulary.decode(i for i, owner in zip(ids, owners, strict=True) if owner == 3).lower()
+        == "sees"
+    )
 
 
 def test_words_alone_are_those_of_is_split_into_words(vocabulary, tmp_path):
-    """Moses's rules of a text cut "x .", but a full stop alone is one word; transformers reads word by word."""
+    """Moses's rules of a text cut "x .", but a full stop alone is one word; transformers reads word
+    by word."""
     for name, content in vocabulary.files().items():
         (tmp_path / name).write_bytes(content)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    words = [word for word in " ".join(TEXTS).split() if "<" not in word] + ["isn't", "``", "''", '"', "Herr.", "."]
+    words = [word for word in " ".join(TEXTS).split() if "<" not in word] + [
+        "isn't",
+        "``",
+        "''",
+        '"',
+        "Herr.",
+        ".",
+    ]
     ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
-    for n, word in enumerate(words):  # a word that they make nothing of, an accent alone, is <unk> here
+    for n, word in enumerate(
+        words
+    ):  # a word that they make nothing of, an accent alone, is <unk> here
         own = [i for i, owner in zip(ids, owners, strict=True) if owner == n]
         wanted = theirs([word], is_split_into_words=True, add_special_tokens=False).input_ids
         assert own == (wanted or [vocabulary.unk_id]), word
@@ -225,7 +282,13 @@ def test_words_alone_are_those_of_is_split_into_words(vocabulary, tmp_path):
 
 def test_what_is_rewritten_is_aligned_by_what_is_not():
     alone = {"…": "...", " ": ""}
-    assert aligned("a… b", "a...b", lambda c: alone.get(c, c)) == [(0, 1), (1, 2), (1, 2), (1, 2), (3, 4)]
+    assert aligned("a… b", "a...b", lambda c: alone.get(c, c)) == [
+        (0, 1),
+        (1, 2),
+        (1, 2),
+        (1, 2),
+        (3, 4),
+    ]
     assert aligned("a''b", 'a"b', lambda c: c) == [(0, 1), (1, 3), (3, 4)]
     assert aligned("a5 6", "a5,6", lambda c: alone.get(c, c)) == [(0, 1), (1, 2), (3, 3), (3, 4)]
     assert aligned("ab", "abc", lambda c: c)[-1] == (2, 2)
@@ -234,9 +297,14 @@ def test_what_is_rewritten_is_aligned_by_what_is_not():
 def test_the_piece_after_one_that_ends_a_word_begins_one(vocabulary):
     ends = vocabulary.begins_word()
     assert vocabulary.marks_ends and ends[vocabulary.unk_id] and not ends[vocabulary.mask_id]
-    assert [name for name, end in zip(vocabulary.pieces(range(vocabulary.size)), ends, strict=True) if end] == [
-        "<unk>", *(name for name in vocabulary.pieces(range(vocabulary.size)) if name.endswith("</w>"))
-    ]  # fmt: skip
+    assert [
+        name
+        for name, end in zip(vocabulary.pieces(range(vocabulary.size)), ends, strict=True)
+        if end
+    ] == [
+        "<unk>",
+        *(name for name in vocabulary.pieces(range(vocabulary.size)) if name.endswith("</w>")),
+    ]
 
 
 def test_its_files_for_transformers_give_what_our_models_are_given(vocabulary, tmp_path):
@@ -253,7 +321,9 @@ def test_a_moved_vocabulary_is_the_same(vocabulary, tmp_path):
     for name, content in vocabulary.files().items():
         (tmp_path / name).write_bytes(content)
     again = Vocabulary.load(tmp_path)
-    assert again == vocabulary and again.special_ids == vocabulary.special_ids == frozenset(range(14))
+    assert again == vocabulary and again.special_ids == vocabulary.special_ids == frozenset(
+        range(14)
+    )
     assert [again.encode(text) for text in TEXTS] == [vocabulary.encode(text) for text in TEXTS]
     told = json.loads((tmp_path / "tokenizer_config.json").read_text())
     told["do_lowercase_and_remove_accent"] = not told["do_lowercase_and_remove_accent"]
@@ -266,7 +336,9 @@ def test_the_same_ids_inside_tensorflow(vocabulary):
     from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 
     theirs = SeqioVocabulary(vocabulary)
-    assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [vocabulary.encode(text) for text in SENTENCES]
+    assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [
+        vocabulary.encode(text) for text in SENTENCES
+    ]
 
 
 def _halved(path):
@@ -292,17 +364,31 @@ def changed(name, change):
     [
         (without("vocab.json"), "its vocabulary cannot be read: .*vocab.json"),
         (changed("vocab.json", lambda told: told.pop("d")), "no piece, or several, for id"),
-        (changed("vocab.json", lambda told: told.update(d=told["d"] + 1)), "no piece, or several, for id"),
-        (changed("vocab.json", lambda told: told.update({"<pad>": 1, "</s>": 2})), "do not begin with <s>, </s>"),
+        (
+            changed("vocab.json", lambda told: told.update(d=told["d"] + 1)),
+            "no piece, or several, for id",
+        ),
+        (
+            changed("vocab.json", lambda told: told.update({"<pad>": 1, "</s>": 2})),
+            "do not begin with <s>, </s>",
+        ),
         (changed("vocab.json", lambda told: told.update(d="1")), "no table of ids by piece"),
-        (lambda folder: (folder / "merges.txt").write_text("hello\n"), "no merge makes .* of its .* longer pieces"),
-        (lambda folder: _halved(folder / "merges.txt"), "no merge makes .* fetch the merges that belong to it"),
+        (
+            lambda folder: (folder / "merges.txt").write_text("hello\n"),
+            "no merge makes .* of its .* longer pieces",
+        ),
+        (
+            lambda folder: _halved(folder / "merges.txt"),
+            "no merge makes .* fetch the merges that belong to it",
+        ),
         (
             changed("tokenizer_config.json", lambda told: told.update(mask_token="<special3>")),
             "mask_token '<special3>'",
         ),
         (
-            changed("tokenizer_config.json", lambda told: told.update(do_lowercase_and_remove_accent=1)),
+            changed(
+                "tokenizer_config.json", lambda told: told.update(do_lowercase_and_remove_accent=1)
+            ),
             "do_lowercase_and_remove_accent=1",
         ),
     ],

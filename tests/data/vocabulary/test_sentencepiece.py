@@ -6,10 +6,20 @@ import sentencepiece
 
 from xlingjax.data.vocabulary.sentencepiece import XLM_SPECIAL_PIECES, Vocabulary
 from xlingjax.data.vocabulary.seqio import SeqioVocabulary
-from xlingjax.data.vocabulary.training import _sample, format_report, train_vocabulary, vocabulary_report
+from xlingjax.data.vocabulary.training import (
+    _sample,
+    format_report,
+    train_vocabulary,
+    vocabulary_report,
+)
 from xlingjax.errors import UserError
 
-SENTENCES = ["The dog sleeps in the house.", "Die Katze trinkt Milch.", "Дети играют в саду.", "狗在房子里睡觉。"]
+SENTENCES = [
+    "The dog sleeps in the house.",
+    "Die Katze trinkt Milch.",
+    "Дети играют в саду.",
+    "狗在房子里睡觉。",
+]
 
 
 @pytest.fixture(scope="session")
@@ -28,15 +38,26 @@ def test_xlm_layout_has_xlms_special_ids(vocabulary):
     assert (vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id) == (1, 1, 2)
     assert (vocabulary.unk_id, vocabulary.mask_id) == (3, 5)
     assert vocabulary.special_ids == frozenset(range(14))
-    assert vocabulary.pieces(range(14)) == [*XLM_SPECIAL_PIECES[:5], "<mask>", *XLM_SPECIAL_PIECES[6:]]
+    assert vocabulary.pieces(range(14)) == [
+        *XLM_SPECIAL_PIECES[:5],
+        "<mask>",
+        *XLM_SPECIAL_PIECES[6:],
+    ]
 
 
 def test_xlmr_ids_are_sentencepiece_ids_plus_one(xlmr_model):
-    xlmr_model.with_name("vocab.json").write_text('{"layout": 39786, "the": 5}')  # another program's
+    xlmr_model.with_name("vocab.json").write_text(
+        '{"layout": 39786, "the": 5}'
+    )  # another program's
     vocabulary = Vocabulary.load(xlmr_model)
     processor = sentencepiece.SentencePieceProcessor(model_file=str(xlmr_model))
     assert vocabulary.layout == "xlmr" and vocabulary.size == 202
-    assert (vocabulary.bos_id, vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id) == (0, 1, 2, 3)
+    assert (vocabulary.bos_id, vocabulary.pad_id, vocabulary.eos_id, vocabulary.unk_id) == (
+        0,
+        1,
+        2,
+        3,
+    )
     assert vocabulary.mask_id == 201 and vocabulary.special_ids == {0, 1, 2, 3, 201}
     assert vocabulary.pieces([0, 1, 2, 3, 201]) == ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     for sentence in SENTENCES:
@@ -53,17 +74,25 @@ def test_round_trips(which, vocabulary, xlmr_model):
     for sentence in SENTENCES:
         ids = chosen.encode(sentence)
         wrapped = [chosen.bos_id, *ids, chosen.eos_id, chosen.pad_id, chosen.mask_id]
-        # SentencePiece normalises full-width punctuation, so compare what it says of its own encoding.
-        assert chosen.decode(wrapped) == chosen._processor.decode(chosen._processor.encode(sentence))
+        # SentencePiece normalises full-width punctuation, so compare what it says of its own
+        # encoding.
+        assert chosen.decode(wrapped) == chosen._processor.decode(
+            chosen._processor.encode(sentence)
+        )
         assert "".join(chosen.pieces(ids)).replace("▁", " ").strip() == chosen.decode(ids)
     flat, lengths = chosen.encode_lines([*SENTENCES, ""])
-    assert flat.dtype == np.int32 and lengths.tolist() == [*(len(chosen.encode(s)) for s in SENTENCES), 0]
+    assert flat.dtype == np.int32 and lengths.tolist() == [
+        *(len(chosen.encode(s)) for s in SENTENCES),
+        0,
+    ]
     assert flat.tolist() == [i for s in SENTENCES for i in chosen.encode(s)]
     assert chosen.encode("") == []
 
 
 def test_special_names_in_text_are_ordinary_text(vocabulary):
-    assert not set(vocabulary.encode("</s> <special1> <pad>")) & (vocabulary.special_ids - {vocabulary.unk_id})
+    assert not set(vocabulary.encode("</s> <special1> <pad>")) & (
+        vocabulary.special_ids - {vocabulary.unk_id}
+    )
 
 
 def test_seqio_adapter_gives_the_same_ids_inside_tensorflow(vocabulary, xlmr_model):
@@ -71,11 +100,20 @@ def test_seqio_adapter_gives_the_same_ids_inside_tensorflow(vocabulary, xlmr_mod
 
     for chosen in (vocabulary, Vocabulary.load(xlmr_model)):
         adapter = SeqioVocabulary(chosen)
-        assert adapter.vocab_size == chosen.size and adapter.pad_id == chosen.pad_id and adapter.eos_id == chosen.eos_id
+        assert (
+            adapter.vocab_size == chosen.size
+            and adapter.pad_id == chosen.pad_id
+            and adapter.eos_id == chosen.eos_id
+        )
         data = tf.data.Dataset.from_tensor_slices([*SENTENCES, "Ω x"]).map(adapter.encode_tf)
-        assert [ids.tolist() for ids in data.as_numpy_iterator()] == [chosen.encode(s) for s in [*SENTENCES, "Ω x"]]
+        assert [ids.tolist() for ids in data.as_numpy_iterator()] == [
+            chosen.encode(s) for s in [*SENTENCES, "Ω x"]
+        ]
         assert adapter.encode(SENTENCES[0]) == chosen.encode(SENTENCES[0])
-        assert adapter.decode_tf(tf.constant(chosen.encode(SENTENCES[0]))).numpy().decode() == SENTENCES[0]
+        assert (
+            adapter.decode_tf(tf.constant(chosen.encode(SENTENCES[0]))).numpy().decode()
+            == SENTENCES[0]
+        )
         assert adapter == SeqioVocabulary(chosen)
     assert SeqioVocabulary(vocabulary) != SeqioVocabulary(Vocabulary.load(xlmr_model))
 
@@ -83,7 +121,9 @@ def test_seqio_adapter_gives_the_same_ids_inside_tensorflow(vocabulary, xlmr_mod
 def test_training_is_deterministic_and_the_seed_matters(corpus, tmp_path):
     def make(name, **options):
         pattern = str(corpus / "mono/*/*.txt")
-        return train_vocabulary(tmp_path / name, mono=pattern, size=200, sentences=60, threads=1, **options).sha256
+        return train_vocabulary(
+            tmp_path / name, mono=pattern, size=200, sentences=60, threads=1, **options
+        ).sha256
 
     assert make("a") == make("b")
     assert make("a") != make("c", seed=1)
@@ -106,7 +146,11 @@ def test_a_sample_takes_every_sentence_equally_often_give_or_take_one():
 
     for wanted, times in ((2, {0, 1}), (3, {1}), (7, {2, 3})):
         drawn = list(_sample([Lines()], 3, wanted, np.random.default_rng(0)))
-        assert len(drawn) == wanted and {drawn.count(x) for x in "abc"} == times and drawn == sorted(drawn)
+        assert (
+            len(drawn) == wanted
+            and {drawn.count(x) for x in "abc"} == times
+            and drawn == sorted(drawn)
+        )
 
 
 def test_report_figures(vocabulary, tmp_path):
@@ -124,13 +168,20 @@ def test_report_figures(vocabulary, tmp_path):
 
 
 def test_byte_fallback_leaves_nothing_unknown(corpus, tmp_path):
-    vocabulary = train_vocabulary(tmp_path, mono=str(corpus / "mono/en/*.txt"), size=340, byte_fallback=True, threads=1)
-    assert vocabulary.unk_id not in vocabulary.encode("Ωß狗") and vocabulary.decode(vocabulary.encode("Ω狗")) == "Ω狗"
+    vocabulary = train_vocabulary(
+        tmp_path, mono=str(corpus / "mono/en/*.txt"), size=340, byte_fallback=True, threads=1
+    )
+    assert (
+        vocabulary.unk_id not in vocabulary.encode("Ωß狗")
+        and vocabulary.decode(vocabulary.encode("Ω狗")) == "Ω狗"
+    )
 
 
 def test_clear_errors(corpus, vocabulary_folder, xlmr_model, tmp_path):
     english = str(corpus / "mono/en/*.txt")
-    with pytest.raises(UserError, match="too small for 5000 pieces; set the size to at most [0-9]+"):
+    with pytest.raises(
+        UserError, match="too small for 5000 pieces; set the size to at most [0-9]+"
+    ):
         train_vocabulary(tmp_path, mono=english, size=5000)
     with pytest.raises(UserError, match="20 pieces cannot hold the characters"):
         train_vocabulary(tmp_path, mono=english, size=20)
@@ -143,7 +194,9 @@ def test_clear_errors(corpus, vocabulary_folder, xlmr_model, tmp_path):
         Vocabulary.load(tmp_path / "none.model")
     with pytest.raises(UserError, match="de.txt is not a SentencePiece model"):
         Vocabulary.load(tmp_path / "de.txt")
-    with pytest.raises(UserError, match="spm.model: .*does not begin with the pieces of layout 'xlm'"):
+    with pytest.raises(
+        UserError, match="spm.model: .*does not begin with the pieces of layout 'xlm'"
+    ):
         Vocabulary.load(xlmr_model, "xlm")
     with pytest.raises(UserError, match="needs a SentencePiece model with unk"):
         Vocabulary.load(vocabulary_folder / "vocab.model", "xlmr")

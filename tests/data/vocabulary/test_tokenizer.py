@@ -1,4 +1,5 @@
-"""A WordPiece vocabulary: ids of transformers' BertTokenizer, from vocab.txt and from tokenizer.json; SeqIO's too."""
+"""A WordPiece vocabulary: ids of transformers' BertTokenizer, from vocab.txt and from
+tokenizer.json; SeqIO's too."""
 
 import json
 
@@ -16,16 +17,38 @@ tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
 SPECIAL = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-TEXTS = (*SENTENCES, "", " ", "  Das  Wasser\t!", "[MASK] and [SEP]", "e\u0301 É", "👨\u200d👩 x", "Wassers" * 30)
+TEXTS = (
+    *SENTENCES,
+    "",
+    " ",
+    "  Das  Wasser\t!",
+    "[MASK] and [SEP]",
+    "e\u0301 É",
+    "👨\u200d👩 x",
+    "Wassers" * 30,
+)
 ROLES = {"bos": "cls", "eos": "sep", "pad": "pad", "unk": "unk", "mask": "mask"}
 
 
-@pytest.fixture(scope="module", params=[{}, {"do_lower_case": True}, {"tokenize_chinese_chars": False}], ids=str)
+@pytest.fixture(
+    scope="module", params=[{}, {"do_lower_case": True}, {"tokenize_chinese_chars": False}], ids=str
+)
 def folder(request, tmp_path_factory):
     """vocab.txt: every character alone and going on, but one, and a few words."""
     path = tmp_path_factory.mktemp("bert")
-    letters = sorted({c for text in SENTENCES for c in text.lower() + text if not c.isspace()} - {"ქ", "z"})
-    pieces = [*SPECIAL, *letters, *(f"##{c}" for c in letters), "Wasser", "wasser", "##ers", "the", "The"]
+    letters = sorted(
+        {c for text in SENTENCES for c in text.lower() + text if not c.isspace()} - {"ქ", "z"}
+    )
+    pieces = [
+        *SPECIAL,
+        *letters,
+        *(f"##{c}" for c in letters),
+        "Wasser",
+        "wasser",
+        "##ers",
+        "the",
+        "The",
+    ]
     (path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
     config = {"tokenizer_class": "BertTokenizer", "do_lower_case": False, **request.param}
     (path / "tokenizer_config.json").write_text(json.dumps(config))
@@ -41,12 +64,16 @@ def test_the_ids_are_those_of_bert(folder, tmp_path):
     for vocabulary in (ours, saved):
         assert isinstance(vocabulary, TokenizerVocabulary) and vocabulary.size == len(theirs)
         for ours_role, theirs_role in ROLES.items():
-            assert getattr(vocabulary, f"{ours_role}_id") == getattr(theirs, f"{theirs_role}_token_id")
+            assert getattr(vocabulary, f"{ours_role}_id") == getattr(
+                theirs, f"{theirs_role}_token_id"
+            )
         for text in TEXTS:
             wanted = theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
             assert vocabulary.encode(text) == wanted, text
         ids, lengths = vocabulary.encode_lines(TEXTS)
-        assert ids.dtype == lengths.dtype == np.int32 and lengths.tolist() == [len(vocabulary.encode(t)) for t in TEXTS]
+        assert ids.dtype == lengths.dtype == np.int32 and lengths.tolist() == [
+            len(vocabulary.encode(t)) for t in TEXTS
+        ]
         assert ids.tolist() == [i for text in TEXTS for i in vocabulary.encode(text)]
 
 
@@ -54,12 +81,16 @@ def test_words_alone_are_those_of_is_split_into_words(folder):
     words = [word for text in SENTENCES for word in text.split()] + ["\u200b", "[MASK]", "Wassers"]
     theirs = transformers.BertTokenizer.from_pretrained(folder)
     vocabulary = Vocabulary.load(folder)
-    given = theirs(words, is_split_into_words=True, add_special_tokens=False, split_special_tokens=True)
+    given = theirs(
+        words, is_split_into_words=True, add_special_tokens=False, split_special_tokens=True
+    )
     ids, owners = pieces_of_words(words, "de", vocabulary, apart=True)
     nothing = len(words) - 3  # no piece of theirs, <unk> here
     assert nothing not in given.word_ids() and ids[owners.index(nothing)] == vocabulary.unk_id
     kept = [n for n, word in enumerate(owners) if word != nothing]
-    assert [ids[n] for n in kept] == given.input_ids and [owners[n] for n in kept] == given.word_ids()
+    assert [ids[n] for n in kept] == given.input_ids and [
+        owners[n] for n in kept
+    ] == given.word_ids()
 
 
 def test_words_spans_and_text_again(folder):
@@ -112,14 +143,19 @@ def test_the_same_ids_inside_tensorflow(folder):
     rows = tf.data.Dataset.from_tensor_slices(list(SENTENCES)).map(theirs.encode_tf)
     for text, ids in zip(SENTENCES, rows.as_numpy_iterator(), strict=True):
         assert ids.tolist() == vocabulary.encode(text)
-    assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [vocabulary.encode(text) for text in SENTENCES]
+    assert theirs.encode_tf(tf.constant(SENTENCES)).to_list() == [
+        vocabulary.encode(text) for text in SENTENCES
+    ]
 
 
 @pytest.mark.parametrize(
     "change, words",
     [
         (lambda told: told["model"].update(type="WordLevel"), "holds a WordLevel model"),
-        (lambda told: told["model"].update(continuing_subword_prefix="@@"), "do not go on with '##'"),
+        (
+            lambda told: told["model"].update(continuing_subword_prefix="@@"),
+            "do not go on with '##'",
+        ),
         (lambda told: told["model"].pop("vocab"), "cannot be read"),
         (lambda told: told["model"]["vocab"].pop("the"), "no piece for id"),
     ],
@@ -134,7 +170,9 @@ def test_what_is_no_wordpiece_is_refused(change, words, folder, tmp_path):
 
 
 def test_a_folder_without_its_special_tokens_is_refused(folder, tmp_path):
-    (tmp_path / "vocab.txt").write_text((folder / "vocab.txt").read_text().replace("[MASK]\n", "mask\n"))
+    (tmp_path / "vocab.txt").write_text(
+        (folder / "vocab.txt").read_text().replace("[MASK]\n", "mask\n")
+    )
     with pytest.raises(UserError, match=r"no piece '\[MASK\]'"):
         Vocabulary.load(tmp_path)
 

@@ -1,4 +1,5 @@
-"""The pieces of words: those of the tokenizer, of the text or of each word alone, and each benchmark's own rule."""
+"""The pieces of words: those of the tokenizer, of the text or of each word alone, and each
+benchmark's own rule."""
 
 import pytest
 import sentencepiece
@@ -11,19 +12,34 @@ from xlingjax.preprocessors.finetuning import tagged_parts
 from xlingjax.preprocessors.task import Reading, count_rows, task_rows
 from xlingjax.tasks import task_named
 
-TEXT = ("Der Fluss ist heute breit .", "Die Tür ist offen , sagt Lea .", "我 喜欢 你 。", "你喜欢我。", "Он любит .")
+TEXT = (
+    "Der Fluss ist heute breit .",
+    "Die Tür ist offen , sagt Lea .",
+    "我 喜欢 你 。",
+    "你喜欢我。",
+    "Он любит .",
+)
 VANISHING = "\u200b"  # SentencePiece normalizes it away
 
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    """XLM-R's normalization, on few lines: words and marks that were not seen begin with a lone mark."""
+    """XLM-R's normalization, on few lines: words and marks that were not seen begin with a lone
+    mark."""
     stem = tmp_path_factory.mktemp("words") / "spm"
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(TEXT * 5), model_prefix=str(stem), vocab_size=65, character_coverage=1.0,
-        normalization_rule_name="nmt_nfkc", unk_id=0, bos_id=1, eos_id=2, pad_id=-1, hard_vocab_limit=False,
+        sentence_iterator=iter(TEXT * 5),
+        model_prefix=str(stem),
+        vocab_size=65,
+        character_coverage=1.0,
+        normalization_rule_name="nmt_nfkc",
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=-1,
+        hard_vocab_limit=False,
         minloglevel=2,
-    )  # fmt: skip
+    )
     return Vocabulary.load(stem.with_suffix(".model"), "xlmr")
 
 
@@ -32,24 +48,32 @@ def shown(vocabulary, words, language, **how):
     ids, owners = pieces_of_words(words, language, vocabulary, **how)
     assert owners == sorted(owners)
     names = vocabulary.pieces(ids)
-    return [[name for name, owner in zip(names, owners, strict=True) if owner == word] for word in range(len(words))]
+    return [
+        [name for name, owner in zip(names, owners, strict=True) if owner == word]
+        for word in range(len(words))
+    ]
 
 
 def test_the_pieces_of_words_are_those_of_their_text(vocabulary):
-    """A lone mark and what a ligature begins with belong to the word that they begin; fault 07 lost them."""
+    """A lone mark and what a ligature begins with belong to the word that they begin; fault 07 lost
+    them."""
     words = ["Lea", ",", "7", "\ufb02uss", "½", "!"]
     for apart in (False, True):
         found = shown(vocabulary, words, "de", apart=apart)
         whole = ["".join(pieces).replace("<unk>", "*") for pieces in found]
         assert whole == ["▁Lea", "▁,", "▁*", "▁fluss", "▁*", "▁*"]
-        assert [piece for pieces in found for piece in pieces] == vocabulary.pieces(vocabulary.encode(" ".join(words)))
+        assert [piece for pieces in found for piece in pieces] == vocabulary.pieces(
+            vocabulary.encode(" ".join(words))
+        )
         assert found[2] == found[5] == ["▁", "<unk>"]
 
 
 def test_words_without_spaces_between_are_read_alone_or_as_they_stand(vocabulary):
     words = ["你", "喜欢", "我", "。"]
     joined = shown(vocabulary, words, "zh")
-    assert [name for own in joined for name in own] == vocabulary.pieces(vocabulary.encode("你喜欢我。"))
+    assert [name for own in joined for name in own] == vocabulary.pieces(
+        vocabulary.encode("你喜欢我。")
+    )
     alone = shown(vocabulary, words, "zh", apart=True)
     assert alone == [vocabulary.pieces(vocabulary.encode(word)) for word in words]
     assert all(own[0].startswith("▁") for own in alone) and alone[1][0] == "▁"
@@ -67,8 +91,8 @@ def test_a_word_that_normalization_empties_is_unknown_and_takes_no_other_words_p
 
 
 def test_xglues_script_leaves_the_marks_of_chinese_and_thai_out(vocabulary):
-    """microsoft/Unicoder, utils_ner.py: "▁" is taken out of every piece, those left empty go, the ids are of what is
-    left; of th and zh alone."""
+    """microsoft/Unicoder, utils_ner.py: "▁" is taken out of every piece, those left empty go, the
+    ids are of what is left; of th and zh alone."""
     words = ["你", "喜欢", "我", "。"]
 
     def theirs(word):
@@ -103,16 +127,24 @@ def test_each_benchmark_has_its_own_rule(name, marks, unmarked, vocabulary, monk
 
     task, reading = task_named(name), Reading(length=9, marks=marks)
     sentence = Tagged(("喜欢", "。"), ("VERB", "PUNCT"))
-    ids, owners = pieces_of_words(sentence.words, "zh", vocabulary, True, "xglue" if unmarked else "kept")
+    ids, owners = pieces_of_words(
+        sentence.words, "zh", vocabulary, True, "xglue" if unmarked else "kept"
+    )
     rows = task_rows(task, [sentence], vocabulary, reading, "zh", 0)
     assert [piece for row in rows["input_ids"] for piece in row if piece not in (0, 1, 2)] == ids
     assert count_rows(task, [sentence], vocabulary, reading, "zh") == len(rows["input_ids"]) == 1
     firsts = [1.0 * (owners.index(word) == n) for n, word in enumerate(owners)]
     assert rows["tag_weights"][0, 1 : len(ids) + 1].tolist() == firsts
     read = []
-    monkeypatch.setattr(tagging, "predict", lambda model, params, rows, **_: read.append(rows) or rows["tag_labels"])
+    monkeypatch.setattr(
+        tagging, "predict", lambda model, params, rows, **_: read.append(rows) or rows["tag_labels"]
+    )
     monkeypatch.setattr("xlingjax.evaluation.task.require_head", lambda *_: None)
     monkeypatch.setattr("xlingjax.evaluation.task.language_index", lambda *_: 0)
-    assert predict(None, {}, task, [sentence], vocabulary, ("zh",), "zh", reading) == [["VERB", "PUNCT"]]
-    assert read[0]["input_ids"].tolist() == rows["input_ids"].tolist()  # what was trained on is what is predicted
+    assert predict(None, {}, task, [sentence], vocabulary, ("zh",), "zh", reading) == [
+        ["VERB", "PUNCT"]
+    ]
+    assert (
+        read[0]["input_ids"].tolist() == rows["input_ids"].tolist()
+    )  # what was trained on is what is predicted
     assert len(tagged_parts([sentence], vocabulary, 9, "zh", marks="xglue")) == 1

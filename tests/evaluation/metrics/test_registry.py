@@ -36,7 +36,7 @@ def written(*texts):
     return [SourceTarget("", text) for text in texts]
 
 
-# --- tags ------------------------------------------------------------------------------------------------------------
+# --- tags -----------------------------------------------------------------------------------------
 
 
 def test_bare_tags_are_no_words_to_seqeval():
@@ -44,15 +44,27 @@ def test_bare_tags_are_no_words_to_seqeval():
     assert score("seqeval_precision", gold, tags("NOUN VERB")) == 0
     assert score("token_accuracy", gold, tags("NOUN VERB")) == 50
     # An S stands for a single word, so SYM SYM are two chunks; B opens one whatever went before.
-    assert scores_tagging.chunks(["SYM", "SYM", "NOUN", "NOUN"]) == {(0, 0, "SYM"), (1, 1, "SYM"), (2, 3, "NOUN")}
-    assert scores_tagging.chunks(["B-PER", "B-PER", "I-LOC", "O"]) == {(0, 0, "PER"), (1, 1, "PER"), (2, 2, "LOC")}
-    # The type is the text after the last "-", so of CCONJ and SCONJ one word each, not the same "CONJ".
+    assert scores_tagging.chunks(["SYM", "SYM", "NOUN", "NOUN"]) == {
+        (0, 0, "SYM"),
+        (1, 1, "SYM"),
+        (2, 3, "NOUN"),
+    }
+    assert scores_tagging.chunks(["B-PER", "B-PER", "I-LOC", "O"]) == {
+        (0, 0, "PER"),
+        (1, 1, "PER"),
+        (2, 2, "LOC"),
+    }
+    # The type is the text after the last "-", so of CCONJ and SCONJ one word each, not the same
+    # "CONJ".
     assert scores_tagging.chunks(["CCONJ", "SCONJ"]) == {(0, 0, "CCONJ"), (1, 1, "SCONJ")}
     assert scores_tagging.chunks(["B-X-PER", "I-PER"]) == {(0, 1, "PER")}
 
 
 def test_precision_recall_and_f1_are_of_all_sentences_together():
-    gold, made = tagged("B-PER I-PER O", "B-LOC O", "B-LOC"), tags("B-PER I-PER B-LOC", "O O", "B-LOC")
+    gold, made = (
+        tagged("B-PER I-PER O", "B-LOC O", "B-LOC"),
+        tags("B-PER I-PER B-LOC", "O O", "B-LOC"),
+    )
     assert score("seqeval_precision", gold, made) == pytest.approx(200 / 3)
     assert score("seqeval_recall", gold, made) == pytest.approx(200 / 3)
     gold, made = tagged("B-PER O O", "B-LOC"), tags("B-PER B-PER B-PER", "O")
@@ -73,7 +85,7 @@ def test_entities_are_conlls():
     assert score("conll_f1", gold, tags("B-PER I-PER O", "B-LOC")) == 100
 
 
-# --- ranking ---------------------------------------------------------------------------------------------------------
+# --- ranking --------------------------------------------------------------------------------------
 
 
 def test_ndcg_averages_over_ties():
@@ -87,16 +99,22 @@ def test_ndcgs_queries_are_runs_of_equal_lines_and_need_two_results():
     assert score("ndcg_wpr", gold, ["0", "4", "0", "4"]) == pytest.approx(100 / math.log2(3))
     with pytest.raises(UserError, match="no query has two results in a row"):
         score("ndcg_wpr", gold[1:], ["0", "4", "0"])
-    with pytest.raises(UserError, match="example 2: '0', 'Bad': nDCG needs ratings that are numbers"):
+    with pytest.raises(
+        UserError, match="example 2: '0', 'Bad': nDCG needs ratings that are numbers"
+    ):
         score("ndcg_wpr", gold, ["0", "Bad", "0", "0"])
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def test_mlqa_drops_the_articles_of_the_language_and_squad_english_ones():
     gold = question("Hund")
-    assert score("mlqa_f1", gold, {"q": "der Hund"}, "de") == 100 == score("mlqa_em", gold, {"q": "der Hund"}, "de")
+    assert (
+        score("mlqa_f1", gold, {"q": "der Hund"}, "de")
+        == 100
+        == score("mlqa_em", gold, {"q": "der Hund"}, "de")
+    )
     assert score("squad_f1", gold, {"q": "der Hund"}, "de") == pytest.approx(200 / 3)
     assert score("squad_em", gold, {"q": "der Hund"}, "de") == 0
     assert score("squad_f1", gold, {"q": "the Hund"}, "de") == 100
@@ -136,7 +154,7 @@ def test_the_best_gold_answer_counts_and_a_missing_one_is_0():
         score("squad_em", question(), {"q": "x"})
 
 
-# --- pairs and texts -------------------------------------------------------------------------------------------------
+# --- pairs and texts ------------------------------------------------------------------------------
 
 
 def test_bucc_counts_sets():
@@ -156,7 +174,9 @@ def test_each_english_sentence_retrieves_a_foreign_row():
     assert score("tatoeba_accuracy", gold, [0, 2]) == 50
     with pytest.raises(UserError, match="prediction 2 is 3: not a row of the foreign side, 0 to 2"):
         score("tatoeba_accuracy", gold, [1, 3])
-    with pytest.raises(UserError, match="no gold pairs of one bitext; score a split whose answers are distributed"):
+    with pytest.raises(
+        UserError, match="no gold pairs of one bitext; score a split whose answers are distributed"
+    ):
         score("tatoeba_accuracy", [Bitext(foreign, english, None)], [1, 2])
     rows = [Bitext((), english, frozenset({("7", "e1"), ("2", "e2")}))]
     assert score("tatoeba_accuracy", rows, [7, 700]) == 50
@@ -166,9 +186,9 @@ def test_case_is_folded_for_xglue_and_not_in_translation():
     gold, made = written("The Cat sat on The Mat"), ["the cat sat on the mat"]
     assert score("xglue_bleu", gold, made) == pytest.approx(100)
     assert score("sacrebleu", gold, made) < 50
-    assert score("xglue_bleu", written("source\tThe Cat sat on The Mat"), [" the cat sat on the mat\n"]) == score(
-        "xglue_bleu", gold, made
-    )
+    assert score(
+        "xglue_bleu", written("source\tThe Cat sat on The Mat"), [" the cat sat on the mat\n"]
+    ) == score("xglue_bleu", gold, made)
     # XGLUE splits every language as English: without spaces there is one token.
     assert score("xglue_bleu", written("我们今天去北京"), ["我们今天去上海"], "zh") == 0
     assert score("sacrebleu", written("我们今天去北京"), ["我们今天去上海"], "zh") > 50
@@ -176,17 +196,29 @@ def test_case_is_folded_for_xglue_and_not_in_translation():
     assert score("tokenised_bleu", gold, made) == 0
 
 
-# --- averages --------------------------------------------------------------------------------------------------------
+# --- averages -------------------------------------------------------------------------------------
 
 
 def task(suite, name, kind, languages, metrics, **more):
-    return Task(suite, name, kind, tuple(languages.split()), {}, metrics, name + "/{language}", **more)
+    return Task(
+        suite, name, kind, tuple(languages.split()), {}, metrics, name + "/{language}", **more
+    )
 
 
 def test_xtreme_takes_both_values_of_an_answer_and_xglue_f1_alone():
     values = {"mlqa_f1": {"de": 60.0, "en": 80.0}, "mlqa_em": {"de": 40.0, "en": 50.0}}
-    assert averages.task_score(task("xtreme", "mlqa", "span_qa", "de en", ("mlqa_f1", "mlqa_em")), values) == 57.5
-    assert averages.task_score(task("xglue", "MLQA", "span_qa", "de en", ("mlqa_f1", "mlqa_em")), values) == 70
+    assert (
+        averages.task_score(
+            task("xtreme", "mlqa", "span_qa", "de en", ("mlqa_f1", "mlqa_em")), values
+        )
+        == 57.5
+    )
+    assert (
+        averages.task_score(
+            task("xglue", "MLQA", "span_qa", "de en", ("mlqa_f1", "mlqa_em")), values
+        )
+        == 70
+    )
     tags = task("xtreme", "udpos", "tagging", "de en", ("seqeval_f1", "token_accuracy"))
     assert averages.task_score(tags, {"seqeval_f1": {"de": 1.0, "en": 2.0}}) == 1.5
 
@@ -194,9 +226,13 @@ def test_xtreme_takes_both_values_of_an_answer_and_xglue_f1_alone():
 def test_an_average_may_leave_a_language_out_but_not_miss_one():
     xqa = task("xqa", "xqa", "classification", "en fr de", ("accuracy",), averaged=("fr", "de"))
     assert averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0, "de": 80.0}}) == 75
-    with pytest.raises(UserError, match="xqa/xqa: no accuracy of de, and the task's score is a mean over all"):
+    with pytest.raises(
+        UserError, match="xqa/xqa: no accuracy of de, and the task's score is a mean over all"
+    ):
         averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0}})
-    assert averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0}}, allow_missing=True) == 70
+    assert (
+        averages.task_score(xqa, {"accuracy": {"en": 99.0, "fr": 70.0}}, allow_missing=True) == 70
+    )
     with pytest.raises(UserError, match="no accuracy of fr, de"):
         averages.task_score(xqa, {"accuracy": {"en": 99.0}}, allow_missing=True)
 
@@ -213,16 +249,21 @@ def test_groups_and_the_overall_are_means_over_tasks():
     assert averages.overall(tasks, found) == 27.5
     with pytest.raises(UserError, match="no score of xtreme/udpos: the mean is over all 4 tasks"):
         averages.overall(tasks, {name: x for name, x in found.items() if name != "xtreme/udpos"})
-    with pytest.raises(UserError, match="no group 'generation': classification, tagging, retrieval"):
+    with pytest.raises(
+        UserError, match="no group 'generation': classification, tagging, retrieval"
+    ):
         averages.group_score(tasks, "generation", found)
     xglue = [
         task("xglue", "WPR", "ranking", "en", ("ndcg_wpr",)),
         task("xglue", "QG", "generation", "en", ("xglue_bleu",)),
     ]
-    assert {name: len(of) for name, of in averages.groups(xglue).items()} == {"understanding": 1, "generation": 1}
+    assert {name: len(of) for name, of in averages.groups(xglue).items()} == {
+        "understanding": 1,
+        "generation": 1,
+    }
 
 
-# --- the table and what it refuses -----------------------------------------------------------------------------------
+# --- the table and what it refuses ----------------------------------------------------------------
 
 
 def test_every_kind_has_metrics_and_every_signature_is_one_line():
@@ -231,8 +272,12 @@ def test_every_kind_has_metrics_and_every_signature_is_one_line():
         assert metric.name == name and metric.signature and "\n" not in metric.signature
     assert len({metric.signature for metric in METRICS.values()}) == len(METRICS)
     assert find_metric("accuracy", "ranking") is METRICS["accuracy"]
-    assert metrics_of("ranking") == ("accuracy", "ndcg_wpr") and "ndcg_wpr" not in metrics_of("classification")
-    with pytest.raises(UserError, match="'f1' is no metric of a tagging task: token_accuracy, seqeval_f1"):
+    assert metrics_of("ranking") == ("accuracy", "ndcg_wpr") and "ndcg_wpr" not in metrics_of(
+        "classification"
+    )
+    with pytest.raises(
+        UserError, match="'f1' is no metric of a tagging task: token_accuracy, seqeval_f1"
+    ):
         find_metric("f1", "tagging")
 
 

@@ -11,14 +11,31 @@ from sacrebleu import __version__ as sacrebleu_version
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics import text as generation
 
-# fmt: off
 TEXTS = {
-    "de": ["Der Hund schläft unter dem Tisch.", "Wir gehen heute nicht in die Schule.", "Ich habe das Buch gelesen.",
-           "Die Kinder spielen im Garten.", "Morgen wird es regnen.", "Wo ist der Schlüssel für das Haus?"],
-    "nl": ["De hond slaapt onder de tafel.", "Wij gaan vandaag niet naar school.", "Ik heb het boek gelezen.",
-           "De kinderen spelen in de tuin.", "Morgen gaat het regenen.", "Waar is de sleutel van het huis?"],
-    "en": ["The dog sleeps under the table.", "We are not going to school today.", "I have read the book.",
-           "The children are playing in the garden.", "It will rain tomorrow.", "Where is the key to the house?"],
+    "de": [
+        "Der Hund schläft unter dem Tisch.",
+        "Wir gehen heute nicht in die Schule.",
+        "Ich habe das Buch gelesen.",
+        "Die Kinder spielen im Garten.",
+        "Morgen wird es regnen.",
+        "Wo ist der Schlüssel für das Haus?",
+    ],
+    "nl": [
+        "De hond slaapt onder de tafel.",
+        "Wij gaan vandaag niet naar school.",
+        "Ik heb het boek gelezen.",
+        "De kinderen spelen in de tuin.",
+        "Morgen gaat het regenen.",
+        "Waar is de sleutel van het huis?",
+    ],
+    "en": [
+        "The dog sleeps under the table.",
+        "We are not going to school today.",
+        "I have read the book.",
+        "The children are playing in the garden.",
+        "It will rain tomorrow.",
+        "Where is the key to the house?",
+    ],
     "ru": ["Собака спит под столом.", "Сегодня мы не идём в школу.", "Я прочитал книгу."],
 }
 NEW = {
@@ -26,7 +43,6 @@ NEW = {
     "nl": ["Het huis is heel mooi.", "De school is niet ver van hier."],
     "en": ["The house is very nice.", "The school is not far from here."],
 }
-# fmt: on
 
 
 def geometric_mean(*precisions):
@@ -40,7 +56,9 @@ def multi_bleu(hypotheses, references):
         words = [re.findall(rb"[^ \t\n\r\f\v]+", text.encode()) for text in texts]
         lengths = [total + len(side) for total, side in zip(lengths, words, strict=True)]
         for n in range(4):
-            h, r = (Counter(tuple(side[i : i + n + 1]) for i in range(len(side) - n)) for side in words)
+            h, r = (
+                Counter(tuple(side[i : i + n + 1]) for i in range(len(side) - n)) for side in words
+            )
             right[n], made[n] = right[n] + sum((h & r).values()), made[n] + sum(h.values())
     if not all(right):
         return 0.0
@@ -55,16 +73,30 @@ def test_bleu_by_hand():
     assert score == pytest.approx(geometric_mean(4 / 6, 3 / 5, 2 / 4, 1 / 3))
     assert signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:{sacrebleu_version}"
     score, signature = generation.bleu(made, wanted, "de", lowercase=True)
-    assert score == pytest.approx(geometric_mean(5 / 6, 4 / 5, 3 / 4, 2 / 3)) and "|case:lc|" in signature
-    smoothed, _ = generation.bleu(["a b c x d"], ["a b c y d"], "en")  # no 4-gram of two: 1 / (2 * 2)
+    assert (
+        score == pytest.approx(geometric_mean(5 / 6, 4 / 5, 3 / 4, 2 / 3))
+        and "|case:lc|" in signature
+    )
+    smoothed, _ = generation.bleu(
+        ["a b c x d"], ["a b c y d"], "en"
+    )  # no 4-gram of two: 1 / (2 * 2)
     assert smoothed == pytest.approx(geometric_mean(4 / 5, 2 / 4, 1 / 3, 1 / 4))
-    corpus, _ = generation.bleu(["a b c d", "e f"], ["a b c d", "e f g h"], "en")  # counted over lines, not their mean
+    corpus, _ = generation.bleu(
+        ["a b c d", "e f"], ["a b c d", "e f g h"], "en"
+    )  # counted over lines, not their mean
     assert corpus == pytest.approx(100 * math.exp(1 - 8 / 6))
 
 
 @pytest.mark.parametrize(
     ("language", "tokenizer"),
-    [("zh", "zh"), ("zh_TW", "zh"), ("zh-Hans", "zh"), ("ja", "char"), ("th", "char"), ("km", "char")]
+    [
+        ("zh", "zh"),
+        ("zh_TW", "zh"),
+        ("zh-Hans", "zh"),
+        ("ja", "char"),
+        ("th", "char"),
+        ("km", "char"),
+    ]
     + [("ko", "13a"), ("de", "13a"), ("hi", "13a")],
 )
 def test_the_tokenizer_is_the_languages(language, tokenizer):
@@ -72,11 +104,14 @@ def test_the_tokenizer_is_the_languages(language, tokenizer):
     assert f"|tok:{tokenizer}|" in signature
     if tokenizer != "13a":
         total, right = (5, 4) if tokenizer == "zh" else (7, 6)  # zh keeps GPT whole
-        assert score == pytest.approx(geometric_mean(*((right - n) / (total - n) for n in range(4))))
+        assert score == pytest.approx(
+            geometric_mean(*((right - n) / (total - n) for n in range(4)))
+        )
 
 
 def test_chrf_by_hand():
-    # 1-grams 2 of 2 and of 3, 2-grams 1 of 1 and of 2, no 3-gram made: precision 1, recall 7/12; F2 weighs recall.
+    # 1-grams 2 of 2 and of 3, 2-grams 1 of 1 and of 2, no 3-gram made: precision 1, recall 7/12; F2
+    # weighs recall.
     score, signature = generation.chrf(["a B"], ["a bC"], lowercase=True)
     assert score == pytest.approx(100 * 5 * (7 / 12) / (4 + 7 / 12))
     assert signature == f"nrefs:1|case:lc|eff:yes|nc:6|nw:0|space:no|version:{sacrebleu_version}"
@@ -89,15 +124,27 @@ def test_tokenised_bleu_is_multi_bleus():
     for seed in range(8):
         r = random.Random(seed)
         wanted = [[r.choice(words) for _ in range(r.randint(0, 14))] for _ in range(30)]
-        made = [[w if r.random() > 0.1 else r.choice(words) for w in line if r.random() > 0.1] for line in wanted]
-        made[seed] += ["Hund"] * 30 * (seed % 2)  # as often as it likes; and now longer than the references
+        made = [
+            [w if r.random() > 0.1 else r.choice(words) for w in line if r.random() > 0.1]
+            for line in wanted
+        ]
+        made[seed] += (
+            ["Hund"] * 30 * (seed % 2)
+        )  # as often as it likes; and now longer than the references
         made, wanted = [" \t".join(line) for line in made], [" ".join(line) for line in wanted]
         score, signature = generation.tokenised_bleu(made, wanted)
         assert 5 < score == pytest.approx(multi_bleu(made, wanted))
-        assert signature == f"nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:{sacrebleu_version}"
+        assert (
+            signature
+            == f"nrefs:1|case:mixed|eff:no|tok:none|smooth:none|version:{sacrebleu_version}"
+        )
     assert generation.tokenised_bleu(["a b c x d"], ["a b c y d"])[0] == 0  # no smoothing
-    assert generation.tokenised_bleu(["a b c d x\u00a0y"], ["a b c d x\u2009y"])[0] < 90  # they stay what they are
-    assert generation.tokenised_bleu([""], ["a"])[0] == generation.tokenised_bleu(["a"], [""])[0] == 0
+    assert (
+        generation.tokenised_bleu(["a b c d x\u00a0y"], ["a b c d x\u2009y"])[0] < 90
+    )  # they stay what they are
+    assert (
+        generation.tokenised_bleu([""], ["a"])[0] == generation.tokenised_bleu(["a"], [""])[0] == 0
+    )
 
 
 def test_an_unknown_word_matches_nothing():
@@ -146,27 +193,52 @@ def test_rouge_l_reads_every_script(language, made, wanted, f1):
 
 
 def test_the_wrong_script_is_wrong():
-    made = ["Собака спит.", "The dog sleeps.", "", " \n", "12 %", "Это новый iPhone", "iPhone 7 Plus: обзор", "ཨོཾ"]
+    made = [
+        "Собака спит.",
+        "The dog sleeps.",
+        "",
+        " \n",
+        "12 %",
+        "Это новый iPhone",
+        "iPhone 7 Plus: обзор",
+        "ཨོཾ",
+    ]
     right = [True, False, False, False, False, True, False, False]
     assert [generation.wrong_language_rate([text], "ru") == 0 for text in made] == right
     assert generation.wrong_language_rate(made, "ru") == 6 / 8
     assert generation.wrong_language_rate(["ab где", "ab привет"], "ru") == 0
-    assert generation.wrong_language_rate(["ab аб", "abc аб"], "ru") == 1 / 2  # as many letters: the target's
-    assert generation.wrong_language_rate(["abc"], "sr_Latn") == 0 == generation.wrong_language_rate(["犬"], "zh_TW")
-    assert generation.wrong_language_rate(NEW["nl"], "de") == 0  # one script: not told without texts
+    assert (
+        generation.wrong_language_rate(["ab аб", "abc аб"], "ru") == 1 / 2
+    )  # as many letters: the target's
+    assert (
+        generation.wrong_language_rate(["abc"], "sr_Latn")
+        == 0
+        == generation.wrong_language_rate(["犬"], "zh_TW")
+    )
+    assert (
+        generation.wrong_language_rate(NEW["nl"], "de") == 0
+    )  # one script: not told without texts
 
 
 @pytest.mark.parametrize("language", NEW)
 def test_texts_tell_languages_of_one_script(language):
     for other, lines in NEW.items():
         assert generation.wrong_language_rate(lines, language, TEXTS) == (other != language)
-    assert generation.wrong_language_rate(["", NEW[language][0], "123", "собака спит"], language, TEXTS) == 3 / 4
+    assert (
+        generation.wrong_language_rate(
+            ["", NEW[language][0], "123", "собака спит"], language, TEXTS
+        )
+        == 3 / 4
+    )
 
 
 def test_how_much_text_a_language_has_does_not_decide():
     r, letters = random.Random(0), "".join(TEXTS["de"]).lower()
     more = [" ".join("".join(r.choices(letters, k=6)) for _ in range(8)) for _ in range(100)]
-    for texts in ({**TEXTS, "de": TEXTS["de"] + more}, {**TEXTS, "nl": TEXTS["nl"] * 300, "en": TEXTS["en"] * 300}):
+    for texts in (
+        {**TEXTS, "de": TEXTS["de"] + more},
+        {**TEXTS, "nl": TEXTS["nl"] * 300, "en": TEXTS["en"] * 300},
+    ):
         assert generation.wrong_language_rate(NEW["de"], "de", texts) == 0
         assert generation.wrong_language_rate(NEW["nl"] + NEW["en"], "de", texts) == 1
 
@@ -180,7 +252,12 @@ def test_how_much_text_a_language_has_does_not_decide():
         ("abacada", "acabada", "bac", True),
         ("acabada", "abacada", "bac", False),
         ("A" * 12, "b" * 12, "aaa", True),  # case is no evidence
-        ("a" * 20, "aaaacefghijklmno", "aaaaaaaaac", True),  # add-one: n-grams not seen do not outweigh the rest
+        (
+            "a" * 20,
+            "aaaacefghijklmno",
+            "aaaaaaaaac",
+            True,
+        ),  # add-one: n-grams not seen do not outweigh the rest
         ("abc", "abd", "zzz", True),  # nothing to go by: not shown wrong
     ],
 )
@@ -198,7 +275,11 @@ def test_naive_bayes_by_the_formula():
 
     def log_likelihood(code):
         total = sum(count[code].values()) + len(every)
-        return sum(math.log((count[code][gram] + 1) / total) for gram in generation._grams(text) if gram in every)
+        return sum(
+            math.log((count[code][gram] + 1) / total)
+            for gram in generation._grams(text)
+            if gram in every
+        )
 
     likeliest = generation._likeliest("de", texts)
     for text in ("".join(letters) for n in range(1, 7) for letters in product("ab ", repeat=n)):
@@ -211,8 +292,12 @@ def test_a_language_whose_script_is_open_needs_texts():
     assert generation.wrong_language_rate(["мачка", "mačka na", "the cat"], "sr", texts) == 1 / 3
     digits = {"sr": ["a b c 12 %..."], "en": ["abcdefghijklm"]}
     assert generation._likeliest("sr", digits)("...")
-    assert generation.wrong_language_rate(["", "...", "12 %"], "sr", digits) == 1  # likely, but no letters
-    assert generation.wrong_language_rate(["the cat", "mačka na"], "en", texts) == 1 / 2  # a rival in any script
+    assert (
+        generation.wrong_language_rate(["", "...", "12 %"], "sr", digits) == 1
+    )  # likely, but no letters
+    assert (
+        generation.wrong_language_rate(["the cat", "mačka na"], "en", texts) == 1 / 2
+    )  # a rival in any script
     for given in (None, {}, {"sr": ["Мачка"]}):
         with pytest.raises(UserError, match="script of 'sr' is unknown.*sr_Latn"):
             generation.wrong_language_rate(["a"], "sr", given)
@@ -239,8 +324,15 @@ def test_score_names_every_number():
     }
     assert len({scores["bleu"], scores["chrf"], scores["tokenised_bleu"]}) == 3
     mixed = generation.score(made, wanted, "de")
-    assert mixed["bleu"] < scores["bleu"] and mixed["chrf"] < scores["chrf"] and mixed["wrong_language_rate"] == 0
-    assert mixed["tokenised_bleu"] == scores["tokenised_bleu"] and "case:mixed" in mixed["signatures"]["bleu"]
+    assert (
+        mixed["bleu"] < scores["bleu"]
+        and mixed["chrf"] < scores["chrf"]
+        and mixed["wrong_language_rate"] == 0
+    )
+    assert (
+        mixed["tokenised_bleu"] == scores["tokenised_bleu"]
+        and "case:mixed" in mixed["signatures"]["bleu"]
+    )
 
 
 @pytest.mark.parametrize(

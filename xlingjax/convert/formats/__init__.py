@@ -1,1 +1,2 @@
-"""Models and tokenizers of other programs, a file per family: their names for parameters, their files."""
+"""Models and tokenizers of other programs, a file per family: their names for parameters, their
+files."""

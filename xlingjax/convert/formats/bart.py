@@ -1,5 +1,5 @@
-"""Hugging Face BART and mBART (`Bart*`, `MBart*`): encoder-decoders with one table of words, each side its own
-positions (from row 2 on) and norms. BART is post-LN, mBART pre-LN."""
+"""Hugging Face BART and mBART (`Bart*`, `MBart*`): encoder-decoders with one table of words, each
+side its own positions (from row 2 on) and norms. BART is post-LN, mBART pre-LN."""
 
 import dataclasses
 
@@ -14,7 +14,9 @@ MODEL_TYPES = ("bart", "mbart")
 ROLES = {"pad_id": ("pad_token_id", 1), "eos_id": ("eos_token_id", 2)}
 BODY, HEAD = "model.", None
 WORDS, BIAS = f"{BODY}shared.weight", "final_logits_bias"
-TIED = dict.fromkeys((f"{BODY}encoder.embed_tokens.weight", f"{BODY}decoder.embed_tokens.weight"), WORDS)
+TIED = dict.fromkeys(
+    (f"{BODY}encoder.embed_tokens.weight", f"{BODY}decoder.embed_tokens.weight"), WORDS
+)
 TIED["lm_head.weight"] = WORDS
 WITHOUT_MEANING = (f"{BODY}encoder.version", f"{BODY}decoder.version")
 LEFT = ()
@@ -41,13 +43,26 @@ _CROSS = {
 MODULES = {
     "embeddings/tokens": f"{BODY}shared",
     **{f"embeddings/{ours}": f"{BODY}encoder.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
-    **{f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
-    **{f"encoder/layers/{ours}": f"{BODY}encoder.layers.{{n}}.{theirs}" for ours, theirs in _LAYER.items()},
-    **{f"decoder/layers/{ours}": f"{BODY}decoder.layers.{{n}}.{theirs}" for ours, theirs in (_LAYER | _CROSS).items()},
+    **{
+        f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}"
+        for ours, theirs in _EMBEDDINGS.items()
+    },
+    **{
+        f"encoder/layers/{ours}": f"{BODY}encoder.layers.{{n}}.{theirs}"
+        for ours, theirs in _LAYER.items()
+    },
+    **{
+        f"decoder/layers/{ours}": f"{BODY}decoder.layers.{{n}}.{theirs}"
+        for ours, theirs in (_LAYER | _CROSS).items()
+    },
     "encoder/final_norm": f"{BODY}encoder.layer_norm",
     "decoder/final_norm": f"{BODY}decoder.layer_norm",
 }
-_HEADS = {f"{kind}{suffix}": None for kind in ("Bart", "MBart") for suffix in ("Model", "ForConditionalGeneration")}
+_HEADS = {
+    f"{kind}{suffix}": None
+    for kind in ("Bart", "MBart")
+    for suffix in ("Model", "ForConditionalGeneration")
+}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -55,9 +70,13 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     pre = fields.values["model_type"] == "mbart"
     fields.architecture(_HEADS, "BartModel")
     for option, only in (
-        ("is_encoder_decoder", True), ("tie_word_embeddings", True), ("static_position_embeddings", False),
-        ("normalize_before", pre), ("add_final_layer_norm", pre), ("normalize_embedding", True),
-    ):  # fmt: skip
+        ("is_encoder_decoder", True),
+        ("tie_word_embeddings", True),
+        ("static_position_embeddings", False),
+        ("normalize_before", pre),
+        ("add_final_layer_norm", pre),
+        ("normalize_embedding", True),
+    ):
         fields.one_of(option, {only: only}, only)
     return ModelConfig(
         name=name,
@@ -87,13 +106,16 @@ def names_of(config: ModelConfig) -> Names:
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not tied or has a
+    """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not
+    tied or has a
     bias."""
     own = (BODY, "lm_head.", BIAS)
     tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
     if BIAS in tensors.shapes:
         if tensors.read(BIAS).any():
-            raise UserError(f"{tensors.origin}: {BIAS} is not 0; an encoder-decoder's head has no bias here")
+            raise UserError(
+                f"{tensors.origin}: {BIAS} is not 0; an encoder-decoder's head has no bias here"
+            )
         shapes = {name: shape for name, shape in tensors.shapes.items() if name != BIAS}
         tensors = dataclasses.replace(tensors, shapes=shapes)
     return tensors

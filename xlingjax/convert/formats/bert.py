@@ -1,5 +1,5 @@
-"""Hugging Face BERT (`Bert*`), multilingual BERT above all. The pooler and the head of next-sentence prediction have no
-counterpart here, segments only where a head reads pairs."""
+"""Hugging Face BERT (`Bert*`), multilingual BERT above all. The pooler and the head of
+next-sentence prediction have no counterpart here, segments only where a head reads pairs."""
 
 from xlingjax.convert.formats import xlm_roberta
 from xlingjax.convert.formats.fields import Fields
@@ -11,12 +11,15 @@ from xlingjax.model.config import ModelConfig
 MODEL_TYPE = "bert"
 ROLES = {"pad_id": ("pad_token_id", 0)}
 BODY, HEAD = "bert.", "cls.predictions."
-SEGMENTS, POSITIONS = (f"{BODY}embeddings.{name}_embeddings.weight" for name in ("token_type", "position"))
+SEGMENTS, POSITIONS = (
+    f"{BODY}embeddings.{name}_embeddings.weight" for name in ("token_type", "position")
+)
 TIED = {
     "cls.predictions.decoder.weight": f"{BODY}embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-# A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and segments are folded.
+# A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and
+# segments are folded.
 WITHOUT_MEANING = (f"{BODY}embeddings.position_ids", f"{BODY}embeddings.token_type_ids", SEGMENTS)
 LEFT = (f"{BODY}pooler.", "cls.seq_relationship.")
 
@@ -60,14 +63,19 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 def names_of(config: ModelConfig) -> Names:
     segments = {"embeddings/segments": SEGMENTS.removesuffix(".weight")} if config.segments else {}
-    return Names({**MODULES, **segments, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
+    return Names(
+        {**MODULES, **segments, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
+    )
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `BertForMaskedLM`, segment 0 in the positions. Raises UserError for a head that is not tied."""
+    """With the names of `BertForMaskedLM`, segment 0 in the positions. Raises UserError for a head
+    that is not tied."""
 
     def rename(name: str) -> str:
-        return name if name.startswith((BODY, "cls.", "classifier.", "qa_outputs.")) else BODY + name
+        return (
+            name if name.startswith((BODY, "cls.", "classifier.", "qa_outputs.")) else BODY + name
+        )
 
     found = renamed(tensors, rename, TIED)
     pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {*found.shapes}

@@ -1,4 +1,5 @@
-"""ERNIE-M under the names that transformers published it with (`ErnieM*`; it has the code no longer). No
+"""ERNIE-M under the names that transformers published it with (`ErnieM*`; it has the code no
+longer). No
 vocabulary head was released."""
 
 import dataclasses
@@ -19,7 +20,8 @@ OFFSET = 2
 """Row of the first position: they add it to any position they are given."""
 
 TEXT = (
-    "ERNIE-M's own tokenizer also rewrites curly quotes and dashes and cuts commas off digits; here text stays as it is"
+    "ERNIE-M's own tokenizer also rewrites curly quotes and dashes and cuts commas off digits; here"
+    " text stays as it is"
 )
 
 _LAYER = BODY + "encoder.layers.{n}"

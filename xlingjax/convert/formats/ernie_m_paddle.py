@@ -10,5 +10,8 @@ __all__ = ["HEAD", "LEFT", "WITHOUT_MEANING", "config_of", "names_of", "usual"]
 
 def names_of(config: ModelConfig) -> Names:
     modules = ernie_m.names_of(config).modules
-    modules = {ours: theirs.replace(".self_attn.self_attn.", ".self_attn.") for ours, theirs in modules.items()}
+    modules = {
+        ours: theirs.replace(".self_attn.self_attn.", ".self_attn.")
+        for ours, theirs in modules.items()
+    }
     return Names(modules, transposed=False)

@@ -1,5 +1,5 @@
-"""A model of ours as what a Hugging Face folder holds: the parameters of the class there, and beside them those that it
-has no place for, which our importer reads back."""
+"""A model of ours as what a Hugging Face folder holds: the parameters of the class there, and
+beside them those that it has no place for, which our importer reads back."""
 
 import dataclasses
 import json
@@ -48,10 +48,14 @@ class Exported:
 
 
 def exported(
-    config: ModelConfig, params: Any, vocabulary: Vocabulary, languages: Sequence[str] = (), labels: Sequence[str] = ()
+    config: ModelConfig,
+    params: Any,
+    vocabulary: Vocabulary,
+    languages: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> Exported:
-    """languages: of the run, the index is the language id; labels: of the classes. Raises UserError for a model that no
-    class there computes."""
+    """languages: of the run, the index is the language id; labels: of the classes. Raises UserError
+    for a model that no class there computes."""
     family = _family(config)
     found, without = places(family.written_names(config), config, build_model(config).abstract())
     tensors = to_theirs(found, params)
@@ -62,13 +66,17 @@ def exported(
         "vocabulary": {"layout": vocabulary.layout, "sha256": vocabulary.sha256},
     }  # fmt: skip
     beside = {name: np.asarray(flat[name]) for name in without}
-    return Exported(family.described(config, vocabulary, labels, languages), tensors, beside, description)
+    return Exported(
+        family.described(config, vocabulary, labels, languages), tensors, beside, description
+    )
 
 
 def _family(config: ModelConfig) -> Any:
     why = {family: family.unfit(config) for family in FAMILIES}
     if all(why.values()):
-        wanted = "; ".join(f"{family.MODEL_TYPE} has another {unfit}" for family, unfit in why.items())
+        wanted = "; ".join(
+            f"{family.MODEL_TYPE} has another {unfit}" for family, unfit in why.items()
+        )
         raise UserError(f"no class of transformers computes model {config.name}: {wanted}")
     return next(family for family in FAMILIES if not why[family])
 
@@ -79,7 +87,8 @@ def embeds_languages(config: ModelConfig) -> bool:
 
 
 def in_language(config: ModelConfig, params: Any, row: int) -> tuple[ModelConfig, Any]:
-    """The model for texts of one language alone: its row of the language embedding is part of what positions give."""
+    """The model for texts of one language alone: its row of the language embedding is part of what
+    positions give."""
     flat = flattened(params)
     flat[POSITIONS] = np.asarray(flat[POSITIONS]) + np.asarray(flat.pop(_LANGUAGES))[row]
     return config.replace(num_languages=0), nested(flat)
@@ -101,8 +110,8 @@ def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[Mo
 
 
 def restored(folder: Path, foreign: Foreign) -> Foreign:
-    """`foreign`, read from `folder`, as the model of ours that was exported there; unchanged where it was not ours.
-    Raises UserError where the files beside it are of another model."""
+    """`foreign`, read from `folder`, as the model of ours that was exported there; unchanged where
+    it was not ours. Raises UserError where the files beside it are of another model."""
     path = folder / DESCRIPTION
     if not path.is_file():
         return foreign
@@ -112,28 +121,36 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         languages, labels = (tuple(map(str, description[name])) for name in ("languages", "labels"))
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
-            f"{path} does not describe a model of this version of xlingjax ({error}); delete it to read the folder "
-            "without what lies beside transformers' files"
+            f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
+            " read the folder without what lies beside transformers' files"
         ) from None
     family, vocabulary = _family(config), foreign.vocabulary
     ours, theirs = (family.described(each, vocabulary) for each in (config, foreign.config))
     for name in ours:
         if ours[name] != theirs.get(name):
             raise UserError(
-                f"{path} and config.json describe different models: {name} is {ours[name]!r} and {theirs.get(name)!r}; "
-                "give files that belong together"
+                f"{path} and config.json describe different models: {name} is {ours[name]!r} and"
+                f" {theirs.get(name)!r}; give files that belong together"
             )
     abstract = build_model(config).abstract()
     _, without = places(family.written_names(config), config, abstract)
     beside = safetensors(folder / BESIDE) if without else None
     there = beside.shapes if beside else {}
     flat, wanted = flattened(foreign.params), flattened(abstract)
-    rows = [(name, wanted[name].shape, there.get(name)) for name in without if there.get(name) != wanted[name].shape]
+    rows = [
+        (name, wanted[name].shape, there.get(name))
+        for name in without
+        if there.get(name) != wanted[name].shape
+    ]
     rows += [(name, None, shape) for name, shape in there.items() if name not in without]
     if rows:
         raise Differing(str(folder / BESIDE), rows, DESCRIPTION)
     params = {
-        name: beside.read(name) if name in without else _resized(name, flat[name], leaf, foreign.config, config)
+        name: (
+            beside.read(name)
+            if name in without
+            else _resized(name, flat[name], leaf, foreign.config, config)
+        )
         for name, leaf in wanted.items()
     }
     return dataclasses.replace(

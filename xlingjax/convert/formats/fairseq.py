@@ -1,5 +1,5 @@
-"""A checkpoint of fairseq (`model.pt`) with dict.txt and sentencepiece.bpe.model beside it: XLM-R or mBART. Only
-tensors, plain values and `argparse.Namespace` are let out of the pickle."""
+"""A checkpoint of fairseq (`model.pt`) with dict.txt and sentencepiece.bpe.model beside it: XLM-R
+or mBART. Only tensors, plain values and `argparse.Namespace` are let out of the pickle."""
 
 import argparse
 from pathlib import Path
@@ -15,20 +15,22 @@ from xlingjax.errors import UserError
 
 
 def read(path: Path) -> Foreign:
-    """Raises UserError for a pickle that holds more, a model that is neither, a tokenizer that is not its own."""
+    """Raises UserError for a pickle that holds more, a model that is neither, a tokenizer that is
+    not its own."""
     vocabulary = vocabulary_of(path.parent)
     _require_order(vocabulary, path.parent / "dict.txt")
     found = params_of(path)
     if vocabulary.size != found.config.vocab_size:
         raise UserError(
-            f"{path}: its tokenizer has {vocabulary.size} pieces, it {found.config.vocab_size} words; give the "
-            "tokenizer that the model was trained with"
+            f"{path}: its tokenizer has {vocabulary.size} pieces, it {found.config.vocab_size}"
+            " words; give the tokenizer that the model was trained with"
         )
     return Foreign.of(found, vocabulary)
 
 
 def params_of(path: Path) -> Converted:
-    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read` does."""
+    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
+    does."""
     found = unpickled(path, [argparse.Namespace])
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
         raise UserError(f"{path} is no checkpoint of fairseq: it needs model, and args or cfg")
@@ -55,15 +57,23 @@ def _options(path: Path, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _require_order(vocabulary: Vocabulary, path: Path) -> None:
-    """Ids of words are lines of dict.txt. Raises UserError where they are not the pieces in their order."""
+    """Ids of words are lines of dict.txt. Raises UserError where they are not the pieces in their
+    order."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        raise UserError(f"cannot read {path}; it names the words of the model, put it beside the checkpoint") from None
+        raise UserError(
+            f"cannot read {path}; it names the words of the model, put it beside the checkpoint"
+        ) from None
     ours = vocabulary.pieces(range(4, vocabulary.size - 1))
     theirs = [line.split(" ")[0] for line in lines if line]
     for i, (piece, word) in enumerate(zip(ours, theirs, strict=False)):
         if piece != word:
-            raise UserError(f"{path}: line {i + 1} is {word!r}, the tokenizer has {piece!r}; give files of one model")
+            raise UserError(
+                f"{path}: line {i + 1} is {word!r}, the tokenizer has {piece!r}; give files of one"
+                " model"
+            )
     if len(theirs) != len(ours):
-        raise UserError(f"{path} has {len(theirs)} words, the tokenizer {len(ours)}; give files of one model")
+        raise UserError(
+            f"{path} has {len(theirs)} words, the tokenizer {len(ours)}; give files of one model"
+        )

@@ -1,4 +1,5 @@
-"""mBART and BART of fairseq (`BARTModel`): the names of Hugging Face's are these with "model." before them."""
+"""mBART and BART of fairseq (`BARTModel`): the names of Hugging Face's are these with "model."
+before them."""
 
 from xlingjax.convert.formats import bart
 from xlingjax.convert.formats.bart import HEAD, LEFT, OFFSET, names_of
@@ -15,11 +16,16 @@ WITHOUT_MEANING = bart.WITHOUT_MEANING
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
-    """The model that `args` describe; words and positions are those of the tables. Raises UserError for what is not
-    computed here."""
+    """The model that `args` describe; words and positions are those of the tables. Raises UserError
+    for what is not computed here."""
     pre = fields.one_of("encoder_normalize_before", {True: True, False: False}, False)
     fields.one_of("decoder_normalize_before", {pre: pre}, pre)
-    for option in ("share_all_embeddings", "encoder_learned_pos", "decoder_learned_pos", "layernorm_embedding"):
+    for option in (
+        "share_all_embeddings",
+        "encoder_learned_pos",
+        "decoder_learned_pos",
+        "layernorm_embedding",
+    ):
         fields.one_of(option, {True: True}, True)
     dim = fields.same("encoder_embed_dim", "decoder_embed_dim")
     return ModelConfig(
@@ -46,5 +52,6 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not tied."""
+    """With the names of `MBartForConditionalGeneration`. Raises UserError for a head that is not
+    tied."""
     return renamed(unfused(tensors), lambda name: BODY + name, TIED)

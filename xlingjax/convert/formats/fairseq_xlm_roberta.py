@@ -33,8 +33,8 @@ MODULES = {
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
-    """The model that `args` describe; words and positions are those of the tables. Raises UserError for what is not
-    computed here."""
+    """The model that `args` describe; words and positions are those of the tables. Raises UserError
+    for what is not computed here."""
     return ModelConfig(
         name=name,
         layers=fields.count("encoder_layers"),

@@ -1,4 +1,5 @@
-"""config.json of another program, read strictly: what is missing or means something else is said, never guessed."""
+"""config.json of another program, read strictly: what is missing or means something else is said,
+never guessed."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ class Fields:
     """The values of a config.json, or those that another file holds."""
 
     def __init__(self, path: Path, values: dict[str, Any] | None = None):
-        """values: instead of reading the file. Raises UserError for one that is not there or is no JSON object."""
+        """values: instead of reading the file. Raises UserError for one that is not there or is no
+        JSON object."""
         self.path = path
         if values is not None:
             self.values = values
@@ -20,7 +22,9 @@ class Fields:
         try:
             self.values = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model") from None
+            raise UserError(
+                f"cannot read {path}: {error.strerror}; give the folder of a Hugging Face model"
+            ) from None
         except ValueError:
             raise UserError(f"{path} is no JSON; fetch it again") from None
         if not isinstance(self.values, dict):
@@ -33,14 +37,19 @@ class Fields:
     def index(self, name: str, default: int | None = None, least: int = 0) -> int:
         value = self.values.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UserError(f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}")
+            raise UserError(
+                f"{self.path}: {name}={value!r}; it must be a whole number of at least {least}"
+            )
         return value
 
     def same(self, name: str, other: str) -> int:
         """The number of both, as one of ours. Raises UserError where they differ."""
         first, second = self.count(name), self.count(other)
         if first != second:
-            raise UserError(f"{self.path}: {name}={first} and {other}={second}; here encoder and decoder have the same")
+            raise UserError(
+                f"{self.path}: {name}={first} and {other}={second}; here encoder and decoder have"
+                " the same"
+            )
         return first
 
     def architecture(self, known: Mapping[str, Any], default: str) -> Any:
@@ -48,18 +57,23 @@ class Fields:
         named = self.values.get("architectures") or [default]
         name = str(named[0] if isinstance(named, list) else named)
         if name not in known:
-            raise UserError(f"{self.path}: architecture {name} is not read (but {', '.join(known)})")
+            raise UserError(
+                f"{self.path}: architecture {name} is not read (but {', '.join(known)})"
+            )
         return known[name]
 
     def labels(self) -> tuple[str, ...]:
-        """Names of its classifier's classes, in order; LABEL_0, ... of `num_labels`, two where it does not tell either
-        (as transformers has it). Raises UserError where their numbers are not 0, 1, 2, ..."""
+        """Names of its classifier's classes, in order; LABEL_0, ... of `num_labels`, two where it
+        does not tell either (as transformers has it). Raises UserError where their numbers are not
+        0, 1, 2, ..."""
         named = self.values.get("id2label")
         if not named:
             named = {str(i): f"LABEL_{i}" for i in range(self.count("num_labels", 2))}
         numbers = [str(i) for i in range(len(named))]
         if not isinstance(named, dict) or {*named} != {*numbers}:
-            raise UserError(f"{self.path}: id2label={named!r} does not name the classes 0, 1, 2, ...; repair it")
+            raise UserError(
+                f"{self.path}: id2label={named!r} does not name the classes 0, 1, 2, ...; repair it"
+            )
         return tuple(str(named[i]) for i in numbers)
 
     def rate(self, name: str, default: float) -> float:
@@ -73,5 +87,8 @@ class Fields:
         value = self.values.get(name, default)
         if isinstance(value, list | dict) or value not in meaning:
             known = ", ".join(map(repr, meaning))
-            raise UserError(f"{self.path}: {name}={value!r} is not something xlingjax computes (it knows {known})")
+            raise UserError(
+                f"{self.path}: {name}={value!r} is not something xlingjax computes (it knows"
+                f" {known})"
+            )
         return meaning[value]

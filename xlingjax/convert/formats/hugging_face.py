@@ -5,7 +5,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from xlingjax.convert.formats import bart, bert, ernie_m, prophetnet, roberta_prelayernorm, xlm, xlm_roberta
+from xlingjax.convert.formats import (
+    bart,
+    bert,
+    ernie_m,
+    prophetnet,
+    roberta_prelayernorm,
+    xlm,
+    xlm_roberta,
+)
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.mbart import LanguageRows, language_rows
 from xlingjax.convert.formats.reading import Converted, converted
@@ -29,8 +37,8 @@ FAMILIES: dict[str, ModuleType] = {
 }
 TOKENIZER, OURS = "sentencepiece.bpe.model", "vocab.model"
 _SPARE, _MULTIPLE, _PADDING = 64, 64, 1024
-"""More rows than pieces are spare ones, or padding to a multiple; many more are of a table that belongs to another
-tokenizer."""
+"""More rows than pieces are spare ones, or padding to a multiple; many more are of a table that
+belongs to another tokenizer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,20 +58,28 @@ class Foreign(Converted):
 
 
 def read(folder: Path) -> Foreign:
-    """Raises UserError for what is no such folder, a family that is not known, weights that config.json does not
-    describe, a tokenizer that is not read or of another size."""
+    """Raises UserError for what is no such folder, a family that is not known, weights that
+    config.json does not describe, a tokenizer that is not read or of another size."""
     family, fields = _family(folder)
     config = family.config_of(fields, folder.resolve().name)
     vocabulary = vocabulary_of(folder, fields.values["model_type"])
-    rows = language_rows(folder, config.vocab_size, vocabulary) if fields.values["model_type"] == "mbart" else None
+    rows = (
+        language_rows(folder, config.vocab_size, vocabulary)
+        if fields.values["model_type"] == "mbart"
+        else None
+    )
     of_languages = fields.values["model_type"] == "mbart"
-    config, notes = _fitted(config, vocabulary, len(rows.codes) if rows else 0, of_languages, folder)
+    config, notes = _fitted(
+        config, vocabulary, len(rows.codes) if rows else 0, of_languages, folder
+    )
     notes += _other_roles(family, fields, vocabulary)
     found = converted(family, config, open_tensors(folder))
     found = dataclasses.replace(found, notes=(*notes, *found.notes))
     labels = fields.labels() if config.num_labels and config.classifier != "spans" else ()
     if rows:
-        return Foreign.of(rows.reordered(found), vocabulary, languages=rows.languages, labels=labels, rows=rows)
+        return Foreign.of(
+            rows.reordered(found), vocabulary, languages=rows.languages, labels=labels, rows=rows
+        )
     languages = family.languages_of(fields) if config.has_languages else ()
     return Foreign.of(found, vocabulary, languages=languages, labels=labels)
 
@@ -71,39 +87,52 @@ def read(folder: Path) -> Foreign:
 def _fitted(
     config: ModelConfig, vocabulary: Vocabulary, codes: int, of_languages: bool, folder: Path
 ) -> tuple[ModelConfig, list[str]]:
-    """The configuration with a row for each piece (and language code), its other rows kept beside; what is said of
-    them. of_languages: other rows would be languages. Raises UserError for a table that is not of this vocabulary."""
+    """The configuration with a row for each piece (and language code), its other rows kept beside;
+    what is said of them. of_languages: other rows would be languages. Raises UserError for a table
+    that is not of this vocabulary.
+    """
     more = config.vocab_size - codes - vocabulary.size
     if more == 0:
         return config, []
-    where = f"{folder}: its embedding table has {config.vocab_size:,} rows, its tokenizer {vocabulary.size:,} pieces"
+    where = (
+        f"{folder}: its embedding table has {config.vocab_size:,} rows, its tokenizer"
+        f" {vocabulary.size:,} pieces"
+    )
     where += f" and {codes} languages" if codes else ""
     if more < 0:
-        raise UserError(f"{where}: pieces without a row; give the tokenizer that the model was trained with")
+        raise UserError(
+            f"{where}: pieces without a row; give the tokenizer that the model was trained with"
+        )
     spare = more <= _SPARE
     padding = config.vocab_size % _MULTIPLE == 0 and more < _PADDING
     if of_languages or not (spare or padding):
         raise UserError(
-            f"{where}: these are not of one model; give the tokenizer that it was trained with, or cut the table with "
-            f"transformers' resize_token_embeddings({vocabulary.size + codes})"
+            f"{where}: these are not of one model; give the tokenizer that it was trained with, or"
+            f" cut the table with transformers' resize_token_embeddings({vocabulary.size + codes})"
         )
-    note = f"{more} rows of the embedding table have no piece: kept, written by an export, never predicted"
+    note = (
+        f"{more} rows of the embedding table have no piece: kept, written by an export, never"
+        " predicted"
+    )
     return config.replace(vocab_size=vocabulary.size, table_rows=config.vocab_size), [note]
 
 
 def _other_roles(family: ModuleType, fields: Fields, vocabulary: Vocabulary) -> list[str]:
-    """What is said of special ids that config.json and the tokenizer do not agree on: text is read with the
-    tokenizer's."""
+    """What is said of special ids that config.json and the tokenizer do not agree on: text is read
+    with the tokenizer's."""
     notes = []
     for role, (key, default) in family.ROLES.items():
         told, ours = fields.values.get(key, default), getattr(vocabulary, role)
         if told != ours:
-            notes.append(f"config.json has {key} {told}, its tokenizer {ours}: the tokenizer's is taken")
+            notes.append(
+                f"config.json has {key} {told}, its tokenizer {ours}: the tokenizer's is taken"
+            )
     return notes
 
 
 def params_of(folder: Path) -> Converted:
-    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read` does."""
+    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
+    does."""
     family, fields = _family(folder)
     return converted(family, family.config_of(fields, folder.resolve().name), open_tensors(folder))
 
@@ -114,8 +143,9 @@ def _family(folder: Path) -> tuple[ModuleType, Fields]:
 
 
 def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
-    """The vocabulary of any family's folder. model_type: of its config.json, which alone tells the two kinds of
-    prophetnet.tokenizer apart. Raises UserError where it has no tokenizer that is read here."""
+    """The vocabulary of any family's folder. model_type: of its config.json, which alone tells the
+    two kinds of prophetnet.tokenizer apart. Raises UserError where it has no tokenizer that is read
+    here."""
     if (folder / OURS).is_file():
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER).is_file():
@@ -134,17 +164,25 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
     if (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file():
         return TokenizerVocabulary.read(folder)
     if (folder / "merges.txt").is_file():
-        return FastBpeVocabulary.read(folder) if model_type in ("", "xlm") else TokenizerVocabulary.read(folder)
+        return (
+            FastBpeVocabulary.read(folder)
+            if model_type in ("", "xlm")
+            else TokenizerVocabulary.read(folder)
+        )
     if model_type == "xlm":
-        raise UserError(f"{folder} has no merges.txt beside vocab.json, and no tokenizer.json: fetch XLM's vocabulary")
+        raise UserError(
+            f"{folder} has no merges.txt beside vocab.json, and no tokenizer.json: fetch XLM's"
+            " vocabulary"
+        )
     raise UserError(
-        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt; take them from the model that "
-        "this one was continued from"
+        f"no {TOKENIZER} in {folder}, no tokenizer.json and no vocab.txt; take them from the model"
+        " that this one was continued from"
     )
 
 
 def _added_beside(path: Path, vocabulary: Vocabulary) -> list[str]:
-    """Tokens that tokenizer.json has beside the pieces of the SentencePiece model, which cannot say them."""
+    """Tokens that tokenizer.json has beside the pieces of the SentencePiece model, which cannot say
+    them."""
     try:
         added = [token["content"] for token in read_object(path).get("added_tokens") or ()]
     except (OSError, ValueError, KeyError, TypeError):

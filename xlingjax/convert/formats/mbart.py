@@ -1,6 +1,6 @@
-"""mBART's language codes: rows of its table between the last piece and `<mask>`. In ours they are the last ones, in the
-order of a run's languages (`ModelConfig.language_tokens`): the code of a target's language is what its decoder begins
-with."""
+"""mBART's language codes: rows of its table between the last piece and `<mask>`. In ours they are
+the last ones, in the order of a run's languages (`ModelConfig.language_tokens`): the code of a
+target's language is what its decoder begins with."""
 
 import dataclasses
 import json
@@ -14,18 +14,21 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 _CC25 = (
-    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
-    "ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT"
+    " lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
 )
 _MORE_OF_50 = (
-    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN "
-    "te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
+    "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF"
+    " pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
 )
-CODES = {"MBartTokenizer": tuple(_CC25.split()), "MBart50Tokenizer": (*_CC25.split(), *_MORE_OF_50.split())}
+CODES = {
+    "MBartTokenizer": tuple(_CC25.split()),
+    "MBart50Tokenizer": (*_CC25.split(), *_MORE_OF_50.split()),
+}
 """By transformers' tokenizer, in the order of their rows."""
 NOTE = (
-    "{count} language codes, {first} to {last}, are the language tokens (LANGUAGE_TOKENS=True); sources are read "
-    "between <s> and </s>, without the code that mBART has there"
+    "{count} language codes, {first} to {last}, are the language tokens (LANGUAGE_TOKENS=True);"
+    " sources are read between <s> and </s>, without the code that mBART has there"
 )
 
 
@@ -64,17 +67,19 @@ class LanguageRows:
 
 
 def language_rows(folder: Path, rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
-    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's. Raises UserError where
-    the tokenizer that the folder names has other codes."""
+    """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
+    Raises UserError where the tokenizer that the folder names has other codes."""
     more = rows - vocabulary.size
     fitting = next((name for name, codes in CODES.items() if len(codes) == more), None)
     if vocabulary.layout != "xlmr" or fitting is None:
         return None
-    named = (_told(folder / "tokenizer_config.json").get("tokenizer_class") or fitting).removesuffix("Fast")
+    named = (
+        _told(folder / "tokenizer_config.json").get("tokenizer_class") or fitting
+    ).removesuffix("Fast")
     if named in CODES and named != fitting:
         raise UserError(
-            f"{folder}: config.json has vocab_size={rows}, {more} rows behind the pieces, and the languages of its "
-            f"{named} are {len(CODES[named])}; give files that belong together"
+            f"{folder}: config.json has vocab_size={rows}, {more} rows behind the pieces, and the"
+            f" languages of its {named} are {len(CODES[named])}; give files that belong together"
         )
     return LanguageRows(CODES[fitting], vocabulary.size)
 

@@ -1,7 +1,8 @@
 """Our names of parameters beside those of another program, and the two ways through such a table.
 
-Ours are the paths on disk (`encoder/layers/attention/query/kernel`, every layer in one array); theirs name each layer's
-tensor by itself. PyTorch keeps a linear layer as [out, in]; ours is [in, out], with the heads apart.
+Ours are the paths on disk (`encoder/layers/attention/query/kernel`, every layer in one array);
+theirs name each layer's tensor by itself. PyTorch keeps a linear layer as [out, in]; ours is [in,
+out], with the heads apart.
 """
 
 import dataclasses
@@ -65,14 +66,17 @@ class Place:
 
     def to_theirs(self, value: np.ndarray) -> dict[str, np.ndarray]:
         found = {}
-        for name, one in zip(self.theirs, value if self.stacked else [value[: self.rows]], strict=True):
+        for name, one in zip(
+            self.theirs, value if self.stacked else [value[: self.rows]], strict=True
+        ):
             one = one.reshape(self.shape[::-1]).T if self.transposed else one.reshape(self.shape)
             found[name] = np.ascontiguousarray(one)
         return found
 
 
 def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place], list[str]]:
-    """(what of our parameters lies where in theirs, those that have no place there). abstract: ours as shapes."""
+    """(what of our parameters lies where in theirs, those that have no place there). abstract: ours
+    as shapes."""
     found, without = [], []
     for name, leaf in flattened(abstract).items():
         theirs = names.theirs(name)
@@ -91,36 +95,51 @@ def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place
             shape = shape[::-1] if transposed else shape
         elif name.endswith("/bias"):
             shape = (math.prod(shape),)
-        layers = tuple(theirs.replace("{n}", str(n)) for n in range(leaf.shape[0])) if stacked else (theirs,)
+        layers = (
+            tuple(theirs.replace("{n}", str(n)) for n in range(leaf.shape[0]))
+            if stacked
+            else (theirs,)
+        )
         found.append(Place(name, leaf, layers, shape, transposed, rows))
     return found, without
 
 
-def to_ours(found: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def to_ours(
+    found: Sequence[Place], tensors: Tensors, known: Sequence[str] = ()
+) -> dict[str, np.ndarray]:
     """{our path: float32 array}.
 
-    known: names of theirs that are read elsewhere or carry nothing. Raises `Differing` for what is missing, of
-    another shape or unexpected, before any tensor is read, and UserError for a tensor with NaN or infinity in it.
+    known: names of theirs that are read elsewhere or carry nothing. Raises `Differing` for what is
+    missing, of
+    another shape or unexpected, before any tensor is read, and UserError for a tensor with NaN or
+    infinity in it.
     """
     wanted = {name: place.shape for place in found for name in place.theirs}
     there = tensors.shapes
-    rows = [(name, shape, there.get(name)) for name, shape in wanted.items() if there.get(name) != shape]
-    rows += [(name, None, shape) for name, shape in there.items() if name not in wanted and name not in known]
+    rows = [
+        (name, shape, there.get(name)) for name, shape in wanted.items() if there.get(name) != shape
+    ]
+    rows += [
+        (name, None, shape)
+        for name, shape in there.items()
+        if name not in wanted and name not in known
+    ]
     if rows:
         raise Differing(tensors.origin, rows)
     return {place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in found}
 
 
 class Differing(UserError):
-    """Weights are not those that a configuration describes. The message names the first of them, `table` all."""
+    """Weights are not those that a configuration describes. The message names the first of them,
+    `table` all."""
 
     def __init__(self, origin: str, rows: Sequence[Row], description: str = "config.json"):
         lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
         name, wanted, there = lines[0]
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
         super().__init__(
-            f"{origin}: its weights are not those that {description} describes: {name}: wanted {wanted}, found "
-            f"{there}{more}; give files that belong together"
+            f"{origin}: its weights are not those that {description} describes: {name}: wanted"
+            f" {wanted}, found {there}{more}; give files that belong together"
         )
         lines = [("weight", "wanted", "found"), *lines]
         widths = [max(len(line[i]) for line in lines) for i in range(2)]
@@ -134,4 +153,8 @@ def _size(shape: tuple[int, ...] | None) -> str:
 def to_theirs(found: Sequence[Place], params: Any) -> dict[str, np.ndarray]:
     """{their name: float32 array}."""
     flat = flattened(params)
-    return {name: one for place in found for name, one in place.to_theirs(np.asarray(flat[place.ours])).items()}
+    return {
+        name: one
+        for place in found
+        for name, one in place.to_theirs(np.asarray(flat[place.ours])).items()
+    }

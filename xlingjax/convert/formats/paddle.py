@@ -1,4 +1,5 @@
-"""A folder of PaddleNLP: `model_state.pdparams`, a pickle of which nothing but NumPy arrays is let out."""
+"""A folder of PaddleNLP: `model_state.pdparams`, a pickle of which nothing but NumPy arrays is let
+out."""
 
 import pickle
 from pathlib import Path
@@ -19,25 +20,31 @@ _NAMES = "StructuredToParameterName@@"  # Paddle's own names of the same tensors
 
 
 def read(path: Path) -> Foreign:
-    """Raises UserError for a pickle that holds more than arrays, another family, a tokenizer of another size."""
+    """Raises UserError for a pickle that holds more than arrays, another family, a tokenizer of
+    another size."""
     vocabulary = vocabulary_of(path.parent)
     found = params_of(path)
     if vocabulary.size != found.config.vocab_size:
         raise UserError(
-            f"{path}: its tokenizer has {vocabulary.size} pieces, it {found.config.vocab_size}; give the tokenizer "
-            "that the model was trained with"
+            f"{path}: its tokenizer has {vocabulary.size} pieces, it {found.config.vocab_size};"
+            " give the tokenizer that the model was trained with"
         )
     return Foreign(**vars(found), vocabulary=vocabulary, languages=())
 
 
 def params_of(path: Path) -> Converted:
-    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read` does."""
+    """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
+    does."""
     config = next((path.parent / name for name in CONFIGS if (path.parent / name).is_file()), None)
     if config is None:
         raise UserError(f"no {' or '.join(CONFIGS)} beside {path}; fetch it too")
     fields = _flat(Fields(config))
     fields.one_of("model_type", {"ernie_m": None}, None)
-    return converted(ernie_m_paddle, ernie_m_paddle.config_of(fields, path.resolve().parent.name), open_arrays(path))
+    return converted(
+        ernie_m_paddle,
+        ernie_m_paddle.config_of(fields, path.resolve().parent.name),
+        open_arrays(path),
+    )
 
 
 def open_arrays(path: Path) -> Tensors:
@@ -51,8 +58,12 @@ def open_arrays(path: Path) -> Tensors:
         raise UserError(f"{path} cannot be read ({first_line(error)}); fetch it again") from None
     if isinstance(found, dict):
         found.pop(_NAMES, None)
-    if not isinstance(found, dict) or not all(isinstance(value, _Array) for value in found.values()):
-        raise UserError(f"{path} is no table of names and arrays; give the file of the weights alone")
+    if not isinstance(found, dict) or not all(
+        isinstance(value, _Array) for value in found.values()
+    ):
+        raise UserError(
+            f"{path} is no table of names and arrays; give the file of the weights alone"
+        )
     shapes = {str(name): array.value.shape for name, array in found.items()}
     return Tensors(str(path), shapes, lambda name: found[name].value)
 
@@ -80,7 +91,9 @@ class _Array:
 
     def __setstate__(self, state: tuple):
         _, shape, kind, by_column, content = state
-        self.value = np.frombuffer(content, kind.dtype).reshape(shape, order="F" if by_column else "C")
+        self.value = np.frombuffer(content, kind.dtype).reshape(
+            shape, order="F" if by_column else "C"
+        )
 
 
 def _reconstruct(*_: Any) -> _Array:
@@ -112,17 +125,21 @@ _KNOWN = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Finds nothing but what arrays are made of, and of that our own, which runs no code of NumPy that trusts it."""
+    """Finds nothing but what arrays are made of, and of that our own, which runs no code of NumPy
+    that trusts it."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
-            raise UserError(f"holds more than arrays ({module}.{name}), and what a pickle holds it can run: refused")
+            raise UserError(
+                f"holds more than arrays ({module}.{name}), and what a pickle holds it can run:"
+                " refused"
+            )
         return _KNOWN[module, name]
 
 
 def _flat(fields: Fields) -> Fields:
-    """The model's options under the names of config.json. Older files have those of a classifier's body within
-    `init_args`; the feed-forward layers are 4 D wide, whatever they say."""
+    """The model's options under the names of config.json. Older files have those of a classifier's
+    body within `init_args`; the feed-forward layers are 4 D wide, whatever they say."""
     values = fields.values
     if (kind := values.get("init_class")) is not None:
         inner = values.get("init_args")
@@ -130,4 +147,7 @@ def _flat(fields: Fields) -> Fields:
         count = fields.count("num_classes") if "num_classes" in values else 0
         labels = {"id2label": {str(i): f"LABEL_{i}" for i in range(count)}} if count else {}
         values = {**values, **inner, **labels, "model_type": "ernie_m", "architectures": [kind]}
-    return Fields(fields.path, {**values, "intermediate_size": 4 * Fields(fields.path, values).count("hidden_size")})
+    return Fields(
+        fields.path,
+        {**values, "intermediate_size": 4 * Fields(fields.path, values).count("hidden_size")},
+    )

@@ -58,10 +58,13 @@ class Parity:
         return self.difference <= TOLERANCE * max(1.0, self.largest)
 
     def __str__(self) -> str:
-        ids = "" if self.ids else "; the folder has no tokenizer of transformers to compare ids with"
+        ids = (
+            "" if self.ids else "; the folder has no tokenizer of transformers to compare ids with"
+        )
         return (
-            f"{self.what}: largest difference {self.difference:.1e} (of values up to {self.largest:.1f}), "
-            f"{self.sentences} sentences of as many languages, transformers in float32{ids}"
+            f"{self.what}: largest difference {self.difference:.1e} (of values up to"
+            f" {self.largest:.1f}), {self.sentences} sentences of as many languages, transformers"
+            f" in float32{ids}"
         )
 
 
@@ -73,7 +76,8 @@ def interop() -> Any:
         from transformers.utils import logging
     except ImportError:
         raise UserError(
-            "comparing with transformers needs it: pip install 'xlingjax[interop]', or say --unverified"
+            "comparing with transformers needs it: pip install 'xlingjax[interop]', or say"
+            " --unverified"
         ) from None
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -84,18 +88,19 @@ def compare(
     folder: Path, config: ModelConfig, params: Any, vocabulary: Vocabulary, vocabulary_head: bool,
     order: LanguageRows | None = None,
 ) -> Parity:  # fmt: skip
-    """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of its classifier, else
-    of its vocabulary head (of a decoder's, which reads another sentence), else the states of every layer. A language
-    embedding gets them in turn, and language tokens begin what a decoder reads in turn. order: that of the rows there.
-    Raises UserError where transformers is not installed, where it cannot open the folder, and for ids that differ, with
-    the sentence."""
+    """Ours beside the model and the tokenizer that transformers opens in `folder`: the logits of
+    its classifier, else of its vocabulary head (of a decoder's, which reads another sentence), else
+    the states of every layer. A language embedding gets them in turn, and language tokens begin
+    what a decoder reads in turn. order: that of the rows there. Raises UserError where transformers
+    is not installed, where it cannot open the folder, and for ids that differ, with the sentence.
+    """
     transformers = interop()
     import torch
 
     if config.streams and (config.position_offset != 1 or config.layers != config.decoder_layers):
         raise UserError(
-            "transformers computes an n-stream decoder with padding 0 and as many layers as the encoder alone; say "
-            "--unverified"
+            "transformers computes an n-stream decoder with padding 0 and as many layers as the"
+            " encoder alone; say --unverified"
         )
     encoding = config.classifier if config.num_labels else "words" if vocabulary_head else "states"
     kind = "decoder" if config.decoder_layers else encoding
@@ -105,14 +110,19 @@ def compare(
     cross_lingual = Fields(folder / "config.json").values.get("model_type") == CROSS_LINGUAL
     has_tokenizer = not cross_lingual and any((folder / name).is_file() for name in _TOKENIZERS)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **here) if has_tokenizer else None
+        tokenizer = (
+            transformers.AutoTokenizer.from_pretrained(folder, **here) if has_tokenizer else None
+        )
         if cross_lingual:
             here["config"] = transformers.ProphetNetConfig.from_pretrained(folder, **here)
-        theirs = getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
+        theirs = (
+            getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
+        )
     except Exception as error:  # of many kinds
         why = f"{type(error).__name__}: {first_line(error)}"
         raise UserError(
-            f"transformers cannot open {folder} to compare with ({why}); mend it, or say --unverified"
+            f"transformers cannot open {folder} to compare with ({why}); mend it, or say"
+            " --unverified"
         ) from None
     most = config.max_positions - config.position_offset - bool(config.streams)
     rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
@@ -137,30 +147,44 @@ def compare(
     length = max(map(len, rows))
     for start in range(0, len(rows), _ROWS):
         batch = _fields(
-            rows[start : start + _ROWS], length, vocabulary.pad_id, start // _ROWS % max(config.num_languages, 1)
+            rows[start : start + _ROWS],
+            length,
+            vocabulary.pad_id,
+            start // _ROWS % max(config.num_languages, 1),
         )
         given = {"input_ids": "input_ids", "attention_mask": "pack_ids"}
         given |= {"langs": "language_ids"} if config.has_languages else {}
         if config.segments:  # half of each row is a second text
-            batch["sides"] = np.broadcast_to(np.arange(length) >= length // 2, batch["input_ids"].shape).astype(
-                np.int32
-            )
+            batch["sides"] = np.broadcast_to(
+                np.arange(length) >= length // 2, batch["input_ids"].shape
+            ).astype(np.int32)
             given |= {"token_type_ids": "sides"}
         valid_BL = batch["pack_ids"] > 0
         if kind == "decoder":
             other = (rows[start + 1 :] + rows)[:_ROWS]
             target = _fields(other, length, vocabulary.pad_id, 0)
             if config.language_tokens:
-                target["input_ids"][:, 0] = vocabulary.size + start // _ROWS % config.language_tokens
+                target["input_ids"][:, 0] = (
+                    vocabulary.size + start // _ROWS % config.language_tokens
+                )
             target["ids"] = target.pop("input_ids")
             batch |= {f"decoder_{name}": values for name, values in target.items()}
             given |= {"decoder_input_ids": "decoder_ids"}
             valid_BL = batch["decoder_pack_ids"] > 0
-        with jax.default_matmul_precision("highest"):  # an accelerator may take fewer bits of float32
+        with jax.default_matmul_precision(
+            "highest"
+        ):  # an accelerator may take fewer bits of float32
             ours = np.asarray(run(params, batch))
         with torch.no_grad():
-            ids = {name: order.theirs[batch[name]] for name in ("input_ids", "decoder_ids")} if order else {}
-            given = {argument: torch.tensor((batch | ids)[name]).long() for argument, name in given.items()}
+            ids = (
+                {name: order.theirs[batch[name]] for name in ("input_ids", "decoder_ids")}
+                if order
+                else {}
+            )
+            given = {
+                argument: torch.tensor((batch | ids)[name]).long()
+                for argument, name in given.items()
+            }
             if config.streams:
                 wanted = _by_steps(theirs, given).numpy()
             elif kind == "states":
@@ -177,77 +201,104 @@ def compare(
     return Parity(what, difference, largest, len(rows), has_tokenizer)
 
 
-def _rows(folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool) -> list[list[int]]:
-    """Ids of every sentence. alone: compared without what stands around them, where an encoder-decoder's source has
+def _rows(
+    folder: Path, vocabulary: Vocabulary, tokenizer: Any, most: int, alone: bool
+) -> list[list[int]]:
+    """Ids of every sentence. alone: compared without what stands around them, where an
+    encoder-decoder's source has
     its language or nothing. Raises UserError for one of which their tokenizer makes others."""
     rows = []
     normalize = _normalization(vocabulary, tokenizer)
     for sentence in SENTENCES:
         ids = [vocabulary.bos_id, *vocabulary.encode(sentence), vocabulary.eos_id]
-        found = ids if tokenizer is None else tokenizer(normalize(sentence), add_special_tokens=not alone)["input_ids"]
+        found = (
+            ids
+            if tokenizer is None
+            else tokenizer(normalize(sentence), add_special_tokens=not alone)["input_ids"]
+        )
         if tokenizer is not None and alone:
             found = [vocabulary.bos_id, *found, vocabulary.eos_id]
         if isinstance(vocabulary, FastBpeVocabulary):  # which begins with </s>, theirs with <s>
             found = [vocabulary.bos_id, *found[1:]]
         if found != ids:
-            at = next((i for i, pair in enumerate(zip(ids, found, strict=False)) if pair[0] != pair[1]), 0)
+            at = next(
+                (i for i, pair in enumerate(zip(ids, found, strict=False)) if pair[0] != pair[1]), 0
+            )
             raise UserError(
-                f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from piece {at} on: "
-                f"{found[at : at + 3]} and {ids[at : at + 3]}; give files that belong together"
+                f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from"
+                f" piece {at} on: {found[at : at + 3]} and {ids[at : at + 3]}; give files that"
+                " belong together"
             )
         rows.append(ids[:most])
     return rows
 
 
 def _normalization(vocabulary: Vocabulary, tokenizer: Any) -> Callable[[str], str]:
-    """What their tokenizer is to be given: transformers 5 makes an MBartTokenizer without the normalization table of
-    the SentencePiece model, whose part is done here then."""
+    """What their tokenizer is to be given: transformers 5 makes an MBartTokenizer without the
+    normalization table of the SentencePiece model, whose part is done here then."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
-    if type(tokenizer).__name__ != "MBartTokenizer" or backend is None or backend.normalizer is not None:
+    if (
+        type(tokenizer).__name__ != "MBartTokenizer"
+        or backend is None
+        or backend.normalizer is not None
+    ):
         return lambda text: text
     return vocabulary.normalized
 
 
-def _require_codes(folder: Path, vocabulary: Vocabulary, tokenizer: Any, order: LanguageRows) -> None:
+def _require_codes(
+    folder: Path, vocabulary: Vocabulary, tokenizer: Any, order: LanguageRows
+) -> None:
     """Raises UserError where their tokenizer has other ids for MASK or a language."""
     theirs, names = order.theirs, {vocabulary.mask_id: tokenizer.mask_token}
     names |= {vocabulary.size + i: code for i, code in enumerate(sorted(order.codes))}
     for row, name in names.items():
         if (found := tokenizer.convert_tokens_to_ids(name)) != theirs[row]:
             raise UserError(
-                f"{folder}: its tokenizer has {name} at {found}, and a table of {len(theirs)} rows at {theirs[row]}; "
-                "give files that belong together"
+                f"{folder}: its tokenizer has {name} at {found}, and a table of {len(theirs)} rows"
+                f" at {theirs[row]}; give files that belong together"
             )
 
 
-def _fields(rows: list[list[int]], length: int, pad_id: int, language: int) -> dict[str, np.ndarray]:
+def _fields(
+    rows: list[list[int]], length: int, pad_id: int, language: int
+) -> dict[str, np.ndarray]:
     ids_BL = np.full((len(rows), length), pad_id, np.int32)
     for row, ids in zip(ids_BL, rows, strict=True):
         row[: len(ids)] = ids
     valid_BL = np.arange(length) < np.array([[len(ids)] for ids in rows])
     return {
-        "input_ids": ids_BL, "pack_ids": valid_BL.astype(np.int32), "language_ids": np.full_like(ids_BL, language),
+        "input_ids": ids_BL,
+        "pack_ids": valid_BL.astype(np.int32),
+        "language_ids": np.full_like(ids_BL, language),
         "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
-    }  # fmt: skip
+    }
 
 
 def _logits(found: Any) -> Any:
     """Those of where an answer begins and ends beside each other."""
     import torch
 
-    return torch.stack([found.start_logits, found.end_logits], -1) if "start_logits" in found else found[0]
+    return (
+        torch.stack([found.start_logits, found.end_logits], -1)
+        if "start_logits" in found
+        else found[0]
+    )
 
 
 def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
-    """Logits of stream 0 of their n-stream decoder, a piece at a time. All at once transformers 5 adds biases of other
-    columns to a query's scores, wherever there is more than one stream or head (`get_predict_relative_pos_embeddings`).
+    """Logits of stream 0 of their n-stream decoder, a piece at a time. All at once transformers 5
+    adds biases of other columns to a query's scores, wherever there is more than one stream or head
+    (`get_predict_relative_pos_embeddings`).
     """
     import torch
 
     ids, past, logits = given.pop("decoder_input_ids"), None, []
     encoded = theirs.prophetnet.encoder(given["input_ids"], attention_mask=given["attention_mask"])
     for column in range(ids.shape[1]):
-        step = dict(decoder_input_ids=ids[:, column : column + 1], past_key_values=past, use_cache=True)
+        step = dict(
+            decoder_input_ids=ids[:, column : column + 1], past_key_values=past, use_cache=True
+        )
         found = theirs(encoder_outputs=encoded, attention_mask=given["attention_mask"], **step)
         past = found.past_key_values
         logits.append(found.logits[:, 0])

@@ -1,5 +1,5 @@
-"""Hugging Face ProphetNet and XLM-ProphetNet (XGLUE's Unicoder with xFNP): an encoder and an n-stream decoder with one
-table of words. Positions begin at the row after that of padding."""
+"""Hugging Face ProphetNet and XLM-ProphetNet (XGLUE's Unicoder with xFNP): an encoder and an
+n-stream decoder with one table of words. Positions begin at the row after that of padding."""
 
 from xlingjax.convert.formats.fields import Fields
 from xlingjax.convert.formats.names import Names
@@ -12,7 +12,9 @@ MODEL_TYPES = ("prophetnet", CROSS_LINGUAL)
 ROLES = {"pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 2)}
 BODY, HEAD = "prophetnet.", None
 WORDS = f"{BODY}word_embeddings.weight"
-TIED = dict.fromkeys((f"{BODY}encoder.word_embeddings.weight", f"{BODY}decoder.word_embeddings.weight"), WORDS)
+TIED = dict.fromkeys(
+    (f"{BODY}encoder.word_embeddings.weight", f"{BODY}decoder.word_embeddings.weight"), WORDS
+)
 TIED["lm_head.weight"] = WORDS
 WITHOUT_MEANING = LEFT = ()
 
@@ -28,15 +30,27 @@ _LAYER = {
 _DECODER = {
     **_LAYER,
     "attention/relative": "self_attn.relative_pos_embeddings",
-    **{f"cross_attention/attention/{ours}": f"cross_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+    **{
+        f"cross_attention/attention/{ours}": f"cross_attn.{theirs}"
+        for ours, theirs in _ATTENTION.items()
+    },
     "cross_attention/norm": "cross_attn_layer_norm",
 }
 MODULES = {
     "embeddings/tokens": f"{BODY}word_embeddings",
     **{f"embeddings/{ours}": f"{BODY}encoder.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
-    **{f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
-    **{f"encoder/layers/{ours}": f"{BODY}encoder.layers.{{n}}.{theirs}" for ours, theirs in _LAYER.items()},
-    **{f"decoder/layers/{ours}": f"{BODY}decoder.layers.{{n}}.{theirs}" for ours, theirs in _DECODER.items()},
+    **{
+        f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}"
+        for ours, theirs in _EMBEDDINGS.items()
+    },
+    **{
+        f"encoder/layers/{ours}": f"{BODY}encoder.layers.{{n}}.{theirs}"
+        for ours, theirs in _LAYER.items()
+    },
+    **{
+        f"decoder/layers/{ours}": f"{BODY}decoder.layers.{{n}}.{theirs}"
+        for ours, theirs in _DECODER.items()
+    },
     "decoder/streams": f"{BODY}decoder.ngram_embeddings",
 }
 _HEADS = {
@@ -49,7 +63,11 @@ _HEADS = {
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     fields.architecture(_HEADS, "ProphetNetModel")
-    for option, only in (("is_encoder_decoder", True), ("add_cross_attention", True), ("tie_word_embeddings", True)):
+    for option, only in (
+        ("is_encoder_decoder", True),
+        ("add_cross_attention", True),
+        ("tie_word_embeddings", True),
+    ):
         fields.one_of(option, {only: only}, only)
     return ModelConfig(
         name=name,
@@ -80,6 +98,7 @@ def names_of(config: ModelConfig) -> Names:
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `ProphetNetForConditionalGeneration`. Raises UserError for a head that is not tied."""
+    """With the names of `ProphetNetForConditionalGeneration`. Raises UserError for a head that is
+    not tied."""
     own = (BODY, "lm_head.")
     return renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)

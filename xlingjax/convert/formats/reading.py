@@ -6,7 +6,8 @@ A family is a file of this folder:
 - `names_of(config)`: the table of names;
 - `usual(tensors)`: each tensor under its name in that table, and under one name;
 - `HEAD`: how the names of its vocabulary head begin; None where the head has no weights of its own;
-- `LEFT`, `WITHOUT_MEANING`: how the names begin of what is left behind, with a word about it and without.
+- `LEFT`, `WITHOUT_MEANING`: how the names begin of what is left behind, with a word about it and
+  without.
 """
 
 import dataclasses
@@ -35,7 +36,8 @@ class Converted:
 
 
 def converted(family: ModuleType, config: ModelConfig, tensors: Tensors) -> Converted:
-    """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in them."""
+    """Raises `Differing` for weights that the configuration does not describe, UserError for NaN in
+    them."""
     tensors = family.usual(tensors)
     abstract = build_model(config).abstract()
     found, without = places(family.names_of(config), config, abstract)
@@ -43,10 +45,16 @@ def converted(family: ModuleType, config: ModelConfig, tensors: Tensors) -> Conv
     if family.HEAD and not any(name.startswith(family.HEAD) for name in tensors.shapes):
         fresh |= {place.ours for place in found if place.ours.startswith("head/")}
     if fresh:
-        what = "random" if any(name.endswith("kernel") for name in fresh) else "the words' alone, without a bias"
+        what = (
+            "random"
+            if any(name.endswith("kernel") for name in fresh)
+            else "the words' alone, without a bias"
+        )
         notes.append(f"the vocabulary head is {what}: the checkpoint has none")
     if missing := [name for name in without if name not in fresh]:
-        raise UserError(f"{tensors.origin}: such a model has no {missing[0]}, which {config.name} needs")
+        raise UserError(
+            f"{tensors.origin}: such a model has no {missing[0]}, which {config.name} needs"
+        )
     found = [place for place in found if place.ours not in fresh]
     wanted = {name for place in found for name in place.theirs}
     free = [name for name in tensors.shapes if name not in wanted]
@@ -59,8 +67,8 @@ def converted(family: ModuleType, config: ModelConfig, tensors: Tensors) -> Conv
 
 
 def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, str]) -> Tensors:
-    """Each tensor under its usual name, and under one. tied: {another name of the same tensor: the usual one}. Raises
-    UserError for names that are tied and tensors that are not."""
+    """Each tensor under its usual name, and under one. tied: {another name of the same tensor: the
+    usual one}. Raises UserError for names that are tied and tensors that are not."""
     own: dict[str, str] = {}
     for name in tensors.shapes:
         if (usual := rename(_today(name))) in own:
@@ -69,7 +77,10 @@ def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, s
     for alias, name in tied.items():
         if alias in own and name in own:
             if not np.array_equal(tensors.fetch(own[alias]), tensors.fetch(own[name])):
-                raise UserError(f"{tensors.origin}: {alias} is not {name}; xlingjax has heads tied to the words alone")
+                raise UserError(
+                    f"{tensors.origin}: {alias} is not {name}; xlingjax has heads tied to the words"
+                    " alone"
+                )
             del own[alias]
         elif alias in own:
             own[name] = own.pop(alias)
@@ -88,7 +99,8 @@ def _today(name: str) -> str:
 
 
 def unfused(tensors: Tensors) -> Tensors:
-    """`in_proj_weight` and `in_proj_bias`, query, key and value below each other, as three tensors each."""
+    """`in_proj_weight` and `in_proj_bias`, query, key and value below each other, as three tensors
+    each."""
     own: dict[str, tuple[str, int | None]] = {}
     shapes = {}
     for name, shape in tensors.shapes.items():
@@ -109,9 +121,9 @@ def unfused(tensors: Tensors) -> Tensors:
 
 
 def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False) -> Tensors:
-    """The first row of the table `segments`, that of a text alone, becomes part of what the table `positions` gives.
-    pairs: the table stays, as what each segment has beside the first; else every token is of that one. Raises
-    `Differing`."""
+    """The first row of the table `segments`, that of a text alone, becomes part of what the table
+    `positions` gives. pairs: the table stays, as what each segment has beside the first; else every
+    token is of that one. Raises `Differing`."""
     there, beside = tensors.shapes.get(segments), tensors.shapes.get(positions)
     if there is None or beside is None or len(beside) != 2:
         return tensors
@@ -128,7 +140,9 @@ def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False)
     if pairs and there[0] > 1:
         return dataclasses.replace(tensors, fetch=fetch)
     shapes = {name: shape for name, shape in tensors.shapes.items() if name != segments}
-    notes = [f"left behind: rows of {segments} after the first, every token is of segment 0"][: there[0] - 1]
+    notes = [f"left behind: rows of {segments} after the first, every token is of segment 0"][
+        : there[0] - 1
+    ]
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=(*tensors.notes, *notes))
 
 
@@ -138,7 +152,9 @@ def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np
         if name not in fresh:
             continue
         if name.endswith("/kernel"):
-            made[name] = rng.normal(0, config.init_std or config.dim**-0.5, leaf.shape).astype(np.float32)
+            made[name] = rng.normal(0, config.init_std or config.dim**-0.5, leaf.shape).astype(
+                np.float32
+            )
         else:
             made[name] = np.full(leaf.shape, float(name.endswith("/scale")), np.float32)
     return made

@@ -1,4 +1,5 @@
-"""Hugging Face RoBERTa-PreLayerNorm: XLM-R's layout with LayerNorm before each sublayer and once at the end.
+"""Hugging Face RoBERTa-PreLayerNorm: XLM-R's layout with LayerNorm before each sublayer and once at
+the end.
 
 A model whose vocabulary head has no transform is written without it: the class of that has one.
 """
@@ -24,12 +25,16 @@ WORDS, POSITIONS, SEGMENTS = (
     f"{BODY}embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
 )
 TIED = {"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"}
-WITHOUT_MEANING = tuple(name.replace(xlm_roberta.BODY, BODY) for name in xlm_roberta.WITHOUT_MEANING)
+WITHOUT_MEANING = tuple(
+    name.replace(xlm_roberta.BODY, BODY) for name in xlm_roberta.WITHOUT_MEANING
+)
 LEFT = ()
 
 _LAYER = BODY + "encoder.layer.{n}"
 MODULES = {
-    **{ours: theirs.replace(xlm_roberta.BODY, BODY) for ours, theirs in xlm_roberta.MODULES.items()},
+    **{
+        ours: theirs.replace(xlm_roberta.BODY, BODY) for ours, theirs in xlm_roberta.MODULES.items()
+    },
     "encoder/layers/attention_norm": f"{_LAYER}.attention.LayerNorm",
     "encoder/layers/ffn_norm": f"{_LAYER}.intermediate.LayerNorm",
     "encoder/final_norm": f"{BODY}LayerNorm",
@@ -43,7 +48,9 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     bare = f"{_CLASS}Model"
     kind = fields.architecture(_HEADS, bare)
-    config = xlm_roberta.encoder_of(fields, name, kind, position_offset=fields.index("pad_token_id") + 1)
+    config = xlm_roberta.encoder_of(
+        fields, name, kind, position_offset=fields.index("pad_token_id") + 1
+    )
     head = "tied" if fields.values.get("architectures") == [bare] else "transform"
     return config.replace(norm_order="pre", head=head)
 
@@ -53,21 +60,26 @@ def names_of(config: ModelConfig) -> Names:
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `RobertaPreLayerNormForMaskedLM`, segment 0 in the positions. Raises UserError for a head that
-    is not tied."""
+    """With the names of `RobertaPreLayerNormForMaskedLM`, segment 0 in the positions. Raises
+    UserError for a head that is not tied."""
     own = (BODY, HEAD, "classifier.", "qa_outputs.")
     tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
     return folded(tensors, POSITIONS, SEGMENTS)
 
 
-# ---- and back --------------------------------------------------------------------------------------------------------
+# ---- and back ------------------------------------------------------------------------------------
 
 
 def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
     return differing(
-        config, norm_order="pre", embedding_norm=True, gelu="exact", embedding_scale=False, decoder_layers=0,
-    ) or differing(config, head="tied" if config.head == "tied" else "transform")  # fmt: skip
+        config,
+        norm_order="pre",
+        embedding_norm=True,
+        gelu="exact",
+        embedding_scale=False,
+        decoder_layers=0,
+    ) or differing(config, head="tied" if config.head == "tied" else "transform")
 
 
 def written_names(config: ModelConfig) -> Names:
@@ -88,9 +100,16 @@ def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> N
 
 
 def described(
-    config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = (), languages: Sequence[str] = ()
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    labels: Sequence[str] = (),
+    languages: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Their config.json. labels: names of the classes, in order. Their classes embed no languages."""
+    """Their config.json. labels: names of the classes, in order. Their classes embed no
+    languages."""
     told = xlm_roberta.described(config, vocabulary, labels, languages)
     architecture = told["architectures"][0].replace("XLMRoberta", _CLASS)
-    return told | {"architectures": [f"{_CLASS}Model" if _is_bare(config) else architecture], "model_type": MODEL_TYPE}
+    return told | {
+        "architectures": [f"{_CLASS}Model" if _is_bare(config) else architecture],
+        "model_type": MODEL_TYPE,
+    }

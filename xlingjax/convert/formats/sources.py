@@ -1,4 +1,5 @@
-"""Which reader opens what: a folder of transformers, or a file of another program with its own files beside it."""
+"""Which reader opens what: a folder of transformers, or a file of another program with its own
+files beside it."""
 
 from pathlib import Path
 from types import ModuleType
@@ -10,16 +11,20 @@ READERS: dict[str, ModuleType] = {".pt": fairseq, ".pth": xlm_checkpoint, ".pdpa
 
 
 def reader_of(source: Path) -> tuple[ModuleType, Path]:
-    """(the module, what its `read` and `params_of` take). source: a folder, or the file of the weights. Raises
-    UserError for a file of another kind, and for a folder with several."""
+    """(the module, what its `read` and `params_of` take). source: a folder, or the file of the
+    weights. Raises UserError for a file of another kind, and for a folder with several."""
     if source.is_file():
         if source.suffix not in READERS:
-            raise UserError(f"{source} is none of {', '.join(READERS)}; give the folder of a Hugging Face model")
+            raise UserError(
+                f"{source} is none of {', '.join(READERS)}; give the folder of a Hugging Face model"
+            )
         return READERS[source.suffix], source
     files = sorted(path for path in source.iterdir() if path.suffix in READERS)
     of_transformers = any(path.suffix in (".safetensors", ".bin") for path in source.iterdir())
     if not files or (of_transformers and (source / "config.json").is_file()):
         return hugging_face, source
     if len(files) > 1:
-        raise UserError(f"{source} holds {', '.join(path.name for path in files)}; give one of them")
+        raise UserError(
+            f"{source} holds {', '.join(path.name for path in files)}; give one of them"
+        )
     return READERS[files[0].suffix], files[0]

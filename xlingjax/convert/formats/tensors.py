@@ -1,4 +1,5 @@
-"""The weights in a folder of another program, read one by one, and without running anything that lies there."""
+"""The weights in a folder of another program, read one by one, and without running anything that
+lies there."""
 
 import dataclasses
 import json
@@ -31,28 +32,37 @@ class Tensors:
         """The tensor in float32. Raises UserError for NaN, infinity and what is no number."""
         value = self.fetch(name)
         if value.dtype.kind not in "fV" and value.dtype.name != "bfloat16":
-            raise UserError(f"{self.origin}: {name} is {value.dtype}; weights are floating-point numbers")
+            raise UserError(
+                f"{self.origin}: {name} is {value.dtype}; weights are floating-point numbers"
+            )
         value = np.asarray(value, np.float32)
         if not np.isfinite(value).all():
             raise UserError(
-                f"{self.origin}: {name} has {(~np.isfinite(value)).sum():,} values that are NaN or infinite; the "
-                "checkpoint is broken, take an earlier one"
+                f"{self.origin}: {name} has {(~np.isfinite(value)).sum():,} values that are NaN or"
+                " infinite; the checkpoint is broken, take an earlier one"
             )
         return value
 
 
 def open_tensors(folder: Path) -> Tensors:
-    """Of model.safetensors or pytorch_model.bin, whole or in shards; safetensors where both are there. Raises UserError
-    for none, a damaged file, a pickle with more than tensors in it, and an index that points elsewhere."""
+    """Of model.safetensors or pytorch_model.bin, whole or in shards; safetensors where both are
+    there. Raises UserError for none, a damaged file, a pickle with more than tensors in it, and an
+    index that points elsewhere.
+    """
     for name, reader in ((SAFE, safetensors), (PICKLED, _pickled)):
         index = folder / f"{name}.index.json"
         if (folder / name).is_file():
             return _joined(str(folder / name), [reader(folder / name)], None)
         if index.is_file():
             of = _shards(index)
-            return _joined(str(index), [reader(folder / shard) for shard in sorted({*of.values()})], of)
+            return _joined(
+                str(index), [reader(folder / shard) for shard in sorted({*of.values()})], of
+            )
     there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
-    raise UserError(f"no weights in {folder}: looked for {SAFE} and {PICKLED}, whole or in shards; there is {there}")
+    raise UserError(
+        f"no weights in {folder}: looked for {SAFE} and {PICKLED}, whole or in shards; there is"
+        f" {there}"
+    )
 
 
 def _joined(origin: str, parts: list[Tensors], index: dict[str, str] | None) -> Tensors:
@@ -60,11 +70,17 @@ def _joined(origin: str, parts: list[Tensors], index: dict[str, str] | None) -> 
     for part in parts:
         for name, shape in part.shapes.items():
             if name in whose:
-                raise UserError(f"{origin}: {name} stands in {whose[name].origin} and in {part.origin}; leave one")
+                raise UserError(
+                    f"{origin}: {name} stands in {whose[name].origin} and in {part.origin};"
+                    " leave one"
+                )
             shapes[name], whose[name] = shape, part
     for name, shard in (index or {}).items():
         if name not in whose or Path(whose[name].origin).name != shard:
-            raise UserError(f"{origin}: it says that {name} lies in {shard}, where it is not; fetch the files again")
+            raise UserError(
+                f"{origin}: it says that {name} lies in {shard}, where it is not; fetch the files"
+                " again"
+            )
     return Tensors(origin, shapes, lambda name: whose[name].fetch(name))
 
 
@@ -74,12 +90,19 @@ def _shards(index: Path) -> dict[str, str]:
         found = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         found = {str(name): str(shard) for name, shard in found.items()}
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        raise UserError(f"{index} is no index of shards: it needs weight_map, {{name: file}}") from None
+        raise UserError(
+            f"{index} is no index of shards: it needs weight_map, {{name: file}}"
+        ) from None
     for shard in {*found.values()}:
         if Path(shard).name != shard or shard in ("", ".", ".."):
-            raise UserError(f"{index} names the shard {shard!r}, outside its own folder; nothing of it was read")
+            raise UserError(
+                f"{index} names the shard {shard!r}, outside its own folder; nothing of it was read"
+            )
         if not (index.parent / shard).is_file():
-            raise UserError(f"{index} names the shard {shard}, which is not there; fetch all of the model's files")
+            raise UserError(
+                f"{index} names the shard {shard}, which is not there; fetch all of the model's"
+                " files"
+            )
     return found
 
 
@@ -91,7 +114,9 @@ def safetensors(path: Path) -> Tensors:
         with safe_open(path, framework="numpy") as file:
             shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, struct.error) as error:
-        raise UserError(f"{path} is no whole safetensors file ({first_line(error)}); fetch it again") from None
+        raise UserError(
+            f"{path} is no whole safetensors file ({first_line(error)}); fetch it again"
+        ) from None
 
     def fetch(name: str) -> np.ndarray:
         with safe_open(path, framework="numpy") as file:
@@ -105,20 +130,29 @@ def _pickled(path: Path) -> Tensors:
 
 
 def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
-    """What lies in a pickle of PyTorch. A pickle may run any program when it is opened; only tensors and plain values
-    are let through, by PyTorch's restricted reader, and `known` types. Raises UserError for more."""
+    """What lies in a pickle of PyTorch. A pickle may run any program when it is opened; only
+    tensors and plain values are let through, by PyTorch's restricted reader, and `known` types.
+    Raises UserError for more.
+    """
     try:
         import torch
     except ImportError:
         raise UserError(
-            f"{path} is a pickle of PyTorch: pip install 'xlingjax[interop]' to read it, or give its {SAFE}"
+            f"{path} is a pickle of PyTorch: pip install 'xlingjax[interop]' to read it, or give"
+            f" its {SAFE}"
         ) from None
     try:
         with torch.serialization.safe_globals([*known]):
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
     except Exception as error:  # of a dozen kinds
         unsafe = "WeightsUnpickler" in str(error) or "Unsupported" in str(error)
-        why = "holds more than tensors, and what a pickle holds it can run: refused" if unsafe else "cannot be read"
+        why = (
+            "holds more than tensors, and what a pickle holds it can run: refused"
+            if unsafe
+            else "cannot be read"
+        )
         raise UserError(f"{path} {why} ({first_line(error)}); give its {SAFE}") from None
 
 
@@ -126,8 +160,12 @@ def of_torch(origin: str, found: Any) -> Tensors:
     """Raises UserError for what is no table of tensors."""
     import torch
 
-    if not isinstance(found, dict) or not all(isinstance(value, torch.Tensor) for value in found.values()):
-        raise UserError(f"{origin} is no table of names and tensors; give the file of the weights alone")
+    if not isinstance(found, dict) or not all(
+        isinstance(value, torch.Tensor) for value in found.values()
+    ):
+        raise UserError(
+            f"{origin} is no table of names and tensors; give the file of the weights alone"
+        )
 
     def fetch(name: str) -> np.ndarray:
         value = found[name]

@@ -1,12 +1,13 @@
-"""Our vocabulary as the tokenizer files of a Hugging Face folder: tokenizer.json (the `tokenizers` library) and its
-configuration, giving `[bos_id, *vocabulary.encode(text), eos_id]`.
+"""Our vocabulary as the tokenizer files of a Hugging Face folder: tokenizer.json (the `tokenizers`
+library) and its configuration, giving `[bos_id, *vocabulary.encode(text), eos_id]`.
 
 Where it does not:
-- A special token written in the text (`<mask>`, `</s>`) is one id, as the users of that library expect, and cut up by
-  SentencePiece; `tokenizer(text, split_special_tokens=True)` cuts it up, too. A Unigram model that has no `<` or `>`
-  takes the name of a special or byte piece (`<0x41>`) for that piece even so.
-- Where two cuts of a text by a Unigram model have the same score, as of a long row of dots, SentencePiece takes either:
-  it adds in single precision, tokenizers in double.
+- A special token written in the text (`<mask>`, `</s>`) is one id, as the users of that library
+  expect, and cut up by SentencePiece; `tokenizer(text, split_special_tokens=True)` cuts it up, too.
+  A Unigram model that has no `<` or `>` takes the name of a special or byte piece (`<0x41>`) for
+  that piece even so.
+- Where two cuts of a text by a Unigram model have the same score, as of a long row of dots,
+  SentencePiece takes either: it adds in single precision, tokenizers in double.
 - The rules of the normalization table that `charsmap.UNLIKE_NFC` names.
 """
 
@@ -26,12 +27,14 @@ NEVER = -1e6
 
 
 def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]:
-    """{file name: content} of what transformers' AutoTokenizer opens; `max_length` in tokens, specials counted.
+    """{file name: content} of what transformers' AutoTokenizer opens; `max_length` in tokens,
+    specials counted.
 
-    The class is PreTrainedTokenizerFast, which takes tokenizer.json as it is: transformers' XLMRobertaTokenizer keeps
-    only its scores and table, and so loses combining characters (see `charsmap`). It opens the files of layout `xlmr`,
-    too, with that loss. XLM's byte pair codes have files of their own, of XLMTokenizer. Raises UserError for a
-    SentencePiece model that tokenizer.json cannot say.
+    The class is PreTrainedTokenizerFast, which takes tokenizer.json as it is: transformers'
+    XLMRobertaTokenizer keeps only its scores and table, and so loses combining characters (see
+    `charsmap`). It opens the files of layout `xlmr`, too, with that loss. XLM's byte pair codes
+    have files of their own, of XLMTokenizer. Raises UserError for a SentencePiece model that
+    tokenizer.json cannot say.
     """
     if isinstance(vocabulary, FastBpeVocabulary):
         files = vocabulary.files()
@@ -69,12 +72,15 @@ def proto_of(model: bytes):
 
 
 def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
-    """The content of tokenizer.json, which a `TokenizerVocabulary` has already. Raises UserError for a SentencePiece
-    model that it cannot say."""
+    """The content of tokenizer.json, which a `TokenizerVocabulary` has already. Raises UserError
+    for a SentencePiece model that it cannot say."""
     names = _names(vocabulary)
     if vocabulary.layout == "tokenizer":
         told = json.loads(vocabulary.content)
-        return {**told, "post_processor": told.get("post_processor") or _template(vocabulary, names)}
+        return {
+            **told,
+            "post_processor": told.get("post_processor") or _template(vocabulary, names),
+        }
     proto = proto_of(vocabulary.model_bytes)
     spec, types = proto.normalizer_spec, _types(vocabulary, proto)
     _require_sayable(proto)
@@ -87,24 +93,42 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
         }  # fmt: skip
     else:
         model = {
-            "type": "BPE", "dropout": None, "unk_token": names[vocabulary.unk_id], "continuing_subword_prefix": None,
-            "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": byte_fallback, "ignore_merges": False,
-            "vocab": {name: i for i, name in enumerate(names)}, "merges": merges(proto),
-        }  # fmt: skip
-    metaspace = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "never", "split": _split(proto, normal)}
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": names[vocabulary.unk_id],
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": True,
+            "byte_fallback": byte_fallback,
+            "ignore_merges": False,
+            "vocab": {name: i for i, name in enumerate(names)},
+            "merges": merges(proto),
+        }
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": SPACE,
+        "prepend_scheme": "never",
+        "split": _split(proto, normal),
+    }
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": i, **_added(name, lstrip=i == vocabulary.mask_id, special=types[i] != USER_DEFINED)}
+            {
+                "id": i,
+                **_added(name, lstrip=i == vocabulary.mask_id, special=types[i] != USER_DEFINED),
+            }
             for i, name in enumerate(names)
             if i in vocabulary.special_ids
             or types[i] == CONTROL
             or (types[i] == USER_DEFINED and model["type"] == "BPE")
         ],
         "normalizer": normalizer(
-            spec.precompiled_charsmap, spec.add_dummy_prefix, spec.remove_extra_whitespaces, spec.escape_whitespaces
+            spec.precompiled_charsmap,
+            spec.add_dummy_prefix,
+            spec.remove_extra_whitespaces,
+            spec.escape_whitespaces,
         ),
         "pre_tokenizer": metaspace if spec.escape_whitespaces else None,
         "post_processor": _template(vocabulary, names),
@@ -114,7 +138,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
-    """What stands around one text and a pair. XLM and BERT have one separator between the two, XLM-R two."""
+    """What stands around one text and a pair. XLM and BERT have one separator between the two,
+    XLM-R two."""
     bos, eos = names[vocabulary.bos_id], names[vocabulary.eos_id]
     between = [_special(eos)] * (vocabulary.pair_separators - 2)
     return {
@@ -122,7 +147,8 @@ def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
         "single": [_special(bos), _sequence("A"), _special(eos)],
         "pair": [_special(bos), _sequence("A"), *between, _sequence("B"), _special(eos)],
         "special_tokens": {
-            name: {"id": name, "ids": [names.index(name)], "tokens": [name]} for name in sorted({bos, eos})
+            name: {"id": name, "ids": [names.index(name)], "tokens": [name]}
+            for name in sorted({bos, eos})
         },
     }
 
@@ -134,7 +160,10 @@ def _names(vocabulary: Vocabulary) -> list[str]:
         names[vocabulary.mask_id] = "<special1>"
     if len({*names}) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"the SentencePiece model has a piece {twice!r}, which layout '{vocabulary.layout}' adds")
+        raise UserError(
+            f"the SentencePiece model has a piece {twice!r}, which layout '{vocabulary.layout}'"
+            " adds"
+        )
     return names
 
 
@@ -147,16 +176,24 @@ def _types(vocabulary: Vocabulary, proto) -> list[int]:
 
 def _added(content: str, lstrip: bool = False, special: bool = True) -> dict[str, Any]:
     return {
-        "content": content, "single_word": False, "lstrip": lstrip, "rstrip": False, "normalized": False,
+        "content": content,
+        "single_word": False,
+        "lstrip": lstrip,
+        "rstrip": False,
+        "normalized": False,
         "special": special,
-    }  # fmt: skip
+    }
 
 
 def _mask(vocabulary: Vocabulary, name: str) -> dict[str, Any]:
     """The mask as an added token: of a tokenizer.json as it stands there."""
     if vocabulary.layout != "tokenizer":
         return _added(name, lstrip=True)
-    there = [token for token in json.loads(vocabulary.content)["added_tokens"] if token["content"] == name]
+    there = [
+        token
+        for token in json.loads(vocabulary.content)["added_tokens"]
+        if token["content"] == name
+    ]
     if not there:
         return _added(name)
     return {key: value for key, value in there[0].items() if key != "id"}
@@ -173,36 +210,55 @@ def _sequence(name: str) -> dict[str, Any]:
 def _require_sayable(proto) -> None:
     trainer, spec = proto.trainer_spec, proto.normalizer_spec
     if trainer.model_type not in (UNIGRAM, BPE):
-        raise UserError("tokenizer.json needs a SentencePiece model of type unigram or bpe; this one is word or char")
+        raise UserError(
+            "tokenizer.json needs a SentencePiece model of type unigram or bpe; this one is word or"
+            " char"
+        )
     if trainer.treat_whitespace_as_suffix:
         raise UserError(
-            "tokenizer.json cannot say a SentencePiece model that marks the ends of words, not their starts"
+            "tokenizer.json cannot say a SentencePiece model that marks the ends of words, not"
+            " their starts"
         )
     if unused := [piece.piece for piece in proto.pieces if piece.type == UNUSED]:
-        raise UserError(f"tokenizer.json cannot say the unused pieces of a SentencePiece model, as {unused[0]!r}")
+        raise UserError(
+            "tokenizer.json cannot say the unused pieces of a SentencePiece model, as"
+            f" {unused[0]!r}"
+        )
     given = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
     table = rules(spec.precompiled_charsmap) if given and spec.precompiled_charsmap else {}
     for piece in given:
         if " " in piece or any(text in piece for text in table):
-            raise UserError(f"the user-defined piece {piece!r} is text that the model's normalization rewrites")
+            raise UserError(
+                f"the user-defined piece {piece!r} is text that the model's normalization rewrites"
+            )
         if trainer.model_type == BPE and (spec.add_dummy_prefix or spec.remove_extra_whitespaces):
             raise UserError(
-                f"tokenizer.json cannot say the user-defined piece {piece!r} of a bpe model that puts a space before "
-                "the text or removes spaces (add_dummy_prefix, remove_extra_whitespaces)"
+                f"tokenizer.json cannot say the user-defined piece {piece!r} of a bpe model that"
+                " puts a space before the text or removes spaces (add_dummy_prefix,"
+                " remove_extra_whitespaces)"
             )
     if trainer.model_type == BPE:
         normal = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
         long = [score for piece, score in normal.items() if len(piece) > 1]
         if len({*long}) < len(long):
-            raise UserError("the bpe model has pieces of the same score: tokenizer.json has a first and a second")
-        if strange := next((piece for piece in normal if any(c not in normal for c in piece)), None):
-            raise UserError(f"the bpe model has no piece for a character of its piece {strange!r}; train it anew")
+            raise UserError(
+                "the bpe model has pieces of the same score: tokenizer.json has a first and a"
+                " second"
+            )
+        if strange := next(
+            (piece for piece in normal if any(c not in normal for c in piece)), None
+        ):
+            raise UserError(
+                f"the bpe model has no piece for a character of its piece {strange!r}; train it"
+                " anew"
+            )
 
 
 def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -> list[list[Any]]:
     """[name, log probability] by id."""
-    # tokenizers gives an unknown character the lowest score less 10, and would find special pieces in a text. With a
-    # piece for every character that other pieces have, every cut has the same unknown characters, and their score
+    # tokenizers gives an unknown character the lowest score less 10, and would find special pieces
+    # in a text. With a piece for every character that other pieces have, every cut has the same
+    # unknown characters, and their score
     # may be anything.
     closed = all(character in normal for piece in normal for character in piece)
     scores = [NEVER if closed else 0.0] * len(names)
@@ -216,7 +272,8 @@ def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -
 
 
 def merges(proto) -> list[list[str]]:
-    """The pairs of pieces that make a piece, those of the highest score first; it may be made of several pairs."""
+    """The pairs of pieces that make a piece, those of the highest score first; it may be made of
+    several pairs."""
     normal = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
     return [
         [piece[:cut], piece[cut:]]
@@ -229,7 +286,9 @@ def merges(proto) -> list[list[str]]:
 def _split(proto, normal: set[str]) -> bool:
     """Whether words can be cut one by one, which is faster: no piece goes on into the next word."""
     kinds = (NORMAL, USER_DEFINED)
-    return SPACE in normal and not any(SPACE in piece.piece[1:] for piece in proto.pieces if piece.type in kinds)
+    return SPACE in normal and not any(
+        SPACE in piece.piece[1:] for piece in proto.pieces if piece.type in kinds
+    )
 
 
 def _decoders(spec, byte_fallback: bool) -> list[dict[str, Any]]:

@@ -3,7 +3,8 @@
 Such a family's file has, beside what `reading` asks for:
 
 - `unfit(config)`: why its classes do not compute a model of ours;
-- `written_names(config)`, `described(config, vocabulary, labels, languages)`: the names and config.json of the class;
+- `written_names(config)`, `described(config, vocabulary, labels, languages)`: the names and
+  config.json of the class;
 - `unfold(theirs, config, pad_id)`: adds what theirs has and ours has not.
 """
 
@@ -18,7 +19,11 @@ Modules = Mapping[str, str]
 
 def differing(config: ModelConfig, **fixed: Any) -> str:
     """The fields that have another value than the one a class knows; "": none."""
-    return ", ".join(f"{name}={found!r}" for name, value in fixed.items() if (found := getattr(config, name)) != value)
+    return ", ".join(
+        f"{name}={found!r}"
+        for name, value in fixed.items()
+        if (found := getattr(config, name)) != value
+    )
 
 
 def kind_of(config: ModelConfig, classifiers: Mapping[str, Modules]) -> str:
@@ -26,7 +31,9 @@ def kind_of(config: ModelConfig, classifiers: Mapping[str, Modules]) -> str:
     return config.classifier if config.num_labels and config.classifier in classifiers else "words"
 
 
-def names_of_class(config: ModelConfig, modules: Modules, classifiers: Mapping[str, Modules], head: str) -> Names:
+def names_of_class(
+    config: ModelConfig, modules: Modules, classifiers: Mapping[str, Modules], head: str
+) -> Names:
     """A class with a classifier has no vocabulary head. head: how the names of that begin."""
     kind = kind_of(config, classifiers)
     if kind == "words":
@@ -37,6 +44,10 @@ def names_of_class(config: ModelConfig, modules: Modules, classifiers: Mapping[s
 
 def classes(config: ModelConfig, labels: Sequence[str]) -> dict[str, Any]:
     """id2label and label2id; LABEL_0, ... where the run does not name as many."""
-    names = labels if len(labels) == config.num_labels else [f"LABEL_{i}" for i in range(config.num_labels)]
+    names = (
+        labels
+        if len(labels) == config.num_labels
+        else [f"LABEL_{i}" for i in range(config.num_labels)]
+    )
     by_number = {str(i): name for i, name in enumerate(names)}
     return {"id2label": by_number, "label2id": {name: i for i, name in enumerate(names)}}

@@ -1,4 +1,5 @@
-"""Hugging Face XLM (`XLM*`: `xlm-mlm-*`), language embeddings included. Its FFN is always 4 D wide."""
+"""Hugging Face XLM (`XLM*`: `xlm-mlm-*`), language embeddings included. Its FFN is always 4 D
+wide."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -59,11 +60,19 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(_HEADS, "XLMModel")
     for option, only in (
-        ("gelu_activation", True), ("sinusoidal_embeddings", False), ("causal", False), ("asm", False),
-        ("is_encoder", True), ("tie_word_embeddings", True),
-    ):  # fmt: skip
+        ("gelu_activation", True),
+        ("sinusoidal_embeddings", False),
+        ("causal", False),
+        ("asm", False),
+        ("is_encoder", True),
+        ("tie_word_embeddings", True),
+    ):
         fields.one_of(option, {only: only}, only)
-    languages = fields.count("n_langs", 1) if fields.one_of("use_lang_emb", {True: True, False: False}, True) else 1
+    languages = (
+        fields.count("n_langs", 1)
+        if fields.one_of("use_lang_emb", {True: True, False: False}, True)
+        else 1
+    )
     dim = fields.count("emb_dim")
     config = ModelConfig(
         name=name,
@@ -81,7 +90,9 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         attention_dropout=fields.rate("attention_dropout", 0.1),
     )
     if kind:
-        config = config.replace(classifier=kind, num_labels=2 if kind == "spans" else len(fields.labels()))
+        config = config.replace(
+            classifier=kind, num_labels=2 if kind == "spans" else len(fields.labels())
+        )
     if kind == "xlm":
         fields.one_of("summary_type", {"first": "first"}, "first")
         fields.one_of("summary_use_proj", {True: True}, True)
@@ -92,19 +103,22 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 
 def languages_of(fields: Fields) -> tuple[str, ...]:
-    """The codes of its language embedding, index = id. Raises UserError where config.json does not name them all,
+    """The codes of its language embedding, index = id. Raises UserError where config.json does not
+    name them all,
     in the order that runs have."""
     count, named = fields.count("n_langs", 1), fields.values.get("lang2id")
-    if not isinstance(named, dict) or sorted(named.values(), key=repr) != sorted(range(count), key=repr):
+    if not isinstance(named, dict) or sorted(named.values(), key=repr) != sorted(
+        range(count), key=repr
+    ):
         raise UserError(
-            f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give their codes, "
-            '{"ar": 0, "bg": 1, ...}'
+            f"{fields.path}: lang2id={named!r} does not name n_langs={count} languages; give their"
+            ' codes, {"ar": 0, "bg": 1, ...}'
         )
     codes = sorted(named)
     if codes != sorted(named, key=named.__getitem__):
         raise UserError(
-            f"{fields.path}: lang2id={named!r} is not in alphabetical order, as the languages of a run are; reorder "
-            "the rows of lang_embeddings and lang2id"
+            f"{fields.path}: lang2id={named!r} is not in alphabetical order, as the languages of a"
+            " run are; reorder the rows of lang_embeddings and lang2id"
         )
     return tuple(codes)
 
@@ -119,7 +133,7 @@ def usual(tensors: Tensors) -> Tensors:
     return renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
 
 
-# ---- and back --------------------------------------------------------------------------------------------------------
+# ---- and back ------------------------------------------------------------------------------------
 
 
 def unfit(config: ModelConfig) -> str:
@@ -140,9 +154,13 @@ def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> N
 
 
 def described(
-    config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = (), languages: Sequence[str] = ()
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    labels: Sequence[str] = (),
+    languages: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Their config.json. labels: names of the classes, in order; languages: the codes, index = id."""
+    """Their config.json. labels: names of the classes, in order; languages: the codes, index =
+    id."""
     kind = kind_of(config, CLASSIFIERS)
     told = {
         "architectures": [_ARCHITECTURES[kind]],
@@ -170,7 +188,10 @@ def described(
         "dtype": "float32",
     }
     if config.has_languages:
-        codes = [*languages, *(f"language {i}" for i in range(len(languages), config.num_languages))]
+        codes = [
+            *languages,
+            *(f"language {i}" for i in range(len(languages), config.num_languages)),
+        ]
         told["lang2id"] = {code: i for i, code in enumerate(codes)}
         told["id2lang"] = {str(i): code for i, code in enumerate(codes)}
     if kind in ("xlm", "tagging"):

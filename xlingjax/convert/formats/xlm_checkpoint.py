@@ -1,4 +1,5 @@
-"""A checkpoint of XLM's own code (`.pth`): an encoder, or an encoder and a decoder, with its options."""
+"""A checkpoint of XLM's own code (`.pth`): an encoder, or an encoder and a decoder, with its
+options."""
 
 import argparse
 from pathlib import Path
@@ -13,14 +14,25 @@ from xlingjax.data.vocabulary.fastbpe import FastBpeVocabulary
 from xlingjax.errors import UserError
 
 _OPTIONS = (
-    "emb_dim", "n_layers", "n_heads", "n_words", "n_langs", "use_lang_emb", "lang2id", "dropout", "attention_dropout",
-    "gelu_activation", "sinusoidal_embeddings", "asm", "use_memory",
-)  # fmt: skip
+    "emb_dim",
+    "n_layers",
+    "n_heads",
+    "n_words",
+    "n_langs",
+    "use_lang_emb",
+    "lang2id",
+    "dropout",
+    "attention_dropout",
+    "gelu_activation",
+    "sinusoidal_embeddings",
+    "asm",
+    "use_memory",
+)
 
 
 def read(path: Path) -> Foreign:
-    """Raises UserError for a pickle that holds more than tensors and plain values, options that are not computed here,
-    a folder without a vocabulary that is read."""
+    """Raises UserError for a pickle that holds more than tensors and plain values, options that are
+    not computed here, a folder without a vocabulary that is read."""
     found, fields, words = _converted(path)
     vocabulary = FastBpeVocabulary.of_xlm(path.parent, words) or vocabulary_of(path.parent)
     if vocabulary.size != found.config.vocab_size or vocabulary.layout != "xlm":
@@ -33,14 +45,18 @@ def read(path: Path) -> Foreign:
 
 
 def params_of(path: Path) -> Converted:
-    """The model and its parameters alone, whatever its vocabulary. Raises UserError as `read` does."""
+    """The model and its parameters alone, whatever its vocabulary. Raises UserError as `read`
+    does."""
     return _converted(path)[0]
 
 
 def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
-    """(the model, its options, the words in the order of their ids where the checkpoint has them)."""
+    """(the model, its options, the words in the order of their ids where the checkpoint has
+    them)."""
     found = unpickled(path, [argparse.Namespace])
-    if not isinstance(found, dict) or not isinstance(found.get("params"), dict | argparse.Namespace):
+    if not isinstance(found, dict) or not isinstance(
+        found.get("params"), dict | argparse.Namespace
+    ):
         raise UserError(f"{path} is no checkpoint of XLM: it needs params, and model or encoder")
     params = found["params"] if isinstance(found["params"], dict) else vars(found["params"])
     fields = Fields(path, {name: params[name] for name in _OPTIONS if name in params})
@@ -53,7 +69,9 @@ def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
         tensors = of_torch(str(path), _bare(found.get("model", found.get("encoder"))))
         family, positions, more = xlm, tensors.shapes.get("position_embeddings.weight"), {}
     if positions is None:
-        raise UserError(f"{path}: it has no position_embeddings.weight, and is no checkpoint of XLM")
+        raise UserError(
+            f"{path}: it has no position_embeddings.weight, and is no checkpoint of XLM"
+        )
     fields.values["max_position_embeddings"] = positions[0]
     made = converted(family, xlm.config_of(fields, path.stem).replace(**more), tensors)
     ids = found.get("dico_word2id") or {}
@@ -71,8 +89,12 @@ def _bare(table: Any) -> Any:
 
 
 def _both(path: Path, found: dict[str, Any]) -> Tensors:
-    sides = {side: of_torch(f"{path}, {side}", _bare(found[side])) for side in ("encoder", "decoder")}
-    shapes = {f"{side}.{name}": shape for side, own in sides.items() for name, shape in own.shapes.items()}
+    sides = {
+        side: of_torch(f"{path}, {side}", _bare(found[side])) for side in ("encoder", "decoder")
+    }
+    shapes = {
+        f"{side}.{name}": shape for side, own in sides.items() for name, shape in own.shapes.items()
+    }
 
     def fetch(name: str):
         side, _, own = name.partition(".")

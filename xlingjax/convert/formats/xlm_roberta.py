@@ -1,5 +1,5 @@
-"""Hugging Face XLM-R (`XLMRoberta*`), and what has its layout: RoBERTa, InfoXLM, XLM-V, AfroXLMR and other continued
-ones."""
+"""Hugging Face XLM-R (`XLMRoberta*`), and what has its layout: RoBERTa, InfoXLM, XLM-V, AfroXLMR
+and other continued ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,12 +18,19 @@ MODEL_TYPE = "xlm-roberta"  # what is written
 MODEL_TYPES = (MODEL_TYPE, "roberta")
 ROLES = {"pad_id": ("pad_token_id", 1)}
 BODY, HEAD = "roberta.", "lm_head."
-WORDS, SEGMENTS = f"{BODY}embeddings.word_embeddings.weight", f"{BODY}embeddings.token_type_embeddings.weight"
+WORDS, SEGMENTS = (
+    f"{BODY}embeddings.word_embeddings.weight",
+    f"{BODY}embeddings.token_type_embeddings.weight",
+)
 POSITIONS = f"{BODY}embeddings.position_embeddings.weight"
 # Other names of the same tensor.
 TIED = {"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"}
 # Buffers, and the layer that next-sentence prediction left in the class without being trained.
-WITHOUT_MEANING = (f"{BODY}embeddings.position_ids", f"{BODY}embeddings.token_type_ids", f"{BODY}pooler.dense.")
+WITHOUT_MEANING = (
+    f"{BODY}embeddings.position_ids",
+    f"{BODY}embeddings.token_type_ids",
+    f"{BODY}pooler.dense.",
+)
 LEFT = ()
 
 _LAYER = BODY + "encoder.layer.{n}"
@@ -68,8 +75,8 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 def encoder_of(
     fields: Fields, name: str, classifier: str | None, position_offset: int, norm_eps: float = 1e-12
 ) -> ModelConfig:
-    """Of the options that BERT, RoBERTa, XLM-R and ERNIE-M have in common. norm_eps: where none is named. Raises
-    UserError for what is not computed here."""
+    """Of the options that BERT, RoBERTa, XLM-R and ERNIE-M have in common. norm_eps: where none is
+    named. Raises UserError for what is not computed here."""
     for option in ("is_decoder", "add_cross_attention"):
         fields.one_of(option, {False: False}, False)
     fields.one_of("tie_word_embeddings", {True: True}, True)
@@ -84,7 +91,9 @@ def encoder_of(
         max_positions=fields.count("max_position_embeddings"),
         position_offset=position_offset,
         norm_eps=fields.rate("layer_norm_eps", norm_eps),
-        gelu=fields.one_of("hidden_act", {"gelu": "exact"}, "gelu"),  # XLM-R's vocabulary head has this one in any case
+        gelu=fields.one_of(
+            "hidden_act", {"gelu": "exact"}, "gelu"
+        ),  # XLM-R's vocabulary head has this one in any case
         head="transform",
         classifier=classifier or "xlmr",
         num_labels=2 if classifier == "spans" else len(fields.labels()) if classifier else 0,
@@ -102,8 +111,8 @@ def names_of(config: ModelConfig) -> Names:
 
 
 def usual(tensors: Tensors) -> Tensors:
-    """With the names of `XLMRobertaForMaskedLM`, segment 0 in the positions. Raises UserError for a head that is not
-    tied."""
+    """With the names of `XLMRobertaForMaskedLM`, segment 0 in the positions. Raises UserError for a
+    head that is not tied."""
     own = (BODY, HEAD, "classifier.", "qa_outputs.")
     tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
     return folded(tensors, POSITIONS, SEGMENTS)
@@ -112,9 +121,15 @@ def usual(tensors: Tensors) -> Tensors:
 def unfit(config: ModelConfig) -> str:
     """Why their classes do not compute this model; "": they do."""
     return differing(
-        config, norm_order="post", embedding_norm=True, gelu="exact", head="transform", embedding_scale=False,
-        decoder_layers=0, segments=None,
-    )  # fmt: skip
+        config,
+        norm_order="post",
+        embedding_norm=True,
+        gelu="exact",
+        head="transform",
+        embedding_scale=False,
+        decoder_layers=0,
+        segments=None,
+    )
 
 
 def written_names(config: ModelConfig) -> Names:
@@ -123,22 +138,27 @@ def written_names(config: ModelConfig) -> Names:
 
 
 def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
-    """What theirs has and ours has not: a row of segments; positions count from the row after that of `pad_id`."""
+    """What theirs has and ours has not: a row of segments; positions count from the row after that
+    of `pad_id`."""
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
     theirs[POSITIONS] = counted(theirs[POSITIONS], config.position_offset, pad_id + 1)
 
 
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
-    """A table of positions with `wanted` in place of `rows` rows in front of the first position's, which no sentence
-    reads."""
+    """A table of positions with `wanted` in place of `rows` rows in front of the first position's,
+    which no sentence reads."""
     before = table[:rows] if rows == wanted else np.zeros((wanted, table.shape[1]), np.float32)
     return np.concatenate([before, table[rows:]])
 
 
 def described(
-    config: ModelConfig, vocabulary: Vocabulary, labels: Sequence[str] = (), languages: Sequence[str] = ()
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    labels: Sequence[str] = (),
+    languages: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Their config.json. labels: names of the classes, in order. Their classes embed no languages."""
+    """Their config.json. labels: names of the classes, in order. Their classes embed no
+    languages."""
     kind = kind_of(config, CLASSIFIERS)
     told = {
         "architectures": [_ARCHITECTURES[kind]],
@@ -151,7 +171,9 @@ def described(
         "hidden_act": "gelu",
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.attention_dropout,
-        "max_position_embeddings": config.max_positions - config.position_offset + vocabulary.pad_id + 1,
+        "max_position_embeddings": (
+            config.max_positions - config.position_offset + vocabulary.pad_id + 1
+        ),
         "type_vocab_size": 1,
         "initializer_range": 0.02 if config.init_std is None else config.init_std,
         "layer_norm_eps": config.norm_eps,

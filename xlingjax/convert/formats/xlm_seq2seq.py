@@ -1,5 +1,5 @@
-"""XLM's translation models: an encoder and a decoder, each with tables, languages and a head of its own. Their names
-begin with "encoder." and "decoder." here."""
+"""XLM's translation models: an encoder and a decoder, each with tables, languages and a head of its
+own. Their names begin with "encoder." and "decoder." here."""
 
 from xlingjax.convert.formats import xlm
 from xlingjax.convert.formats.names import Names
@@ -9,7 +9,9 @@ from xlingjax.model.config import ModelConfig
 
 HEAD = "encoder.pred_layer."
 WITHOUT_MEANING = LEFT = ()
-TIED = {f"{side}.pred_layer.proj.weight": f"{side}.embeddings.weight" for side in ("encoder", "decoder")}
+TIED = {
+    f"{side}.pred_layer.proj.weight": f"{side}.embeddings.weight" for side in ("encoder", "decoder")
+}
 
 _BARE = {ours: theirs.removeprefix(xlm.BODY) for ours, theirs in xlm.MODULES.items()}
 _CROSS = {
@@ -23,14 +25,19 @@ _CROSS = {
 def _of_decoder(ours: str) -> str:
     """Our name there of what the encoder has under `ours`."""
     first, _, rest = ours.partition("/")
-    first = {"embeddings": "decoder_embeddings", "encoder": "decoder", "head": "decoder_head"}[first]
+    first = {"embeddings": "decoder_embeddings", "encoder": "decoder", "head": "decoder_head"}[
+        first
+    ]
     return f"{first}/{rest}" if rest else first
 
 
 MODULES = {
     **{ours: f"encoder.{theirs}" for ours, theirs in _BARE.items()},
     **{_of_decoder(ours): f"decoder.{theirs}" for ours, theirs in _BARE.items()},
-    **{f"decoder/layers/{ours}": f"decoder.encoder_attn.{{n}}.{theirs}" for ours, theirs in _CROSS.items()},
+    **{
+        f"decoder/layers/{ours}": f"decoder.encoder_attn.{{n}}.{theirs}"
+        for ours, theirs in _CROSS.items()
+    },
     "decoder/layers/cross_attention/norm": "decoder.layer_norm15.{n}",
 }
 

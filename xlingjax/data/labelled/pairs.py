@@ -1,4 +1,5 @@
-"""Readers of texts in pairs of files: sources and targets line by line, and bitexts to search (Tatoeba, BUCC)."""
+"""Readers of texts in pairs of files: sources and targets line by line, and bitexts to search
+(Tatoeba, BUCC)."""
 
 from __future__ import annotations
 
@@ -14,45 +15,55 @@ ORDERED = 10
 
 
 def read_source_target(paths: Sequence[Path], task, language: str) -> list[SourceTarget]:
-    """Line n of the second file is to be written for line n of the first; the first alone: a test set. Raises UserError
-    for an empty line and for files of unequal length."""
+    """Line n of the second file is to be written for line n of the first; the first alone: a test
+    set. Raises UserError for an empty line and for files of unequal length."""
     sides = [_texts(path) for path in paths]
     if len(sides) == 1:
         return [SourceTarget(text, None, number) for number, text in sides[0]]
     _same_length(paths[:2], sides)
-    return [SourceTarget(text, target, number) for (number, text), (_, target) in zip(*sides, strict=True)]
+    return [
+        SourceTarget(text, target, number)
+        for (number, text), (_, target) in zip(*sides, strict=True)
+    ]
 
 
 def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
-    """One `Bitext`: the foreign lines, the English lines and perhaps XTREME's labels, the foreign row of each English
-    line. An id is the row, from 0: "0", "1", ...
+    """One `Bitext`: the foreign lines, the English lines and perhaps XTREME's labels, the foreign
+    row of each English line. An id is the row, from 0: "0", "1", ...
 
-    Without labels the files are aligned line by line, gold is the identity; but XTREME sorts the English side of its
-    copy, so a side of at least `ORDERED` lines in alphabetical order has no gold.
+    Without labels the files are aligned line by line, gold is the identity; but XTREME sorts the
+    English side of its copy, so a side of at least `ORDERED` lines in alphabetical order has no
+    gold.
     """
     (foreign, english), labels = [_texts(path) for path in paths[:2]], paths[2:]
     _same_length(paths[:2], (foreign, english))
     texts = [text for _, text in english]
     if labels:
-        gold = frozenset((str(row), str(line)) for line, row in enumerate(_permutation(labels[0], len(texts))))
+        gold = frozenset(
+            (str(row), str(line)) for line, row in enumerate(_permutation(labels[0], len(texts)))
+        )
     elif len(texts) >= ORDERED and texts == sorted(texts):
         gold = None
     else:
         gold = frozenset((str(row), str(row)) for row in range(len(texts)))
-    sides = (tuple((str(row), text) for row, (_, text) in enumerate(side)) for side in (foreign, english))
+    sides = (
+        tuple((str(row), text) for row, (_, text) in enumerate(side)) for side in (foreign, english)
+    )
     return [Bitext(*sides, gold)]
 
 
 def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
-    """One `Bitext`: `id TAB sentence` of the foreign and of the English side and, as the third file, `foreign id TAB
-    English id` (test sets have none)."""
+    """One `Bitext`: `id TAB sentence` of the foreign and of the English side and, as the third
+    file, `foreign id TAB English id` (test sets have none)."""
     sides = []
     for path in paths[:2]:
         sentences = {}
         for number, line in _lines(path):
             id_, tab, text = line.partition("\t")
             if not tab or not id_.strip() or not text.strip():
-                raise UserError(f"{path}, line {number}: {line[:60]!r} is not an id, a tab and a sentence")
+                raise UserError(
+                    f"{path}, line {number}: {line[:60]!r} is not an id, a tab and a sentence"
+                )
             if id_ in sentences:
                 raise UserError(f"{path}, line {number}: the id {id_!r} comes twice")
             sentences[id_] = text.strip()
@@ -62,12 +73,19 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
         for number, line in _lines(path):
             pair = tuple(cell.strip() for cell in line.split("\t"))
             if len(pair) != 2:
-                raise UserError(f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB English id")
+                raise UserError(
+                    f"{path}, line {number}: {len(pair)} columns, expected 2: foreign id TAB"
+                    " English id"
+                )
             for id_, side, file in zip(pair, sides, paths, strict=False):
                 if id_ not in side:
                     raise UserError(f"{path}, line {number}: no sentence {id_!r} in {file}")
             gold.add(pair)
-    return [Bitext(*(tuple(side.items()) for side in sides), frozenset(gold) if len(paths) > 2 else None)]
+    return [
+        Bitext(
+            *(tuple(side.items()) for side in sides), frozenset(gold) if len(paths) > 2 else None
+        )
+    ]
 
 
 def _permutation(path: Path, count: int) -> list[int]:
@@ -77,7 +95,9 @@ def _permutation(path: Path, count: int) -> list[int]:
             raise UserError(f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}")
         rows.append(int(line))
     if len(rows) != count:
-        raise UserError(f"{path}: {len(rows)} lines for {count} English lines; expected a foreign row for each")
+        raise UserError(
+            f"{path}: {len(rows)} lines for {count} English lines; expected a foreign row for each"
+        )
     return rows
 
 
@@ -101,6 +121,6 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 def _same_length(paths: Sequence[Path], sides: Sequence[Sequence]) -> None:
     if len(sides[0]) != len(sides[1]):
         raise UserError(
-            f"{paths[0]} has {len(sides[0])} lines, {paths[1]} {len(sides[1])}: line n of one belongs to line n of the "
-            "other"
+            f"{paths[0]} has {len(sides[0])} lines, {paths[1]} {len(sides[1])}: line n of one"
+            " belongs to line n of the other"
         )

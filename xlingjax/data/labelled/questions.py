@@ -1,4 +1,5 @@
-"""Reader of questions whose answers are spans: the JSON of SQuAD 1.1, MLQA, XQuAD and TyDiQA's gold passages."""
+"""Reader of questions whose answers are spans: the JSON of SQuAD 1.1, MLQA, XQuAD and TyDiQA's gold
+passages."""
 
 from __future__ import annotations
 
@@ -15,14 +16,15 @@ from xlingjax.errors import UserError
 def read_squad(
     paths: Sequence[Path], task, language: str, *, numbered: bool = False, translated: bool = False
 ) -> list[Question]:
-    """The questions of one file. An answer with empty text is none: XTREME so blanks those of its test sets. numbered:
-    the ids are the rows, from 0, whatever the file says (ids come twice). translated: by a machine; an answer that it
-    lost (blank, null, or not in its context where it is said to stand) is none either; a question or context that it
-    lost (blank or null) is "" and has no answers; and a question that comes once for each of its answers, as XTREME
-    writes them, is one.
+    """The questions of one file. An answer with empty text is none: XTREME so blanks those of its
+    test sets. numbered: the ids are the rows, from 0, whatever the file says (ids come twice).
+    translated: by a machine; an answer that it lost (blank, null, or not in its context where it is
+    said to stand) is none either; a question or context that it lost (blank or null) is "" and has
+    no answers; and a question that comes once for each of its answers, as XTREME writes them, is
+    one.
 
-    Raises UserError naming the file and the question's id: another layout, an id that comes twice, an answer that does
-    not stand in its context where it is said to.
+    Raises UserError naming the file and the question's id: another layout, an id that comes twice,
+    an answer that does not stand in its context where it is said to.
     """
     path = existing(paths[0])
     found: dict[str, Question] = {}
@@ -34,9 +36,15 @@ def read_squad(
                 if numbered:
                     question = replace(question, id=str(len(found)))
                 if before := found.get(question.id):
-                    if not translated or (before.question, before.context) != (question.question, context):
+                    if not translated or (before.question, before.context) != (
+                        question.question,
+                        context,
+                    ):
                         raise UserError(f"{path}, question {question.id}: this id comes twice")
-                    answers, starts = before.answers + question.answers, before.starts + question.starts
+                    answers, starts = (
+                        before.answers + question.answers,
+                        before.starts + question.starts,
+                    )
                     question = replace(question, answers=answers, starts=starts)
                 found[question.id] = question
     if not found:
@@ -44,9 +52,11 @@ def read_squad(
     return list(found.values())
 
 
-def checked_question(qa: Any, context: str, path: str | Path, *, translated: bool = False) -> Question:
-    """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see `read_squad`. Raises UserError
-    as it does."""
+def checked_question(
+    qa: Any, context: str, path: str | Path, *, translated: bool = False
+) -> Question:
+    """The question of SQuAD's `qa`. path: where it stands, for messages. translated: see
+    `read_squad`. Raises UserError as it does."""
     id_ = str(qa.get("id", "")) if isinstance(qa, dict) else ""
     if not id_:
         raise UserError(f"{path}: a question without an id: {str(qa)[:60]}")
@@ -59,7 +69,9 @@ def checked_question(qa: Any, context: str, path: str | Path, *, translated: boo
         if translated and isinstance(answer, dict) and (not asked or text is None or start is None):
             continue
         if not isinstance(text, str) or not isinstance(start, int):
-            raise UserError(f"{path}, {where}: an answer is not an object with a text and an answer_start")
+            raise UserError(
+                f"{path}, {where}: an answer is not an object with a text and an answer_start"
+            )
         if not text or translated and not text.strip():
             continue
         stands = context[start : start + len(text)] if start >= 0 else ""
@@ -69,8 +81,8 @@ def checked_question(qa: Any, context: str, path: str | Path, *, translated: boo
             other = context.find(text)
             remedy = f"it stands at {other}" if other >= 0 else "it stands nowhere in the context"
             raise UserError(
-                f"{path}, {where}: the answer {text!r} is not in its context at character {start}, where {stands!r} "
-                f"stands; {remedy}"
+                f"{path}, {where}: the answer {text!r} is not in its context at character {start},"
+                f" where {stands!r} stands; {remedy}"
             )
         answers.append(text)
         starts.append(start)
@@ -90,13 +102,20 @@ def _loaded(path: Path) -> Any:
 def _field(record: Any, name: str, path: Path, what: str) -> list:
     value = record.get(name) if isinstance(record, dict) else None
     if not isinstance(value, list):
-        raise UserError(f"{path}: {what} has no list {name!r}; expected SQuAD's layout: data, paragraphs, qas")
+        raise UserError(
+            f"{path}: {what} has no list {name!r}; expected SQuAD's layout: data, paragraphs, qas"
+        )
     return value
 
 
 def _text(record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False) -> str:
     value = record.get(name) if isinstance(record, dict) else None
-    if may_be_lost and isinstance(record, dict) and name in record and (value is None or not str(value).strip()):
+    if (
+        may_be_lost
+        and isinstance(record, dict)
+        and name in record
+        and (value is None or not str(value).strip())
+    ):
         return ""
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{path}, {what}: no text {name!r}")

@@ -16,7 +16,8 @@ class Example:
 
     premise: str
     hypothesis: str | None
-    """None: a single text. Either is "" in a translated set where the machine lost it: see `is_lost`."""
+    """None: a single text. Either is "" in a translated set where the machine lost it: see
+    `is_lost`."""
     label: str | None
     """None: the official file has none (a test set)."""
     line: int = field(default=0, compare=False)
@@ -58,8 +59,8 @@ class SourceTarget:
 
 @dataclass(frozen=True)
 class Bitext:
-    """Two texts in two languages and which of their sentences translate each other. Tatoeba: line n of one side is line
-    n of the other; BUCC: few sentences of either side have a translation."""
+    """Two texts in two languages and which of their sentences translate each other. Tatoeba: line n
+    of one side is line n of the other; BUCC: few sentences of either side have a translation."""
 
     source: tuple[tuple[str, str], ...]
     """(id, sentence) of the foreign side."""
@@ -69,13 +70,20 @@ class Bitext:
     """Pairs of ids; None: the official files have none."""
 
 
-GOLD = {Example: "label", Tagged: "tags", Question: "answers", SourceTarget: "target", Bitext: "gold"}
+GOLD = {
+    Example: "label",
+    Tagged: "tags",
+    Question: "answers",
+    SourceTarget: "target",
+    Bitext: "gold",
+}
 """Record -> its field that test sets may lack."""
 
 
 def is_lost(record: Any) -> bool:
-    """Whether a machine's translation has nothing where a text was (PAWS-X's `32035 TAB TAB TAB 0`). Such a record
-    keeps its row, since rows correspond over the languages, and is not learnt."""
+    """Whether a machine's translation has nothing where a text was (PAWS-X's `32035 TAB TAB TAB
+    0`). Such a record keeps its row, since rows correspond over the languages, and is not learnt.
+    """
     if isinstance(record, Example):
         return "" in (record.premise, record.hypothesis)
     if isinstance(record, Question):
@@ -84,8 +92,13 @@ def is_lost(record: Any) -> bool:
 
 
 def learnable(records: Sequence[Any]) -> list[Any]:
-    """Of a translated set what can be learnt: without lost texts and without questions that have no answer."""
-    return [record for record in records if not is_lost(record) and (type(record) is not Question or record.answers)]
+    """Of a translated set what can be learnt: without lost texts and without questions that have no
+    answer."""
+    return [
+        record
+        for record in records
+        if not is_lost(record) and (type(record) is not Question or record.answers)
+    ]
 
 
 def existing(path: str | Path, hint: str = "fetch it, or name the folder it lies in") -> Path:

@@ -1,9 +1,11 @@
-"""What a task of a benchmark is: its kind, languages and labels, where its official files lie and what reads them.
+"""What a task of a benchmark is: its kind, languages and labels, where its official files lie and
+what reads them.
 
-The tables stand in `tasks/` (xtreme, xglue, xnli, applications). A task is called "SUITE/NAME": "xtreme/udpos";
-`xlingjax.tasks.task_named` finds it. A split may be cut as TFDS writes it: "dev[:50%]", "dev[50%:]", "train[-400:]".
-The sets whose rows are parallel over the languages (XNLI, PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is
-MLQA, whose questions stand in some languages each: by their ids.
+The tables stand in `tasks/` (xtreme, xglue, xnli, applications). A task is called "SUITE/NAME":
+"xtreme/udpos"; `xlingjax.tasks.task_named` finds it. A split may be cut as TFDS writes it:
+"dev[:50%]", "dev[50%:]", "train[-400:]". The sets whose rows are parallel over the languages (XNLI,
+PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is MLQA, whose questions stand in some
+languages each: by their ids.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ KINDS = {
     "mining": "Bitext",
     "generation": "SourceTarget",
 }
-"""Kind -> the record of `records.py` that its readers give. "ranking": classification of (query, page) whose
+"""Kind -> the record of `records.py` that its readers give. "ranking": classification of (query,
+page) whose
 score compares the pages of a query."""
 
 TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
@@ -40,12 +43,12 @@ TRAINED = ("classification", "ranking", "tagging", "span_qa", "generation")
 SPLITS = ("train", "dev", "test", "translate_train", "translate_test")
 
 _LANGUAGE3 = """
-af afr ar ara bg bul bn ben de deu el ell es spa et est eu eus fa pes fi fin fr fra he heb hi hin hu hun id ind
-it ita ja jpn jv jav ka kat kk kaz ko kor ml mal mr mar nl nld pt por ru rus sw swh ta tam te tel th tha tl tgl
-tr tur ur urd vi vie zh cmn"""
+af afr ar ara bg bul bn ben de deu el ell es spa et est eu eus fa pes fi fin fr fra he heb hi
+hin hu hun id ind it ita ja jpn jv jav ka kat kk kaz ko kor ml mal mr mar nl nld pt por ru rus
+sw swh ta tam te tel th tha tl tgl tr tur ur urd vi vie zh cmn"""
 _FLORES = """
-ar arb_Arab bg bul_Cyrl de deu_Latn el ell_Grek en eng_Latn es spa_Latn fr fra_Latn hi hin_Deva ru rus_Cyrl
-sw swh_Latn th tha_Thai tr tur_Latn ur urd_Arab vi vie_Latn zh zho_Hans"""
+ar arb_Arab bg bul_Cyrl de deu_Latn el ell_Grek en eng_Latn es spa_Latn fr fra_Latn hi hin_Deva
+ru rus_Cyrl sw swh_Latn th tha_Thai tr tur_Latn ur urd_Arab vi vie_Latn zh zho_Hans"""
 
 
 def _codes(table: str) -> dict[str, str]:
@@ -63,22 +66,29 @@ CODES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Files:
-    """Where the files of a split may lie, below the folder of the benchmark, and what reads them."""
+    """Where the files of a split may lie, below the folder of the benchmark, and what reads
+    them."""
 
     patterns: tuple[str, ...]
-    """Paths with {language} (or a code of `CODES`: {language3}, {flores}, {conll}); several where an example's parts
-    lie in several files ("qg.{language}.src.dev", ".tgt."). A single one may hold `*`: all files that fit are read, in
-    the order of their names."""
+    """Paths with {language} (or a code of `CODES`: {language3}, {flores}, {conll}); several where
+    an example's parts lie in several files ("qg.{language}.src.dev", ".tgt."). A single one may
+    hold `*`: all files that fit are read, in the order of their names."""
     read: Callable[..., Sequence[Any]]
     """(paths in the order of `patterns`, the task, the language) -> records."""
     languages: tuple[str, ...] | None = None
     """The languages that lie there; None: all."""
 
     def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
-        """The paths of a language, whether or not they exist; None: it does not lie here, or no file fits a `*`."""
+        """The paths of a language, whether or not they exist; None: it does not lie here, or no
+        file fits a `*`."""
         if self.languages is not None and language not in self.languages:
             return None
-        names = {name for pattern in self.patterns for _, name, _, _ in string.Formatter().parse(pattern) if name}
+        names = {
+            name
+            for pattern in self.patterns
+            for _, name, _, _ in string.Formatter().parse(pattern)
+            if name
+        }
         codes = {name: CODES[name].get(language) for name in names - {"language"}}
         if None in codes.values():
             return None
@@ -96,8 +106,9 @@ class Task:
     languages: tuple[str, ...]
     """Of the official test sets."""
     files: Mapping[str, tuple[Files, ...]] = field(hash=False)
-    """Split -> the places where its files may lie, the first that is there is read. Splits (`SPLITS`): "train", "dev",
-    "test", "translate_train" (the English training set, translated into {language}), "translate_test" (the test set
+    """Split -> the places where its files may lie, the first that is there is read. Splits
+    (`SPLITS`): "train", "dev", "test", "translate_train" (the English training set, translated into
+    {language}), "translate_test" (the test set
     of {language}, translated into English)."""
     metrics: tuple[str, ...]
     """Names of `evaluation/metrics/registry.py`; the first is the task's score."""
@@ -114,15 +125,19 @@ class Task:
     shared_ids: bool = False
     """Ids, and not rows, correspond over the languages: parts in percent are cut by id."""
     marks: str = "kept"
-    """Of tags: what becomes of SentencePiece's mark in the task's own script (see `pieces_of_words`)."""
+    """Of tags: what becomes of SentencePiece's mark in the task's own script (see
+    `pieces_of_words`)."""
     overlap: str = ""
     """What the sets are known to share, said below their scores."""
     prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
-    """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written tfds:DIR."""
+    """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written
+    tfds:DIR."""
 
     def __post_init__(self):
         if self.kind not in KINDS:
-            raise UserError(f"task {self.full_name}: kind {self.kind!r} is not one of {', '.join(KINDS)}")
+            raise UserError(
+                f"task {self.full_name}: kind {self.kind!r} is not one of {', '.join(KINDS)}"
+            )
 
     @property
     def full_name(self) -> str:
@@ -138,11 +153,14 @@ class Found:
 
 
 def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
-    """("dev", rows -> slice) of "dev[50%:]"; percentages are rounded to the next row, as TFDS does. Raises UserError
-    for another notation."""
+    """("dev", rows -> slice) of "dev[50%:]"; percentages are rounded to the next row, as TFDS does.
+    Raises UserError for another notation."""
     match = re.fullmatch(r"(\w+)(?:\[(-?\d+%?)?:(-?\d+%?)?\])?", split)
     if not match:
-        raise UserError(f"split {split!r} is not a name, or a part as in 'dev[:50%]', 'dev[50%:]' or 'train[-400:]'")
+        raise UserError(
+            f"split {split!r} is not a name, or a part as in 'dev[:50%]', 'dev[50%:]' or"
+            " 'train[-400:]'"
+        )
     bounds = match.group(2, 3)
     if any(bound and bound.endswith("%") and abs(int(bound[:-1])) > 100 for bound in bounds):
         raise UserError(f"split {split!r}: a percentage above 100")
@@ -165,7 +183,8 @@ def share_rows(first: str, second: str, count: int) -> bool:
 
 
 def find(task: Task, folder: str | Path, split: str, language: str) -> Found | None:
-    """The first of the places of a split whose files all exist; None: there is none. folder: of the files, or
+    """The first of the places of a split whose files all exist; None: there is none. folder: of the
+    files, or
     tfds:DIR. Raises UserError: no such folder, or a split that is written wrongly."""
     name = part_of(split)[0]
     if is_tfds(folder):
@@ -186,7 +205,9 @@ def find(task: Task, folder: str | Path, split: str, language: str) -> Found | N
 def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
     """The languages of a task that have files of this split, in the task's order."""
     codes = dict.fromkeys((*task.languages, task.trained_on))
-    if split.startswith("translate_"):  # what a file of the training language holds is no translation
+    if split.startswith(
+        "translate_"
+    ):  # what a file of the training language holds is no translation
         codes.pop(task.trained_on)
     return [language for language in codes if find(task, folder, split, language)]
 
@@ -194,9 +215,10 @@ def languages_present(task: Task, folder: str | Path, split: str) -> list[str]:
 def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]:
     """The records of one language (see `KINDS`); retrieval and mining: a list of one `Bitext`.
 
-    Raises UserError: a split that the task does not have, missing files (the message names those looked for), a train
-    or dev set without labels, a part of a bitext or a part without rows, and every fault of a file, with its line.
-    Translated training sets may lack labels, for a teacher to label: see `require_gold`.
+    Raises UserError: a split that the task does not have, missing files (the message names those
+    looked for), a train or dev set without labels, a part of a bitext or a part without rows, and
+    every fault of a file, with its line. Translated training sets may lack labels, for a teacher to
+    label: see `require_gold`.
     """
     name, rows = part_of(split)
     if name not in task.files:
@@ -207,7 +229,8 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     records = list(found.files.read(found.paths, task, language))
     if not name.startswith("translate_") and name != "test" and not any(map(_has_gold, records)):
         raise UserError(
-            f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets alone do not"
+            f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets"
+            " alone do not"
         )
     if name == split:
         return records
@@ -236,7 +259,11 @@ def require_gold(task: Task, folder: str | Path, language: str, records: Sequenc
     if any(map(_has_gold, learnable(records))):
         return
     path = find(task, folder, "translate_train", language).paths[0]
-    remedy = "`--strategy teacher`, which labels them, alone can use this file" if task.labels else "leave it out"
+    remedy = (
+        "`--strategy teacher`, which labels them, alone can use this file"
+        if task.labels
+        else "leave it out"
+    )
     raise UserError(f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}")
 
 
@@ -254,18 +281,21 @@ def read_languages(
 ) -> dict[str, list[Any]]:
     """{language: records}. languages: default the task's.
 
-    A language without files raises UserError, or with `allow_missing` is left out; if all are missing it raises all the
-    same.
+    A language without files raises UserError, or with `allow_missing` is left out; if all are
+    missing it raises all the same.
     """
     wanted = tuple(task.languages if languages is None else languages)
-    present = [language for language in wanted if not allow_missing or find(task, folder, split, language)]
+    present = [
+        language for language in wanted if not allow_missing or find(task, folder, split, language)
+    ]
     if not present:
         raise UserError(_missing(task, folder, part_of(split)[0], wanted[0]))
     return {language: read(task, folder, split, language) for language in present}
 
 
 def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there are any;
+    """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
+    are any;
     of a set of TFDS of what describes it."""
     root = data_dir(folder) if is_tfds(folder) else Path(folder)
     found = (find(task, folder, split, language) for split, language in parts)
@@ -287,7 +317,13 @@ def edited(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """How the first file that differs does, by `hashes`; "": none does."""
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
-            what = "is new" if name not in before else "is not read now" if name not in now else "was edited"
+            what = (
+                "is new"
+                if name not in before
+                else "is not read now"
+                if name not in now
+                else "was edited"
+            )
             return f"{name} {what}"
     return ""
 
@@ -297,20 +333,32 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
         return _unprepared(task, data_dir(folder), split, language)
     folder = Path(folder)
     looked = [files.paths(folder, language) or () for files in task.files.get(split, ())]
-    shown = [" with ".join(str(path.relative_to(folder)) for path in paths) for paths in looked if paths]
+    shown = [
+        " with ".join(str(path.relative_to(folder)) for path in paths) for paths in looked if paths
+    ]
     if not shown:
         shown = [" with ".join(files.patterns) for files in task.files.get(split, ())]
     places = " or ".join(dict.fromkeys(shown)) or "nothing: it has no such split"
     return (
-        f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for {places}; fetch them, or pass "
-        "over languages without files with allow_missing"
+        f"{task.full_name}: no {split} files of {language!r} in {folder}: looked for {places};"
+        " fetch them, or pass over languages without files with allow_missing"
     )
 
 
 def _unprepared(task: Task, folder: Path, split: str, language: str) -> str:
     told = f"{task.full_name}: no {split} set of {language!r} in tfds:{folder}: "
-    sets = [one for one in task.prepared.get(split, ()) if one.languages is None or language in one.languages]
+    sets = [
+        one
+        for one in task.prepared.get(split, ())
+        if one.languages is None or language in one.languages
+    ]
     if not sets:
-        return told + "TensorFlow Datasets has none that is read; give the folder of the official files"
+        return (
+            told
+            + "TensorFlow Datasets has none that is read; give the folder of the official files"
+        )
     looked = " or ".join(one.told(language) for one in sets)
-    return told + f"looked for {looked}; `{sets[0].command(folder, language)}` downloads and prepares it"
+    return (
+        told
+        + f"looked for {looked}; `{sets[0].command(folder, language)}` downloads and prepares it"
+    )

@@ -1,5 +1,5 @@
-"""Readers of labelled texts and pairs of texts: tables of XNLI, PAWS-X, XGLUE and SIB-200, intents of xSID and MTOD,
-XCOPA."""
+"""Readers of labelled texts and pairs of texts: tables of XNLI, PAWS-X, XGLUE and SIB-200, intents
+of xSID and MTOD, XCOPA."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from xlingjax.data.labelled.records import Example, existing, is_lost
 from xlingjax.data.sources import read_lines
 from xlingjax.errors import UserError
 
-_REMEDY = "fetch the file again, or in one to train on remove the line (of a test set every line is predicted)"
+_REMEDY = (
+    "fetch the file again, or in one to train on remove the line (of a test set every line is"
+    " predicted)"
+)
 _HIDDEN = 20
 _RENAMED = {"contradictory": "contradiction"}  # as MultiNLI's translations write it
 
@@ -24,9 +27,10 @@ def read_labelled_tsv(
 ) -> list[Example]:
     """`premise TAB hypothesis TAB label` per line, no header.
 
-    labels: the labels allowed; None allows any. MultiNLI's "contradictory" is read as "contradiction". quoted: fields
-    may be csv-quoted, as XTREME writes them (PAWS-X fr, es, de); None: see `is_quoted`. Raises UserError naming file
-    and line for a wrong number of columns, an empty text, invalid UTF-8 or an unknown label.
+    labels: the labels allowed; None allows any. MultiNLI's "contradictory" is read as
+    "contradiction". quoted: fields may be csv-quoted, as XTREME writes them (PAWS-X fr, es, de);
+    None: see `is_quoted`. Raises UserError naming file and line for a wrong number of columns, an
+    empty text, invalid UTF-8 or an unknown label.
     """
     path = existing(path, "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code")
     return Table(quoted=quoted, unlabelled=False).examples(path, labels)
@@ -36,8 +40,10 @@ def read_labelled_tsv(
 class Table:
     """A reader of one tab-separated file whose columns are named; `Files.read` of many tasks.
 
-    Columns that no other field names are passed over. With a header the file's own names say where each stands;
-    without one its lines have exactly these columns. Texts of several columns are joined with a space.
+    Columns that no other field names are passed over. With a header the file's own names say where
+    each stands;
+    without one its lines have exactly these columns. Texts of several columns are joined with a
+    space.
     """
 
     columns: tuple[str, ...] = ("premise", "hypothesis", "label")
@@ -49,20 +55,25 @@ class Table:
     quoted: bool | None = False
     """Whether fields may be csv-quoted; None: see `is_quoted`."""
     language: str = ""
-    """The column that says whose language a row is: only those of the language are read. Empty: all rows are."""
+    """The column that says whose language a row is: only those of the language are read. Empty: all
+    rows are."""
     unlabelled: bool = True
-    """The column of labels may be missing, from every line alike (a test set); it must then be the last."""
+    """The column of labels may be missing, from every line alike (a test set); it must then be the
+    last."""
     may_be_empty: tuple[str, ...] = ()
     """Columns whose text may be missing, when another column of the same text has some."""
     translated: bool = False
-    """By a machine, which lost texts here and there: they are "" (see `is_lost`), but not in every row."""
+    """By a machine, which lost texts here and there: they are "" (see `is_lost`), but not in every
+    row."""
 
     def __call__(self, paths: Sequence[Path], task, language: str) -> list[Example]:
         return self.examples(existing(paths[0]), task.labels or None, language)
 
-    def examples(self, path: Path, labels: Sequence[str] | None, language: str = "") -> list[Example]:
-        """Raises UserError naming file and line: a wrong number of columns, an empty text, invalid UTF-8, an unknown
-        label, a label that is an id."""
+    def examples(
+        self, path: Path, labels: Sequence[str] | None, language: str = ""
+    ) -> list[Example]:
+        """Raises UserError naming file and line: a wrong number of columns, an empty text, invalid
+        UTF-8, an unknown label, a label that is an id."""
         rows = _rows(path, is_quoted(path) if self.quoted is None else self.quoted)
         names = self._header(path, rows) if self.header else None
         found, seen = [], set()
@@ -85,7 +96,8 @@ class Table:
             found.append(Example(premise, hypothesis, label, number))
         if not found and seen:
             raise UserError(
-                f"{path}: no rows of {language!r}; its column {self.language} has {', '.join(sorted(seen))}"
+                f"{path}: no rows of {language!r}; its column {self.language} has"
+                f" {', '.join(sorted(seen))}"
             )
         if not found:
             raise UserError(f"{path}: no examples in this file; a line is {_shown(self.columns)}")
@@ -99,7 +111,8 @@ class Table:
         needed += [] if self.unlabelled else [self.label]
         if missing := [name for name in needed if name not in names]:
             raise UserError(
-                f"{path}, line {number}: no column {missing[0]!r} in the header; expected {_shown(self.columns)}"
+                f"{path}, line {number}: no column {missing[0]!r} in the header; expected"
+                f" {_shown(self.columns)}"
             )
         return names
 
@@ -112,7 +125,11 @@ class Table:
 
     def _wrong(self, path: Path, number: int, count: int, expected: int, header: bool) -> str:
         names = " as its header has" if header else f": {_shown(self.columns[:expected])}"
-        tail = "" if header or self.columns != Table.columns else "; a header or single texts cannot be read"
+        tail = (
+            ""
+            if header or self.columns != Table.columns
+            else "; a header or single texts cannot be read"
+        )
         return f"{path}, line {number}: {count} columns, expected {expected}{names}{tail}"
 
     def _text(self, path: Path, number: int, row: dict[str, str], names: Sequence[str]) -> str:
@@ -133,8 +150,8 @@ def _shown(columns: Sequence[str]) -> str:
 
 
 def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]:
-    """XTREME's translations: `premise TAB hypothesis TAB label`, before them perhaps the text they were translated
-    from; the first line tells. Texts may be lost (see `Table.translated`)."""
+    """XTREME's translations: `premise TAB hypothesis TAB label`, before them perhaps the text they
+    were translated from; the first line tells. Texts may be lost (see `Table.translated`)."""
     path = existing(paths[0])
     quoted = is_quoted(path)
     _, first = next(_rows(path, quoted), (1, []))
@@ -144,8 +161,9 @@ def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]
 
 
 def is_quoted(path: str | Path) -> bool:
-    """Whether every field that holds a quotation mark is written as Python's csv writer does: between marks, those
-    inside doubled. A file without such a mark is not. XTREME's scripts write XNLI and PAWS-X so."""
+    """Whether every field that holds a quotation mark is written as Python's csv writer does:
+    between marks, those inside doubled. A file without such a mark is not. XTREME's scripts write
+    XNLI and PAWS-X so."""
     quoted = False
     for _, line in read_lines(path):
         for cell in line.split("\t") if '"' in line else ():
@@ -169,8 +187,8 @@ def known_label(label: str, labels: Sequence[str] | None, where: str) -> str:
     if label.isdigit() and not any(known.isdigit() for known in labels):
         order = ", ".join(f"{i} {known}" for i, known in enumerate(labels))
         raise UserError(
-            f"{where}: the label {label!r} is an id, and code bases number the labels otherwise: write names; if the "
-            f"file keeps the order of this task, they are {order}"
+            f"{where}: the label {label!r} is an id, and code bases number the labels otherwise:"
+            f" write names; if the file keeps the order of this task, they are {order}"
         )
     close = next((known for known in labels if known.lower() == label.lower()), None)
     raise UserError(
@@ -186,15 +204,17 @@ def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     return ((number, next(csv.reader([line], delimiter="\t"))) for number, line in lines)
 
 
-# --- Other layouts ---------------------------------------------------------------------------------------------------
+# --- Other layouts --------------------------------------------------------------------------------
 
 
 def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
-    """XCOPA and COPA, a JSON object per line: premise, question ("cause" or "effect"), choice1, choice2, label 0 or 1.
+    """XCOPA and COPA, a JSON object per line: premise, question ("cause" or "effect"), choice1,
+    choice2, label 0 or 1.
 
-    An example reads the premise with the question and both choices; its label is the right choice's: "0" is the first.
-    XTREME's script (utils_preprocess.py: xcopa_preprocess) writes 0 in every line of a test set to hide the answers: a
-    file of at least `_HIDDEN` lines whose labels are all 0 has none.
+    An example reads the premise with the question and both choices; its label is the right
+    choice's: "0" is the first. XTREME's script (utils_preprocess.py: xcopa_preprocess) writes 0 in
+    every line of a test set to hide the answers: a file of at least `_HIDDEN` lines whose labels
+    are all 0 has none.
     """
     path = existing(paths[0])
     found = []
@@ -208,13 +228,24 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
             row = None
         if not isinstance(row, dict):
             raise UserError(f"{where}: not a JSON object; jsonl has one object per line")
-        if missing := [key for key in ("premise", "question", "choice1", "choice2") if not row.get(key)]:
+        if missing := [
+            key for key in ("premise", "question", "choice1", "choice2") if not row.get(key)
+        ]:
             raise UserError(f"{where}: no {missing[0]!r}")
-        label = None if row.get("label") is None else known_label(str(row["label"]), task.labels or None, where)
+        label = (
+            None
+            if row.get("label") is None
+            else known_label(str(row["label"]), task.labels or None, where)
+        )
         premise = f"{row['premise'].strip()} {row['question'].strip()}"
-        found.append(Example(premise, f"{row['choice1'].strip()} / {row['choice2'].strip()}", label, number))
+        found.append(
+            Example(premise, f"{row['choice1'].strip()} / {row['choice2'].strip()}", label, number)
+        )
     if not found:
-        raise UserError(f"{path}: no examples in this file; a line is a JSON object with premise, choice1, choice2")
+        raise UserError(
+            f"{path}: no examples in this file; a line is a JSON object with premise, choice1,"
+            " choice2"
+        )
     if len(found) >= _HIDDEN and {example.label for example in found} == {"0"}:
         return [replace(example, label=None) for example in found]
     return found
@@ -229,18 +260,24 @@ def read_xsid_intents(paths: Sequence[Path], task, language: str) -> list[Exampl
             text, start = line.partition("=")[2].strip(), number
         elif line.startswith("# intent ="):
             if not text:
-                raise UserError(f"{path}, line {number}: an intent without a '# text =' line before it")
-            label = known_label(line.partition("=")[2].strip(), task.labels or None, f"{path}, line {number}")
+                raise UserError(
+                    f"{path}, line {number}: an intent without a '# text =' line before it"
+                )
+            label = known_label(
+                line.partition("=")[2].strip(), task.labels or None, f"{path}, line {number}"
+            )
             found.append(Example(text, None, label, start))
             text = None
     if not found:
-        raise UserError(f"{path}: no utterances in this file; each has lines '# text =' and '# intent ='")
+        raise UserError(
+            f"{path}: no utterances in this file; each has lines '# text =' and '# intent ='"
+        )
     return found
 
 
 def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Example]:
-    """Facebook's multilingual task-oriented dialogues: `intent TAB start:end:slot,... TAB text TAB locale`, and in the
-    full set a fifth column of tokens."""
+    """Facebook's multilingual task-oriented dialogues: `intent TAB start:end:slot,... TAB text TAB
+    locale`, and in the full set a fifth column of tokens."""
     path = existing(paths[0])
     found = []
     for number, line in read_lines(path):
@@ -248,16 +285,28 @@ def read_mtod_intents(paths: Sequence[Path], task, language: str) -> list[Exampl
             continue
         cells, where = line.split("\t"), f"{path}, line {number}"
         if len(cells) not in (4, 5):
-            raise UserError(f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale")
+            raise UserError(
+                f"{where}: {len(cells)} columns, expected 4: intent TAB slots TAB text TAB locale"
+            )
         if not cells[2].strip():
             raise UserError(f"{where}: the text is empty: {_REMEDY}")
         for slot in filter(None, cells[1].split(",")):
             match = re.fullmatch(r"(\d+):(\d+):\S+", slot)
             if not match or not int(match[1]) < int(match[2]) <= len(cells[2]):
                 raise UserError(
-                    f"{where}: the slot {slot!r} is not start:end:name within the {len(cells[2])} characters"
+                    f"{where}: the slot {slot!r} is not start:end:name within the {len(cells[2])}"
+                    " characters"
                 )
-        found.append(Example(cells[2].strip(), None, known_label(cells[0].strip(), task.labels or None, where), number))
+        found.append(
+            Example(
+                cells[2].strip(),
+                None,
+                known_label(cells[0].strip(), task.labels or None, where),
+                number,
+            )
+        )
     if not found:
-        raise UserError(f"{path}: no utterances in this file; a line is intent TAB slots TAB text TAB locale")
+        raise UserError(
+            f"{path}: no utterances in this file; a line is intent TAB slots TAB text TAB locale"
+        )
     return found

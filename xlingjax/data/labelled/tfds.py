@@ -1,8 +1,10 @@
-"""Benchmarks read from TensorFlow Datasets (TFDS): `tfds:DIR` stands where a folder of official files may.
+"""Benchmarks read from TensorFlow Datasets (TFDS): `tfds:DIR` stands where a folder of official
+files may.
 
-DIR is TFDS's data_dir; "tfds:" alone is its default. Sets are found by the files that TFDS leaves there, and only
-reading one imports it. Nothing is downloaded or prepared here. Rows come in the order of the set as it was prepared,
-which TFDS shuffles: it is not that of the official files. Ids, offsets (characters) and labels are.
+DIR is TFDS's data_dir; "tfds:" alone is its default. Sets are found by the files that TFDS leaves
+there, and only reading one imports it. Nothing is downloaded or prepared here. Rows come in the
+order of the set as it was prepared, which TFDS shuffles: it is not that of the official files. Ids,
+offsets (characters) and labels are.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def is_tfds(data: str | Path) -> bool:
 
 def data_dir(data: str | Path) -> Path:
     """TFDS's data_dir, of "tfds:DIR" or "tfds:" alone."""
-    named = str(data).removeprefix(PREFIX) or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    named = (
+        str(data).removeprefix(PREFIX) or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    )
     return Path(named).expanduser().absolute()
 
 
@@ -46,8 +50,8 @@ class Prepared:
     """A split of a prepared set; in `Task.prepared` what `Files` is in `Task.files`."""
 
     name: str
-    """NAME:VERSION or NAME/CONFIG:VERSION as TFDS writes it, with {language}; a config may end in `*`: all that are
-    prepared and have the split are read, in the order of their names."""
+    """NAME:VERSION or NAME/CONFIG:VERSION as TFDS writes it, with {language}; a config may end in
+    `*`: all that are prepared and have the split are read, in the order of their names."""
     split: str
     """TFDS's, with {language}."""
     records: Callable[..., list[Any]]
@@ -65,14 +69,22 @@ class Prepared:
         return tuple(path for path in found if split in _splits(path)) or None
 
     def read(self, paths: Sequence[Path], task: Any, language: str) -> list[Any]:
-        """The records of all sets. Raises UserError: TFDS cannot be imported or cannot read a set, a set without rows,
-        an empty text, an unknown label, an answer that does not stand in its context where it is said to."""
+        """The records of all sets. Raises UserError: TFDS cannot be imported or cannot read a set,
+        a set without rows, an empty text, an unknown label, an answer that does not stand in its
+        context where it is said to.
+        """
         split = self.split.format(language=language)
-        found = [record for path in paths for record in self.records(Rows(path.parent, split), task, language)]
+        found = [
+            record
+            for path in paths
+            for record in self.records(Rows(path.parent, split), task, language)
+        ]
         if not found:
             raise UserError(f"{paths[0].parent}: its split {split} has no rows of {language!r}")
         if all(map(is_lost, found)):
-            raise UserError(f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}")
+            raise UserError(
+                f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}"
+            )
         return found
 
     def told(self, language: str) -> str:
@@ -80,16 +92,23 @@ class Prepared:
 
     def command(self, folder: Path, language: str) -> str:
         """What prepares it."""
-        return f"tfds build {self.name.format(language=language).partition(':')[0]} --data_dir {folder}"
+        return (
+            f"tfds build {self.name.format(language=language).partition(':')[0]} --data_dir"
+            f" {folder}"
+        )
 
 
 def _splits(path: Path) -> set[str]:
     """The splits of a set with rows. Raises UserError for metadata that is not TFDS's."""
     try:
         splits = json.loads(path.read_text(encoding="utf-8"))["splits"]
-        return {split["name"] for split in splits if any(int(n) for n in split.get("shardLengths", ()))}
+        return {
+            split["name"] for split in splits if any(int(n) for n in split.get("shardLengths", ()))
+        }
     except (ValueError, KeyError, TypeError):
-        raise UserError(f"{path}: not the metadata of a TFDS set with splits; prepare the set again") from None
+        raise UserError(
+            f"{path}: not the metadata of a TFDS set with splits; prepare the set again"
+        ) from None
 
 
 @functools.cache
@@ -101,8 +120,8 @@ def _tfds() -> Any:
         import tensorflow_datasets
     except ImportError as error:
         raise UserError(
-            f"tfds: TensorFlow Datasets cannot be imported ({error}): install tensorflow and tensorflow-datasets, or "
-            "give the folder of the official files"
+            f"tfds: TensorFlow Datasets cannot be imported ({error}): install tensorflow and"
+            " tensorflow-datasets, or give the folder of the official files"
         ) from None
     return tensorflow_datasets
 
@@ -116,7 +135,8 @@ class Rows:
     split: str
 
     def __iter__(self) -> Iterator[tuple[str, int, dict[str, Any]]]:
-        """(where it stands, its number from 1, {feature: values as Python's; a class as its name})."""
+        """(where it stands, its number from 1, {feature: values as Python's; a class as its
+        name})."""
         _tfds()
         import tensorflow as tf
 
@@ -124,17 +144,24 @@ class Rows:
         try:
             batches, names = _opened(self.folder, self.split)
             for batch in batches:
-                for row in _listed({name: _listed(value, names[name]) for name, value in batch.items()}):
+                for row in _listed(
+                    {name: _listed(value, names[name]) for name, value in batch.items()}
+                ):
                     number += 1
                     yield f"{self.folder}, {self.split}, row {number}", number, row
         except (tf.errors.OpError, OSError) as error:
             reason = str(error).splitlines()[0][:200]
-            raise UserError(f"{self.folder}: TFDS cannot read it ({reason}); prepare it again") from None
+            raise UserError(
+                f"{self.folder}: TFDS cannot read it ({reason}); prepare it again"
+            ) from None
 
 
-@functools.lru_cache(maxsize=64)  # the languages of XNLI lie in one set, and building what reads it takes long
+@functools.lru_cache(
+    maxsize=64
+)  # the languages of XNLI lie in one set, and building what reads it takes long
 def _opened(folder: Path, split: str) -> tuple[Any, dict[str, Sequence[str] | None]]:
-    """What iterates over batches of rows (row by row it takes twice as long), and {feature: names of its
+    """What iterates over batches of rows (row by row it takes twice as long), and {feature: names
+    of its
     classes}."""
     tfds = _tfds()
     builder = tfds.builder_from_directory(str(folder))
@@ -152,9 +179,14 @@ def _class_names(feature: Any) -> Sequence[str] | None:
 def _listed(column: Any, names: Sequence[str] | None = None) -> list[Any]:
     """The rows of a feature of a batch, or of several: {name: column}."""
     if isinstance(column, dict):
-        columns = {name: value if isinstance(value, list) else _listed(value) for name, value in column.items()}
+        columns = {
+            name: value if isinstance(value, list) else _listed(value)
+            for name, value in column.items()
+        }
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    column = column.to_list() if hasattr(column, "to_list") else column.numpy().tolist()  # of a ragged tensor
+    column = (
+        column.to_list() if hasattr(column, "to_list") else column.numpy().tolist()
+    )  # of a ragged tensor
     return _plain(column, names)
 
 
@@ -166,7 +198,7 @@ def _plain(value: Any, names: Sequence[str] | None) -> Any:
     return value if names is None else names[value] if value >= 0 else None
 
 
-# --- Records ----------------------------------------------------------------------------------------------------------
+# --- Records --------------------------------------------------------------------------------------
 
 
 def pairs(
@@ -178,21 +210,30 @@ def pairs(
     renamed: Mapping[str, str] | None = None,
     translated: bool = False,
 ) -> list[Example]:
-    """renamed: TFDS's names of classes that are not the task's labels. translated: as of `Table`."""
+    """renamed: TFDS's names of classes that are not the task's labels. translated: as of
+    `Table`."""
     renamed = renamed or {}
     return [
         _example(
-            where, number, row[texts[0]], row[texts[1]], renamed.get(row["label"], row["label"]), task, translated
+            where,
+            number,
+            row[texts[0]],
+            row[texts[1]],
+            renamed.get(row["label"], row["label"]),
+            task,
+            translated,
         )
         for where, number, row in rows
-    ]  # fmt: skip
+    ]
 
 
 def parallel_pairs(rows: Rows, task, language: str, *, translated: bool = False) -> list[Example]:
     """XNLI: an example holds all languages. translated: as of `Table`."""
     found = []
     for where, number, row in rows:
-        second = dict(zip(row["hypothesis"]["language"], row["hypothesis"]["translation"], strict=True))
+        second = dict(
+            zip(row["hypothesis"]["language"], row["hypothesis"]["translation"], strict=True)
+        )
         first, other, label = row["premise"][language], second.get(language, ""), row["label"]
         found.append(_example(where, number, first, other, label, task, translated))
     return found
@@ -203,13 +244,17 @@ def _example(
 ) -> Example:  # fmt: skip
     first, second = first.strip(), second.strip()
     if not translated and not (first and second):
-        raise UserError(f"{where}: a text is empty; read the official files, where the line can be removed")
+        raise UserError(
+            f"{where}: a text is empty; read the official files, where the line can be removed"
+        )
     return Example(first, second, label and known_label(label, task.labels or None, where), number)
 
 
-def tagged(rows: Rows, task, language: str, *, tags: str, first_class: bool = False) -> list[Tagged]:
-    """tags: the feature; first_class: they are made BIO (see `Columns`). Of CoNLL-U (sets that tell heads) words are
-    read, neither tokens of several words nor empty nodes, which have no head."""
+def tagged(
+    rows: Rows, task, language: str, *, tags: str, first_class: bool = False
+) -> list[Tagged]:
+    """tags: the feature; first_class: they are made BIO (see `Columns`). Of CoNLL-U (sets that tell
+    heads) words are read, neither tokens of several words nor empty nodes, which have no head."""
     found = []
     for where, number, row in rows:
         heads = row.get("head") or [""] * len(row["tokens"])
@@ -220,15 +265,26 @@ def tagged(rows: Rows, task, language: str, *, tags: str, first_class: bool = Fa
         ]
         if words:
             marks = [tag for _, tag in words]
-            found.append(Tagged(tuple(word for word, _ in words), tuple(bio(marks) if first_class else marks), number))
+            found.append(
+                Tagged(
+                    tuple(word for word, _ in words),
+                    tuple(bio(marks) if first_class else marks),
+                    number,
+                )
+            )
     return found
 
 
 def questions(
-    rows: Rows, task, language: str, *, named: Mapping[str, str] | None = None, translated: bool = False
+    rows: Rows,
+    task,
+    language: str,
+    *,
+    named: Mapping[str, str] | None = None,
+    translated: bool = False,
 ) -> list[Question]:
-    """named: {language: its name}: only questions whose id begins with the name are read (TyDiQA). translated: see
-    `read_squad`."""
+    """named: {language: its name}: only questions whose id begins with the name are read (TyDiQA).
+    translated: see `read_squad`."""
     found = []
     for _, _, row in rows:
         if named and row["id"].partition("-")[0] != named[language]:

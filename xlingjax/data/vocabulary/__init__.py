@@ -1,4 +1,5 @@
-"""Text to ids and back: SentencePiece, fastBPE, the tokenizers of Hugging Face; training a vocabulary, changing one."""
+"""Text to ids and back: SentencePiece, fastBPE, the tokenizers of Hugging Face; training a
+vocabulary, changing one."""
 
 from typing import Any
 

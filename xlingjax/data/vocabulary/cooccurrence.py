@@ -1,7 +1,7 @@
 """Which pieces keep the same company in a text: vectors of pieces from counts alone.
 
-Positive pointwise mutual information of pieces that stand near each other, and its truncated singular value
-decomposition (Levy, Goldberg and Dagan 2015, §3.1).
+Positive pointwise mutual information of pieces that stand near each other, and its truncated
+singular value decomposition (Levy, Goldberg and Dagan 2015, §3.1).
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ def piece_vectors(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
     import scipy.sparse.linalg
 
     ids, lengths = vocabulary.encode_lines(list(lines))
-    sentence, shape = np.repeat(np.arange(len(lengths)), lengths), (vocabulary.size, vocabulary.size)
+    sentence, shape = (
+        np.repeat(np.arange(len(lengths)), lengths),
+        (
+            vocabulary.size,
+            vocabulary.size,
+        ),
+    )
     near = scipy.sparse.csr_matrix(shape)
     for step in range(1, WINDOW + 1):
         inside = np.flatnonzero(sentence[step:] == sentence[:-step])
@@ -44,9 +50,11 @@ def piece_vectors(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
 
 
-def most_alike(vectors: np.ndarray, new: Sequence[int], known: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """{new row: (the rows of `known` most like it, weights)} by cosine, which is the weight before they sum to 1; rows
-    that are like none are left out."""
+def most_alike(
+    vectors: np.ndarray, new: Sequence[int], known: np.ndarray
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """{new row: (the rows of `known` most like it, weights)} by cosine, which is the weight before
+    they sum to 1; rows that are like none are left out."""
     found = {}
     table = vectors[known]
     for row in new:

@@ -1,13 +1,14 @@
 """The shared vocabulary: a SentencePiece model and the rule from its ids to the model's ids.
 
 Three layouts (XLM §3.1 and its code; XLM-R; XLM-ProphetNet):
-- `xlm`: `<s>` 0, `</s>` 1, `<pad>` 2, `<unk>` 3, `<special0..9>` 4-13, then pieces; MASK is `<special1>` = 5 and
-  `</s>` both begins and ends a sentence. The SentencePiece model itself has these ids; `xlingjax vocab` writes such a
-  model.
-- `xlmr`: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, piece i of the SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 1,
-  `<mask>` after the last piece (250001 for the XLM-R model).
-- `xprophetnet`: `[PAD]` 0, `[CLS]` 1, `[SEP]` 2, `[UNK]` 3, `[MASK]` 4, `[unused0..9]` 5-14, piece i of the
-  SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 12.
+- `xlm`: `<s>` 0, `</s>` 1, `<pad>` 2, `<unk>` 3, `<special0..9>` 4-13, then pieces; MASK is
+  `<special1>` = 5 and
+  `</s>` both begins and ends a sentence. The SentencePiece model itself has these ids; `xlingjax
+  vocab` writes such a model.
+- `xlmr`: `<s>` 0, `<pad>` 1, `</s>` 2, `<unk>` 3, piece i of the SentencePiece model (0 unk, 1 bos,
+  2 eos) -> i + 1, `<mask>` after the last piece (250001 for the XLM-R model).
+- `xprophetnet`: `[PAD]` 0, `[CLS]` 1, `[SEP]` 2, `[UNK]` 3, `[MASK]` 4, `[unused0..9]` 5-14, piece
+  i of the SentencePiece model (0 unk, 1 bos, 2 eos) -> i + 12.
 """
 
 from __future__ import annotations
@@ -31,15 +32,29 @@ XLM_MASK_ID = 5
 _FIRST = {
     "xlm": (),
     "xlmr": ("<s>", "<pad>", "</s>", "<unk>"),
-    "xprophetnet": ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *(f"[unused{i}]" for i in range(10))),
+    "xprophetnet": (
+        "[PAD]",
+        "[CLS]",
+        "[SEP]",
+        "[UNK]",
+        "[MASK]",
+        *(f"[unused{i}]" for i in range(10)),
+    ),
 }
 """Names of the first ids, in place of the pieces'."""
-VOCABULARY_FILES = ("vocab.model", "tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+VOCABULARY_FILES = (
+    "vocab.model",
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer_config.json",
+)
 """What a run's folder holds of its vocabulary, as far as it has them."""
 
 
 def _written_layout(side: Path) -> str | None:
-    """The layout in our own vocab.json; other programs have files of that name with other contents."""
+    """The layout in our own vocab.json; other programs have files of that name with other
+    contents."""
     try:
         written = json.loads(side.read_text(encoding="utf-8"))
     except ValueError:
@@ -55,10 +70,11 @@ def _is_tokenizer(folder: Path) -> bool:
 class Vocabulary:
     """Text <-> model ids.
 
-    Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both `</s>`), `unk_id`,
-    `mask_id`, `special_ids` (never drawn as a random replacement), `layout`, `sha256` (of the model and layout: equal
-    hashes mean equal ids for every text), `model_bytes` (None: no SentencePiece model), `notes` (what an import tells
-    of it), `marks_ends` (of `begins_word`), `pair_separators` (special tokens around and between the texts of a pair:
+    Attributes: `size` (rows of the embedding table), `pad_id`, `bos_id` and `eos_id` (in `xlm` both
+    `</s>`), `unk_id`, `mask_id`, `special_ids` (never drawn as a random replacement), `layout`,
+    `sha256` (of the model and layout: equal hashes mean equal ids for every text), `model_bytes`
+    (None: no SentencePiece model), `notes` (what an import tells of it), `marks_ends` (of
+    `begins_word`), `pair_separators` (special tokens around and between the texts of a pair:
     `</s>A</s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]` have 3, XLM-R's `<s>A</s></s>B</s>` has 4).
     """
 
@@ -70,11 +86,15 @@ class Vocabulary:
         import sentencepiece
 
         if layout not in LAYOUTS:
-            raise UserError(f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}")
+            raise UserError(
+                f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}"
+            )
         self.model_bytes, self.layout = model, layout
         self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._pieces = [self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())]
+        self._pieces = [
+            self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())
+        ]
         count = len(self._pieces)
         if layout == "xlm":
             if tuple(self._pieces[: len(XLM_SPECIAL_PIECES)]) != XLM_SPECIAL_PIECES:
@@ -90,7 +110,8 @@ class Vocabulary:
             ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
             if ids != (0, 1, 2):
                 raise UserError(
-                    f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2; it has {ids}"
+                    f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2;"
+                    f" it has {ids}"
                 )
         if layout == "xlmr":
             self.size, self.to_model = count + 2, np.arange(1, count + 1, dtype=np.int32)
@@ -108,10 +129,11 @@ class Vocabulary:
     def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
         """Reads a SentencePiece `.model` file (or the folder that holds `vocab.model`).
 
-        The layout is the argument, or that of `vocab.json` beside the model, or what the model's first pieces show. A
-        folder without a SentencePiece model is a `TokenizerVocabulary` where it has `tokenizer.json` or `vocab.txt`, a
-        `FastBpeVocabulary` where it has `merges.txt`.
-        Raises UserError when the file is missing, is no SentencePiece model, or does not fit the layout.
+        The layout is the argument, or that of `vocab.json` beside the model, or what the model's
+        first pieces show. A folder without a SentencePiece model is a `TokenizerVocabulary` where
+        it has `tokenizer.json` or `vocab.txt`, a `FastBpeVocabulary` where it has `merges.txt`.
+        Raises UserError when the file is missing, is no SentencePiece model, or does not fit the
+        layout.
         """
         path = Path(path)
         if path.is_dir():
@@ -129,7 +151,8 @@ class Vocabulary:
             model = path.read_bytes()
         except OSError as error:
             raise UserError(
-                f"cannot read the vocabulary {path}: {error.strerror}; train one with `xlingjax vocab`"
+                f"cannot read the vocabulary {path}: {error.strerror}; train one with `xlingjax"
+                " vocab`"
             ) from None
         side = path.with_name("vocab.json")
         if layout is None and side.is_file():
@@ -141,10 +164,13 @@ class Vocabulary:
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
         except RuntimeError:
-            raise UserError(f"{path} is not a SentencePiece model: `xlingjax vocab` makes one") from None
+            raise UserError(
+                f"{path} is not a SentencePiece model: `xlingjax vocab` makes one"
+            ) from None
 
     def files(self) -> dict[str, bytes]:
-        """{name: content} of what `load` reads from a folder, so that one can be moved to where the original is not."""
+        """{name: content} of what `load` reads from a folder, so that one can be moved to where the
+        original is not."""
         told = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
         return {"vocab.model": self.model_bytes, "vocab.json": told.encode()}
 
@@ -165,25 +191,30 @@ class Vocabulary:
         return self.to_model[flat], lengths
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word, tokenised alone as it is read within a text; of transformers, `is_split_into_words`."""
+        """The ids of each word, tokenised alone as it is read within a text; of transformers,
+        `is_split_into_words`."""
         return [self.encode(word) for word in words]
 
     def normalized(self, text: str) -> str:
-        """The text that its pieces stand for: characters by the SentencePiece model's table, spaces collapsed."""
+        """The text that its pieces stand for: characters by the SentencePiece model's table, spaces
+        collapsed."""
         return self._processor.normalize(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the pieces; special ids other than `<unk>` are left out."""
         dropped = self.special_ids - {self.unk_id}
-        return self._processor.decode([int(self._from_model[i]) for i in ids if int(i) not in dropped])
+        return self._processor.decode(
+            [int(self._from_model[i]) for i in ids if int(i) not in dropped]
+        )
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The name of each id, special ids and `<mask>` included. Raises UserError for an id outside the table."""
+        """The name of each id, special ids and `<mask>` included. Raises UserError for an id
+        outside the table."""
         return [self._name(int(i)) for i in ids]
 
     def begins_word(self) -> list[bool]:
-        """Whether each id opens a word (of text with spaces between words); with `marks_ends`, whether the piece after
-        it does."""
+        """Whether each id opens a word (of text with spaces between words); with `marks_ends`,
+        whether the piece after it does."""
         return [name.startswith("▁") for name in self.pieces(range(self.size))]
 
     def _name(self, i: int) -> str:
@@ -198,7 +229,8 @@ class Vocabulary:
 
     @functools.cached_property
     def _from_model(self) -> np.ndarray:
-        # Ids without a piece of their own (xlmr's <pad> and <mask>) fall on unk; decode and pieces never ask for them.
+        # Ids without a piece of their own (xlmr's <pad> and <mask>) fall on unk; decode and pieces
+        # never ask for them.
         table = np.full(self.size, self._processor.unk_id(), np.int32)
         table[self.to_model] = np.arange(len(self._pieces))
         return table
@@ -214,8 +246,8 @@ class Vocabulary:
 
 
 class PieceTable(Vocabulary, abc.ABC):
-    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id, and call `_take`
-    with the roles."""
+    """A vocabulary that is no SentencePiece model. Subclasses fill `_pieces`, the name of each id,
+    and call `_take` with the roles."""
 
     model_bytes = None
 
@@ -241,7 +273,10 @@ class PieceTable(Vocabulary, abc.ABC):
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""
         encoded = self._encode_all(list(lines))
         lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())), lengths
+        return (
+            np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())),
+            lengths,
+        )
 
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:

@@ -12,7 +12,8 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 
 class SeqioVocabulary(seqio.Vocabulary):
-    """`Vocabulary` as a `seqio.Vocabulary`; `encode_tf` runs inside TensorFlow and gives the same ids as `encode`."""
+    """`Vocabulary` as a `seqio.Vocabulary`; `encode_tf` runs inside TensorFlow and gives the same
+    ids as `encode`."""
 
     def __init__(self, vocabulary: Vocabulary):
         super().__init__(extra_ids=0)
@@ -66,7 +67,9 @@ class SeqioVocabulary(seqio.Vocabulary):
         return flat if s.shape.rank == 0 else tf.RaggedTensor.from_row_lengths(flat, lengths)
 
     def _decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
-        return tf.numpy_function(lambda a: self.vocabulary.decode(a).encode(), [ids], tf.string, stateful=False)
+        return tf.numpy_function(
+            lambda a: self.vocabulary.decode(a).encode(), [ids], tf.string, stateful=False
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SeqioVocabulary) and self.vocabulary == other.vocabulary

@@ -1,7 +1,8 @@
-"""Vocabularies made from a vocabulary: with more pieces, with fewer, and which row of one is which of the other.
+"""Vocabularies made from a vocabulary: with more pieces, with fewer, and which row of one is which
+of the other.
 
-Of SentencePiece's models the pieces are rewritten and nothing else: normalisation and the old scores stay, so that text
-of old pieces is cut as before.
+Of SentencePiece's models the pieces are rewritten and nothing else: normalisation and the old
+scores stay, so that text of old pieces is cut as before.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ NORMAL, UNKNOWN = 1, 2  # SentencePiece.Type
 SPACE = "\u2581"
 CHUNK = 8192
 OF_TRAINING = (
-    "split_by_unicode_script", "split_by_whitespace", "split_by_number", "split_digits", "max_sentencepiece_length",
-    "treat_whitespace_as_suffix", "allow_whitespace_only_pieces",
-)  # fmt: skip
+    "split_by_unicode_script",
+    "split_by_whitespace",
+    "split_by_number",
+    "split_digits",
+    "max_sentencepiece_length",
+    "treat_whitespace_as_suffix",
+    "allow_whitespace_only_pieces",
+)
 """What the new pieces are made like the old ones by."""
 
 
@@ -38,14 +44,20 @@ def chunks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def proto_of(vocabulary: Vocabulary) -> Any:
-    """Its SentencePiece ModelProto. Raises UserError for a kind of model that is cut by words or characters."""
+    """Its SentencePiece ModelProto. Raises UserError for a kind of model that is cut by words or
+    characters."""
     from sentencepiece import sentencepiece_model_pb2
 
     if vocabulary.model_bytes is None:
-        raise UserError(f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone")
+        raise UserError(
+            f"the vocabulary is {vocabulary!r}; surgery is on SentencePiece models alone"
+        )
     proto = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.model_bytes)
     if proto.trainer_spec.model_type not in KINDS:
-        raise UserError("the vocabulary is a SentencePiece model of words or characters; give a unigram or bpe one")
+        raise UserError(
+            "the vocabulary is a SentencePiece model of words or characters; give a unigram or"
+            " bpe one"
+        )
     return proto
 
 
@@ -70,46 +82,65 @@ class Splitter:
         proto.normalizer_spec.add_dummy_prefix = False
         proto.normalizer_spec.remove_extra_whitespaces = False
         proto.ClearField("self_test_data")
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=proto.SerializeToString())
+        self._processor = sentencepiece.SentencePieceProcessor(
+            model_proto=proto.SerializeToString()
+        )
         self._vocabulary = vocabulary
 
     def __call__(self, pieces: Sequence[str]) -> list[list[int]]:
         """The rows of the pieces that spell each; none where one of them is unknown."""
         unknown = self._processor.unk_id()
-        cut = self._processor.encode([piece.replace(SPACE, " ") for piece in pieces]) if pieces else []
+        cut = (
+            self._processor.encode([piece.replace(SPACE, " ") for piece in pieces])
+            if pieces
+            else []
+        )
         return [[] if unknown in ids else self._vocabulary.to_model[ids].tolist() for ids in cut]
 
 
-# --- rows by meaning --------------------------------------------------------------------------------------------------
+# --- rows by meaning ------------------------------------------------------------------------------
 
 
 def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
-    """int32 [size of new]: the old row that means the same, -1 where none does. A special row is found by what it is
-    for (`</s>` ends, in layout "xlm" it begins too; MASK is not where it was), any other by its piece."""
+    """int32 [size of new]: the old row that means the same, -1 where none does. A special row is
+    found by what it is for (`</s>` ends, in layout "xlm" it begins too; MASK is not where it was),
+    any other by its piece.
+    """
     rows = {(i in old.special_ids, piece): i for i, piece in enumerate(old.pieces(range(old.size)))}
     names = enumerate(new.pieces(range(new.size)))
     found = np.array([rows.get((i in new.special_ids, piece), -1) for i, piece in names], np.int32)
-    for role in ("bos_id", "eos_id", "pad_id", "unk_id", "mask_id"):  # one that does both is what ends
+    for role in (
+        "bos_id",
+        "eos_id",
+        "pad_id",
+        "unk_id",
+        "mask_id",
+    ):  # one that does both is what ends
         found[getattr(new, role)] = getattr(old, role)
     return found
 
 
-def cut_otherwise(old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Iterable[str]]) -> dict[str, list[int]]:
-    """{language: [sentences of other pieces than before, sentences]}, of those without an unknown piece before."""
+def cut_otherwise(
+    old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Iterable[str]]
+) -> dict[str, list[int]]:
+    """{language: [sentences of other pieces than before, sentences]}, of those without an unknown
+    piece before."""
     to_old, found = source_rows(old, new), {}
     for language, lines in by_language.items():
         count = np.zeros(2, int)
         for chunk in chunks(lines):
             (ids, lengths), (new_ids, new_lengths) = (one.encode_lines(chunk) for one in (old, new))
             ends, new_ends = (np.cumsum(each)[:-1] for each in (lengths, new_lengths))
-            for was, now in zip(np.split(ids, ends), np.split(to_old[new_ids], new_ends), strict=True):
+            for was, now in zip(
+                np.split(ids, ends), np.split(to_old[new_ids], new_ends), strict=True
+            ):
                 if old.unk_id not in was:
                     count += not np.array_equal(was, now), 1
         found[language] = count.tolist()
     return found
 
 
-# --- extend -----------------------------------------------------------------------------------------------------------
+# --- extend ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -133,13 +164,15 @@ def extend(
     seed: int = 0,
     threads: int = 2,
 ) -> Extension:
-    """`old` with `pieces` more behind its own, learnt on the text by SentencePiece of the same kind and normalisation.
+    """`old` with `pieces` more behind its own, learnt on the text by SentencePiece of the same kind
+    and normalisation.
 
-    All characters of the text that `old` lacks (`character_coverage`) are among them. Unigram: a new piece keeps the
-    score that it has in its own model, but one that old pieces can spell is weighted by the new ones' share of the
-    vocabulary, log(new / all), since it stands beside pieces scored on other text; none goes below the lowest old
-    score, from which SentencePiece derives that of unknown characters. BPE: the new merges follow the old ones. Pieces
-    that old pieces can spell and that the best cut of `old_lines` would use are left out and others taken. Raises
+    All characters of the text that `old` lacks (`character_coverage`) are among them. Unigram: a
+    new piece keeps the score that it has in its own model, but one that old pieces can spell is
+    weighted by the new ones' share of the vocabulary, log(new / all), since it stands beside pieces
+    scored on other text; none goes below the lowest old score, from which SentencePiece derives
+    that of unknown characters. BPE: the new merges follow the old ones. Pieces that old pieces can
+    spell and that the best cut of `old_lines` would use are left out and others taken. Raises
     UserError: text that gives fewer pieces, more characters than pieces.
     """
     proto = proto_of(old)
@@ -153,26 +186,37 @@ def extend(
         characters = sum(len(piece) == 1 for piece, _ in learnt)
         if characters > pieces:
             raise UserError(
-                f"--pieces {pieces}: the text has {characters} characters that the vocabulary lacks; give at least so "
-                "many, or lower --character_coverage"
+                f"--pieces {pieces}: the text has {characters} characters that the vocabulary"
+                " lacks; give at least so many, or lower --character_coverage"
             )
         pool = sorted(learnt, key=lambda one: (len(one[0]) > 1, -one[1]))
         pool = [one for one in pool if one[0] not in left_out]
         if len(pool) < pieces and learner.gave < size:
             raise UserError(
-                f"--pieces {pieces}: the text gives {len(pool)} pieces that the vocabulary lacks; ask for fewer, or "
-                "give more text"
+                f"--pieces {pieces}: the text gives {len(pool)} pieces that the vocabulary lacks;"
+                " ask for fewer, or give more text"
             )
         if len(pool) < pieces:
             size, learnt = learner.gave + pieces - len(pool), []
             continue
         chosen = pool[:pieces]
-        spelt = {piece for (piece, _), ids in zip(chosen, split([p for p, _ in chosen]), strict=True) if ids}
+        spelt = {
+            piece
+            for (piece, _), ids in zip(chosen, split([p for p, _ in chosen]), strict=True)
+            if ids
+        }
         made = _appended(old, proto, kind, chosen, spelt)
         unwanted = spelt & _pieces_of(made, old_lines)
         if kind == "bpe":  # one whose parts are not there is never made
-            own, first = Splitter(made)([piece for piece, _ in chosen]), old.size - (old.layout == "xlmr")
-            unwanted |= {piece for i, (piece, _) in enumerate(chosen) if own[i] != [first + i] and len(piece) > 1}
+            own, first = (
+                Splitter(made)([piece for piece, _ in chosen]),
+                old.size - (old.layout == "xlmr"),
+            )
+            unwanted |= {
+                piece
+                for i, (piece, _) in enumerate(chosen)
+                if own[i] != [first + i] and len(piece) > 1
+            }
         if not unwanted:
             return Extension(made, len(spelt), len(left_out))
         left_out |= unwanted
@@ -240,7 +284,11 @@ def _appended(
     pieces = [*proto.pieces]
     merges = {piece: i for i, (piece, _) in enumerate(sorted(chosen, key=lambda one: -one[1]))}
     for piece, score in chosen:
-        score = max(score + shift * (piece in spelt), lowest) if kind == "unigram" else lowest - 1 - merges[piece]
+        score = (
+            max(score + shift * (piece in spelt), lowest)
+            if kind == "unigram"
+            else lowest - 1 - merges[piece]
+        )
         pieces.append(type(proto).SentencePiece(piece=piece, score=score, type=NORMAL))
     return _rewritten(proto, pieces, old.layout)
 
@@ -249,26 +297,34 @@ def _pieces_of(vocabulary: Vocabulary, lines: Sequence[str]) -> set[str]:
     return {*vocabulary.pieces(np.flatnonzero(count_rows(vocabulary, lines)))}
 
 
-# --- trim -------------------------------------------------------------------------------------------------------------
+# --- trim -----------------------------------------------------------------------------------------
 
 
 def count_rows(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
     """int64 [size]: how often each row occurs in the text."""
     counts = np.zeros(vocabulary.size, np.int64)
     for chunk in chunks(lines):
-        counts += np.bincount(vocabulary.encode_lines(chunk, threads=2)[0], minlength=vocabulary.size)
+        counts += np.bincount(
+            vocabulary.encode_lines(chunk, threads=2)[0], minlength=vocabulary.size
+        )
     return counts
 
 
 def trim(
-    old: Vocabulary, texts: Sequence[Text], *, min_count: int = 1, size: int | None = None, characters: bool = True
+    old: Vocabulary,
+    texts: Sequence[Text],
+    *,
+    min_count: int = 1,
+    size: int | None = None,
+    characters: bool = True,
 ) -> Vocabulary:
     """`old` without the pieces that occur fewer than `min_count` times in the text.
 
-    Special pieces stay, and single characters where `characters`. size: rows at most; the most frequent pieces stay.
-    Unigram: what is on no best path can go without changing any; the lowest-scored piece stays, because SentencePiece
-    derives the score of unknown characters from it. BPE: the merges that lead to a piece stay with it. Raises UserError
-    where `size` cannot hold what must stay.
+    Special pieces stay, and single characters where `characters`. size: rows at most; the most
+    frequent pieces stay. Unigram: what is on no best path can go without changing any; the
+    lowest-scored piece stays, because SentencePiece derives the score of unknown characters from
+    it. BPE: the merges that lead to a piece stay with it. Raises UserError where `size` cannot hold
+    what must stay.
     """
     proto = proto_of(old)
     counts = count_rows(old, sentences_of(texts))[old.to_model]
@@ -289,8 +345,8 @@ def trim(
         room = size - (old.size - len(normal)) - int(must.sum())
         if room < 0:
             raise UserError(
-                f"--size {size}: {size - room} rows are special pieces and characters, which stay; give at least so "
-                "many, or --drop_characters"
+                f"--size {size}: {size - room} rows are special pieces and characters, which stay;"
+                " give at least so many, or --drop_characters"
             )
         keep = must.copy()
         for i in np.argsort(-counts, kind="stable"):
@@ -300,7 +356,9 @@ def trim(
             if len(added) <= room:
                 keep[added] = True
                 room -= len(added)
-    return _rewritten(proto, [piece for piece, kept in zip(proto.pieces, keep, strict=True) if kept], old.layout)
+    return _rewritten(
+        proto, [piece for piece, kept in zip(proto.pieces, keep, strict=True) if kept], old.layout
+    )
 
 
 class _Merges:
@@ -308,7 +366,9 @@ class _Merges:
 
     def __init__(self, proto: Any):
         self._pieces = proto.pieces
-        self._index = {piece.piece: i for i, piece in enumerate(proto.pieces) if piece.type == NORMAL}
+        self._index = {
+            piece.piece: i for i, piece in enumerate(proto.pieces) if piece.type == NORMAL
+        }
 
     def __call__(self, i: int) -> list[int]:
         parts, found = list(self._pieces[i].piece), {int(i)}

@@ -1,8 +1,10 @@
-"""A vocabulary through the `tokenizers` library: what a tokenizer.json holds, and no SentencePiece model says exactly.
+"""A vocabulary through the `tokenizers` library: what a tokenizer.json holds, and no SentencePiece
+model says exactly.
 
-Its folder holds `tokenizer.json` and `vocab.json`, `{"layout": "tokenizer", "special": {"bos": "[CLS]", ...}}`. Read as
-well is a folder of Hugging Face's with `tokenizer.json` or older files (`tokenizer_files`), and perhaps
-`tokenizer_config.json`. Ids are those of the tokenizer that transformers opens there.
+Its folder holds `tokenizer.json` and `vocab.json`, `{"layout": "tokenizer", "special": {"bos":
+"[CLS]", ...}}`. Read as well is a folder of Hugging Face's with `tokenizer.json` or older files
+(`tokenizer_files`), and perhaps `tokenizer_config.json`. Ids are those of the tokenizer that
+transformers opens there.
 """
 
 from __future__ import annotations
@@ -21,16 +23,19 @@ from xlingjax.errors import UserError
 
 LAYOUT = "tokenizer"
 MARKERS = {"Metaspace": "▁", "ByteLevel": "Ġ"}
-"""How the pieces begin that open a word, by the step that marks words; WordPiece marks those that go on."""
+"""How the pieces begin that open a word, by the step that marks words; WordPiece marks those that
+go on."""
 
 
 class TokenizerVocabulary(PieceTable):
-    """Text <-> model ids, with the attributes and methods of `Vocabulary` but for `model_bytes`; `layout` is
-    "tokenizer", a pair as the file's template has it. Special tokens written in a text are cut up like other words."""
+    """Text <-> model ids, with the attributes and methods of `Vocabulary` but for `model_bytes`;
+    `layout` is "tokenizer", a pair as the file's template has it. Special tokens written in a text
+    are cut up like other words.
+    """
 
     def __init__(self, content: bytes, special: dict[str, str]):
-        """content: of tokenizer.json; special: the token of each role. Raises UserError when it is no such file, marks
-        words in no way that is known here, or lacks a token."""
+        """content: of tokenizer.json; special: the token of each role. Raises UserError when it is
+        no such file, marks words in no way that is known here, or lacks a token."""
         try:
             told = json.loads(content)
             self._marker = _marker(told)
@@ -38,11 +43,17 @@ class TokenizerVocabulary(PieceTable):
         except UserError:
             raise
         except Exception as error:  # tokenizers raises nothing narrower
-            raise UserError(f"tokenizer.json cannot be read: {str(error).splitlines()[0]}") from None
+            raise UserError(
+                f"tokenizer.json cannot be read: {str(error).splitlines()[0]}"
+            ) from None
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
-        self.content, self.special, self.layout = content, {role: special[role] for role in BERT}, LAYOUT
+        self.content, self.special, self.layout = (
+            content,
+            {role: special[role] for role in BERT},
+            LAYOUT,
+        )
         self.pair_separators = _pair_separators(told)
         roles_told = json.dumps(self.special, sort_keys=True)
         self.sha256 = hashlib.sha256(content + roles_told.encode() + LAYOUT.encode()).hexdigest()
@@ -53,14 +64,16 @@ class TokenizerVocabulary(PieceTable):
         self._pieces = [by_id[i] for i in range(len(by_id))]
         roles = {role: names.get(token) for role, token in self.special.items()}
         if missing := [role for role, i in roles.items() if i is None]:
-            raise UserError(f"tokenizer.json has no piece {self.special[missing[0]]!r}, its {ROLES[missing[0]]}")
+            raise UserError(
+                f"tokenizer.json has no piece {self.special[missing[0]]!r}, its {ROLES[missing[0]]}"
+            )
         added = self._tokenizer.get_added_tokens_decoder()
         self._take([i for i, token in added.items() if token.special], **roles)
 
     @classmethod
     def read(cls, folder: Path, pieces: str = "vocab.txt") -> TokenizerVocabulary:
-        """Of our folder or Hugging Face's. pieces: the file with one on each line, where there is no tokenizer.json.
-        Raises UserError."""
+        """Of our folder or Hugging Face's. pieces: the file with one on each line, where there is
+        no tokenizer.json. Raises UserError."""
         try:
             content = content_of(folder, pieces)
             return cls(content, special_of(folder, content))
@@ -78,16 +91,22 @@ class TokenizerVocabulary(PieceTable):
         return found.ids, found.offsets
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        # The space is what tells a tokenizer of bytes that a word begins; to the others it is nothing.
+        # The space is what tells a tokenizer of bytes that a word begins; to the others it is
+        # nothing.
         return self._encode_all([f" {word}" for word in words])
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
         # How many threads is told by RAYON_NUM_THREADS.
-        return [found.ids for found in self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)]
+        return [
+            found.ids
+            for found in self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
+        ]
 
     def decode(self, ids: Iterable[int]) -> str:
         dropped = self.special_ids - {self.unk_id}
-        return self._tokenizer.decode([int(i) for i in ids if int(i) not in dropped], skip_special_tokens=False)
+        return self._tokenizer.decode(
+            [int(i) for i in ids if int(i) not in dropped], skip_special_tokens=False
+        )
 
     def begins_word(self) -> list[bool]:
         ordinary = (i not in self.special_ids for i in range(self.size))
@@ -99,11 +118,15 @@ class TokenizerVocabulary(PieceTable):
 
 
 def _marker(told: Any) -> str:
-    """What tells the pieces that open a word, or (WordPiece) go on in one. Raises UserError where nothing does."""
+    """What tells the pieces that open a word, or (WordPiece) go on in one. Raises UserError where
+    nothing does."""
     kind = told["model"].get("type") or "nameless"
     if kind == "WordPiece":
         if told["model"].get("continuing_subword_prefix") != CONTINUED:
-            raise UserError(f"tokenizer.json holds a WordPiece model whose pieces do not go on with '{CONTINUED}'")
+            raise UserError(
+                "tokenizer.json holds a WordPiece model whose pieces do not go on with"
+                f" '{CONTINUED}'"
+            )
         return CONTINUED
     if kind not in ("Unigram", "BPE", "nameless"):
         raise UserError(f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece")
@@ -114,7 +137,8 @@ def _marker(told: Any) -> str:
     if MARKERS["Metaspace"] in json.dumps(told.get("normalizer"), ensure_ascii=False):
         return MARKERS["Metaspace"]
     raise UserError(
-        f"tokenizer.json holds a {kind} model whose pieces do not tell where words begin (Metaspace or ByteLevel do)"
+        f"tokenizer.json holds a {kind} model whose pieces do not tell where words begin (Metaspace"
+        " or ByteLevel do)"
     )
 
 
@@ -127,7 +151,8 @@ def _types(step: Any) -> list[str]:
 
 
 def _pair_separators(told: Any) -> int:
-    """Special tokens in a pair, 3 or 4: RoBERTa has two between its texts, BERT one; 3 where no template tells."""
+    """Special tokens in a pair, 3 or 4: RoBERTa has two between its texts, BERT one; 3 where no
+    template tells."""
     step = told.get("post_processor")
     steps = step["processors"] if isinstance(step, dict) and step["type"] == "Sequence" else [step]
     for one in steps:

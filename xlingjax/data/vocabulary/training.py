@@ -1,7 +1,8 @@
-"""Training a SentencePiece vocabulary on an alpha-smoothed sample of several languages, and the report on it.
+"""Training a SentencePiece vocabulary on an alpha-smoothed sample of several languages, and the
+report on it.
 
-XLM §3.1: sentences are drawn from language i with q_i ~ (n_i / sum n)^alpha, alpha = 0.5, so that words of small
-languages are not split into characters.
+XLM §3.1: sentences are drawn from language i with q_i ~ (n_i / sum n)^alpha, alpha = 0.5, so that
+words of small languages are not split into characters.
 """
 
 from __future__ import annotations
@@ -26,23 +27,31 @@ REPORT_LINES = 5000
 """Lines of each language that the report looks at, evenly spaced over its text."""
 
 
-def texts_by_language(mono: str | Sequence[str] = (), parallel: str | Sequence[str] = ()) -> dict[str, list[Text]]:
-    """The texts behind the patterns, sides of pairs included, by sorted language. Raises UserError if there is none."""
+def texts_by_language(
+    mono: str | Sequence[str] = (), parallel: str | Sequence[str] = ()
+) -> dict[str, list[Text]]:
+    """The texts behind the patterns, sides of pairs included, by sorted language. Raises UserError
+    if there is none."""
     texts = find_text(mono) if mono else []
     for pair in find_pairs(parallel) if parallel else ():
         texts += [pair.first, pair.second]
     if not texts:
         raise UserError("no text to read; give monolingual or parallel files")
     languages = sorted({text.language for text in texts})
-    return {language: [text for text in texts if text.language == language] for language in languages}
+    return {
+        language: [text for text in texts if text.language == language] for language in languages
+    }
 
 
 def sentences_of(texts: Sequence[Text]) -> Iterator[str]:
     return (line for text in texts for line in text.lines() if line)
 
 
-def _sample(texts: Sequence[Text], count: int, wanted: int, rng: np.random.Generator) -> Iterator[str]:
-    """`wanted` of the `count` sentences in their order, each as often as any other give or take one."""
+def _sample(
+    texts: Sequence[Text], count: int, wanted: int, rng: np.random.Generator
+) -> Iterator[str]:
+    """`wanted` of the `count` sentences in their order, each as often as any other give or take
+    one."""
     times = np.full(count, wanted // count)
     times[rng.permutation(count)[: wanted % count]] += 1
     for repeat, sentence in zip(times, sentences_of(texts), strict=True):
@@ -52,18 +61,26 @@ def _sample(texts: Sequence[Text], count: int, wanted: int, rng: np.random.Gener
 def smoothed_sample(
     by_language: Mapping[str, Sequence[Text]], alpha: float, sentences: int, seed: int
 ) -> tuple[Iterator[str], dict[str, int]]:
-    """(a sample of at most `sentences` sentences, language after language, how many are of each). Raises UserError for
-    a language without any."""
-    counts = {language: sum(1 for _ in sentences_of(texts)) for language, texts in by_language.items()}
+    """(a sample of at most `sentences` sentences, language after language, how many are of each).
+    Raises UserError for a language without any."""
+    counts = {
+        language: sum(1 for _ in sentences_of(texts)) for language, texts in by_language.items()
+    }
     for language, count in counts.items():
         if count == 0:
-            raise UserError(f"empty corpus: no sentence of '{language}' in {by_language[language][0].path}")
+            raise UserError(
+                f"empty corpus: no sentence of '{language}' in {by_language[language][0].path}"
+            )
     shares = smoothed(list(counts.values()), alpha)
     total = min(sentences, sum(counts.values()))
-    wanted = {language: max(1, round(total * share)) for language, share in zip(counts, shares, strict=True)}
+    wanted = {
+        language: max(1, round(total * share))
+        for language, share in zip(counts, shares, strict=True)
+    }
     rng = np.random.default_rng(seed)
     sample = itertools.chain.from_iterable(
-        _sample(texts, counts[language], wanted[language], rng) for language, texts in by_language.items()
+        _sample(texts, counts[language], wanted[language], rng)
+        for language, texts in by_language.items()
     )
     return sample, wanted
 
@@ -83,11 +100,13 @@ def train_vocabulary(
     seed: int = 0,
     threads: int = 2,
 ) -> Vocabulary:
-    """Trains a vocabulary of `size` pieces (specials included) and writes `out`/vocab.model and `out`/vocab.json.
+    """Trains a vocabulary of `size` pieces (specials included) and writes `out`/vocab.model and
+    `out`/vocab.json.
 
-    The sample holds at most `sentences` sentences, shared out over languages by `alpha` and repeated where a language
-    has fewer. `model_type` is unigram or bpe; `normalization` a SentencePiece rule (nmt_nfkc, nmt_nfkc_cf to fold case,
-    identity). The same files and options give the same bytes. Raises UserError: no text, a size the text cannot fill
+    The sample holds at most `sentences` sentences, shared out over languages by `alpha` and
+    repeated where a language has fewer. `model_type` is unigram or bpe; `normalization` a
+    SentencePiece rule (nmt_nfkc, nmt_nfkc_cf to fold case, identity). The same files and options
+    give the same bytes. Raises UserError: no text, a size the text cannot fill
     or that cannot hold its characters, a folder that cannot be written.
     """
     import sentencepiece
@@ -136,10 +155,13 @@ def train_vocabulary(
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / "vocab.model").write_bytes(vocabulary.model_bytes)
-        (out / "vocab.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        (out / "vocab.json").write_text(
+            json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
     except OSError as error:
         raise UserError(
-            f"cannot write the vocabulary to {out}: {error.strerror or error}; choose another --output"
+            f"cannot write the vocabulary to {out}: {error.strerror or error}; choose another"
+            " --output"
         ) from None
     return vocabulary
 
@@ -149,15 +171,22 @@ def explain(message: str, size: int) -> str:
     if found := re.search(r"set it to a value <= (\d+)", message):
         return f"the text is too small for {size} pieces; set the size to at most {found[1]}"
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-        return f"{size} pieces cannot hold the characters of the text; set the size to more than {found[1]}"
+        return (
+            f"{size} pieces cannot hold the characters of the text; set the size to more than"
+            f" {found[1]}"
+        )
     return f"SentencePiece could not train: {message.strip()}"
 
 
-def vocabulary_report(vocabulary: Vocabulary, by_language: Mapping[str, Sequence[Text]]) -> dict[str, dict[str, Any]]:
-    """How a vocabulary cuts each language, measured on up to `REPORT_LINES` lines spread over its text.
+def vocabulary_report(
+    vocabulary: Vocabulary, by_language: Mapping[str, Sequence[Text]]
+) -> dict[str, dict[str, Any]]:
+    """How a vocabulary cuts each language, measured on up to `REPORT_LINES` lines spread over its
+    text.
 
-    Per language: sentences; `pieces` seen at least once; `unknown_rate` = unknown pieces / pieces; `fertility` = pieces
-    per word between spaces (of little meaning where a script has none); `pieces_per_character`, spaces not counted.
+    Per language: sentences; `pieces` seen at least once; `unknown_rate` = unknown pieces / pieces;
+    `fertility` = pieces per word between spaces (of little meaning where a script has none);
+    `pieces_per_character`, spaces not counted.
     """
     report = {}
     for language, texts in by_language.items():
@@ -179,7 +208,10 @@ def vocabulary_report(vocabulary: Vocabulary, by_language: Mapping[str, Sequence
 
 def format_report(report: Mapping[str, Mapping[str, Any]]) -> str:
     """The report as a table for the terminal."""
-    lines = [f"{'language':<10}{'sentences':>11}{'pieces':>9}{'unknown':>10}{'fertility':>11}{'per char':>10}"]
+    lines = [
+        f"{'language':<10}{'sentences':>11}{'pieces':>9}{'unknown':>10}"
+        f"{'fertility':>11}{'per char':>10}"
+    ]
     for language, row in report.items():
         lines.append(
             f"{language:<10}{row['sentences']:>11,}{row['pieces']:>9,}{row['unknown_rate']:>10.3%}"

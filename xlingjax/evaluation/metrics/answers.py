@@ -1,4 +1,5 @@
-"""Metrics of answers given as text: those of SQuAD 1.1 (Rajpurkar et al. 2016) and of MLQA (Lewis et al. 2020).
+"""Metrics of answers given as text: those of SQuAD 1.1 (Rajpurkar et al. 2016) and of MLQA (Lewis
+et al. 2020).
 
 They differ in what is dropped before texts are compared, and in what a token is.
 """
@@ -15,7 +16,9 @@ from xlingjax.errors import UserError
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
 _ENGLISH_ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ARTICLES = {
-    "ar": re.compile(r"\sال^|ال"),  # the first half matches nothing, the second inside words too: as published
+    "ar": re.compile(
+        r"\sال^|ال"
+    ),  # the first half matches nothing, the second inside words too: as published
     "de": re.compile(r"\b(ein|eine|einen|einem|eines|einer|der|die|das|den|dem|des)\b"),
     "en": _ENGLISH_ARTICLES,
     "es": re.compile(r"\b(un|una|unos|unas|el|la|los|las)\b"),
@@ -27,20 +30,26 @@ MLQA_LANGUAGES = tuple(_ARTICLES)
 
 
 def squad_tokens(text: str) -> list[str]:
-    """Lower-cased words without ASCII punctuation and English articles, whatever the language (`evaluate-v1.1.py`)."""
+    """Lower-cased words without ASCII punctuation and English articles, whatever the language
+    (`evaluate-v1.1.py`)."""
     text = "".join(c for c in text.lower() if c not in _ASCII_PUNCTUATION)
     return _ENGLISH_ARTICLES.sub(" ", text).split()
 
 
 def mlqa_tokens(text: str, language: str) -> list[str]:
-    """Lower-cased words without Unicode punctuation and the language's articles; in Chinese each ideograph of
-    U+4E00..U+9FA5 alone (`mlqa_evaluation_v1.py`). Raises UserError for a language it has no rules for."""
+    """Lower-cased words without Unicode punctuation and the language's articles; in Chinese each
+    ideograph of U+4E00..U+9FA5 alone (`mlqa_evaluation_v1.py`). Raises UserError for a language it
+    has no rules for.
+    """
     if language not in _ARTICLES:
         raise UserError(
-            f"MLQA's metrics have no rules for the language {language!r}, only for {', '.join(_ARTICLES)}; the metrics "
-            "squad_f1 and squad_em read every language by English rules"
+            f"MLQA's metrics have no rules for the language {language!r}, only for"
+            f" {', '.join(_ARTICLES)}; the metrics squad_f1 and squad_em read every language by"
+            " English rules"
         )
-    text = "".join(c for c in text.lower() if c not in _ASCII_PUNCTUATION and unicodedata.category(c)[0] != "P")
+    text = "".join(
+        c for c in text.lower() if c not in _ASCII_PUNCTUATION and unicodedata.category(c)[0] != "P"
+    )
     articles = _ARTICLES[language]
     text = articles.sub(" ", text) if articles else text
     return re.sub("([\u4e00-\u9fa5])", r" \1 ", text).split() if language == "zh" else text.split()
@@ -65,12 +74,14 @@ def answer_score(
     tokens: Callable[[str], list[str]],
     compare: Callable[[Sequence[str], Sequence[str]], float],
 ) -> float:
-    """Mean over the questions of the best of `compare` over the gold answers, in 0..100; 0 where an id has no
-    prediction. Raises UserError where a question has no gold answer."""
+    """Mean over the questions of the best of `compare` over the gold answers, in 0..100; 0 where an
+    id has no prediction. Raises UserError where a question has no gold answer."""
     total = 0.0
     for question in gold:
         if not question.answers:
-            raise UserError(f"question {question.id}: no gold answer; score a split that has answers")
+            raise UserError(
+                f"question {question.id}: no gold answer; score a split that has answers"
+            )
         if question.id in predicted:
             made = tokens(predicted[question.id])
             total += max(compare(made, tokens(answer)) for answer in question.answers)

@@ -1,7 +1,8 @@
 """Every metric of the benchmarks under its own name, with a line that says what it is.
 
-Variants that papers call by one name ("F1", "accuracy") differ by points on the same predictions; here each has a name.
-Values are in 0..100. How tasks are averaged: `averages.py`; where predictions are read from: `submissions.py`.
+Variants that papers call by one name ("F1", "accuracy") differ by points on the same predictions;
+here each has a name. Values are in 0..100. How tasks are averaged: `averages.py`; where predictions
+are read from: `submissions.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +27,10 @@ class Metric:
     signature: str
     """One line: rules, the script or library version it equals, normalisation, what is averaged."""
     compute: Callable[[Sequence[Any], Any, str], float]
-    """(gold records, predictions in their order, language of the texts) -> 0..100. Predictions: label strings
-    (classification, ranking), lists of tags (tagging), {id: text} (span_qa), 0-based rows of the foreign side, one for
-    each English sentence (retrieval), pairs of ids (mining), texts (generation). Raises UserError where their number
+    """(gold records, predictions in their order, language of the texts) -> 0..100. Predictions:
+    label strings (classification, ranking), lists of tags (tagging), {id: text} (span_qa), 0-based
+    rows of the foreign side, one for each English sentence (retrieval), pairs of ids (mining),
+    texts (generation). Raises UserError where their number
     is not that of the gold records."""
 
 
@@ -37,7 +39,9 @@ def _labels(gold: Sequence[Example], predicted: Sequence[str]) -> list[str]:
     labels = []
     for number, (example, label) in enumerate(zip(gold, predicted, strict=True), 1):
         if example.label is None:
-            raise UserError(f"example {number} has no gold label; score a split whose labels are distributed")
+            raise UserError(
+                f"example {number} has no gold label; score a split whose labels are distributed"
+            )
         if not isinstance(label, str):
             raise UserError(f"prediction {number} is {label!r}: give the label's text, not its id")
         labels.append(example.label)
@@ -46,12 +50,14 @@ def _labels(gold: Sequence[Example], predicted: Sequence[str]) -> list[str]:
 
 def _check_number(wanted: int, given: int, what: str) -> None:
     if wanted != given:
-        raise UserError(f"{given} predictions for {wanted} {what}s: give one for each, in their order")
+        raise UserError(
+            f"{given} predictions for {wanted} {what}s: give one for each, in their order"
+        )
     if not wanted:
         raise UserError(f"0 {what}s: there is nothing to score")
 
 
-# --- labels ----------------------------------------------------------------------------------------------------------
+# --- labels ---------------------------------------------------------------------------------------
 
 
 def accuracy(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
@@ -67,50 +73,73 @@ def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = 
         try:
             rows.append((example.premise, float(label), float(made)))
         except ValueError:
-            raise UserError(f"example {number}: {label!r}, {made!r}: nDCG needs ratings that are numbers") from None
+            raise UserError(
+                f"example {number}: {label!r}, {made!r}: nDCG needs ratings that are numbers"
+            ) from None
     queries = [list(run) for _, run in groupby(rows, key=lambda row: row[0])]
     queries = [run for run in queries if len(run) > 1]
     if not queries:
-        raise UserError("no query has two results in a row: nDCG has nothing to order; is the file sorted by query?")
+        raise UserError(
+            "no query has two results in a row: nDCG has nothing to order; is the file sorted by"
+            " query?"
+        )
     from sklearn.metrics import ndcg_score
 
-    return 100 * (sum(ndcg_score([[g for _, g, _ in run]], [[p for *_, p in run]]) for run in queries) / len(queries))
+    return 100 * (
+        sum(ndcg_score([[g for _, g, _ in run]], [[p for *_, p in run]]) for run in queries)
+        / len(queries)
+    )
 
 
-# --- tags ------------------------------------------------------------------------------------------------------------
+# --- tags -----------------------------------------------------------------------------------------
 
 
 def _tags(gold: Sequence[Tagged], predicted: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     _check_number(len(gold), len(predicted), "sentence")
     for number, (sentence, tags) in enumerate(zip(gold, predicted, strict=True), 1):
         if not sentence.tags:
-            raise UserError(f"sentence {number} has no gold tags; score a split whose tags are distributed")
+            raise UserError(
+                f"sentence {number} has no gold tags; score a split whose tags are distributed"
+            )
         if len(tags) != len(sentence.tags):
-            raise UserError(f"sentence {number}: {len(tags)} tags predicted for {len(sentence.tags)} words")
+            raise UserError(
+                f"sentence {number}: {len(tags)} tags predicted for {len(sentence.tags)} words"
+            )
         if wrong := [tag for tag in tags if not isinstance(tag, str) or not tag]:
             raise UserError(
-                f"sentence {number}: the prediction {wrong[0]!r} is no tag; give the tag's text, not its id"
+                f"sentence {number}: the prediction {wrong[0]!r} is no tag; give the tag's text,"
+                " not its id"
             )
     return [sentence.tags for sentence in gold]
 
 
-def token_accuracy(gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = "") -> float:
+def token_accuracy(
+    gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
+) -> float:
     return 100 * scores_tagging.token_accuracy(predicted, _tags(gold, predicted))
 
 
-def conll_f1(gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = "") -> float:
+def conll_f1(
+    gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
+) -> float:
     return 100 * scores_tagging.entity_f1(predicted, _tags(gold, predicted))
 
 
-def _seqeval(which: int, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = "") -> float:
+def _seqeval(
+    which: int, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
+) -> float:
     return 100 * scores_tagging.precision_recall_f1(predicted, _tags(gold, predicted))[which]
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def _answers(
-    compare: Callable, mlqa: bool, gold: Sequence[Question], predicted: Mapping[str, str], language: str
+    compare: Callable,
+    mlqa: bool,
+    gold: Sequence[Question],
+    predicted: Mapping[str, str],
+    language: str,
 ) -> float:
     if not gold:
         raise UserError("0 questions: there is nothing to score")
@@ -119,7 +148,7 @@ def _answers(
     return answers.answer_score(gold, predicted, tokens, compare)
 
 
-# --- pairs of sentences ----------------------------------------------------------------------------------------------
+# --- pairs of sentences ---------------------------------------------------------------------------
 
 
 def _bitext(gold: Sequence[Bitext]) -> Bitext:
@@ -134,15 +163,26 @@ def tatoeba_accuracy(gold: Sequence[Bitext], predicted: Sequence[int], language:
     _check_number(len(bitext.target), len(predicted), "English sentence")
     right = 0
     for number, ((english, _), row) in enumerate(zip(bitext.target, predicted, strict=True), 1):
-        if isinstance(row, bool) or int(row) != row or row < 0 or (bitext.source and row >= len(bitext.source)):
+        if (
+            isinstance(row, bool)
+            or int(row) != row
+            or row < 0
+            or (bitext.source and row >= len(bitext.source))
+        ):
             raise UserError(
-                f"prediction {number} is {row!r}: not a row of the foreign side, 0 to {len(bitext.source) - 1}"
+                f"prediction {number} is {row!r}: not a row of the foreign side, 0 to"
+                f" {len(bitext.source) - 1}"
             )
-        right += (bitext.source[int(row)][0] if bitext.source else str(int(row)), english) in bitext.gold
+        right += (
+            bitext.source[int(row)][0] if bitext.source else str(int(row)),
+            english,
+        ) in bitext.gold
     return 100 * (right / len(bitext.target))
 
 
-def _bucc(which: int, gold: Sequence[Bitext], predicted: Iterable[tuple[str, str]], language: str = "") -> float:
+def _bucc(
+    which: int, gold: Sequence[Bitext], predicted: Iterable[tuple[str, str]], language: str = ""
+) -> float:
     wanted, made = _bitext(gold).gold, {(source, target) for source, target in predicted}
     if not (right := len(wanted & made)):
         return 0.0
@@ -150,24 +190,30 @@ def _bucc(which: int, gold: Sequence[Bitext], predicted: Iterable[tuple[str, str
     return 100 * (precision, recall, 2 * precision * recall / (precision + recall))[which]
 
 
-# --- texts -----------------------------------------------------------------------------------------------------------
+# --- texts ----------------------------------------------------------------------------------------
 
 
 def _texts(gold: Sequence[SourceTarget], predicted: Sequence[str]) -> list[str]:
     _check_number(len(gold), len(predicted), "text")
     if missing := [number for number, pair in enumerate(gold, 1) if pair.target is None]:
-        raise UserError(f"text {missing[0]} has no gold target; score a split whose targets are distributed")
+        raise UserError(
+            f"text {missing[0]} has no gold target; score a split whose targets are distributed"
+        )
     return [pair.target for pair in gold]
 
 
 def xglue_bleu(gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = "") -> float:
     from sacrebleu import corpus_bleu
 
-    references = [text.split("\t")[-1].strip() for text in _texts(gold, predicted)]  # as the script reads lines
+    references = [
+        text.split("\t")[-1].strip() for text in _texts(gold, predicted)
+    ]  # as the script reads lines
     return corpus_bleu([text.strip() for text in predicted], [references], lowercase=True).score
 
 
-def _generated(name: str, gold: Sequence[SourceTarget], predicted: Sequence[str], language: str) -> float:
+def _generated(
+    name: str, gold: Sequence[SourceTarget], predicted: Sequence[str], language: str
+) -> float:
     from xlingjax.evaluation.metrics import text as generation
 
     texts = _texts(gold, predicted)
@@ -175,81 +221,150 @@ def _generated(name: str, gold: Sequence[SourceTarget], predicted: Sequence[str]
         return generation.bleu(predicted, texts, language)[0]
     if name == "rouge_l":
         return generation.rouge_l(predicted, texts, language)
-    return {"chrf": generation.chrf, "tokenised_bleu": generation.tokenised_bleu}[name](predicted, texts)[0]
+    return {"chrf": generation.chrf, "tokenised_bleu": generation.tokenised_bleu}[name](
+        predicted, texts
+    )[0]
 
 
-# --- the table -------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 _SACREBLEU = f"sacreBLEU {version('sacrebleu')}, one reference, of all texts together"
 _SEQEVAL = (
-    "of chunks by the rules of seqeval 0.0.x (mark = first character of a tag, type = text after its last '-'; equal "
-    "bare tags in a row are one chunk), micro over all sentences; words that an XGLUE file has no tag for count as O"
+    "of chunks by the rules of seqeval 0.0.x (mark = first character of a tag, type = text after"
+    " its last '-'; equal bare tags in a row are one chunk), micro over all sentences; words that"
+    " an XGLUE file has no tag for count as O"
 )
 _SQUAD = (
-    "as evaluate-v1.1.py of SQuAD: lower case, ASCII punctuation and a/an/the dropped, split at spaces, by English "
-    "rules in every language; the best over gold answers, 0 for a missing id, mean over questions"
+    "as evaluate-v1.1.py of SQuAD: lower case, ASCII punctuation and a/an/the dropped, split at"
+    " spaces, by English rules in every language; the best over gold answers, 0 for a missing id,"
+    " mean over questions"
 )
 _MLQA = (
-    "as mlqa_evaluation_v1.py: lower case, all punctuation and the articles of the context's language dropped, split "
-    "at spaces, zh by ideograph; the best over gold answers, 0 for a missing id, mean over questions"
+    "as mlqa_evaluation_v1.py: lower case, all punctuation and the articles of the context's"
+    " language dropped, split at spaces, zh by ideograph; the best over gold answers, 0 for a"
+    " missing id, mean over questions"
 )
-_BUCC = "of the set of (foreign id, English id) against the gold pairs, duplicates ignored (XTREME's evaluate.py)"
+_BUCC = (
+    "of the set of (foreign id, English id) against the gold pairs, duplicates ignored (XTREME's"
+    " evaluate.py)"
+)
 
 _ROWS: Sequence[tuple[str, str, Callable, str]] = (
-    ("accuracy", "classification", accuracy, "share of examples whose label string equals the gold one"),
     (
-        "ndcg_wpr", "ranking", ndcg_wpr,
-        f"ndcg_score of scikit-learn {version('scikit-learn')} (linear gain, whole list, ties averaged) of the "
-        "predicted classes as scores; a query is a run of equal first columns, those with one result left out, mean "
-        "over queries (xglue_evaluate.py)",
+        "accuracy",
+        "classification",
+        accuracy,
+        "share of examples whose label string equals the gold one",
     ),
-    ("token_accuracy", "tagging", token_accuracy, "share of words, over all sentences, that have their gold tag"),
+    (
+        "ndcg_wpr",
+        "ranking",
+        ndcg_wpr,
+        (
+            f"ndcg_score of scikit-learn {version('scikit-learn')} (linear gain, whole list, ties"
+            " averaged) of the predicted classes as scores; a query is a run of equal first"
+            " columns, those with one result left out, mean over queries (xglue_evaluate.py)"
+        ),
+    ),
+    (
+        "token_accuracy",
+        "tagging",
+        token_accuracy,
+        "share of words, over all sentences, that have their gold tag",
+    ),
     ("seqeval_f1", "tagging", partial(_seqeval, 2), f"F1 {_SEQEVAL}"),
     ("seqeval_precision", "tagging", partial(_seqeval, 0), f"precision {_SEQEVAL}"),
     ("seqeval_recall", "tagging", partial(_seqeval, 1), f"recall {_SEQEVAL}"),
     (
-        "conll_f1", "tagging", conll_f1,
-        "F1 of entities of IOB2 tags as conlleval reads them (exact span and type; I- after another type opens one), "
-        "micro over all sentences",
+        "conll_f1",
+        "tagging",
+        conll_f1,
+        (
+            "F1 of entities of IOB2 tags as conlleval reads them (exact span and type; I- after"
+            " another type opens one), micro over all sentences"
+        ),
     ),
-    ("squad_f1", "span_qa", partial(_answers, answers.token_f1, False), f"F1 of bags of tokens, {_SQUAD}"),
-    ("squad_em", "span_qa", partial(_answers, answers.exact_match, False), f"exact match, {_SQUAD}"),
-    ("mlqa_f1", "span_qa", partial(_answers, answers.token_f1, True), f"F1 of bags of tokens, {_MLQA}"),
+    (
+        "squad_f1",
+        "span_qa",
+        partial(_answers, answers.token_f1, False),
+        f"F1 of bags of tokens, {_SQUAD}",
+    ),
+    (
+        "squad_em",
+        "span_qa",
+        partial(_answers, answers.exact_match, False),
+        f"exact match, {_SQUAD}",
+    ),
+    (
+        "mlqa_f1",
+        "span_qa",
+        partial(_answers, answers.token_f1, True),
+        f"F1 of bags of tokens, {_MLQA}",
+    ),
     ("mlqa_em", "span_qa", partial(_answers, answers.exact_match, True), f"exact match, {_MLQA}"),
     (
-        "tatoeba_accuracy", "retrieval", tatoeba_accuracy,
-        "share of English sentences (queries) whose nearest foreign sentence is their translation "
-        "(XTREME's evaluate.py)",
+        "tatoeba_accuracy",
+        "retrieval",
+        tatoeba_accuracy,
+        (
+            "share of English sentences (queries) whose nearest foreign sentence is their"
+            " translation (XTREME's evaluate.py)"
+        ),
     ),
     ("bucc_f1", "mining", partial(_bucc, 2), f"F1 {_BUCC}"),
     ("bucc_precision", "mining", partial(_bucc, 0), f"precision {_BUCC}"),
     ("bucc_recall", "mining", partial(_bucc, 1), f"recall {_BUCC}"),
     (
-        "xglue_bleu", "generation", xglue_bleu,
-        f"BLEU, {_SACREBLEU}, case folded, tok 13a in every language, smooth exp (xglue_evaluate.py)",
+        "xglue_bleu",
+        "generation",
+        xglue_bleu,
+        (
+            f"BLEU, {_SACREBLEU}, case folded, tok 13a in every language, smooth exp"
+            " (xglue_evaluate.py)"
+        ),
     ),
     (
-        "sacrebleu", "generation", partial(_generated, "sacrebleu"),
+        "sacrebleu",
+        "generation",
+        partial(_generated, "sacrebleu"),
         f"BLEU, {_SACREBLEU}, case kept, tok 13a (zh: zh; ja, th, lo, km, my: char), smooth exp",
     ),
     (
-        "tokenised_bleu", "generation", partial(_generated, "tokenised_bleu"),
-        f"BLEU as multi-bleu.perl, {_SACREBLEU}, of texts tokenised beforehand, case kept, no smoothing",
+        "tokenised_bleu",
+        "generation",
+        partial(_generated, "tokenised_bleu"),
+        (
+            f"BLEU as multi-bleu.perl, {_SACREBLEU}, of texts tokenised beforehand, case kept, no"
+            " smoothing"
+        ),
     ),
-    ("chrf", "generation", partial(_generated, "chrf"), f"chrF2, {_SACREBLEU}, case kept, character 1- to 6-grams"),
     (
-        "rouge_l", "generation", partial(_generated, "rouge_l"),
-        f"ROUGE-L F1 of rouge_score {version('rouge-score')}, lower-cased words unstemmed, single characters in zh, "
-        "ja, th, lo, km, my; mean over texts",
+        "chrf",
+        "generation",
+        partial(_generated, "chrf"),
+        f"chrF2, {_SACREBLEU}, case kept, character 1- to 6-grams",
     ),
-)  # fmt: skip
+    (
+        "rouge_l",
+        "generation",
+        partial(_generated, "rouge_l"),
+        (
+            f"ROUGE-L F1 of rouge_score {version('rouge-score')}, lower-cased words unstemmed,"
+            " single characters in zh, ja, th, lo, km, my; mean over texts"
+        ),
+    ),
+)
 
-METRICS: dict[str, Metric] = {name: Metric(name, kind, text, compute) for name, kind, compute, text in _ROWS}
+METRICS: dict[str, Metric] = {
+    name: Metric(name, kind, text, compute) for name, kind, compute, text in _ROWS
+}
 """Name -> metric. The names are those that the tables of tasks use."""
 
 
 def metrics_of(kind: str) -> tuple[str, ...]:
-    """Names of the metrics that score a kind of task. Raises UserError for one that is not of `KINDS`."""
+    """Names of the metrics that score a kind of task. Raises UserError for one that is not of
+    `KINDS`."""
     if kind not in KINDS:
         raise UserError(f"{kind!r} is no kind of task: {', '.join(KINDS)}")
     kinds = ("ranking", "classification") if kind == "ranking" else (kind,)

@@ -12,8 +12,8 @@ FILL = "O"
 
 
 def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing of its type opens
-    one too."""
+    """{(first word, last word, type)} of IOB2 tags, as CoNLL's scorer reads them: I- after nothing
+    of its type opens one too."""
     found, begin, kind = set(), 0, ""
     for i, tag in enumerate([*tags, "O"]):
         mark, _, name = tag.partition("-")
@@ -26,15 +26,20 @@ def entities(tags: Sequence[str]) -> set[tuple[int, int, str]]:
 
 
 def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
-    """{(first word, last word, type)} as seqeval 0.0.x reads any tag: its mark is the first character, its type all
-    after the last "-". So NOUN NOUN is one chunk, and SYM SYM two, since S stands for a single word.
+    """{(first word, last word, type)} as seqeval 0.0.x reads any tag: its mark is the first
+    character, its type all after the last "-". So NOUN NOUN is one chunk, and SYM SYM two, since S
+    stands for a single word.
     """
     found, begin, mark, kind = set(), 0, "O", ""
     for i, tag in enumerate([*tags, "O"]):
         mark_before, kind_before = mark, kind
         mark, kind = tag[0], tag.rsplit("-", 1)[-1]
         other = kind != kind_before
-        if mark_before in "ES" or (mark_before in "BI" and mark in "BSO") or (mark_before not in "O." and other):
+        if (
+            mark_before in "ES"
+            or (mark_before in "BI" and mark in "BSO")
+            or (mark_before not in "O." and other)
+        ):
             found.add((begin, i - 1, kind_before))
         if mark in "BS" or (mark_before in "ESO" and mark in "EI") or (mark not in "O." and other):
             begin = i
@@ -60,5 +65,7 @@ def entity_f1(predicted: Tags, gold: Tags) -> float:
 
 def token_accuracy(predicted: Tags, gold: Tags) -> float:
     """Share of the words, of all sentences together, that have their gold tag."""
-    pairs = [(p, g) for ps, gs in zip(predicted, gold, strict=True) for p, g in zip(ps, gs, strict=True)]
+    pairs = [
+        (p, g) for ps, gs in zip(predicted, gold, strict=True) for p, g in zip(ps, gs, strict=True)
+    ]
     return sum(p == g for p, g in pairs) / len(pairs)
