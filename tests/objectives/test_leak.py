@@ -26,7 +26,7 @@ from xlingjax.model.masks import (
     valid_keys,
 )
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.objectives.leak import as_read, prediction_visibility, reachable, visibility, words_of
+from xlingjax.objectives.leak import as_read, prediction_visibility, reachable, visibility
 from xlingjax.objectives.xlm import TLM
 
 PACKED = [[1, 1, 1, 2, 2, 3, 0, 0], [1, 2, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 0, 0, 0, 0]]
@@ -155,7 +155,7 @@ def test_predictions_move_with_the_words_that_the_objective_allows_and_no_other(
     model = generators[name] if name in tiny.GENERATED else random_parameters
     objective, batch = as_read(tiny.objective(name), *model, make_batch(name, packed))
     found = prediction_visibility(objective, *model, batch)
-    batch = {field: np.asarray(values) for field, values in words_of(objective, batch).items()}
+    batch = {field: np.asarray(values) for field, values in objective.words(batch).items()}
     assert set(found) >= set(objective.coefficients)
     for term, seen in found.items():
         assert seen.leaks.tolist() == [] and seen.blocked.tolist() == [], term

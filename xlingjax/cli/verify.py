@@ -26,13 +26,15 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import stages_of
 
     recipe = read_recipe(args.gin_file, args.overrides)
-    stages = stages_of(recipe)
-    for name, stage in stages:
-        if not hasattr(stage.objective, "evidence"):
-            raise UserError(
-                f"verify tests pretraining objectives; {name} is fine-tuning and promises nothing"
-                " of its predictions: give a recipe of pretraining"
-            )
+    stages = [(name, stage) for name, stage in stages_of(recipe) if stage.objective.evidence()]
+    silent = [name for name, stage in stages_of(recipe) if not stage.objective.evidence()]
+    if not stages:
+        raise UserError(
+            f"verify tests what objectives predict of hidden words; {', '.join(silent)} promises"
+            " nothing of it: give a recipe of pretraining"
+        )
+    if silent:
+        print(f"not tested, since they predict no hidden words: {', '.join(silent)}")
     machine, config = start(machine_of(args)), recipe.bound["model"]
     objectives: dict[str, tuple[Any, Any]] = {}
     try:

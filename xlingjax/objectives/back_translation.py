@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.decoding import Decoding, Ids, generate
 from xlingjax.model.encoder import Encoder
-from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions
+from xlingjax.objectives.base import INPUTS, Array, Batch, Params, Predictions, Shapes
 from xlingjax.objectives.translation import Translation, with_decoder
 
 
@@ -30,6 +31,9 @@ class BackTranslation(Translation):
     def __post_init__(self):
         super().__post_init__()
         self._decoding()
+
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return None
 
     def _decoding(self) -> Decoding:
         return Decoding(max_length=tuple(self.max_length), temperature=self.temperature)

@@ -3,13 +3,15 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.flops import flops_per_token
 from xlingjax.model.masks import Mask
 from xlingjax.objectives.losses import cross_entropy, gather_positions
 from xlingjax.objectives.ramp import Ramp
@@ -19,6 +21,7 @@ Batch = Mapping[str, Array]
 Params = dict[str, Any]
 Head = Callable[[Params, Array], tuple[Array, Array, Array]]
 """As `Encoder.vocab_head`."""
+Shapes = Mapping[str, tuple[int, ...]]
 
 INPUTS = ("input_ids", "position_ids", "language_ids", "pack_ids")
 SLOTS = ("masked_positions", "masked_targets", "masked_weights")
@@ -56,32 +59,38 @@ class Predictions:
     """[B, M]: whose metric it counts for."""
 
 
-class Objective(Protocol):
+class Objective:
     """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the
     global batch.
 
-    One whose terms are not sums over rows sets `whole_batch = True`: a run in microbatches then
-    refuses it.
+    What stands here with a body is a default: an objective says only what is otherwise of it.
     """
 
     name: str
     reads: tuple[str, ...]
-    coefficients: dict[str, float | Ramp]
+    """The fields of a batch that it takes (`data/features.py`)."""
+    coefficients: Mapping[str, float | Ramp]
     """Of the terms; a ramp is by the step of the run."""
+    whole_batch: bool = False
+    """Its terms are not sums over rows: a run in microbatches refuses it."""
+    adds: tuple[str, ...] = ()
+    """The parts that a model must have for it and a released encoder lacks: switches of
+    `ModelConfig`."""
 
     def attention(self) -> AttentionSpec:
         """Who sees whom in the encoder's self-attention."""
-        ...
+        raise NotImplementedError
 
     def masks(self) -> dict[str, Mask]:
         """Every mask that the objective uses, by what it is for; the first is that of
         `attention`."""
-        ...
+        return {"attention": self.attention().mask}
 
     def evidence(self) -> dict[str, Mask]:
         """What the objective promises, per entry of `predictions`: whose word the prediction at a
-        column may depend on, after any number of layers. `leak.py` holds the model to it."""
-        ...
+        column may depend on, after any number of layers. `leak.py` holds the model to it. Empty:
+        nothing, as of objectives that predict no hidden word."""
+        return {}
 
     def predictions(
         self,
@@ -92,22 +101,39 @@ class Objective(Protocol):
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         """By term, in the order of `coefficients`, then those that no loss is taken of. `shift_BLD`
-        is added to the word embeddings that the model reads."""
-        ...
+        is added to the word embeddings that the model reads. Empty where `evidence` is."""
+        return {}
+
+    def words(self, batch: Batch) -> dict[str, Any]:
+        """The token fields of all columns whose words the model reads: those of the batch, unless a
+        decoder reads more."""
+        return dict(batch)
+
+    def as_read(
+        self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
+    ) -> tuple["Objective", dict[str, Any]]:
+        """The objective and the batch of the pass that predicts: its own, or what an earlier pass
+        made of them."""
+        return self, dict(batch)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Per term the number of predictions, a float32 scalar; a function of the batch alone."""
-        ...
+        raise NotImplementedError
 
     def loss(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
         metrics."""
-        ...
+        raise NotImplementedError
+
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        """Useful floating-point operations per token of a step (`model/flops.py`), from the shapes
+        of the fields that it reads. None: it takes more than one pass, and is not counted."""
+        return None
 
 
-class TokenObjective:
+class TokenObjective(Objective):
     """The loss of objectives that predict tokens: cross-entropy of every term's predictions,
     `chunk` at a time."""
 
@@ -119,9 +145,6 @@ class TokenObjective:
     def head(self, model: Encoder) -> Head:
         """Which of the model's vocabulary heads predicts."""
         return model.vocab_head
-
-    def masks(self) -> dict[str, Mask]:
-        return {"attention": self.attention().mask}
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -186,6 +209,20 @@ def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predicti
         batch["masked_weights"][:, slots],
         jnp.take_along_axis(batch["language_ids"], columns_BM, axis=1),
     )
+
+
+def flops_at_slots(config: ModelConfig, shapes: Shapes) -> float:
+    """`flops_per_token` of one pass with a prediction at every slot."""
+    length = shapes["input_ids"][1]
+    return flops_per_token(config, length, shapes["masked_positions"][1] / length)
+
+
+def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float | None:
+    """`flops_per_token` of one pass that predicts no words; None where the model has a
+    cross-attention, which plug-in fine-tuning uses."""
+    if config.cross_attention:
+        return None
+    return flops_per_token(config, shapes["input_ids"][1], 0.0)
 
 
 def at_all(h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array) -> Predictions:

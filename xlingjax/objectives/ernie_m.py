@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import (
     Mask,
@@ -29,8 +30,10 @@ from xlingjax.objectives.base import (
     Batch,
     Params,
     Predictions,
+    Shapes,
     TokenObjective,
     at_slots,
+    flops_at_slots,
     halves,
 )
 from xlingjax.objectives.losses import best_ids, gather_positions
@@ -61,6 +64,9 @@ class CAMLM(TokenObjective):
     @property
     def coefficients(self) -> dict[str, float]:
         return dict.fromkeys(self.terms, 1.0)
+
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return flops_at_slots(config, shapes)
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(camlm if self.own_masks == "all" else camlm_alone)

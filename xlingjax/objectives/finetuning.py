@@ -7,14 +7,25 @@ import jax.numpy as jnp
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask, bidirectional, own_side, partner, same_side
-from xlingjax.objectives.base import INPUTS, Array, Batch, Loss, Params, metrics_by_language
+from xlingjax.objectives.base import (
+    INPUTS,
+    Array,
+    Batch,
+    Loss,
+    Objective,
+    Params,
+    Shapes,
+    flops_of_labels,
+    metrics_by_language,
+)
 from xlingjax.objectives.veco import VECO
 
 
 @dataclasses.dataclass(frozen=True)
-class Classification:
+class Classification(Objective):
     """Mean cross-entropy per example of the model's classifier (see `Classifier`), or of the head
     of `task`.
 
@@ -49,13 +60,13 @@ class Classification:
         name = f"classification_{task}"
         return cls(num_labels, apart, task, name, coefficients={name: 1.0})
 
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return flops_of_labels(config, shapes)
+
     def attention(self) -> AttentionSpec:
         return AttentionSpec(
             bidirectional & same_side if self.apart else bidirectional, packed=self.apart
         )
-
-    def masks(self) -> dict[str, Mask]:
-        return {"attention": self.attention().mask}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["example_weights"].sum()}
@@ -109,7 +120,7 @@ class Classification:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tagging:
+class Tagging(Objective):
     """Mean cross-entropy per word of the model's tagger, read at the first piece of each word."""
 
     num_labels: int
@@ -119,11 +130,11 @@ class Tagging:
         default_factory=lambda: {"tagging": 1.0}, hash=False
     )
 
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return flops_of_labels(config, shapes)
+
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, packed=False)
-
-    def masks(self) -> dict[str, Mask]:
-        return {"attention": bidirectional}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"tagging": batch["tag_weights"].sum()}
@@ -157,7 +168,7 @@ class Tagging:
 
 
 @dataclasses.dataclass(frozen=True)
-class PlugIn:
+class PlugIn(Objective):
     """Classification of an instance that is given in two languages, x and y, the sides of a row
     (VECO §3.1, plug-in fine-tuning): each side from [H; S] of its first state, mean cross-entropy
     over both.
@@ -172,6 +183,8 @@ class PlugIn:
     coefficients: dict[str, float] = dataclasses.field(
         default_factory=lambda: {"plug_in": 1.0}, hash=False
     )
+
+    adds = ("cross_attention",)
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(own_side)

@@ -59,7 +59,7 @@ def prediction_visibility(
     objective: Objective, model: Encoder, params: Params, batch: Batch
 ) -> dict[str, Visibility]:
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
-    words = words_of(objective, batch)
+    words = objective.words(batch)
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, words))
     found = _moved(
         lambda shift_BLD: objective.predictions(model, params, batch, None, shift_BLD),
@@ -79,18 +79,9 @@ def prediction_visibility(
 def as_read(
     objective: Objective, model: Encoder, params: Params, batch: Batch
 ) -> tuple[Objective, dict[str, Any]]:
-    """The objective and the batch of the pass that predicts: its own, or what an earlier pass made
-    of them."""
-    if not hasattr(objective, "as_read"):
-        return objective, dict(batch)
+    """`Objective.as_read`, the batch as NumPy arrays."""
     objective, batch = objective.as_read(model, params, batch)
     return objective, {name: np.asarray(values) for name, values in batch.items()}
-
-
-def words_of(objective: Objective, batch: Batch) -> dict[str, Any]:
-    """The token fields of all columns whose words the model reads: those of the batch, or as the
-    objective says."""
-    return objective.words(batch) if hasattr(objective, "words") else dict(batch)
 
 
 def _moved(

@@ -7,13 +7,24 @@ import jax.numpy as jnp
 
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
-from xlingjax.model.masks import Mask, bidirectional
-from xlingjax.objectives.base import INPUTS, Array, Batch, Loss, Params, metrics_by_language
+from xlingjax.model.masks import bidirectional
+from xlingjax.objectives.base import (
+    INPUTS,
+    Array,
+    Batch,
+    Loss,
+    Objective,
+    Params,
+    Shapes,
+    flops_of_labels,
+    metrics_by_language,
+)
 
 
 @dataclasses.dataclass(frozen=True)
-class SpanQA:
+class SpanQA(Objective):
     """Mean per row of (cross-entropy of the answer's first column + that of its last) / 2, of a
     linear layer on every state (BERT §4.2; XTREME, XGLUE, ERNIE-M).
 
@@ -36,11 +47,11 @@ class SpanQA:
         default_factory=lambda: {"span_qa": 1.0}, hash=False
     )
 
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return flops_of_labels(config, shapes)
+
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, packed=False)
-
-    def masks(self) -> dict[str, Mask]:
-        return {"attention": bidirectional}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {"span_qa": batch["example_weights"].sum()}

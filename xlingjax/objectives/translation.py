@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.flops import decoder_flops_per_token
 from xlingjax.model.masks import Mask, bidirectional, prefix
 from xlingjax.model.seq2seq import Seq2Seq
 from xlingjax.objectives.base import (
@@ -21,6 +23,7 @@ from xlingjax.objectives.base import (
     Head,
     Params,
     Predictions,
+    Shapes,
     TokenObjective,
     at_all,
 )
@@ -54,6 +57,11 @@ class Translation(TokenObjective):
     def coefficients(self) -> dict[str, float | Ramp]:
         ramp = Ramp.parse(self.factor)
         return {self.name: ramp if len(ramp.steps) > 1 else ramp.values[0]}
+
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        if config.streams:  # those that predict are not counted
+            return None
+        return decoder_flops_per_token(config, shapes["input_ids"][1], shapes["decoder_ids"][1])
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import Mask, bidirectional, own_side, partner
 from xlingjax.objectives.base import (
@@ -16,10 +17,13 @@ from xlingjax.objectives.base import (
     Array,
     Batch,
     Loss,
+    Objective,
     Params,
     Predictions,
+    Shapes,
     TokenObjective,
     at_all,
+    flops_of_labels,
     metrics_by_language,
 )
 from xlingjax.objectives.xlm import MLM
@@ -38,6 +42,7 @@ class CLWR(TokenObjective):
     raw: bool = False
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", "target_weights")
+    adds = ("word_recovery",)
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(own_side)
@@ -78,7 +83,7 @@ class CLWR(TokenObjective):
 
 
 @dataclasses.dataclass(frozen=True)
-class CLPC:
+class CLPC(Objective):
     """Cross-lingual paraphrase classification: binary cross-entropy of the first state of a pair,
     one pair per row.
 
@@ -88,15 +93,17 @@ class CLPC:
     name: str = "clpc"
     reads = (*INPUTS, "sides", "labels", "example_weights")
 
+    adds = ("paraphrase",)
+
     @property
     def coefficients(self) -> dict[str, float]:
         return {self.name: 1.0}
 
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return flops_of_labels(config, shapes)
+
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, packed=False)
-
-    def masks(self) -> dict[str, Mask]:
-        return {"attention": bidirectional}
 
     def evidence(self) -> dict[str, Mask]:
         return {self.name: bidirectional}
@@ -143,7 +150,7 @@ class CLPC:
 
 
 @dataclasses.dataclass(frozen=True)
-class DAN:
+class DAN(Objective):
     """The light model that finds wrong partners for `CLPC` (Unicoder §3.2; Guo et al. 2018): each
     text among all translations of the batch, softmax over `scale` times the cosine of deep
     averages.

@@ -47,6 +47,7 @@ class VECO(TokenObjective):
     query: str = "self_attention"
     chunk: int = CHUNK
     reads = (*INPUTS, "sides", *SLOTS)
+    adds = ("cross_attention",)
 
     def _sides(self, kind: str) -> tuple[str, str]:
         return f"{self.name}_{kind}_x", f"{self.name}_{kind}_y"

@@ -11,7 +11,7 @@ import numpy as np
 from xlingjax.data.loader import BatchSource
 from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.base import Objective
-from xlingjax.objectives.leak import Visibility, as_read, prediction_visibility, words_of
+from xlingjax.objectives.leak import Visibility, as_read, prediction_visibility
 
 LEAST_MOVED = 0.5
 """In less than float32 a shift of one word among hundreds may round to nothing; of those seen this
@@ -52,7 +52,7 @@ def verify(
         objective, batch = as_read(objective, model, params, batch)
         for name, seen in prediction_visibility(objective, model, params, batch).items():
             yield finding(
-                stage, name, seen, words_of(objective, batch), exact=model.config.dtype == "float32"
+                stage, name, seen, objective.words(batch), exact=model.config.dtype == "float32"
             )
 
 

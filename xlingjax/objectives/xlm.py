@@ -9,7 +9,9 @@ import dataclasses
 import jax.numpy as jnp
 
 from xlingjax.model.attention import AttentionSpec
+from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.flops import flops_per_token
 from xlingjax.model.masks import Mask, bidirectional, causal
 from xlingjax.objectives.base import (
     CHUNK,
@@ -19,9 +21,11 @@ from xlingjax.objectives.base import (
     Batch,
     Params,
     Predictions,
+    Shapes,
     TokenObjective,
     at_all,
     at_slots,
+    flops_at_slots,
 )
 
 
@@ -38,6 +42,9 @@ class MLM(TokenObjective):
     packed: bool = True
     chunk: int = CHUNK
     reads = INPUTS + SLOTS
+
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return flops_at_slots(config, shapes)
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(bidirectional, causal=False, packed=self.packed)
@@ -81,6 +88,9 @@ class CLM(TokenObjective):
     packed: bool = True
     chunk: int = CHUNK
     reads = INPUTS
+
+    def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        return flops_per_token(config, shapes["input_ids"][1], 1.0, causal=True)
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(causal & bidirectional, causal=True, packed=self.packed)

@@ -16,7 +16,6 @@ from xlingjax.data.loader import BatchSource, Peekable
 from xlingjax.errors import UserError
 from xlingjax.model.masks import Fields
 from xlingjax.objectives.base import Objective
-from xlingjax.objectives.leak import words_of
 from xlingjax.report import html, negatives, plots, schedule, switched
 from xlingjax.training.stages import stage_of
 
@@ -57,7 +56,7 @@ def read_row(
     """Row `row` of a batch of `objective`, in pieces."""
     one = {name: np.asarray(values[row : row + 1]) for name, values in batch.items()}
     targets, fates = _targets(objective, one, vocabulary)
-    one |= {name: np.asarray(values) for name, values in words_of(objective, one).items()}
+    one |= {name: np.asarray(values) for name, values in objective.words(one).items()}
     used = np.flatnonzero(one["pack_ids"][0])
     if "decoder_ids" in objective.reads:
         used = used[
