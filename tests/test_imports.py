@@ -15,8 +15,9 @@ PACKAGE = ROOT / "xlingjax"
 LEVELS = [
     {"cli"},
     {"workflows"},
+    {"config"},
     {"convert"},
-    {"config", "report"},
+    {"report"},
     {"evaluation"},
     {"inference"},
     {"training"},
@@ -39,7 +40,7 @@ FORBIDDEN = [
 # Package -> the parts of xlingjax that may import it.
 HOMES = {
     "flax": {"model"},
-    "gin": {"cli"},
+    "gin": {"config"},
     "tensorflow": {"data", "preprocessors", "tasks"},
     "seqio": {"data", "preprocessors", "tasks"},
 }
