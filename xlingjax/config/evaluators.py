@@ -2,7 +2,7 @@
 training starts.
 
 Until then no file is read, so that a recipe is built where none of its files exist. `corpus` is a
-`runs.Corpus`.
+`config.corpus.Corpus`.
 """
 
 import glob

@@ -37,10 +37,10 @@ def _fields(*rows: tuple[str, str, type, str, str, str]) -> dict[str, Field]:
 # fmt: off
 FIELDS: dict[str, Field] = _fields(
     ("input_ids", "BL", np.int32, "what the model reads (after masking)", "preprocessors", "model"),
-    ("position_ids", "BL", np.int32, "0-based index in its sequence; the model adds its offset", "converters", "model"),
-    ("language_ids", "BL", np.int32, "index in the sorted run languages; 0 at pads", "converters", "model, metrics"),
-    ("pack_ids", "BL", np.int32, "0 = padding, 1.. = number of the example inside the row", "converters", "masks"),
-    ("sides", "BL", np.int32, "0, or 1 in the second sentence of a pair", "converters", "masks"),
+    ("position_ids", "BL", np.int32, "0-based index in its sequence; the model adds its offset", "rows", "model"),
+    ("language_ids", "BL", np.int32, "index in the sorted run languages; 0 at pads", "rows", "model, metrics"),
+    ("pack_ids", "BL", np.int32, "0 = padding, 1.. = number of the example inside the row", "rows", "masks"),
+    ("sides", "BL", np.int32, "0, or 1 in the second sentence of a pair", "rows", "masks"),
     ("is_mask", "BL", np.int32, "1 at a MASK that masks treat apart", "ernie_m", "masks"),
     ("original_ids", "BL", np.int32, "the text before masking", "ernie_m", "btmlm"),
     ("target_weights", "BL", np.float32, "1 = this token itself is predicted", "unicoder", "clwr"),

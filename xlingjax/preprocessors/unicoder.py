@@ -96,7 +96,7 @@ class ClMlmFeatures:
 
 @dataclass(frozen=True)
 class ClpcFeatures:
-    """One pair per row, half of them translations (`converters.paraphrase_rows`).
+    """One pair per row, half of them translations (`rows.paraphrase_rows`).
 
     mined: wrong partners come from the tables of `xlingjax mine --negatives`; else from other
     pairs, `negatives` for each, at random.

@@ -265,7 +265,7 @@ class MlmFeatures:
 class TlmFeatures:
     """Masked pairs (XLM §3.4): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
 
-    The switches are those of `converters.pair_rows`.
+    The switches are those of `rows.pair_rows`.
     """
 
     masking: Masking = field(default_factory=Masking)

@@ -200,7 +200,7 @@ def inspect(
     """Shows the schedule on the terminal, the first `rows` rows of every objective (by name; of
     each stage where it has several), and the mask rate realised in `batches` batches.
 
-    record: of the run to come, as `identity.schedule_record` makes it. tables: of negatives, as
+    record: of the run to come, as `run_record.schedule_record` makes it. tables: of negatives, as
     `negatives.read` gives them. output: a folder for inspect.html, schedule.png and one PNG per
     attention grid. console: a rich Console; None makes one. Returns {name: mask statistics}, empty
     for objectives without masks. The sources advance.

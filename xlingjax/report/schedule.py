@@ -25,7 +25,7 @@ Stages = dict[int, Any]
 
 def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     """{what: {objective: {first step: value}}}, steps at which nothing changes left out. record:
-    run.json, or `identity.schedule_record`."""
+    run.json, or `run_record.schedule_record`."""
     found: dict[str, dict[str, Stages]] = {"weight": {}}
     for objective, weight in record.get("weights", {}).items():
         found["weight"][objective] = _stages(weight)
