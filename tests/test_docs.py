@@ -6,10 +6,13 @@
 import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import xlingjax
 from xlingjax.cli import main as command_line
 from xlingjax.cli.main import main
 from xlingjax.config.macros import Macro, macros_in, macros_of, table
@@ -112,6 +115,47 @@ def test_every_recipe_prints(capsys):
         assert main(["recipe", str(path)]) == 0
         out = capsys.readouterr().out
         assert "Traceback" not in out and out.startswith("macro")
+
+
+# ---- Own functions -------------------------------------------------------------------------------
+
+
+def test_the_module_and_recipe_of_the_page_work(tmp_path):
+    """In a process of its own, which registers names."""
+    text = RECIPES.read_text(encoding="utf-8")
+    for name in ("my_parts.py", "normed.gin"):
+        written = re.search(rf"^```\w*\n(# {name}\n.*?)^```", text, re.M | re.DOTALL)[1]
+        (tmp_path / name).write_text(written, encoding="utf-8")
+    (tmp_path / "read.py").write_text(
+        """
+import numpy as np
+from xlingjax.config.recipe import read_recipe
+
+given = ["MONO=a", "PARALLEL=b", "VOCABULARY=v", "VOCABULARY_SIZE=400", "LANGUAGES=de en"]
+recipe = read_recipe(["normed.gin"], [*given, "NORM_SCALE=0.5"])
+open("config.gin", "w").write(recipe.config)
+for recipe in (recipe, read_recipe(["config.gin"], [])):
+    [norm] = recipe.bound["evaluators"][1]()
+    print(norm.name, norm(None, {"w": np.array([3.0, 4.0])}, 0, None))
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "read.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["weight_norm {'l2': 2.5}"] * 2, done.stderr
+
+
+# ---- Python --------------------------------------------------------------------------------------
+
+
+def test_pages_of_python_have_every_public_name_and_room():
+    api = ROOT / "docs" / "api"
+    public = re.findall(r"^      toc_label: (\w+)$", (api / "index.md").read_text("utf-8"), re.M)
+    assert sorted(public) == sorted(xlingjax.__all__)
+    package = Path(xlingjax.__file__).parent
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")} | {"tasks"}
+    assert {path.stem for path in api.glob("*.md")} == rooms | {"index"}
 
 
 # ---- Commands ------------------------------------------------------------------------------------
