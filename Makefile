@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup pretrain negatives test test-long test-tpu lint inspect bench clean
+.PHONY: help setup pretrain negatives test test-long test-tpu lint docs inspect bench clean
 
 # The first interpreter that really starts and is 3.11 or 3.12.
 PYTHON ?= $(shell for p in python3.11 python3.12 python3; do \
@@ -81,6 +81,9 @@ test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the oth
 lint: $(VENV)/.ready-dev ## ruff
 	$(BIN)/ruff check .
 
+docs: $(VENV)/.ready-docs ## the pages of docs/ as a site, site/index.html; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 inspect: $(VENV)/.ready runs/demo/vocab/vocab.json ## what a recipe feeds the model: pieces, targets, positions, languages, masks
 	$(XLINGJAX) inspect --gin_file gin/recipes/xlm_tiny.gin
 
@@ -88,5 +91,5 @@ bench: $(VENV)/.ready-interop ## training speed beside Hugging Face transformers
 	$(BIN)/python -m benchmarks --output bench.json
 
 clean: ## remove the demonstration's run, caches and build folders (keeps the virtual environment)
-	rm -rf runs/demo build dist ./*.egg-info .pytest_cache .ruff_cache .cache
+	rm -rf runs/demo site build dist ./*.egg-info .pytest_cache .ruff_cache .cache
 	find . -name __pycache__ -type d -not -path './$(VENV)/*' -prune -exec rm -rf {} +

@@ -6,6 +6,11 @@ from argparse import Namespace
 from xlingjax.cli.verb import Verb
 from xlingjax.errors import UserError
 
+_PIPED = 10_000
+"""Columns where no terminal cuts the lines: a macro stays in one."""
+_VALUE = 40
+"""Columns of a value at most."""
+
 
 def options(parser: argparse.ArgumentParser) -> None:
     text = "names of recipes, or gin files, read one after another (default: which there are)"
@@ -15,22 +20,30 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from xlingjax.config.macros import REQUIRED, macros_of
     from xlingjax.config.recipe import recipes
 
     console = Console()
+    if not console.is_terminal:
+        console.width = _PIPED
     if not args.recipe:
         console.print("\n".join(recipes()), highlight=False)
         return 0
     macros = macros_of(args.recipe)
     if not macros:
         raise UserError(f"recipe {' '.join(args.recipe)}: no macros there")
-    table = Table("macro", "value", "meaning", "file", box=None, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("macro", no_wrap=True)
+    table.add_column("value", overflow="fold", max_width=_VALUE)
+    table.add_column("meaning", overflow="fold")
+    table.add_column("file", overflow="fold")
     for macro in macros:
-        style = "bold" if macro.value == REQUIRED else None
-        table.add_row(f"--gin.{macro.name}", macro.value, macro.meaning, macro.file, style=style)
-    console.print(table, highlight=False)
+        style = "bold" if macro.value == REQUIRED else ""
+        cells = (macro.name, macro.value, macro.meaning, macro.file)
+        table.add_row(*(Text(cell, style) for cell in cells))
+    console.print(table)
     return 0
 
 

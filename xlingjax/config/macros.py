@@ -1,33 +1,40 @@
 """The macros of recipes as their gin files explain them: name, value, the comment behind it."""
 
+import functools
+import io
 import re
+import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xlingjax.config.recipe import find_gin, gin_folder, parts_of
+from xlingjax.errors import UserError
 
 REQUIRED = "required"
-_SET = re.compile(r"([A-Z][A-Z0-9_]*)\s*=\s*(.+?)(?:\s+#\s*(.*))?")
+_SET = re.compile(r"([A-Z][A-Z0-9_]*)\s*=\s*(.+)")
+_NAME = r"[A-Z][A-Z0-9_]*"
 
 
 @dataclass(frozen=True)
 class Macro:
     name: str
     value: str
-    """As gin writes it; `REQUIRED` where a recipe does not start without one."""
+    """As gin writes it, in one line, but another macro is `OTHER` and not `%OTHER`; `REQUIRED`
+    where a recipe does not start without one."""
     meaning: str
-    """The comment behind it; "": none."""
+    """The comment behind it and those of the indented lines below; "": none."""
     file: str
 
 
 def macros_in(text: str, file: str) -> Iterator[Macro]:
-    """Those that gin text sets, in its order; a value that goes over several lines is cut at its
-    first."""
-    for line in text.splitlines():
-        found = _SET.fullmatch(line)
-        if found:
-            value = REQUIRED if found[2] == "%gin.REQUIRED" else found[2]
-            yield Macro(found[1], value, found[3] or "", file)
+    """Those that gin text sets, in its order. Raises UserError for what is not gin syntax."""
+    try:
+        for statement, comment in _statements(text):
+            if found := _SET.fullmatch(statement):
+                value = REQUIRED if found[2] == "%gin.REQUIRED" else _without_percent(found[2])
+                yield Macro(found[1], value, comment, file)
+    except (tokenize.TokenError, SyntaxError) as error:
+        raise UserError(f"{file}: not gin syntax: {error.args[0]}") from None
 
 
 def macros_of(files: Sequence[str]) -> list[Macro]:
@@ -46,17 +53,95 @@ def macros_of(files: Sequence[str]) -> list[Macro]:
 
 
 def table(file: str) -> str:
-    """The macros that one gin file sets, as Markdown: what docs/recipes.md shows of it. file:
-    "runs/common.gin"."""
+    """The macros that one gin file sets, as Markdown: what docs/recipes.md shows of it; "": it sets
+    none. file: "runs/common.gin". Raises UserError for a missing file."""
     path = find_gin(file)
-    rows = ["| Macro | Default | Meaning |", "|---|---|---|"]
-    for macro in macros_in(path.read_text(encoding="utf-8"), file):
-        rows.append(f"| `{macro.name}` | {_cell(macro.value)} | {_cell(macro.meaning)} |")
-    return "\n".join(rows)
+    if path is None:
+        raise UserError(f"missing file: {file}")
+    macros = [*macros_in(path.read_text(encoding="utf-8"), file)]
+    rows = [
+        f"| `{macro.name}` | {_default(macro.value)} | {_markdown(macro.meaning)} |"
+        for macro in macros
+    ]
+    return "\n".join(["| Macro | Default | Meaning |", "|---|---|---|", *rows]) if rows else ""
 
 
-def _cell(text: str) -> str:
-    return text.strip('"').replace("|", "\\|") or '""'
+def _statements(text: str) -> Iterator[tuple[str, str]]:
+    """(a statement in one line, the comment behind its last line)."""
+    parts: list[tokenize.TokenInfo] = []
+    done, comments = "", []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            if parts:
+                comments = [token.string]  # of an entry, if more of the value follows
+            elif done and token.start[1]:
+                comments.append(token.string)
+        elif token.type == tokenize.NEWLINE:
+            done, parts = _joined(parts), []
+        elif token.string.strip() and token.type != tokenize.ENDMARKER:
+            if done:
+                yield done, _sentence(comments)
+                done, comments = "", []
+            if parts and token.start[0] > parts[-1].end[0]:
+                comments = []
+            parts.append(token)
+    if done:
+        yield done, _sentence(comments)
+
+
+def _joined(tokens: Sequence[tokenize.TokenInfo]) -> str:
+    """The tokens as they were spaced; where a line ended, with one space, or none in a bracket."""
+    text = ""
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        if before and before.end[0] == token.start[0]:
+            text += " " * (token.start[1] - before.end[1])
+        elif before and token.string in ")]}":
+            text = text.removesuffix(",")
+        elif before and before.string not in "([{":
+            text += " "
+        text += token.string
+    return text
+
+
+def _sentence(comments: Sequence[str]) -> str:
+    return " ".join(comment.lstrip("#").strip() for comment in comments)
+
+
+def _without_percent(value: str) -> str:
+    """`%BATCH` is BATCH; what stands in quotes is left alone."""
+    quoted = r"\"[^\"]*\"|'[^']*'"
+    return re.sub(rf"({quoted})|%({_NAME})\b", lambda found: found[1] or found[2], value)
+
+
+def _default(value: str) -> str:
+    if re.fullmatch(r"\"[^\"]+\"", value):
+        value = value[1:-1]
+    if re.fullmatch(r"[\w.+-]+", value) and value not in _names():
+        return value
+    return f"`{value}`".replace("|", "\\|")
+
+
+def _markdown(meaning: str) -> str:
+    """As Markdown: code stays code, what is set to a macro becomes it, and no character of the rest
+    is markup."""
+    parts = re.split(r"(`[^`]*`)", meaning)
+    return "".join(part if part[:1] == "`" else _plain(part) for part in parts).replace("|", "\\|")
+
+
+def _plain(text: str) -> str:
+    def shown(found: re.Match) -> str:
+        return f"`{found[0]}`" if found[1] in _names() else found[0]
+
+    text = re.sub(r"([*\\])", r"\\\1", text).replace("<", "&lt;")
+    return re.sub(rf"\b({_NAME})(=\w+)?\b", shown, text)
+
+
+@functools.cache
+def _names() -> frozenset[str]:
+    """Every macro that a gin file of ours sets."""
+    files = gin_folder().rglob("*.gin")
+    set_in = re.compile(rf"^({_NAME})\s*=", re.MULTILINE)
+    return frozenset(name for path in files for name in set_in.findall(path.read_text("utf-8")))
 
 
 def _shown(where: str) -> str:

@@ -1,0 +1,230 @@
+"""The documentation says what the code says: tables of macros, commands, links.
+
+`XLINGJAX_GOLDEN=write pytest tests/test_docs.py` writes the tables of docs/recipes.md anew.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import xlingjax
+from xlingjax.cli import main as command_line
+from xlingjax.cli.main import main
+from xlingjax.config.macros import Macro, macros_in, macros_of, table
+from xlingjax.config.recipe import gin_folder
+from xlingjax.errors import UserError
+
+ROOT = Path(__file__).parents[1]
+RECIPES = ROOT / "docs" / "recipes.md"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"<!-- macros: (\S+) -->\n(.*?)<!-- end -->", re.DOTALL)
+LAYERS = ("models", "objectives", "optim", "mesh", "runs")
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+# ---- Macros --------------------------------------------------------------------------------------
+
+
+def files_that_set_macros() -> list[str]:
+    paths = [path for layer in LAYERS for path in sorted((gin_folder() / layer).glob("*.gin"))]
+    files = [path.relative_to(gin_folder()).as_posix() for path in paths]
+    return [file for file in files if table(file)]
+
+
+def test_tables_of_macros_are_those_of_the_gin_files():
+    text = RECIPES.read_text(encoding="utf-8")
+    if os.environ.get("XLINGJAX_GOLDEN") == "write":
+        text = BLOCK.sub(lambda found: block(found[1]), text)
+        RECIPES.write_text(text, encoding="utf-8")
+    for found in BLOCK.finditer(text):
+        assert found[0] == block(found[1]), f"{found[1]}: XLINGJAX_GOLDEN=write writes it anew"
+
+
+def block(file: str) -> str:
+    return f"<!-- macros: {file} -->\n\n{table(file)}\n\n<!-- end -->"
+
+
+def test_every_gin_file_that_sets_macros_has_one_table():
+    blocks = [found[1] for found in BLOCK.finditer(RECIPES.read_text(encoding="utf-8"))]
+    assert sorted(blocks) == sorted(files_that_set_macros())
+
+
+@pytest.mark.parametrize("file", files_that_set_macros())
+def test_every_macro_has_a_comment(file):
+    text = (gin_folder() / file).read_text(encoding="utf-8")
+    assert [macro.name for macro in macros_in(text, file) if not macro.meaning] == []
+
+
+def test_macros_of_gin_text():
+    text = """# A comment above is no macro's.
+include "runs/common.gin"
+STEPS = %gin.REQUIRED  # how many
+ROWS = {"a": [%STEPS, 2],  # the first
+        "b # c": "%STEPS"}   # rows; what
+                             # they are
+
+# Of the next part.
+RATE = 1e-4
+train.steps = %STEPS       # no macro
+"""
+    assert [*macros_in(text, "x.gin")] == [
+        Macro("STEPS", "required", "how many", "x.gin"),
+        Macro("ROWS", '{"a": [STEPS, 2], "b # c": "%STEPS"}', "rows; what they are", "x.gin"),
+        Macro("RATE", "1e-4", "", "x.gin"),
+    ]
+
+
+def test_text_that_is_not_gin_is_refused():
+    with pytest.raises(UserError, match=r"x\.gin: not gin syntax"):
+        list(macros_in("ROWS = [1,\n", "x.gin"))
+
+
+def test_the_last_value_wins_and_keeps_a_meaning():
+    steps = {macro.name: macro for macro in macros_of(["xlm_text"])}["TRAIN_STEPS"]
+    assert steps.value.isdigit()
+    assert steps.meaning.startswith("updates")
+    assert steps.file == "recipes/xlm_text.gin"
+
+
+def test_a_table_of_a_missing_file():
+    with pytest.raises(UserError, match="missing file"):
+        table("runs/nothing.gin")
+
+
+def test_recipe_prints_each_macro_with_value_meaning_and_file(capsys):
+    assert main(["recipe", "xlm_text"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    macros = macros_of(["xlm_text"])
+    assert len(lines) == len(macros) + 1
+    for line, macro in zip(lines[1:], macros, strict=True):
+        assert (
+            line.split() == " ".join([macro.name, macro.value, macro.meaning, macro.file]).split()
+        )
+
+
+def test_every_recipe_prints(capsys):
+    for path in sorted((gin_folder() / "recipes").rglob("*.gin")):
+        assert main(["recipe", str(path)]) == 0
+        out = capsys.readouterr().out
+        assert "Traceback" not in out and out.startswith("macro")
+
+
+# ---- Own functions -------------------------------------------------------------------------------
+
+
+def test_the_module_and_recipe_of_the_page_work(tmp_path):
+    """In a process of its own, which registers names."""
+    text = RECIPES.read_text(encoding="utf-8")
+    for name in ("my_parts.py", "normed.gin"):
+        written = re.search(rf"^```\w*\n(# {name}\n.*?)^```", text, re.M | re.DOTALL)[1]
+        (tmp_path / name).write_text(written, encoding="utf-8")
+    (tmp_path / "read.py").write_text(
+        """
+import numpy as np
+from xlingjax.config.recipe import read_recipe
+
+given = ["MONO=a", "PARALLEL=b", "VOCABULARY=v", "VOCABULARY_SIZE=400", "LANGUAGES=de en"]
+recipe = read_recipe(["normed.gin"], [*given, "NORM_SCALE=0.5"])
+open("config.gin", "w").write(recipe.config)
+for recipe in (recipe, read_recipe(["config.gin"], [])):
+    [norm] = recipe.bound["evaluators"][1]()
+    print(norm.name, norm(None, {"w": np.array([3.0, 4.0])}, 0, None))
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "read.py"], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["weight_norm {'l2': 2.5}"] * 2, done.stderr
+
+
+# ---- Python --------------------------------------------------------------------------------------
+
+
+def test_pages_of_python_have_every_public_name_and_room():
+    api = ROOT / "docs" / "api"
+    public = re.findall(r"^      toc_label: (\w+)$", (api / "index.md").read_text("utf-8"), re.M)
+    assert sorted(public) == sorted(xlingjax.__all__)
+    package = Path(xlingjax.__file__).parent
+    rooms = {path.parent.name for path in package.glob("*/__init__.py")} | {"tasks"}
+    assert {path.stem for path in api.glob("*.md")} == rooms | {"index"}
+
+
+# ---- Commands ------------------------------------------------------------------------------------
+
+
+def commands(page: Path) -> list[str]:
+    """The commands of xlingjax that stand in its blocks of code, each in one line."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.M | re.DOTALL)
+    lines = [line for kind, text in fenced if kind in ("", "sh", "bash") for line in joined(text)]
+    found = [re.search(r"(?:^|\| |^\s+|\$ )(?:\.venv/bin/)?xlingjax (.+)", line) for line in lines]
+    return [one[1] for one in found if one and " ... " not in f"{one[1]} "]  # some left out
+
+
+def joined(text: str) -> list[str]:
+    """Lines of a shell, with those that go on in the next."""
+    lines = [""]
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        lines[-1] += line
+        if re.sub(r" #.*", "", lines[-1]).count("'") % 2 == 0:
+            lines.append("")
+    return lines
+
+
+def words(command: str) -> list[str]:
+    """Of the command alone: without a comment, what a shell redirects or sends on, and gin."""
+    said = shlex.split(command, comments=True)
+    for sign in ("|", "<", ">", "2>", "&&", "||", "&", ";"):
+        if sign in said:
+            said = said[: said.index(sign)]
+    return [word for word in said if not word.startswith("--gin.") and word != "..."]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=named)
+def test_commands_are_understood(page):
+    for command in commands(page):
+        try:
+            args = command_line.parser().parse_args(words(command))
+        except UserError as error:
+            pytest.fail(f"xlingjax {command}\n{error}")
+        assert getattr(args, "run_once", None) is None, f"RUN comes first: xlingjax {command}"
+        assert args.name != "evaluate" or not args.workdir, f"RUN comes first: xlingjax {command}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_runs_are_named_first_in_sentences_too(page):
+    text = page.read_text(encoding="utf-8")
+    spans = re.findall(r"`([^`\n]*--from [^`\n]*)`", text)
+    assert [
+        span for span in spans if not re.search(r"translate|generate|--to [a-z]{2}$", span)
+    ] == []
+
+
+# ---- Links ---------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in link:
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link
