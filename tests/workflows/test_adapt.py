@@ -16,14 +16,10 @@ from xlingjax.data.holdout import held_out
 from xlingjax.errors import UserError
 from xlingjax.model import memory
 from xlingjax.model.config import preset
-from xlingjax.workflows.adapt import (
-    Request,
-    _absolute,
-    _heldout_shares,
-    _say_unmeasured,
-    _steps_within,
-    write_heldout,
-)
+from xlingjax.workflows.adapt_held_out import heldout_shares, say_unmeasured, write_heldout
+from xlingjax.workflows.adapt_prepare import first_model
+from xlingjax.workflows.adapt_request import Request, absolute
+from xlingjax.workflows.adapt_trial import steps_within
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
@@ -110,7 +106,7 @@ def test_the_folder_opens_and_is_what_was_trained(adapted, monkeypatch):
 
 
 @pytest.mark.long
-def test_sentence_vectors_stay_those_of_the_first_model(adapted):
+def test_sentence_vectors_stay_those_of_thefirst_model(adapted):
     """Measured by its pooling and with its prefix, before and after, and told to whom opens the
     result."""
     from xlingjax.inference.run import open_run
@@ -191,13 +187,12 @@ def test_an_import_is_used_again_until_its_source_changes(
     adapted, place, tmp_path, monkeypatch, capsys
 ):
     from xlingjax.inference.run import open_run
-    from xlingjax.workflows.adapt import _first_model
 
     made = []
     monkeypatch.setattr(
         import_model, "import_apart", lambda folder, run: made.append(folder) or run.mkdir()
     )
-    _first_model(str(place / "hf"), tmp_path / "again")
+    first_model(str(place / "hf"), tmp_path / "again")
     assert not made and "again: the import in" in capsys.readouterr().out
     first, again = (open_run(run).params for run in (adapted / "start", tmp_path / "again"))
     np.testing.assert_array_equal(
@@ -205,9 +200,9 @@ def test_an_import_is_used_again_until_its_source_changes(
     )
     copy = tmp_path / "hf"
     shutil.copytree(place / "hf", copy)
-    _first_model(str(copy), tmp_path / "other")
+    first_model(str(copy), tmp_path / "other")
     os.utime(copy / "config.json", (0, 0))
-    _first_model(str(copy), tmp_path / "changed")
+    first_model(str(copy), tmp_path / "changed")
     assert made == [copy, copy]
 
 
@@ -324,7 +319,7 @@ def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, 
         "text": [{"name": "de"}, {"name": "en"}],
         "pairs": [{"name": "en-fr"}, {"name": "de-fr"}],
     }
-    _say_unmeasured(Findings(tables=tables), held, share)
+    say_unmeasured(Findings(tables=tables), held, share)
     assert capsys.readouterr().out.splitlines() == [
         (
             "not measured: en: a share of 10.00% takes nothing of less than about 320 lines; give"
@@ -335,7 +330,7 @@ def test_short_files_are_measured_together_and_too_few_lines_are_said(tmp_path, 
             " more, or lines apart: --gin.HELDOUT_PAIRS=DIR"
         ),
     ]
-    _say_unmeasured(
+    say_unmeasured(
         Findings(tables=tables), {"de.txt": 1, "en.txt": 1, "fr-en.fr": 1, "fr-en.en": 1}, share
     )
     assert not capsys.readouterr().out
@@ -408,8 +403,8 @@ def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():
         overrides=(),
     )
     found = Findings(tables=rows)
-    assert _heldout_shares(found, Request(**request)) == {"text": 200 / 2500, "pairs": 200 / 10**5}
-    assert _heldout_shares(found, Request(**{**request, "mono": ()})) == {
+    assert heldout_shares(found, Request(**request)) == {"text": 200 / 2500, "pairs": 200 / 10**5}
+    assert heldout_shares(found, Request(**{**request, "mono": ()})) == {
         "text": 200 / 2500,
         "pairs": 200 / 2500,
     }
@@ -422,16 +417,16 @@ def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):
         ("text/a=b/*.txt", f"{tmp_path}/text/a=b/*.txt"), ("lin=t.txt", f"lin={tmp_path}/t.txt"),
         ("zh-Hant=~/t", "zh-Hant=/home/x/t"), ("~/t", "/home/x/t"),
     ):  # fmt: skip
-        assert _absolute(pattern) == wanted
+        assert absolute(pattern) == wanted
 
 
 def test_hours_become_steps():
     speed = {"seconds_per_evaluation": 20.0, "seconds_to_compile": 60.0, "seconds_per_step": 0.5}
-    assert _steps_within(0.1, speed) == (360 - 100 - 60) / 0.5
+    assert steps_within(0.1, speed) == (360 - 100 - 60) / 0.5
     with pytest.raises(
         UserError, match="--hours 0.04 is too little: 5 evaluations take 100 s, compiling 60 s"
     ):
-        _steps_within(0.04, speed)
+        steps_within(0.04, speed)
 
 
 def test_memory_is_planned_by_what_a_step_keeps(monkeypatch):

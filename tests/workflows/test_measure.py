@@ -14,8 +14,10 @@ from xlingjax.config import task as benchmark
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.sentences import Sentences
 from xlingjax.tasks import suite_tasks, task_named
-from xlingjax.workflows import measure
-from xlingjax.workflows.measure import Request, follow, states
+from xlingjax.workflows import follow as following
+from xlingjax.workflows.follow import follow
+from xlingjax.workflows.measure_request import Request, States, states
+from xlingjax.workflows.run_history import chosen_on, languages_learnt
 
 
 class Run:
@@ -62,9 +64,11 @@ def run(tmp_path, monkeypatch):
             raise UserError(f"no checkpoint {step}")
         return made
 
-    monkeypatch.setattr(measure, "open_run", opened)
+    monkeypatch.setattr(following, "open_run", opened)
     monkeypatch.setattr(
-        measure, "_measure", lambda request, trained, step, *_: made.measured.append(step)
+        following,
+        "measure_checkpoint",
+        lambda request, trained, step, *_: made.measured.append(step),
     )
     return made
 
@@ -81,7 +85,7 @@ def test_a_deleted_checkpoint_is_passed_over(run, monkeypatch):
     for step in (10, 20, 30, 40):
         run.checkpoint(step)
     run.ends()
-    unread = measure.open_run
+    unread = following.open_run
 
     def opened(source, mesh):
         if source.endswith("@20"):  # while the one before it was measured
@@ -91,7 +95,7 @@ def test_a_deleted_checkpoint_is_passed_over(run, monkeypatch):
             raise UserError("cannot be read")
         return unread(source, mesh)
 
-    monkeypatch.setattr(measure, "open_run", opened)
+    monkeypatch.setattr(following, "open_run", opened)
     assert run.follow() == 0 and run.measured == [10, 40]
     assert [line.split(":")[0] for line in run.said] == ["step 20", "step 30"]
     assert "KEEP_CHECKPOINTS" in run.said[0]
@@ -103,7 +107,7 @@ def test_a_checkpoint_that_stays_and_cannot_be_read_is_an_error(run, monkeypatch
     def opened(_, mesh):
         raise UserError("cannot be read")
 
-    monkeypatch.setattr(measure, "open_run", opened)
+    monkeypatch.setattr(following, "open_run", opened)
     with pytest.raises(UserError, match="cannot be read"):
         run.follow()
 
@@ -151,7 +155,7 @@ def test_no_such_run(run, tmp_path):
 
 def test_which_states_are_read():
     request = Request("xtreme", "", "data", "out")
-    assert states(request, "retrieval", 12) == measure.States(8, "mean", (8,), ("mean",))
+    assert states(request, "retrieval", 12) == States(8, "mean", (8,), ("mean",))
     assert (
         states(request, "mining", 24).pooling == "first"
         and states(request, "mining", 24).layer == 8
@@ -188,11 +192,7 @@ def test_a_run_reads_its_own_states():
     def read(own, kind="retrieval", **given):
         return states(Request("xtreme", "", "data", "out", **given), kind, 12, own)
 
-    assert (
-        read(own)
-        == measure.States(12, "mean", (12,), ("mean",), "query: ", 512)
-        == read(own, "mining")
-    )
+    assert read(own) == States(12, "mean", (12,), ("mean",), "query: ", 512) == read(own, "mining")
     assert read(own).said() == "layer 12, pooled by mean, prefix 'query: ', at most 512 tokens"
     given = {"layers": (3,), "poolings": ("first",), "prefix": ""}
     assert read(own, **given).said() == "layer 3, pooled by first, at most 512 tokens"
@@ -248,7 +248,7 @@ def data(tmp_path_factory):
 
 def test_the_recipe_tells_which_languages_were_learnt(tmp_path, data):
     def learnt(**macros):
-        return measure.languages_learnt(macros)
+        return languages_learnt(macros)
 
     assert learnt() is None and learnt(LENGTH=4) is None  # not "no language"
     assert learnt(TRAIN_LANGUAGES="en", TRANSLATED=None) == {"en"}
@@ -263,7 +263,7 @@ def test_a_run_that_was_chosen_by_what_it_is_measured_on(data):
     macros = {"TASK": "xtreme/xnli", "BEST_METRIC": "dev/mean", "DEV_SPLIT": "dev[:50%]"}
 
     def note(split, task="xtreme/xnli", languages=("de",), **more):
-        return measure.chosen_on(macros | more, task_named(task), str(data), split, languages)
+        return chosen_on(macros | more, task_named(task), str(data), split, languages)
 
     said = (
         "whose checkpoint was chosen by dev/mean on dev[:50%], examples of this split: its figures"

@@ -56,7 +56,7 @@ def test_gold_where_there_is_and_translations_of_the_others(files):
 
 
 @pytest.mark.parametrize(
-    "asked, given, message",
+    "languages, given, message",
     [
         (["en+zz"], {}, "--languages zz: xtreme/xnli has no training examples of them"),
         (["en+de+en"], {}, r"--languages en\+de\+en: a language stands there twice"),
@@ -67,9 +67,9 @@ def test_gold_where_there_is_and_translations_of_the_others(files):
         ),
     ],
 )
-def test_sets_that_cannot_be_meant_are_refused(request, given, message, files):
+def test_sets_that_cannot_be_meant_are_refused(languages, given, message, files):
     with pytest.raises(UserError, match=message):
-        of(files, *request, **given)
+        of(files, *languages, **given)
 
 
 @pytest.fixture(scope="module")

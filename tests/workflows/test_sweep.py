@@ -25,7 +25,7 @@ from xlingjax.evaluation.task import predict, translations
 from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.task import Reading, beside_rows
 from xlingjax.tasks import task_named
-from xlingjax.workflows import baselines, scorecard, sweep
+from xlingjax.workflows import baselines, cell_training, scorecard
 from xlingjax.workflows import cell as cells
 from xlingjax.workflows.strategies import lacking
 
@@ -269,7 +269,7 @@ def test_all_languages_must_be_there(start, files, tmp_path, capsys):
 def test_a_language_without_files_is_passed_over_only_where_asked(
     start, files, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(sweep, "launch", lambda *_: 7)
+    monkeypatch.setattr(cell_training, "launch", lambda *_: 7)
     words = [
         "finetune",
         "--task",

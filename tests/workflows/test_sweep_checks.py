@@ -11,14 +11,14 @@ import pytest
 from tests.helpers import sweeping
 from tests.helpers.sweeping import finetune, random_run, scores
 from xlingjax.cli import main
-from xlingjax.workflows import sweep
+from xlingjax.workflows import cell_training
 
 files, start = sweeping.files, sweeping.start
 
 
 @pytest.fixture
 def untrained(monkeypatch):
-    monkeypatch.setattr(sweep, "launch", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr(cell_training, "launch", lambda *_: pytest.fail("it was trained"))
 
 
 def refused(capsys, output, message, *command):

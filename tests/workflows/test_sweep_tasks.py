@@ -20,6 +20,7 @@ from xlingjax.tasks import task_named
 from xlingjax.training.run_record import labels_of
 from xlingjax.workflows import cell as cells
 from xlingjax.workflows import scorecard
+from xlingjax.workflows.cell_splits import splits_of
 
 LANGUAGES, NAMES = ("de", "en", "fr"), ("pawsx", "qam")  # whose heads have the same classes
 
@@ -263,19 +264,19 @@ def test_no_task_is_tested_on_what_chose_the_checkpoint(files, tmp_path):
     request = cells.Request(
         tasks[0], "", str(tmp_path / "xglue"), "", "multi_task", beside=tasks[1:]
     )
-    assert cells.splits_of(request, {}, {"TEST_SPLIT": "test"}) == {}
+    assert splits_of(request, {}, {"TEST_SPLIT": "test"}) == {}
     for path in (tmp_path / "xglue/QAM").glob("*.test"):
         path.write_text(
             "".join(line.rpartition("\t")[0] + "\n" for line in path.read_text().splitlines())
         )
     halves = {"DEV_SPLIT": "dev[:50%]", "TEST_SPLIT": "dev[50%:]"}
-    assert cells.splits_of(request, {}, {"TEST_SPLIT": "test"}) == halves
+    assert splits_of(request, {}, {"TEST_SPLIT": "test"}) == halves
     for path in (tmp_path / "xglue/QAM").glob("*.dev"):
         path.unlink()
     with pytest.raises(
         UserError, match="xglue/qam: no dev set below .*, which multi_task needs of each"
     ):
-        cells.splits_of(request, {}, {"TEST_SPLIT": "test"})
+        splits_of(request, {}, {"TEST_SPLIT": "test"})
 
 
 @pytest.mark.parametrize(

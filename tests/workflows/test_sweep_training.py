@@ -15,7 +15,8 @@ from xlingjax.inference.run import open_run
 from xlingjax.preprocessors.task import Reading, Training, read_labelled, task_source
 from xlingjax.tasks import task_named
 from xlingjax.workflows import cell as cells
-from xlingjax.workflows import sweep
+from xlingjax.workflows import cell_training, teacher
+from xlingjax.workflows.predictions import predicted
 
 files, start = sweeping.files, sweeping.start
 
@@ -24,7 +25,7 @@ def test_an_epoch_of_questions_is_of_windows(files, tmp_path, monkeypatch):
     """As the benchmarks' scripts count it: the steps of an epoch read every row of the training set
     once."""
     start = random_run(tmp_path, files)
-    monkeypatch.setattr(sweep, "launch", lambda *_: 7)
+    monkeypatch.setattr(cell_training, "launch", lambda *_: 7)
     short = [
         "--gin.LENGTH=40",
         "--gin.MAX_QUESTION=12",
@@ -59,14 +60,14 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(
         )
     random_run(tmp_path, files, classifier="tagging", num_labels=len(task.labels))
     (tmp_path / "scores.json").write_text('{"select": {"step": 7}}')
-    teacher, student = (
+    labeller, student = (
         cells.Cell(task, "", {}, {}, 0, folder) for folder in (tmp_path, tmp_path / "student")
     )
     monkeypatch.setattr(
-        sweep, "bindings", lambda *_: {"LENGTH": "8"}
+        teacher, "bindings", lambda *_: {"LENGTH": "8"}
     )  # rows shorter than the sentences
     request = cells.Request(task, "", str(data), "")
-    folder = sweep._label(request, teacher, student)
+    folder = teacher.label(request, labeller, student)
     assert sorted(path.name for path in folder.iterdir()) == ["udpos.de.jsonl", "udpos.ru.jsonl"]
     assert Training(("en",), labelled=str(folder)).parts(task, data) == [
         ("gold", "en"), ("labelled", "de"), ("labelled", "ru"),
@@ -76,7 +77,7 @@ def test_a_teacher_tags_every_word_of_the_translations_and_no_english_gold(
         made = read_labelled(folder / f"udpos.{language}.jsonl", task)
         given = read(task, data, "translate_train", language)
         assert [one.words for one in made] == [one.words for one in given]
-        alone = [sweep._predicted(trained, task, [one], language, reading)[0] for one in given]
+        alone = [predicted(trained, task, [one], language, reading)[0] for one in given]
         assert [list(one.tags) for one in made] == alone and {
             tag for tags in alone for tag in tags
         } != {"X"}
@@ -185,7 +186,7 @@ def test_settings_and_files_that_were_refused_bind_nothing(files, tmp_path, monk
     assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.5") == 2
     assert "unknown label 'maybe'" in capsys.readouterr().err
     test.write_text(whole)
-    monkeypatch.setattr(sweep, "launch", lambda *_: 7)  # killed before it began
+    monkeypatch.setattr(cell_training, "launch", lambda *_: 7)  # killed before it began
     assert finetune("xtreme/xnli", start, data, output, "--gin.LEARNING_RATE=0.25") == 7
     test.write_text(whole.replace("neutral", "entailment"))
     monkeypatch.undo()
@@ -199,7 +200,7 @@ def test_faults_of_test_sets_are_told_before_the_training(files, tmp_path, monke
     data = tmp_path / "files"
     shutil.copytree(files / "xtreme/xnli", data / "xtreme/xnli")
     start = random_run(tmp_path, files)
-    monkeypatch.setattr(sweep, "launch", lambda *_: pytest.fail("it was trained"))
+    monkeypatch.setattr(cell_training, "launch", lambda *_: pytest.fail("it was trained"))
     lines = (data / "xtreme/xnli/test-ru.tsv").read_text().splitlines()
     halves = "--gin.DEV_SPLIT=dev[:50%]", "--gin.TEST_SPLIT=dev[50%:]"
     for line, fault in (("A\tB\tmaybe", "unknown label 'maybe'"), ("A", "1 columns, expected 3")):

@@ -48,7 +48,8 @@ def run(args: Namespace) -> int:
     from xlingjax.config.recipe import find_gin, gin_values
     from xlingjax.data.sources import split_list
     from xlingjax.runtime.machine import start
-    from xlingjax.workflows.adapt import Request, adapt
+    from xlingjax.workflows.adapt import adapt
+    from xlingjax.workflows.adapt_request import Request
 
     source = given_run(args)
     if source is None:

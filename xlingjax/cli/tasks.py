@@ -275,7 +275,7 @@ def _number(text: str) -> float | str:
 
 
 def measured(args: Namespace, source: str, suite: str, tasks: Sequence[str]) -> Any:
-    from xlingjax.workflows.measure import Request
+    from xlingjax.workflows.measure_request import Request
 
     return Request(
         suite,
@@ -299,7 +299,8 @@ def mixture(args: Namespace) -> int:
     from xlingjax.tasks import suite_tasks
     from xlingjax.training.run_record import run_and_checkpoint
     from xlingjax.workflows.cell import FILES, READING, values_of
-    from xlingjax.workflows.measure import follow, measure
+    from xlingjax.workflows.follow import follow
+    from xlingjax.workflows.measure import measure
     from xlingjax.workflows.scorecard import SCORES
     from xlingjax.workflows.scorecard_page import show
 

@@ -1,0 +1,94 @@
+"""recipe.gin of `xlingjax adapt`: what it decided, as a recipe that can be read and run again."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from xlingjax.inference.sentences import sentences_of
+from xlingjax.model.config import ModelConfig
+from xlingjax.training.run_record import read_run_record
+from xlingjax.workflows.adapt_request import OF_TEXT, Request, absolute
+
+CHUNK = 1024
+"""Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
+large."""
+
+
+def included_files(request: Request) -> list[str]:
+    files = ["recipes/adapt.gin"]
+    for name in request.objectives:
+        if name != "mlm":  # which recipes/adapt.gin has
+            files.append(f"objectives/{name}.gin")
+    return files
+
+
+def settings(
+    request: Request, config: ModelConfig, start: Path, held: Mapping[str, int]
+) -> dict[str, Any]:
+    """{macro: value} before the training is planned. held: {file: lines} of what is held out."""
+    dtype = "bfloat16"
+    unroll = 1  # layers of a step of the scan: compiled soonest
+    if jax.default_backend() == "cpu":
+        dtype = "float32"
+        unroll = 0  # all layers, which is faster there
+    heldout = start.parent / "heldout"
+    texts = []
+    for name in held:
+        if name.endswith(".txt"):
+            code = name.removesuffix(".txt")
+            texts.append(f"{code}={heldout / 'text' / code}.txt")
+    heldout_pairs = None
+    if (heldout / "pairs").is_dir():
+        heldout_pairs = str(heldout / "pairs")
+    values = {
+        "INIT_FROM": str(start),
+        "VOCABULARY": str(start),
+        "MONO": " ".join(map(absolute, request.text)),
+        "PARALLEL": " ".join(map(absolute, request.parallel)) or None,
+        "BATCH": request.batch,
+        "LENGTH": request.length,
+        "MICROBATCHES": 1,
+        "LOSS_CHUNK": CHUNK,
+        "DTYPE": dtype,
+        "UNROLL": unroll,
+        "TRAIN_STEPS": request.steps or 1000,  # until a trial has told how many fit
+        "WARMUP_STEPS": 10,
+        "EVAL_EVERY": 0,
+        "HELDOUT_TEXT": " ".join(texts) or None,
+        "HELDOUT_PAIRS": heldout_pairs,
+        "PROBE_PAIRS": 1000,
+        "HELDOUT_ALIGNMENTS": request.gold and str(Path(request.gold).absolute()),
+    }
+    if config.has_languages:
+        values["LANGUAGES"] = " ".join(read_run_record(start)["languages"])
+    return values
+
+
+def recipe_text(request: Request, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
+    """The recipe. share: of "text" and "pairs" that is held out."""
+    lines = ["# Written by `xlingjax adapt`: all that it decided."]
+    for file in included_files(request):
+        lines.append(f'include "{file}"')
+    objectives = ", ".join(f"@{name}()" for name in request.names)
+    lines.append(f"train.objectives = [{objectives}]")
+    lines.append('train.schedule = "alternate"')
+    lines.append("")
+    for macro, value in values.items():
+        lines.append(f"{macro} = {value!r}")
+    for name in request.names:
+        kind = "pairs"
+        if name in OF_TEXT:
+            kind = "text"
+        lines.append(f"{name}.holdout = {share[kind]!r}  # the lines of heldout/")
+    own = sentences_of(read_run_record(values["INIT_FROM"]))
+    if own and own.pooling:  # retrieval is measured on the model's own sentence vectors
+        lines.append(f"retrieval.poolings = ({own.pooling!r},)")
+        lines.append(f"retrieval.prefix = {own.prefix!r}")
+    # Last, so that what the command line says has the last word.
+    for file in request.files:
+        lines.append(f'include "{Path(file).absolute()}"')
+    for override in request.overrides:
+        lines.append(override.replace("=", " = ", 1))
+    return "\n".join(lines) + "\n"

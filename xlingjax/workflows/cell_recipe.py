@@ -1,0 +1,268 @@
+"""The recipe of a cell: all that is decided before the training."""
+
+import ast
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from xlingjax.config.recipe import bindings, find_gin, macros_set
+from xlingjax.data.labelled.task import find, part_of
+from xlingjax.data.labelled.tfds import located
+from xlingjax.data.sources import split_list
+from xlingjax.errors import UserError
+from xlingjax.evaluation.task import chosen_languages, require_tested
+from xlingjax.training.run_record import run_and_checkpoint
+from xlingjax.workflows.cell import FILES, Cell, Request, macros_given, values_of
+from xlingjax.workflows.cell_checks import LEAST, require_apart, require_as_many, require_sound
+from xlingjax.workflows.cell_examples import LOST, Count, counted
+from xlingjax.workflows.cell_splits import known_languages, splits_of
+from xlingjax.workflows.strategies import OVER, trained_languages
+
+_OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
+"""Macros that an option of the command line says."""
+
+
+def recipe_of(request: Request, cell: Cell, strategy: Path, more: Mapping[str, str]) -> str:
+    """The gin file of the cell: all that was decided, to be read and run again. more: macros that
+    the sweep adds, as gin reads them. Raises UserError for all that can be known before the
+    training."""
+    given = {*macros_given(request), *cell.settings}
+    _require_one_source(request, cell, given)
+    files = _gin_files(request, strategy)
+    values = _macros(request, cell, more)
+    bound = _bound(request, cell, strategy, files, values)
+    splits = _sets(request, cell, given, bound)
+    for name, value in splits.items():
+        values[name] = repr(value)
+    bound |= splits
+    _require_sets_apart(request, bound)
+
+    counts = {task.name: counted(request, task, bound) for task in request.tasks}
+    lengths = {}
+    for name, value in _lengths(request, given, bound, counts).items():
+        if name not in given:
+            lengths[name] = str(value)
+    values = {**lengths, **values}
+    values |= _selection(request, bound, _dev_languages(request, bound))
+    return _text(request, cell, files, values, counts)
+
+
+# ---- what was given ------------------------------------------------------------------------------
+
+
+def _require_one_source(request: Request, cell: Cell, given: Collection[str]) -> None:
+    """Raise UserError for a macro that two options set."""
+    typed = {override.partition("=")[0] for override in request.overrides}
+    for name in sorted(typed):
+        if name in cell.settings:
+            raise UserError(f"{name}: --gin.{name} and --grid both set it: give one of them")
+    for name, option in _OPTIONS.items():
+        if name in given:
+            raise UserError(
+                f"{name}: a sweep has it from {option}: say it there, and leave {name} out"
+            )
+
+
+def _gin_files(request: Request, strategy: Path) -> list[str]:
+    """What the recipe includes; the strategy is last."""
+    files = [*FILES]
+    for name in request.files:
+        if Path(name).is_file():
+            name = str(Path(name).absolute())  # so that the recipe is read from anywhere
+        files.append(name)
+    if find_gin(f"strategies/{strategy.name}") == strategy:
+        files.append(f"strategies/{strategy.name}")
+    else:
+        files.append(str(strategy.absolute()))
+    return files
+
+
+def _macros(request: Request, cell: Cell, more: Mapping[str, str]) -> dict[str, str]:
+    """{macro: value as gin reads it} of the options, the variant and the settings of the cell."""
+    values = {
+        "TASK": repr(request.called),
+        "DATA": repr(located(request.data)),
+        "INIT_FROM": repr(_absolute_run(request.source)),
+        "SEED": str(cell.seed),
+    }
+    for override in request.overrides:
+        name, value = override.split("=", 1)
+        values[name] = value
+    for name, value in cell.variant.items():
+        if name in OVER:
+            values[name] = repr(value)
+    for name, value in cell.settings.items():
+        values[name] = _literal(value)
+    values |= more
+    return values | trained_languages(cell.variant, request.task, request.data)
+
+
+def _bound(
+    request: Request, cell: Cell, strategy: Path, files: Sequence[str], values: dict[str, str]
+) -> dict[str, Any]:
+    """{macro: value} of what the files and `values` bind. Whole numbers among `values` are written
+    as such. Raises UserError where they contradict each other or no training can be of them."""
+    given = {*macros_given(request), *cell.settings}
+    placed = [f"{name}={value}" for name, value in values.items()]
+    if "TRAIN_STEPS" not in given:
+        placed.append("TRAIN_STEPS=1")  # which gin requires, and is counted only later
+    parsed = bindings(files, placed)
+    set_twice = macros_set(request.files) & macros_set([str(strategy)])
+    for name in sorted(set_twice - {*values}):
+        before = bindings(files[:-1], placed)[name]  # without the strategy
+        if before != parsed[name]:
+            raise UserError(
+                f"{name}: {' '.join(request.files)} and strategy {strategy.stem} set it, to"
+                f" {before} and {parsed[name]}: say which by --gin.{name}"
+            )
+    bound = values_of(parsed)
+    require_sound(request, bound)
+    typed = {override.partition("=")[0] for override in request.overrides}
+    for name in LEAST:
+        if name in typed or name in cell.settings:
+            values[name] = str(bound[name])  # 1e2 is 100
+    return bound
+
+
+# ---- what chooses and what tests -----------------------------------------------------------------
+
+
+def _sets(
+    request: Request, cell: Cell, given: Collection[str], bound: Mapping[str, Any]
+) -> dict[str, str]:
+    """{macro: value} of the sets and languages that differ from what the recipe binds."""
+    splits = splits_of(request, given, bound)
+    target = cell.variant.get("TARGET")
+    if target and "DEV_LANGUAGES" not in given:
+        dev = splits.get("DEV_SPLIT", bound["DEV_SPLIT"])
+        if not find(request.task, request.data, dev, target):
+            # XQuAD, for one, has SQuAD's dev set alone.
+            splits["DEV_LANGUAGES"] = request.task.trained_on
+    return splits | known_languages(request, {**bound, **splits})
+
+
+def _require_sets_apart(request: Request, bound: Mapping[str, Any]) -> None:
+    """Raise UserError where what is trained on, what chooses and what tests share an example."""
+    # A setting of a grid is chosen on dev even where the last checkpoint is taken.
+    has_grid = any(len(values) > 1 for values in request.grid.values())
+    chooses = bound["SELECT"] != "last" or has_grid
+    require_apart(request, bound, chooses)
+    if chooses and part_of(bound["DEV_SPLIT"])[0] == "train":
+        require_as_many(request, bound)
+
+
+def _dev_languages(request: Request, bound: Mapping[str, Any]) -> list[Sequence[str]]:
+    """Of each task those that choose. Raises UserError, before any training, where the dev or the
+    test set of one is missing."""
+    requested = split_list(bound["DEV_LANGUAGES"])
+    tested = split_list(bound["TEST_LANGUAGES"])
+    languages = []
+    for task in request.tasks:
+        dev = chosen_languages(task, request.data, bound["DEV_SPLIT"], requested)
+        require_tested(task, request.data, bound["TEST_SPLIT"], tested, request.allow_missing)
+        languages.append(dev)
+    return languages
+
+
+def _selection(
+    request: Request, bound: Mapping[str, Any], dev_languages: Sequence[Sequence[str]]
+) -> dict[str, str]:
+    """The macros that say which checkpoint is kept. Raises UserError where none can be chosen."""
+    select = bound["SELECT"]
+    if select == "last":
+        return {"KEEP_BEST": "0", "BEST_METRIC": "''"}
+    contradicting = None
+    if bound["KEEP_BEST"] < 1:
+        contradicting = "KEEP_BEST"
+    elif bound["BEST_MODE"] != "max":
+        contradicting = "BEST_MODE"
+    if contradicting:
+        raise UserError(
+            f"{contradicting}={bound[contradicting]}: SELECT={select} takes the checkpoint that is"
+            " best on dev; leave it out, or give --gin.SELECT=last"
+        )
+    trained_on = request.task.trained_on
+    if select not in ("mean", trained_on):
+        raise UserError(f"SELECT={select}: choose mean, {trained_on} or last")
+    for languages in dev_languages:
+        if select != "mean" and select not in languages:
+            raise UserError(
+                f"SELECT={select}: dev is of {', '.join(languages)} alone; give --gin.SELECT=mean"
+            )
+    return {"BEST_METRIC": repr(f"dev/{select}")}
+
+
+# ---- how long it trains --------------------------------------------------------------------------
+
+
+def _lengths(
+    request: Request,
+    given: Collection[str],
+    bound: Mapping[str, Any],
+    counts: Mapping[str, Count],
+) -> dict[str, Any]:
+    """{macro: value}: how many steps, how often it is measured and saved, and how often each of
+    several tasks has its turn."""
+    batch = bound["BATCH"]
+    epoch = sum(count.rows for count in counts.values()) / batch
+    if "TRAIN_STEPS" in given:
+        steps = bound["TRAIN_STEPS"]
+    else:
+        steps = max(1, round(bound["EPOCHS"] * epoch))
+    every = min(steps, max(1, round(epoch / bound["EVALUATIONS"])))
+    lengths = {"TRAIN_STEPS": steps, "EVAL_EVERY": every, "CHECKPOINT_EVERY": every}
+    if request.beside:
+        # Each example has its turn once in an epoch, as if the sets of the tasks were one.
+        weights = {}
+        for name, count in counts.items():
+            weights[name] = max(1, round(count.rows / batch))
+        lengths["TASK_WEIGHTS"] = weights
+    return lengths
+
+
+# ---- its text ------------------------------------------------------------------------------------
+
+
+def _text(
+    request: Request,
+    cell: Cell,
+    files: Sequence[str],
+    values: Mapping[str, str],
+    counts: Mapping[str, Count],
+) -> str:
+    """The gin file. Its first line tells the settings by a hash of all that they bind, so that a
+    gin file which changed on the disk shows as another recipe."""
+    placed = [f"{name}={value}" for name, value in values.items()]
+    everything = json.dumps(sorted(bindings(files, placed).items()))
+    digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
+    examples = sum(count.examples for count in counts.values())
+    lost = sum(part.lost for count in counts.values() for part in count.lost)
+    trained = f"{examples:,} training examples"
+    if lost:
+        trained += f" (without {lost:,} {LOST[request.task.kind]})"
+    lines = [
+        f"# {request.called}, {cell.strategy}, seed {cell.seed}: {trained}; settings {digest}."
+    ]
+    lines += [f'include "{name}"' for name in files]
+    lines.append("")
+    lines += [f"{name} = {value}" for name, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _literal(text: str) -> str:
+    """A value of --grid as gin reads it: what is no literal is a string."""
+    try:
+        ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return repr(text)
+    return text
+
+
+def _absolute_run(source: str) -> str:
+    folder, which = run_and_checkpoint(source)
+    path = str(folder.absolute())
+    if which:
+        return f"{path}@{which}"
+    return path

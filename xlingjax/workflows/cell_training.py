@@ -1,0 +1,199 @@
+"""A cell is trained: begun, or gone on with where nothing that it began with has changed."""
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from xlingjax.config.recipe import bindings, read_recipe
+from xlingjax.data.labelled.records import is_lost
+from xlingjax.data.labelled.task import Task, edited, find, hashes, read
+from xlingjax.errors import UserError
+from xlingjax.runtime.files import write_json
+from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.workflows.cell import READ, RECIPE, START, Cell, Request, files_read, values_of
+from xlingjax.workflows.cell_examples import counted, lost_rows
+from xlingjax.workflows.cell_recipe import recipe_of
+from xlingjax.workflows.cell_scores import scores_of
+from xlingjax.workflows.launch import launch
+from xlingjax.workflows.scorecard import SCORES
+
+PREDICTED = ("dev", "test", "translate_test")
+"""Splits that are read to be predicted, not to be trained on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Beginning:
+    """What a training began with."""
+
+    weights: str
+    """Their hash."""
+    files: Mapping[str, str]
+    """{name: hash} of the benchmark's files."""
+
+
+def has_begun(cell: Cell) -> bool:
+    """Whether its training has begun, or ended and its run was deleted."""
+    for pattern in ("run/run.json", SCORES, f"*/{SCORES}"):
+        if any(cell.folder.glob(pattern)):
+            return True
+    return False
+
+
+def run_cell(
+    request: Request,
+    cell: Cell,
+    strategy: Path,
+    more: Mapping[str, str],
+    start: str,
+    machine: RuntimeConfig,
+    say: Callable[[str], None],
+) -> int:
+    """Train a cell and score it, unless it is finished. more: macros that the sweep adds. start:
+    the hash of the weights. The exit status. Raises UserError where the cell was begun with
+    something else."""
+    text = recipe_of(request, cell, strategy, more)
+    recipe = cell.folder / RECIPE
+    if has_begun(cell) and recipe.is_file():
+        _require_same_recipe(request, cell, text)
+    else:  # settings and files that were refused bind nothing
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        recipe.write_text(text, encoding="utf-8")
+    bound = values_of(bindings([str(recipe)], ()))
+    folders = _folders(request, cell)
+    finished = all((folder / SCORES).is_file() for folder in folders.values())
+
+    now = _Beginning(start, _hashes(request, bound))
+    if finished:
+        before = _finished_with(cell, folders[request.task], now)
+    else:
+        before = _begun_with(cell, now)
+    if before.weights != now.weights:
+        raise UserError(
+            f"{cell.folder} started from other weights than {request.source} has now: choose"
+            " another --to, or delete that folder"
+        )
+    _refuse_edited(request, cell, before.files, now.files)
+    if finished:
+        say(f"{cell.folder}: finished before")
+        return 0
+
+    # Before the training, so that a fault of a test set is not found only after it.
+    _read_predicted(request, bound, say)
+    for task in request.tasks:
+        for line in lost_rows(task, counted(request, task, bound).lost):
+            say(line)
+    write_json(cell.folder / READ, {START: start, **now.files})
+    status = launch(read_recipe([str(recipe)], ()), cell.folder / "run", "finetune", machine)
+    if status:
+        return status
+    for task, folder in folders.items():
+        folder.mkdir(exist_ok=True)
+        scores = scores_of(request, cell, task, folder, bound, start)
+        write_json(folder / SCORES, {**scores, "files": now.files})
+        figures = scores["test"]["means"] or scores["dev"]["means"]
+        shown = ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
+        say(f"{folder}: {shown}")
+    return 0
+
+
+def _folders(request: Request, cell: Cell) -> dict[Task, Path]:
+    """Where the scores of each task go: tasks that are trained together have folders of their
+    own."""
+    if not request.beside:
+        return {request.task: cell.folder}
+    return {task: cell.folder / task.name for task in request.tasks}
+
+
+def _read_predicted(request: Request, bound: Mapping[str, Any], say: Callable[[str], None]) -> None:
+    """Reads the sets that choose and test, and says which rows lack a text. Raises UserError for
+    their faults."""
+    for task in request.tasks:
+        for split, language in files_read(task, request.data, bound):
+            if split not in PREDICTED:
+                continue
+            found = find(task, request.data, split, language)
+            if not found:
+                continue
+            records = read(task, request.data, split, language)
+            lost = sum(is_lost(record) for record in records)
+            if lost:
+                say(
+                    f"{found.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
+                    " they are predicted without it"
+                )
+
+
+# ---- a cell that was begun -----------------------------------------------------------------------
+
+
+def _require_same_recipe(request: Request, cell: Cell, text: str) -> None:
+    """Raise UserError where the recipe of a cell is another than `text`."""
+    recipe = cell.folder / RECIPE
+    before = recipe.read_text(encoding="utf-8")
+    if before == text:
+        return
+    if (cell.folder / READ).is_file():
+        # An edited file changes what a recipe counts, so it is the better reason to give.
+        files = _hashes(request, values_of(bindings([str(recipe)], ())))
+        _refuse_edited(request, cell, _without_start(_read_before(cell)), files)
+    raise UserError(
+        f"{cell.folder} was begun with other settings ({_difference(before, text)}): give them"
+        " again, choose another --to, or delete that folder"
+    )
+
+
+def _difference(before: str, now: str) -> str:
+    """The first line of either recipe that the other has not."""
+    theirs = [line for line in before.splitlines() if not line.startswith("#")]
+    ours = [line for line in now.splitlines() if not line.startswith("#")]
+    if ours == theirs:
+        return "a gin file that it includes is another"
+    lost = next((line for line in theirs if line not in ours), "nothing")
+    new = next((line for line in ours if line not in theirs), "nothing")
+    return f"there: {lost}; now: {new}"
+
+
+def _begun_with(cell: Cell, now: _Beginning) -> _Beginning:
+    """What a training began with that has not ended; `now` where it has not begun."""
+    if not has_begun(cell) or not (cell.folder / READ).is_file():
+        return now
+    record = _read_before(cell)
+    return _Beginning(record.get(START, now.weights), _without_start(record))
+
+
+def _finished_with(cell: Cell, folder: Path, now: _Beginning) -> _Beginning:
+    """What a finished training began with, by its scores. Those that do not tell its files leave
+    them to what it wrote when it began."""
+    scores = json.loads((folder / SCORES).read_text(encoding="utf-8"))
+    files = scores.get("files", _begun_with(cell, now).files)
+    return _Beginning(scores["start"]["sha256"], files)
+
+
+def _read_before(cell: Cell) -> dict[str, str]:
+    return json.loads((cell.folder / READ).read_text(encoding="utf-8"))
+
+
+def _without_start(record: Mapping[str, str]) -> dict[str, str]:
+    return {name: digest for name, digest in record.items() if name != START}
+
+
+def _hashes(request: Request, bound: Mapping[str, Any]) -> dict[str, str]:
+    """{name: hash} of the benchmark's files that a cell reads."""
+    digests = {}
+    for task in request.tasks:
+        digests |= hashes(task, request.data, files_read(task, request.data, bound))
+    return digests
+
+
+def _refuse_edited(
+    request: Request, cell: Cell, before: Mapping[str, str], now: Mapping[str, str]
+) -> None:
+    """Raise UserError where a file that a cell was begun with is another now."""
+    how = edited(before, now)
+    if how:
+        raise UserError(
+            f"{cell.folder} was begun with other files: {how} below {request.data}: put it back,"
+            " choose another --to, or delete that folder"
+        )

@@ -1,0 +1,339 @@
+"""A checkpoint on one task: its predictions, its scores, and for retrieval a table of layers."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from xlingjax.data.labelled.task import TRAINED, Task, languages_present, read
+from xlingjax.evaluation import bucc
+from xlingjax.evaluation.metrics.averages import task_metrics
+from xlingjax.evaluation.submissions import write_predictions
+from xlingjax.evaluation.task import has_gold, means, translations
+from xlingjax.evaluation.tatoeba import accuracy, predict_layers
+from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
+from xlingjax.inference.run import TrainedRun
+from xlingjax.runtime.files import write_json
+from xlingjax.training.checkpoint import read_best
+from xlingjax.training.run_record import run_and_checkpoint
+from xlingjax.workflows.cell import reading_of
+from xlingjax.workflows.measure_request import POOLINGS, Request, States, states
+from xlingjax.workflows.predictions import predicted
+from xlingjax.workflows.run_history import chosen_on, languages_learnt
+from xlingjax.workflows.scorecard import AS_IT_IS, SCORES
+
+Layers = dict[str, dict[str, dict[str, float]]]
+"""{pooling: {language: {layer: accuracy in percent}}}."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """What is measured."""
+
+    trained: TrainedRun
+    step: int
+    weights: str
+    """The hash of its parameters."""
+    macros: Mapping[str, Any]
+    """{macro: value} of the run's recipe; {}: it has none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """One task of a checkpoint, on one split."""
+
+    request: Request
+    checkpoint: Checkpoint
+    task: Task
+    split: str
+    reads: States | None
+    """Of retrieval and mining."""
+
+    @property
+    def folder(self) -> Path:
+        """The cell. Other weights, splits and prefixes have cells of their own."""
+        name = f"{self.checkpoint.weights[:8]}-step-{self.checkpoint.step}"
+        if self.split != "test":
+            name += f"-{self.split}"
+        if self.reads and self.reads.prefix:
+            name += f"-prefix-{hashlib.sha256(self.reads.prefix.encode()).hexdigest()[:8]}"
+        cells = Path(self.request.output).absolute() / "cells"
+        return cells / self.task.suite / self.task.name / AS_IT_IS / name
+
+
+@dataclasses.dataclass
+class _Result:
+    """What came of a job, by language."""
+
+    scores: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
+    examples: dict[str, int] = dataclasses.field(default_factory=dict)
+    layers: Layers = dataclasses.field(default_factory=dict)
+
+
+def measure_task(
+    request: Request,
+    checkpoint: Checkpoint,
+    task: Task,
+    seqio_tasks: Mapping[str, Any],
+    split: str,
+    say: Callable[[str], None],
+) -> None:
+    """Writes predictions and scores of a task. seqio_tasks: of each language that is measured."""
+    reads = None
+    if task.kind in POOLINGS:
+        trained = checkpoint.trained
+        reads = states(request, task.kind, trained.model.config.layers, trained.sentences)
+    job = _Job(request, checkpoint, task, split, reads)
+    result = _Result()
+    for language in languages_present(task, request.data, split):
+        if language in seqio_tasks:
+            _measure_language(job, language, seqio_tasks[language], result)
+    if not request.split and split != "test":
+        _predict_test_sets(job, seqio_tasks)
+
+    overall = _means(job, result.scores)
+    layers = _layer_table(job, result)
+    _write_scores(job, result, overall, layers)
+    how = ""
+    if reads:
+        how = f" ({reads.said()})"
+    shown = _shown(task, overall, result.scores)
+    say(f"step {checkpoint.step}: {task.full_name}, {split}{how}: {shown}")
+    if task.kind == "retrieval" and request.several and not layers:
+        say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
+
+
+def _measure_language(job: _Job, language: str, seqio_task: Any, result: _Result) -> None:
+    """Predicts the examples of a language as SeqIO gives them, and adds their scores to `result`,
+    by SeqIO's metrics."""
+    from xlingjax.tasks.registry import record_of
+
+    examples = seqio_task.get_dataset(None, job.split, shuffle=False).as_numpy_iterator()
+    records = [record_of(example, job.task.kind) for example in examples]
+    lines_by_layer = {}
+    if job.task.kind == "retrieval":  # all layers in one pass over the sentences
+        lines_by_layer = _search(job, records[0], language)
+        prediction = lines_by_layer[job.reads.pooling][job.reads.layer]
+    else:
+        prediction = _predict(job, records, language, job.split)
+    name = job.split.partition("[")[0]
+    write_predictions(job.task, job.folder / "predictions", language, prediction, name)
+    result.examples[language] = _count(job.task, records)
+    if not has_gold(job.task, records):
+        return
+    result.scores[language] = _scores(job.task, seqio_task, records, prediction)
+    for pooling, lines in lines_by_layer.items():
+        shares = {}
+        for layer, line in lines.items():
+            shares[str(layer)] = 100 * accuracy(line, records[0])
+        result.layers.setdefault(pooling, {})[language] = shares
+
+
+def _count(task: Task, records: Sequence[Any]) -> int:
+    """How many examples there are: of retrieval and mining one record is a whole bitext."""
+    if task.kind in POOLINGS:
+        return len(records[0].target)
+    return len(records)
+
+
+def _scores(
+    task: Task, seqio_task: Any, records: Sequence[Any], prediction: Any
+) -> dict[str, float]:
+    """{metric: value} of SeqIO's metrics, which take an output for each record."""
+    if task.kind == "span_qa":
+        outputs = [prediction[record.id] for record in records]
+    elif task.kind in POOLINGS:
+        outputs = [prediction]
+    else:
+        outputs = prediction
+    scores = {}
+    for metric in seqio_task.metric_fns:
+        for name, value in metric(records, outputs).items():
+            scores[name] = float(value)
+    return scores
+
+
+# ---- predictions ---------------------------------------------------------------------------------
+
+
+def _predict_test_sets(job: _Job, languages: Iterable[str]) -> None:
+    """Writes what is submitted where the test sets have no answers and dev is measured."""
+    task = job.task
+    for language in languages_present(task, job.request.data, "test"):
+        if language in languages:
+            records = read(task, job.request.data, "test", language)
+            prediction = _predict(job, records, language, "test")
+            write_predictions(task, job.folder / "predictions", language, prediction)
+
+
+def _predict(job: _Job, records: Sequence[Any], language: str, split: str) -> Any:
+    """What the checkpoint predicts for the records of a split."""
+    if job.task.kind == "retrieval":
+        return _search(job, records[0], language)[job.reads.pooling][job.reads.layer]
+    if job.task.kind == "mining":
+        return _mine(job, records[0], language, split)
+    trained = job.checkpoint.trained
+    pivot = translations(trained.model, job.task, job.request.data, split, language)
+    reading = reading_of(job.checkpoint.macros)
+    return predicted(trained, job.task, records, language, reading, pivot)
+
+
+def _search(job: _Job, bitext: Any, language: str) -> dict[str, dict[int, list[int]]]:
+    """{pooling: {layer: the foreign line that each English line finds}}."""
+    trained = job.checkpoint.trained
+    return predict_layers(
+        trained.model,
+        trained.params,
+        bitext,
+        trained.vocabulary,
+        language,
+        trained.languages,
+        poolings=job.reads.poolings,
+        layers=job.reads.layers,
+        mesh=trained.mesh,
+        **job.reads.text,
+    )
+
+
+def _mine(job: _Job, bitext: Any, language: str, split: str) -> Any:
+    """The pairs that are mined; their threshold is tuned on dev."""
+    trained = job.checkpoint.trained
+    if split == "dev":
+        dev = bitext
+    else:
+        dev = read(job.task, job.request.data, "dev", language)[0]
+    mined = bucc.predict_mining(
+        trained.model,
+        trained.params,
+        bitext,
+        dev,
+        trained.vocabulary,
+        language,
+        trained.languages,
+        layer=job.reads.layer,
+        pooling=job.reads.pooling,
+        mesh=trained.mesh,
+        **job.reads.text,
+    )
+    return mined.pairs
+
+
+# ---- a table of layers ---------------------------------------------------------------------------
+
+
+def _layer_table(job: _Job, result: _Result) -> Layers:
+    """The accuracy of each layer; {}: none is wanted. A table of the same weights that was written
+    before is added to, so that layers can be measured one after another."""
+    before = _layers_before(job, result)
+    if not job.request.several and not before:
+        return {}
+    if not before or not result.layers:
+        return result.layers
+    table = {}
+    for pooling in ALL_POOLINGS:
+        if pooling in before or pooling in result.layers:
+            old = before.get(pooling, {})
+            new = result.layers.get(pooling, {})
+            table[pooling] = {}
+            for language in result.scores:
+                table[pooling][language] = old.get(language, {}) | new.get(language, {})
+    return table
+
+
+def _layers_before(job: _Job, result: _Result) -> Layers:
+    """What the cell has already of these weights, sets and lengths."""
+    path = job.folder / SCORES
+    if not job.reads or not path.is_file():
+        return {}
+    cell = json.loads(path.read_text(encoding="utf-8"))
+    if "layers" not in cell or cell["start"]["sha256"] != job.checkpoint.weights:
+        return {}
+    if cell["test"]["split"] != job.split or cell["test"]["examples"] != result.examples:
+        return {}
+    text = {}
+    for name in ("prefix", "max_length"):
+        if name in cell["select"]:
+            text[name] = cell["select"][name]
+    if text != job.reads.text:
+        return {}
+    return cell["layers"]["by_language"]
+
+
+# ---- scores --------------------------------------------------------------------------------------
+
+
+def _means(job: _Job, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """The means over languages; {}: there are no answers."""
+    learnt = ()
+    if job.task.kind in TRAINED:
+        learnt = languages_learnt(job.checkpoint.macros)
+    if not scores:
+        return {}
+    overall = means(scores, job.task, learnt or ())
+    if learnt is None:  # which languages are untrained is not known
+        overall.pop("mean_other", None)
+    return overall
+
+
+def _select(job: _Job, scores: Mapping[str, Any]) -> dict[str, Any]:
+    """ "select" of scores.json: nothing was chosen here, and what is to be noted of it."""
+    checkpoint = job.checkpoint
+    step = checkpoint.step
+    select: dict[str, Any] = {"split": job.split, "by": "none", "step": step, "steps": step}
+    best = read_best(run_and_checkpoint(job.request.source)[0])
+    if step == best.get(checkpoint.macros.get("BEST_METRIC"), {}).get("step"):
+        note = chosen_on(checkpoint.macros, job.task, job.request.data, job.split, scores)
+        if note:
+            select["note"] = note
+    if job.reads:
+        select |= {"note": job.reads.said(), **job.reads.text}
+    if job.task.kind == "mining":
+        tuned_on = "dev"
+        if job.split == "dev":
+            tuned_on = "the same set, so that its F1 flatters"
+        select["note"] += f", threshold tuned on {tuned_on}"
+    return select
+
+
+def _write_scores(job: _Job, result: _Result, overall: Mapping[str, float], layers: Layers) -> None:
+    checkpoint = job.checkpoint
+    run = run_and_checkpoint(job.request.source)[0]
+    scores = {
+        "task": job.task.full_name,
+        "strategy": AS_IT_IS,
+        "variant": {"run": run.name, "step": str(checkpoint.step)},
+        "settings": {},
+        "seed": 0,
+        "start": {"run": job.request.source, "sha256": checkpoint.weights},
+        "select": _select(job, result.scores),
+        "dev": {"means": {}, "by_language": {}},
+        "test": {
+            "split": job.split,
+            "means": overall,
+            "by_language": result.scores,
+            "examples": result.examples,
+        },
+        "machine": f"{jax.device_count()} x {jax.devices()[0].device_kind}",
+    }
+    if layers:
+        scores["layers"] = {
+            "layer": job.reads.layer,
+            "pooling": job.reads.pooling,
+            "by_language": layers,
+        }
+    write_json(job.folder / SCORES, scores)
+
+
+def _shown(
+    task: Task, overall: Mapping[str, float], scores: Mapping[str, Mapping[str, float]]
+) -> str:
+    if not overall:
+        return "predicted; the files have no answers"
+    metric = task.metrics[0]
+    names = " and ".join(task_metrics(task))
+    of_each = [f"{language} {values[metric]:.1f}" for language, values in scores.items()]
+    return f"mean {names} {overall['mean']:.2f}; {metric} {', '.join(of_each)}"
