@@ -39,10 +39,15 @@ def _starts(value: Any) -> set[int]:
     return set().union(*within)
 
 
+def latest(begins: Iterable[int], step: int) -> int:
+    """Of the steps at which stages begin, the one whose stage is in force at `step`."""
+    return max(begin for begin in begins if begin <= step)
+
+
 def at(value: Any, step: int) -> Any:
     """The value in force at a step. A stage may have stages of its own, by steps of the run too."""
     while is_staged(value):
-        value = value[max(start for start in value if start <= step)]
+        value = value[latest(value, step)]
     return value
 
 
