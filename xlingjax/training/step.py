@@ -103,10 +103,9 @@ def train_step(
     trained as at this one.
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite
-    steps), "tokens",
-    "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but "tokens" and "steps".
-    Skipped: a loss or gradient that is not "finite", or a norm over `skip_norm`; parameters and
-    optimizer state then stay exactly as they were.
+    steps), "tokens", "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but
+    "tokens" and "steps". Skipped: a loss or gradient that is not "finite", or a norm over
+    `skip_norm`; parameters and optimizer state then stay exactly as they were.
     """
     now = optimizer.trainable_at(stage)
     trainable, frozen = split(state.params, now)
