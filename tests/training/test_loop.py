@@ -449,6 +449,21 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
     assert "checkpoint 3 of" in (tmp_path / "log.txt").read_text()
 
 
+def test_an_optimizer_of_optax_trains_and_goes_on(tmp_path):
+    optimizer = OptimizerConfig(
+        name="lion", options={"b2": 0.99}, schedule="constant", warmup_steps=0,
+        frozen={0: ["^embeddings/"], 1: []},
+    )  # fmt: skip
+    options = dict(objectives=("mlm",), optimizer=optimizer, checkpoint=tiny_run_every(1))
+    whole = tiny_run.run(tmp_path / "whole", steps=2, **options)
+    tiny_run.run(tmp_path / "halves", steps=1, **options)
+    halves = tiny_run.run(tmp_path / "halves", steps=2, **options)
+    jax.tree.map(np.testing.assert_array_equal, halves.params, whole.params)
+    assert [line["skipped"] for line in tiny_run.lines(tmp_path / "halves")] == [0, 0]
+    run = json.loads((tmp_path / "whole" / "run.json").read_text())
+    assert run["optimizer"]["options"] == {"b2": 0.99}
+
+
 def test_all_seeds_share_one_program(tmp_path, monkeypatch):
     """The second seed of a sweep finds its step in the compile cache: the key is an argument, not a
     constant."""
