@@ -1,6 +1,5 @@
 """What a run writes, and what it refuses."""
 
-import importlib
 import json
 import shutil
 from types import SimpleNamespace
@@ -19,14 +18,11 @@ from xlingjax.model.encoder import Encoder
 from xlingjax.objectives.unicoder import DAN
 from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.machine import RuntimeConfig
+from xlingjax.training import programs
 from xlingjax.training.checkpoint import load_params
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.loop import ADDED, CheckpointConfig
 from xlingjax.training.optimizer import OptimizerConfig
-
-train_module = importlib.import_module(
-    "xlingjax.training.loop"
-)  # the package's `train` is its function
 
 
 class Probe:
@@ -453,21 +449,36 @@ def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
     assert "checkpoint 3 of" in (tmp_path / "log.txt").read_text()
 
 
+def test_an_optimizer_of_optax_trains_and_goes_on(tmp_path):
+    optimizer = OptimizerConfig(
+        name="lion", options={"b2": 0.99}, schedule="constant", warmup_steps=0,
+        frozen={0: ["^embeddings/"], 1: []},
+    )  # fmt: skip
+    options = dict(objectives=("mlm",), optimizer=optimizer, checkpoint=tiny_run_every(1))
+    whole = tiny_run.run(tmp_path / "whole", steps=2, **options)
+    tiny_run.run(tmp_path / "halves", steps=1, **options)
+    halves = tiny_run.run(tmp_path / "halves", steps=2, **options)
+    jax.tree.map(np.testing.assert_array_equal, halves.params, whole.params)
+    assert [line["skipped"] for line in tiny_run.lines(tmp_path / "halves")] == [0, 0]
+    run = json.loads((tmp_path / "whole" / "run.json").read_text())
+    assert run["optimizer"]["options"] == {"b2": 0.99}
+
+
 def test_all_seeds_share_one_program(tmp_path, monkeypatch):
     """The second seed of a sweep finds its step in the compile cache: the key is an argument, not a
     constant."""
-    made, texts, keys = train_module.make_train_step, [], []
+    make, texts, keys = programs.make_train_step, [], []
 
     def noted(**fixed):
         def lower(state, batch, key):
-            lowered = made(**fixed).lower(state, batch, key)
+            lowered = make(**fixed).lower(state, batch, key)
             texts.append(lowered.as_text())
             keys.append(jax.random.key_data(key).tolist())
             return lowered
 
         return SimpleNamespace(lower=lower)
 
-    monkeypatch.setattr(train_module, "make_train_step", noted)
+    monkeypatch.setattr(programs, "make_train_step", noted)
     for seed in (3, 4):
         tiny_run.run(tmp_path / str(seed), objectives=("mlm",), steps=1, seed=seed)
     assert texts[0] == texts[1] and keys == [[0, 3], [0, 4]]

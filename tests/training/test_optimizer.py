@@ -1,9 +1,12 @@
 """Learning rates by step, the update rules by hand, decay masks, layer-wise decay, frozen
 parameters."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from xlingjax.errors import UserError
@@ -18,6 +21,7 @@ from xlingjax.training.optimizer import (
     learning_rate_schedule,
     make_optimizer,
     merge,
+    optax_names,
     split,
     trainable_mask,
 )
@@ -70,15 +74,17 @@ def test_warm_up_as_a_share_of_the_steps():
     np.testing.assert_array_equal(ours, theirs)
 
 
-def one_update(config):
-    optimizer = make_optimizer(config, 10, PARAMS)
-    grads = jax.tree.map(lambda p: jnp.full_like(p, 0.1), PARAMS)
-    state = optimizer.init(PARAMS)
-    params, state = optimizer.update(grads, state, PARAMS, jnp.float32(0.01))
-    params, state = optimizer.update(
-        jax.tree.map(lambda g: 3 * g, grads), state, params, jnp.float32(0.01)
-    )
-    return params, optimizer
+def updated(config, params, *gradients):
+    """The parameters after an update with each of the gradients, at a constant rate of 0.01."""
+    config = dataclasses.replace(config, learning_rate=0.01, schedule="constant", warmup_steps=0)
+    optimizer = make_optimizer(config, 10, params)
+    rule, now = optimizer.transformation, optimizer.trainable_at(0)
+    state = rule.init(params)
+    for step, grads in enumerate(gradients):
+        free, frozen = split(params, now)
+        updates, state = rule.update(split(grads, now)[0], state, params, step=step)
+        params = merge(optax.apply_updates(free, updates), frozen)
+    return params
 
 
 def test_adamw_and_adam_by_hand():
@@ -87,7 +93,8 @@ def test_adamw_and_adam_by_hand():
     b1, b2, eps, decay = 0.9, 0.98, 1e-6, 0.1
     for name in ("adamw", "adam"):
         config = OptimizerConfig(name=name, weight_decay=decay, eps=eps)
-        params, _ = one_update(config)
+        grads = jax.tree.map(lambda p: jnp.full_like(p, 0.1), PARAMS)
+        params = updated(config, PARAMS, grads, jax.tree.map(lambda g: 3 * g, grads))
         kernel, scale = (
             params["encoder"]["layers"]["mlp"]["kernel"],
             params["head"]["norm"]["scale"],
@@ -105,14 +112,12 @@ def test_adamw_and_adam_by_hand():
 
 def test_adafactor_keeps_factors_and_scales_by_the_parameter():
     wide = {"kernel": jnp.full((256, 128), 0.5)}
-    optimizer = make_optimizer(OptimizerConfig(name="adafactor"), 10, wide)
-    state = optimizer.init(wide)
+    config = OptimizerConfig(name="adafactor")
+    state = make_optimizer(config, 10, wide).transformation.init(wide)
     assert (
         max(leaf.size for leaf in jax.tree.leaves(state)) == 256
     )  # rows and columns, not the matrix
-    params, _ = optimizer.update(
-        {"kernel": jnp.full((256, 128), 0.1)}, state, wide, jnp.float32(0.01)
-    )
+    params = updated(config, wide, {"kernel": jnp.full((256, 128), 0.1)})
     np.testing.assert_allclose(
         params["kernel"], 0.5 - 0.01 * 0.5, rtol=1e-3
     )  # rate * rms(parameter) * unit update
@@ -181,12 +186,10 @@ def test_the_whole_update_is_decayed_by_layer_and_weight_decay_is_not(name, froz
         config = OptimizerConfig(
             name=name, layer_decay=layer_decay, weight_decay=weight_decay, frozen=frozen
         )
-        optimizer = make_optimizer(config, 10, params)
-        (free, _), given = split(params, optimizer.trainable), split(grads, optimizer.trainable)[0]
-        after, _ = optimizer.update(given, optimizer.init(free), free, jnp.float32(0.01))
+        free, _ = split(updated(config, params, grads), trainable_mask(params, frozen))
         moved[layer_decay, weight_decay] = {
             path: np.asarray(leaf - flattened(params)[path])
-            for path, leaf in flattened(after).items()
+            for path, leaf in flattened(free).items()
         }
     expected = {
         "encoder/layers/mlp/kernel": [0.125, 0.25, 0.5],
@@ -227,8 +230,7 @@ def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
     grads = jax.tree.map(lambda p: jnp.asarray(rng.normal(size=p.shape), jnp.float32), params)
     after = {}
     for name in ("muon", "adamw"):
-        optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 10, params)
-        after[name], _ = optimizer.update(grads, optimizer.init(params), params, jnp.float32(0.01))
+        after[name] = updated(OptimizerConfig(name=name, weight_decay=0.1), params, grads)
     for name, shape in shapes.items():
         one, two = name.split("/")
         old, new = (
@@ -247,12 +249,54 @@ def test_muon_moves_the_matrices_of_the_blocks_alike_in_all_directions():
     assert len(same) > 1
     for m, a in same:
         np.testing.assert_allclose(m, a, rtol=1e-6)
-    frozen = make_optimizer(OptimizerConfig(name="muon", frozen=("ffn",)), 10, params)
-    free, _ = split(params, frozen.trainable)
-    moved, _ = frozen.update(
-        split(grads, frozen.trainable)[0], frozen.init(free), free, jnp.float32(0.01)
-    )
-    assert moved["encoder"]["layers"]["ffn"]["in"]["kernel"] is None
+    moved = updated(OptimizerConfig(name="muon", frozen=("ffn",)), params, grads)
+    assert moved["encoder"]["layers"]["ffn"]["in"]["kernel"] is layers["ffn"]["in"]["kernel"]
+
+
+@pytest.mark.parametrize("name", ["lion", "sgd", "lamb", "radam"])
+def test_an_optimizer_of_optax_takes_our_rate_decay_and_layers(name):
+    """Two updates of optax's own, at rates that the chain computes; frozen parameters stay."""
+    grads = jax.tree.map(lambda p: jnp.full_like(p, 0.1), PARAMS)
+    config = OptimizerConfig(name=name, frozen=("scale",), layer_decay=0.5)
+    ours = updated(config, PARAMS, grads, grads)
+    theirs = getattr(optax, name)(1.0, **({"weight_decay": 0.0} if name == "lion" else {}))
+    state, expected = theirs.init(PARAMS), PARAMS
+    for _ in range(2):
+        updates, state = theirs.update(grads, state, expected)
+        updates = jax.tree.map(lambda u, r: 0.01 * r * u, updates, layer_rates(PARAMS, 0.5))
+        expected = optax.apply_updates(expected, updates)
+    assert ours["head"]["norm"]["scale"] is PARAMS["head"]["norm"]["scale"]
+    for path, leaf in flattened(split(ours, trainable_mask(PARAMS, ("scale",)))[0]).items():
+        np.testing.assert_allclose(leaf, flattened(expected)[path], rtol=1e-6, err_msg=path)
+        assert np.all(leaf != flattened(PARAMS)[path])
+
+
+def test_options_of_an_optimizer_of_optax():
+    def rule(**options):
+        config = OptimizerConfig(name="sgd", options=options)
+        return make_optimizer(config, 10, PARAMS).transformation.init(PARAMS)
+
+    assert len(jax.tree.leaves(rule(momentum=0.9))) == len(jax.tree.leaves(PARAMS))
+    assert not jax.tree.leaves(rule())
+    assert {"lion", "lamb", "sgd", "adagrad"} <= {*optax_names()}
+    assert not {"lbfgs", "scale_by_adam", "chain"} & {*optax_names()}
+
+
+def test_links_without_a_state_leave_nothing_in_that_of_the_chain():
+    """Checkpoints hold the state by the numbers of the links."""
+    layout = {
+        name: [type(link).__name__ for link in state]
+        for name in NAMES
+        for state in [
+            make_optimizer(OptimizerConfig(name=name), 9, PARAMS).transformation.init(PARAMS)
+        ]
+    }
+    assert layout == {
+        "adamw": ["ScaleByAdamState", "MaskedState"],
+        "adam": ["MaskedState", "ScaleByAdamState"],
+        "adafactor": ["FactoredState", "EmptyState", "EmptyState", "MaskedState"],
+        "muon": ["PartitionState", "MaskedState"],
+    }
 
 
 def test_frozen():
@@ -273,7 +317,19 @@ def test_frozen():
 @pytest.mark.parametrize(
     "config, steps, message",
     [
-        (dict(name="sgd"), 10, "optimizer 'sgd' is not one of adamw"),
+        (
+            dict(name="lyon"),
+            10,
+            "optimizer 'lyon' is not one of adamw, .* optax has none of that name; .* is lion$",
+        ),
+        (dict(name="adamv"), 10, "optimizer 'adamv' is not one of .* the nearest is adamw?$"),
+        (dict(name="lbfgs"), 10, "optimizer 'lbfgs' is not one of adamw"),
+        (
+            dict(name="lion", options={"b3": 0.9}),
+            10,
+            "optimizer.options: lion of optax has no 'b3'; it has b1, b2",
+        ),
+        (dict(options={"b1": 0.9}), 10, "optimizers of optax; adamw is not from there"),
         (dict(schedule="cosine"), 10, "schedule 'cosine' is not one of linear"),
         (dict(learning_rate=0.0), 10, "learning_rate=0.0 must be > 0"),
         (dict(layer_decay=0.0), 10, "layer_decay=0.0 must be > 0 and at most 1"),
@@ -304,7 +360,9 @@ def test_refusals(config, steps, message):
 def test_weight_decay_can_be_switched_on_and_off_without_changing_the_state(name):
     """So that a checkpoint of either can be continued as the other."""
     states = [
-        make_optimizer(OptimizerConfig(name=name, weight_decay=decay), 10, PARAMS).init(PARAMS)
+        make_optimizer(
+            OptimizerConfig(name=name, weight_decay=decay), 10, PARAMS
+        ).transformation.init(PARAMS)
         for decay in (0.0, 0.1)
     ]
     assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])

@@ -5,6 +5,7 @@ import functools
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from tests.helpers import tiny
@@ -468,16 +469,23 @@ def test_a_late_start_is_a_start(name):
 
     def moved(frozen, first):
         config = OptimizerConfig(
-            name=name, b2=0.999, weight_decay=0.1, schedule="constant", frozen=frozen
+            name=name,
+            learning_rate=1e-2,
+            b2=0.999,
+            weight_decay=0.1,
+            schedule="constant",
+            warmup_steps=0,
+            frozen=frozen,
         )
-        rule = make_optimizer(config, 1000, params)
+        rule = make_optimizer(config, 1000, params).transformation
         # Counts go on while a parameter is frozen, its moments stay 0.
         state, now = (
             jax.tree.map(lambda x: x + first if x.ndim == 0 else x, rule.init(params)),
             params,
         )
         for step, grad in enumerate(grads, first):
-            now, state = rule.update(grad, state, now, 1e-2, step)
+            updates, state = rule.update(grad, state, now, step=step, stage=step)
+            now = optax.apply_updates(now, updates)
         return now
 
     expected, found = moved((), 0), moved({0: ["encoder|head"], 500: []}, 500)

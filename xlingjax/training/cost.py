@@ -17,7 +17,9 @@ class Stopwatch:
     """Seconds of training, without what happens inside `paused()` (compilation, evaluation)."""
 
     def __init__(self):
-        self._total, self._since, self._lap = 0.0, time.perf_counter(), 0.0
+        self._total = 0.0
+        self._since = time.perf_counter()
+        self._lap = 0.0
 
     def seconds(self) -> float:
         """Counted seconds since the start."""
@@ -25,9 +27,9 @@ class Stopwatch:
 
     def lap(self) -> float:
         """Counted seconds since the last lap."""
-        now = self.seconds()
-        self._lap, before = now, self._lap
-        return now - before
+        before = self._lap
+        self._lap = self.seconds()
+        return self._lap - before
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -41,10 +43,14 @@ class Stopwatch:
 def peak_memory_bytes() -> int:
     """The largest peak over this process's devices; on CPU, where devices keep no count, the
     process's own peak."""
-    stats = [device.memory_stats() or {} for device in jax.local_devices()]
-    peaks = [s["peak_bytes_in_use"] for s in stats if "peak_bytes_in_use" in s]
+    peaks = []
+    for device in jax.local_devices():
+        stats = device.memory_stats() or {}
+        if "peak_bytes_in_use" in stats:
+            peaks.append(stats["peak_bytes_in_use"])
     if peaks:
         return max(peaks)
+    # Linux counts in KiB, macOS in bytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -56,12 +62,13 @@ def flops_of_batch(config: ModelConfig, shapes: Mapping[str, tuple[int, ...]]) -
     denoising). None for what takes more and is not counted: VECO, BTMLM, word recovery, the DAN,
     back-translation, predicting streams, and labels where the model has a cross-attention, which
     plug-in fine-tuning uses."""
-    length, more = shapes["input_ids"][1], {*shapes} - {*INPUTS}
-    if more == {*DECODER_FIELDS} and not config.streams:
+    length = shapes["input_ids"][1]
+    more = set(shapes) - set(INPUTS)
+    if more == set(DECODER_FIELDS) and not config.streams:
         return decoder_flops_per_token(config, length, shapes["decoder_ids"][1])
     if not more:
         return flops_per_token(config, length, 1.0, causal=True)
-    if more - {*SLOTS} in (set(), {"sides", "is_mask"}):
+    if more - set(SLOTS) in (set(), {"sides", "is_mask"}):
         return flops_per_token(config, length, shapes["masked_positions"][1] / length)
     if more & {"labels", "tag_labels", "start_positions"} and not config.cross_attention:
         return flops_per_token(config, length, 0.0)
@@ -78,7 +85,8 @@ def flops_per_token(
     predictions: vocabulary predictions per token (slots M / length L for MLM, about 1 for CLM).
     Counted with the true vocabulary, without recomputation, embedding look-ups, norms and softmax.
     """
-    return 3.0 * (config.layers * _block(config, length, causal) + predictions * _head(config))
+    blocks = config.layers * _block(config, length, causal)
+    return 3.0 * (blocks + predictions * _head(config))
 
 
 def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> float:
@@ -86,19 +94,25 @@ def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> fl
     target: the mean over both kinds of tokens."""
     # Cross-attention: queries and outputs of the target, keys and values of the source, both
     # products.
-    crossing = 4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
-    decoder = config.decoder_layers * (target * _block(config, target, causal=True) + crossing)
+    projections = 4 * config.dim**2 * (target + source)
+    products = 4 * target * source * config.dim
+    own = target * _block(config, target, causal=True)
+    decoder = config.decoder_layers * (own + projections + products)
     encoder = config.layers * source * _block(config, source, causal=False)
     return 3.0 * (encoder + decoder + target * _head(config)) / (source + target)
 
 
 def _block(config: ModelConfig, length: int, causal: bool) -> float:
-    return (
-        8 * config.dim**2 + 4 * config.dim * config.ffn + (2 if causal else 4) * length * config.dim
-    )
+    """Forward, per token: projections of the attention, feed-forward, products of the attention."""
+    per_column = 2 if causal else 4
+    projections = 8 * config.dim**2
+    feed_forward = 4 * config.dim * config.ffn
+    return projections + feed_forward + per_column * length * config.dim
 
 
 def _head(config: ModelConfig) -> float:
-    return 2 * config.dim * config.vocab_size + (
-        2 * config.dim**2 if config.head == "transform" else 0
-    )
+    """Forward, per prediction."""
+    logits = 2 * config.dim * config.vocab_size
+    if config.head == "transform":
+        return logits + 2 * config.dim**2
+    return logits

@@ -26,13 +26,17 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
     """The numbers of layers, None for "first" and "last". Raises UserError."""
     if layers in ("first", "last"):
         return None
-    words = layers.replace(",", " ").split() if isinstance(layers, str) else [layers]
-    words = list(layers) if isinstance(layers, list | tuple) else words
-    if not words or not all(str(word).isdigit() for word in words):
+    if isinstance(layers, str):
+        numbers = layers.replace(",", " ").split()
+    elif isinstance(layers, list | tuple):
+        numbers = list(layers)
+    else:
+        numbers = [layers]
+    if not numbers or not all(str(number).isdigit() for number in numbers):
         raise UserError(
             f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between"
         )
-    return [int(word) for word in words]
+    return [int(number) for number in numbers]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +103,8 @@ class Copy:
     source: str
     rows: Rows | None
     """(ours, theirs) of axis 0, slices or lists; None: all."""
-    told: str
-    """Where it comes from."""
+    origin: str
+    """Where it comes from, for the log."""
     languages: tuple[range, range] | None = None
     """Rows of the languages, ours and theirs; whose they are is found by the codes."""
 
@@ -117,11 +121,13 @@ class Copy:
         rows, new = self.rows or (), ", ".join(code for code in languages if code not in known)
         if not rows and not known:
             return None
-        told = f"{self.told} ({', '.join(known)}" + (f"; random: {new})" if new else ")")
-        if self.rows:  # behind the pieces of a token table or a bias
-            told = f"{self.told} (language tokens too" + (f", but random: {new})" if new else ")")
+        origin = f"{self.origin} ({', '.join(known)}" + (f"; random: {new})" if new else ")")
+        if self.rows:
+            # Behind the pieces of a token table or a bias.
+            but = f", but random: {new})" if new else ")"
+            origin = f"{self.origin} (language tokens too{but}"
         of_known = tuple([rows[code] for code in known] for rows in (ours, theirs))
-        return dataclasses.replace(self, rows=(*rows, of_known) if known else rows, told=told)
+        return dataclasses.replace(self, rows=(*rows, of_known) if known else rows, origin=origin)
 
 
 def layer_names(numbers: list[int]) -> str:
@@ -147,8 +153,9 @@ def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[s
     read = {}
     for run, leaves in wanted.items():
         checkpoint = next(copy.donor.checkpoint for copy in taken.values() if copy.donor.run == run)
-        found = jax.tree_util.tree_flatten_with_path(read_params(checkpoint, nested(leaves)))[0]
-        read[run] = {path_name(path): leaf for path, leaf in found}
+        values = read_params(checkpoint, nested(leaves))
+        by_path, _ = jax.tree_util.tree_flatten_with_path(values)
+        read[run] = {path_name(path): leaf for path, leaf in by_path}
     return read
 
 
@@ -156,13 +163,15 @@ def grouped(origins: dict[str, str]) -> Iterator[str]:
     """Lines "GROUP: ORIGIN" of the largest groups of parameters of one origin; what stands together
     has one line."""
 
-    def told(tree: Any) -> set[str]:
-        return {tree} if isinstance(tree, str) else set().union(*map(told, tree.values()))
+    def origins_of(tree: Any) -> set[str]:
+        if isinstance(tree, str):
+            return {tree}
+        return set().union(*map(origins_of, tree.values()))
 
     def lines(tree: dict[str, Any], above: str) -> Iterator[str]:
         whole: dict[str, list[str]] = {}
         for name, below in tree.items():
-            origin = told(below)
+            origin = origins_of(below)
             if len(origin) > 1:
                 yield from lines(below, f"{above}{name}/")
             else:

@@ -15,9 +15,10 @@ from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
 from xlingjax.objectives.base import Objective
+from xlingjax.objectives.summed import Summed
 from xlingjax.training.run_record import check_length, required_fields, run_languages
-from xlingjax.training.schedule import Weight
-from xlingjax.training.stages import stage_name
+from xlingjax.training.schedule import Weight, turns
+from xlingjax.training.stages import latest, stage_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +31,29 @@ class ObjectiveRun:
     weight: Weight = 1.0
 
 
+@dataclasses.dataclass(frozen=True)
+class Turn:
+    """What runs at one step."""
+
+    names: str
+    """Of its objectives, " + " between them."""
+    label: str
+    """The same of their stages."""
+    factors: dict[str, float]
+    """{stage: the factor of its loss}."""
+    objective: Any
+    """An `Objective`, or their `Summed`."""
+
+    @property
+    def summed(self) -> bool:
+        return isinstance(self.objective, Summed)
+
+
 def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, ObjectiveRun]:
     """{first step: what runs from there on}."""
-    return entry if isinstance(entry, Mapping) else {0: entry}
+    if isinstance(entry, Mapping):
+        return entry
+    return {0: entry}
 
 
 class Feed:
@@ -50,6 +71,8 @@ class Feed:
     shapes: dict[str, dict[str, tuple[int, ...]]]
     """By stage, of the fields that it reads."""
     languages: tuple[str, ...]
+    model: Encoder
+    mesh: jax.sharding.Mesh
 
     def __init__(
         self,
@@ -60,95 +83,134 @@ class Feed:
     ):
         """Raises UserError for what can be refused before any text is read."""
         self._stages = [in_stages(entry) for entry in objectives]
-        self._model, self._mesh, self._microbatches = model, mesh, microbatches
-        self.names = [of[0].objective.name for of in self._stages]
-        if len({*self.names}) != len(self.names) or not self.names:
+        self.model = model
+        self.mesh = mesh
+        self._microbatches = microbatches
+        # Name and weight are those of the first stage: an objective keeps them.
+        self.names = [stages[0].objective.name for stages in self._stages]
+        if not self.names or len(set(self.names)) != len(self.names):
             raise UserError(f"a run needs objectives of different names, got {self.names}")
-        self.weights = [of[0].weight for of in self._stages]
-        self.starts = {begin for of in self._stages for begin in of}
-        self.runs = {
-            stage_name(run.objective.name, begin): run
-            for of in self._stages
-            for begin, run in of.items()
-        }
+        self.weights = [stages[0].weight for stages in self._stages]
+        self.starts = set()
+        self.runs = {}
+        for stages in self._stages:
+            for begin, run in stages.items():
+                self.starts.add(begin)
+                self.runs[stage_name(run.objective.name, begin)] = run
         self.sources = {}
         for name, run in self.runs.items():
-            if known := getattr(run.source, "shapes", None):
-                self._check(name, known)
+            # What a source says of its shapes spares the reading of a large corpus.
+            published = getattr(run.source, "shapes", None)
+            if published:
+                self._check(name, published)
 
     def open(self) -> None:
         """Raises UserError for data that does not fit its objective, the model or the mesh."""
         for name, run in self.runs.items():
             self.sources[name] = run.source()
-        self.languages = run_languages(self.sources, self._model.config)
-        self.shapes = {
-            name: required_fields(name, run.objective.reads, self.sources[name].shapes)
-            for name, run in self.runs.items()
-        }
+        self.languages = run_languages(self.sources, self.model.config)
+        self.shapes = {}
+        for name, run in self.runs.items():
+            self.shapes[name] = required_fields(
+                name, run.objective.reads, self.sources[name].shapes
+            )
         for name, run in self.runs.items():
             if not getattr(run.source, "shapes", None):
                 self._check(name, self.shapes[name])
 
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
-        objective = self.runs[name].objective
+        run = self.runs[name]
+        objective = run.objective
         if self._microbatches > 1 and getattr(objective, "whole_batch", False):
             raise UserError(
                 f"objective {name} compares the rows of a batch with each other:"
                 f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1"
             )
-        settings = getattr(self.runs[name].source, "settings", {})
+        settings = getattr(run.source, "settings", {})
+        self._check_language_tokens(name, settings)
+        self._check_directions(name, settings)
+        required = required_fields(name, objective.reads, shapes)
+        positions = getattr(run.source, "positions", 0)
+        rows, length = shapes["input_ids"]
+        check_length(name, length, self.model.config, positions)
+        check_rows(self.mesh, rows, self._microbatches, f"objective {name}")
+        batch = {}
+        for field, shape in required.items():
+            batch[field] = jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
+        loss = partial(objective.loss, self.model, rng=jax.random.key(0), languages=1)
+        # Computes nothing, but the model or the attention backend may refuse.
+        jax.eval_shape(loss, self.model.abstract(), batch)
+
+    def _check_language_tokens(self, name: str, settings: Mapping[str, Any]) -> None:
+        """The data names languages by tokens exactly where the model has such tokens."""
         tokens = settings.get("language_tokens")
-        if tokens is not None and tokens != bool(self._model.config.language_tokens):
+        config = self.model.config
+        if tokens is not None and tokens != bool(config.language_tokens):
             raise UserError(
-                f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {self._model.config.name}"
-                f" has {self._model.config.language_tokens or 'no'} tokens of languages; set it as"
+                f"objective {name}: LANGUAGE_TOKENS={tokens}, and model {config.name}"
+                f" has {config.language_tokens or 'no'} tokens of languages; set it as"
                 " the model has it"
             )
-        if (
-            "directions" in settings
-            and not settings["within"]
-            and not tokens
-            and not self._model.config.num_languages
-        ):
-            targets = {way.split("-")[1] for way in settings["directions"]}
-            if len(targets) != 1:
-                raise UserError(
-                    f"objective {name} writes"
-                    f" {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and"
-                    " nothing tells the decoder which: set LANGUAGE_TOKENS=True,"
-                    " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language"
-                )
-        required = required_fields(name, objective.reads, shapes)
-        positions = getattr(self.runs[name].source, "positions", 0)
-        check_length(name, shapes["input_ids"][1], self._model.config, positions)
-        check_rows(self._mesh, shapes["input_ids"][0], self._microbatches, f"objective {name}")
-        batch = {
-            field: jax.ShapeDtypeStruct(shape, FIELDS[field].dtype)
-            for field, shape in required.items()
-        }
-        loss = partial(objective.loss, self._model, rng=jax.random.key(0), languages=1)
-        jax.eval_shape(
-            loss, self._model.abstract(), batch
-        )  # the model or the attention backend may refuse
+
+    def _check_directions(self, name: str, settings: Mapping[str, Any]) -> None:
+        """A decoder that writes several languages must be able to know which."""
+        if "directions" not in settings or settings["within"]:
+            return
+        if settings.get("language_tokens") or self.model.config.num_languages:
+            return
+        targets = {direction.split("-")[1] for direction in settings["directions"]}
+        if len(targets) != 1:
+            raise UserError(
+                f"objective {name} writes"
+                f" {' and '.join(sorted(targets)) or 'both languages of its pairs'}, and"
+                " nothing tells the decoder which: set LANGUAGE_TOKENS=True,"
+                " LANGUAGE_EMBEDDING=True, or DIRECTIONS into one language"
+            )
 
     def stage(self, index: int, step: int) -> str:
         """The stage that objective number `index` is in at a step."""
-        return stage_name(
-            self.names[index], max(begin for begin in self._stages[index] if begin <= step)
-        )
+        return stage_name(self.names[index], latest(self._stages[index], step))
 
-    def next(self, name: str, when: str) -> dict[str, np.ndarray]:
-        """This host's rows of the next batch of a stage. Raises UserError when its data has
+    def turn(self, step: int, seed: int, schedule: str) -> Turn:
+        """What runs at a step, see `schedule.turns`."""
+        names = []
+        factors = {}
+        for index, factor in turns(step, seed, self.weights, schedule).items():
+            names.append(self.names[index])
+            factors[self.stage(index, step)] = factor
+        label = " + ".join(factors)
+        if schedule == "summed":
+            objective = Summed(
+                {name: (self.runs[name].objective, factor) for name, factor in factors.items()}
+            )
+        else:
+            # The only one of its turn.
+            objective = self.runs[label].objective
+        return Turn(" + ".join(names), label, factors, objective)
+
+    def next(self, turn: Turn, when: str) -> dict[str, dict[str, np.ndarray]]:
+        """{stage: this host's rows of its next batch}. Raises UserError when the data of one has
         ended."""
-        try:
-            return self.sources[name].next()
-        except StopIteration:
-            raise UserError(f"the data of {name} ended at {when}; let it repeat") from None
+        rows = {}
+        for name in turn.factors:
+            try:
+                rows[name] = self.sources[name].next()
+            except StopIteration:
+                raise UserError(f"the data of {name} ended at {when}; let it repeat") from None
+        return rows
 
-    def on_devices(self, name: str, rows: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
-        """The fields that the objective reads, as global arrays."""
-        rows = {field: rows[field] for field in self.shapes[name]}
-        return to_global(rows, batch_sharding(self._mesh), self.shapes[name])
+    def on_devices(self, turn: Turn, rows: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+        """The batch of a turn as global arrays, of each objective the fields that it reads; of
+        several {stage: batch}."""
+        sharding = batch_sharding(self.mesh)
+        batch = {}
+        for name in turn.factors:
+            shapes = self.shapes[name]
+            read = {field: rows[name][field] for field in shapes}
+            batch[name] = to_global(read, sharding, shapes)
+        if turn.summed:
+            return batch
+        return batch[turn.label]
 
     def close(self) -> None:
         for source in self.sources.values():

@@ -5,7 +5,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,13 +31,13 @@ class Guard:
                 f"train.max_bad_steps={limit} must be at least 1 (1 stops at the first skipped"
                 " step)"
             )
-        self._workdir, self._limit, self._say = workdir, limit, say
+        self._workdir = workdir
+        self._limit = limit
+        self._say = say
         self._seconds: Counter[str] = Counter()
         self._timed: Counter[str] = Counter()
         self._ended: float | None = None
-        self._pending: deque[
-            tuple[int, str, Mapping[str, Any], jax.Array, jax.Array, float | None]
-        ] = deque()
+        self._pending: deque[_Step] = deque()
 
     def push(
         self,
@@ -52,8 +52,10 @@ class Guard:
         earlier step reached the limit.
         """
         # Where the call itself computes, as it does on CPU, the step has ended by now.
-        ended = time.perf_counter() if getattr(bad_steps, "is_ready", lambda: False)() else None
-        self._pending.append((step, objective, rows, bad_steps, finite, ended))
+        ended = None
+        if getattr(bad_steps, "is_ready", lambda: False)():
+            ended = time.perf_counter()
+        self._pending.append(_Step(step, objective, rows, bad_steps, finite, ended))
         if len(self._pending) > IN_FLIGHT:
             self._look()
 
@@ -61,44 +63,67 @@ class Guard:
         """Wait for every step pushed so far."""
         while self._pending:
             self._look()
-        self._ended = (
-            None  # whatever comes now, compiling or evaluating, is no part of the next step
-        )
+        # Whatever comes now, compiling or evaluating, is no part of the next step.
+        self._ended = None
 
     def seconds_per_step(self) -> dict[str, float]:
-        return {
-            objective: self._seconds[objective] / steps for objective, steps in self._timed.items()
-        }
+        seconds = {}
+        for objective, steps in self._timed.items():
+            seconds[objective] = self._seconds[objective] / steps
+        return seconds
 
     def _look(self) -> None:
-        step, objective, rows, bad_steps, finite, ended = self._pending.popleft()
-        bad = int(bad_steps)
-        before, self._ended = self._ended, ended or time.perf_counter()
-        if before is not None:
-            self._seconds[objective] += self._ended - before
-            self._timed[objective] += 1
-        if bad:
-            why = (
-                "a gradient norm above optimizer.skip_norm"
-                if finite
-                else "a loss or gradient that is not finite"
-            )
-            self._say(f"step {step} ({objective}): update skipped for {why} ({bad} in a row)")
+        pending = self._pending.popleft()
+        # Here the host waits, if the device has not come so far.
+        bad = int(pending.bad_steps)
+        self._time(pending.objective, pending.ended or time.perf_counter())
+        if bad == 0:
+            return
+        where = f"step {pending.step} ({pending.objective})"
+        why = "a loss or gradient that is not finite"
+        remedy = "lower LEARNING_RATE or CLIP_NORM"
+        if pending.finite:
+            why = "a gradient norm above optimizer.skip_norm"
+            remedy += " or raise optimizer.skip_norm"
+        self._say(f"{where}: update skipped for {why} ({bad} in a row)")
         if bad >= self._limit:
-            suffix = f"-process-{jax.process_index()}" if jax.process_count() > 1 else ""
-            path = self._workdir / f"bad_batch-{step}{suffix}.npz"
-            several = len(rows) > 1
-            fields = (
-                (f"{name}.{field}" if several else field, of[field])
-                for name, of in rows.items()
-                for field in of
-            )
-            np.savez(path, **dict(fields))
-            remedy = "lower LEARNING_RATE or CLIP_NORM" + (
-                " or raise optimizer.skip_norm" if finite else ""
-            )
+            path = self._save(pending)
             raise UserError(
-                f"step {step} ({objective}): {bad} updates in a row skipped, this one for {why};"
+                f"{where}: {bad} updates in a row skipped, this one for {why};"
                 f" the batch is in {path}; {remedy} and start again (to go further back, move the"
                 f" newest folders out of {self._workdir / 'checkpoints'})"
             )
+
+    def _time(self, objective: str, ended: float) -> None:
+        if self._ended is not None:
+            self._seconds[objective] += ended - self._ended
+            self._timed[objective] += 1
+        self._ended = ended
+
+    def _save(self, pending: "_Step") -> Path:
+        """Writes this process's rows of the batch; of several objectives as OBJECTIVE.FIELD."""
+        suffix = ""
+        if jax.process_count() > 1:
+            suffix = f"-process-{jax.process_index()}"
+        path = self._workdir / f"bad_batch-{pending.step}{suffix}.npz"
+        arrays = {}
+        for objective, fields in pending.rows.items():
+            for field, values in fields.items():
+                name = field
+                if len(pending.rows) > 1:
+                    name = f"{objective}.{field}"
+                arrays[name] = values
+        np.savez(path, **arrays)
+        return path
+
+
+class _Step(NamedTuple):
+    """A step whose outcome is not looked at yet."""
+
+    step: int
+    objective: str
+    rows: Mapping[str, Mapping[str, np.ndarray]]
+    bad_steps: Any
+    finite: Any
+    ended: float | None
+    """When, if it had ended as it was pushed."""

@@ -96,11 +96,9 @@ class Plan:
     def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
         """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
         not fit."""
-        self._config, self._givers = (
-            config,
-            {part: Donor.open(run) for part, run in initialisation.parts.items()},
-        )
-        if "decoder" in self._givers and not config.decoder_layers:
+        self._config = config
+        self._donors = {part: Donor.open(run) for part, run in initialisation.parts.items()}
+        if "decoder" in self._donors and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
                 " it out, or set model.decoder_layers"
@@ -110,12 +108,12 @@ class Plan:
             "decoder": initialisation.decoder_layers,
         }
         counts = {"encoder": config.layers, "decoder": config.decoder_layers}
-        for part, donor in self._givers.items():
+        for part, donor in self._donors.items():
             self._require_alike(part, donor)
         self._layers = {
-            side: self._givers[side].layers(chosen[side], side, counts[side])
+            side: self._donors[side].layers(chosen[side], side, counts[side])
             for side in LAYERS
-            if side in self._givers
+            if side in self._donors
         }
         self._copies: dict[str, Copy | None] = {}
         for path, leaf in jax.tree_util.tree_flatten_with_path(abstract)[0]:
@@ -131,11 +129,9 @@ class Plan:
             self._copies[name] = found and self._copy(name, leaf.shape, *found)
 
     def _require_alike(self, part: str, donor: Donor) -> None:
-        ours, theirs, where = (
-            self._config,
-            donor.config,
-            f"{MACROS[part]}={donor.run} does not fit the model",
-        )
+        ours = self._config
+        theirs = donor.config
+        where = f"{MACROS[part]}={donor.run} does not fit the model"
         for field in _OF_EMBEDDINGS if part == "embeddings" else _OF_LAYERS + _OF_EMBEDDINGS:
             a, b = getattr(ours, field), getattr(theirs, field)
             if a != b:
@@ -167,11 +163,11 @@ class Plan:
             and (part == "head" or rest.startswith("tokens/"))
         )
         for one in whose:
-            if one not in self._givers or (
+            if one not in self._donors or (
                 one == "decoder" and not part.startswith("decoder") and not of_both
             ):
                 continue
-            donor, side = self._givers[one], one
+            donor, side = self._donors[one], one
             if one == "embeddings":
                 side = "decoder" if part == "decoder_embeddings" else "encoder"
             if (source := donor.source(name, side)) is not None:
@@ -180,22 +176,26 @@ class Plan:
     def _copy(
         self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
     ) -> Copy:
-        ours, theirs, rest = self._config, donor.config, donor.shapes[source]
-        told, rows, languages = donor.run, None, None
+        ours = self._config
+        theirs = donor.config
+        rest = donor.shapes[source]
+        origin = donor.run
+        rows = None
+        languages = None
         if "/layers/" in name:
             stack, numbers = source.split("/")[0], self._layers[part]
-            told = f"{stack} {layer_names(numbers)} of {donor.run}"
+            origin = f"{stack} {layer_names(numbers)} of {donor.run}"
             if (
                 name.startswith(SLOT)
                 and theirs.cross_attention_query == "input"
                 and not theirs.decoder_layers
             ):
-                told += ", which asked by the input of their layer there"
+                origin += ", which asked by the input of their layer there"
             if (
                 part == "decoder" and theirs.decoder_layers and stack == "encoder"
             ):  # tied: the last ones
                 numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
-                told = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
+                origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
             rows = ((slice(None), numbers),)
         elif name.endswith("positions/embedding"):
             if rest[0] < shape[0] and rest[1] == shape[1]:
@@ -204,16 +204,14 @@ class Plan:
                     f" {source} there {rest}; set model.max_positions={rest[0]}"
                 )
             if rest[0] > shape[0]:
-                rows, told = (
-                    ((slice(None), slice(shape[0])),),
-                    f"the first {shape[0]} rows of {donor.run}",
-                )
+                rows = ((slice(None), slice(shape[0])),)
+                origin = f"the first {shape[0]} rows of {donor.run}"
         elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
             rows = ((slice(donor.pieces), slice(donor.pieces)),)
             if ours.language_tokens and theirs.language_tokens:
                 languages = tuple(range(donor.pieces, c.vocab_size) for c in (ours, theirs))
             elif ours.language_tokens:
-                told = f"{donor.run} (language tokens random)"
+                origin = f"{donor.run} (language tokens random)"
         elif name.endswith("languages/embedding"):
             rows, languages = (), (range(ours.num_languages), range(theirs.num_languages))
         if shape[int(rows is not None) :] != rest[int(rows is not None) :]:
@@ -225,7 +223,7 @@ class Plan:
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
                 f" {source} there {rest}; set {', '.join(remedy)}"
             )
-        return Copy(donor, source, rows, told, languages)
+        return Copy(donor, source, rows, origin, languages)
 
     def load(
         self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]
@@ -238,7 +236,7 @@ class Plan:
         checkpoint.
         """
         vocabulary = vocabulary_of(identity)
-        for donor in self._givers.values():
+        for donor in self._donors.values():
             require_vocabulary(donor.checkpoint, donor.vocabulary, vocabulary)
         copies = {
             name: copy and copy.named(tuple(languages)) for name, copy in self._copies.items()
@@ -259,23 +257,23 @@ class Plan:
 
         shardings = {name: ours[name].sharding for name in taken}
         made = jax.jit(fill, out_shardings=shardings)({name: ours[name] for name in taken}, given)
-        origins = {name: copy.told if copy else RANDOM for name, copy in copies.items()}
+        origins = {name: copy.origin if copy else RANDOM for name, copy in copies.items()}
         if self._config.tied_self_attention:
             origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
-        told = ", ".join(
+        named = ", ".join(
             f"{part} of {g.run} (checkpoint {g.checkpoint.name})"
-            for part, g in self._givers.items()
+            for part, g in self._donors.items()
         )
         params = jax.tree.unflatten(tree, [made.get(name, leaf) for name, leaf in ours.items()])
-        return params, told, [*grouped(origins), *self._left(taken)]
+        return params, named, [*grouped(origins), *self._left(taken)]
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
         """What of the donors of a side stands nowhere in the model."""
         for run in dict.fromkeys(
-            donor.run for part, donor in self._givers.items() if part != "embeddings"
+            donor.run for part, donor in self._donors.items() if part != "embeddings"
         ):
             used = {copy.source for copy in taken.values() if copy.donor.run == run}
-            shapes = next(donor.shapes for donor in self._givers.values() if donor.run == run)
+            shapes = next(donor.shapes for donor in self._donors.values() if donor.run == run)
             lines = [*grouped({name: "" if name in used else "left" for name in shapes})]
             if left := [line.removesuffix(": left") for line in lines if line.endswith(": left")]:
                 yield f"left behind of {run}: {', '.join(left)}"
@@ -308,11 +306,10 @@ def first_weights(
                     f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective)
                 )
         params, added = load_params(init_from, params, new, vocabulary_of(identity))
-        return (
-            params,
-            f"{init_from}" + (f", new and random: {', '.join(added)}" if added else ""),
-            [],
-        )
+        origin = f"{init_from}"
+        if added:
+            origin += f", new and random: {', '.join(added)}"
+        return params, origin, []
 
     return load
 
@@ -329,19 +326,25 @@ def _require_languages(run: str, languages: Sequence[str]) -> None:
         )
 
 
-def require_labels(told: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
+def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
     """Raise UserError where a run's head was trained on other labels than those to learn now, or on
-    these in another order: its outputs would stand for the wrong ones. told: how the message names
+    these in another order: its outputs would stand for the wrong ones. name: how the message names
     the run; task: whose head, of a
     model with several."""
     record = read_run_record(run)
     theirs = labels_of(record, task) if task or record["model"]["num_labels"] else []
     if not theirs or theirs == [*labels]:
         return
-    before, now = (
-        ", ".join(names[:4]) + (" ..." if len(names) > 4 else "") for names in (theirs, labels)
-    )
+    before = _first_four(theirs)
+    now = _first_four(labels)
     raise UserError(
-        f"{told} has a head{f' of {task}' if task else ''} for the labels {before}, and those to"
+        f"{name} has a head{f' of {task}' if task else ''} for the labels {before}, and those to"
         f" learn are {now}: start from the run that it was fine-tuned from"
     )
+
+
+def _first_four(labels: Sequence[str]) -> str:
+    shown = ", ".join(labels[:4])
+    if len(labels) > 4:
+        return shown + " ..."
+    return shown

@@ -4,27 +4,30 @@ Clipping and the finite check stand in `step.py`, because they need the gradient
 which is also logged.
 """
 
-import math
+import dataclasses
+import difflib
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import optax.contrib
 
 from xlingjax.errors import UserError
 from xlingjax.model.params import flattened, path_name, path_names
-from xlingjax.training.stages import at, starts
+from xlingjax.training.muon import muon_or_adam, scale_by_muon
+from xlingjax.training.stages import at, latest, starts
 
 NAMES = ("adamw", "adam", "adafactor", "muon")
+# Arguments of optax's optimizers that the chain sets.
+OURS = ("learning_rate", "weight_decay", "mask")
 SCHEDULES = ("linear", "linear_from_0", "inverse_sqrt", "constant")
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
     """What the update rule is. Defaults are XLM's where XLM has one (§5.1 and its code):
     inverse-sqrt, warm-up 4000 from 1e-7, clip 5."""
@@ -32,7 +35,8 @@ class OptimizerConfig:
     name: str = "adamw"
     """"adamw": decay beside the gradient; "adam": decay added to it (L2); "adafactor": factored
     second moment, no momentum; "muon": AdamW whose updates of the blocks' matrices are orthogonal
-    instead (see `_muon`)."""
+    instead (see `muon.scale_by_muon`). Else an optimizer of optax ("lion", "lamb", "sgd"), with
+    decay beside the gradient."""
     learning_rate: float = 1e-4
     schedule: str = "inverse_sqrt"
     warmup_steps: int = 4000
@@ -41,8 +45,11 @@ class OptimizerConfig:
     warmup_from: float = 1e-7
     """Learning rate before the first update of an inverse-sqrt warm-up."""
     b1: float = 0.9
+    """b1, b2, eps: of the four, not of an optimizer of optax."""
     b2: float = 0.98
     eps: float = 1e-6
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Arguments of an optimizer of optax ({"b2": 0.99}); what is left out is as optax has it."""
     weight_decay: float = 0.0
     """Applied to everything but biases and LayerNorm scales."""
     clip_norm: float = 5.0
@@ -61,8 +68,7 @@ class OptimizerConfig:
     """Initial dynamic loss scale, for a model of dtype float16 (65536 is usual); 0 = none."""
 
     def __post_init__(self):
-        if self.name not in NAMES:
-            raise UserError(f"optimizer {self.name!r} is not one of {', '.join(NAMES)}")
+        self._check_name()
         if self.schedule not in SCHEDULES:
             raise UserError(
                 f"learning-rate schedule {self.schedule!r} is not one of {', '.join(SCHEDULES)}"
@@ -83,153 +89,246 @@ class OptimizerConfig:
                 " (LAYER_DECAY=0.8)"
             )
 
+    def _check_name(self) -> None:
+        if self.name in NAMES:
+            if self.options:
+                raise UserError(
+                    f"optimizer.options={dict(self.options)} are for optimizers of optax;"
+                    f" {self.name} is not from there and has b1, b2, eps: leave them out"
+                )
+            return
+        others = optax_names()
+        if self.name not in others:
+            near = difflib.get_close_matches(self.name, [*NAMES, *others], 1, 0.0)
+            raise UserError(
+                f"optimizer {self.name!r} is not one of {', '.join(NAMES)}, and optax has none of"
+                f" that name; the nearest is {near[0]}"
+            )
+        optax_rule(self.name, self.options)
+
     def warmup(self, steps: int) -> int:
         """Steps of the warm-up in a run of `steps`."""
-        return self.warmup_steps if self.warmup_share is None else round(self.warmup_share * steps)
+        if self.warmup_share is None:
+            return self.warmup_steps
+        return round(self.warmup_share * steps)
 
 
 class Optimizer(NamedTuple):
-    """`trainable` is a tree of bools like the parameters, True for those that are trained at some
-    step. `init` and `update` see trees whose other leaves are None (see `split`)."""
-
-    trainable: Any
+    transformation: optax.GradientTransformationExtraArgs
+    """`update` takes two more arguments: `step`, how many were taken before, and `stage`, a step at
+    which the same parameters are trained. Gradients and updates of all others are None."""
     trainable_at: Callable[[int], Any]
-    """Tree of bools: what is trained at a step."""
-    init: Callable[[Any], Any]
-    update: Callable[..., tuple[Any, Any]]
-    """(gradients, optimizer state, parameters, learning rate, steps taken) -> (parameters,
-    optimizer state)"""
-    learning_rate: Callable[[jax.Array], jax.Array]
+    """Tree of bools like the parameters: what is trained at a step."""
+    learning_rate: Callable[[Any], jax.Array]
+    """Of the update after so many steps."""
 
 
 def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimizer:
     """The optimizer for a run of `steps` steps. `params` is the tree of parameters or of their
     shapes."""
-    decay = optax.add_decayed_weights(
-        config.weight_decay, decayed
-    )  # also at 0: the state's structure stays the same
+    masks = {}
+    for start in starts([config.frozen]):
+        masks[start] = trainable_mask(params, at(config.frozen, start))
+    ever = jax.tree.map(lambda *stages: any(stages), *masks.values())
+    first_steps, _ = split(_first_steps(masks), ever)
+    # Of all parameters: what is frozen counts as a layer too.
+    rates, _ = split(layer_rates(params, config.layer_decay), ever)
+    # Jitted, as the loop computes it for its log lines too.
+    rate = jax.jit(learning_rate_schedule(config, steps))
+
+    by_layer = scale_by_tree(rates)
+    # Also at 0, so that the state has the same structure with and without decay.
+    decay = optax.add_decayed_weights(config.weight_decay, decayed)
     adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
+    late = correct_late_starts(config, first_steps)
     if config.name == "adamw":
-        chain = (adam, decay)
+        links = (adam, late, by_layer, decay)
     elif config.name == "adam":
-        chain = (decay, adam)
+        links = (decay, adam, late, by_layer)
     elif config.name == "muon":
-        adam = optax.partition({"muon": _muon(), "adam": adam}, _muon_or_adam)
-        chain = (adam, decay)
-    else:
-        adafactor = (
+        both = optax.partition({"muon": scale_by_muon(), "adam": adam}, muon_or_adam)
+        # The size of a matrix's updates does not depend on when they began.
+        of_adam = jax.tree.map(
+            lambda kind, first: first if kind == "adam" else 0,
+            muon_or_adam(first_steps),
+            first_steps,
+        )
+        links = (both, correct_late_starts(config, of_adam), by_layer, decay)
+    elif config.name == "adafactor":
+        links = (
             optax.scale_by_factored_rms(),
             optax.clip_by_block_rms(1.0),
             optax.scale_by_param_block_rms(),
+            by_layer,
+            decay,
         )
-        chain = (*adafactor, decay)
-    rule = (
-        chain[-1] if config.name == "adam" else chain[-2]
-    )  # after it an update is whole, but for decoupled decay
-    rates = layer_rates(
-        params, config.layer_decay
-    )  # of all parameters: what is frozen counts as a layer too
-
-    masks = {
-        start: trainable_mask(params, at(config.frozen, start)) for start in starts([config.frozen])
-    }
-    ever = jax.tree.map(lambda *stages: any(stages), *masks.values())
-    began = jax.tree.map(
-        lambda *on: next((s for s, o in zip(masks, on, strict=True) if o), 0), *masks.values()
-    )
-    rate = jax.jit(learning_rate_schedule(config, steps))
-
-    def update(grads, opt_state, params, learning_rate, step=0):
-        factors = split(rates, ever)[0]
-        late = jax.tree.map(lambda first: _late_start(config, step, first), split(began, ever)[0])
-        if (
-            config.name == "muon"
-        ):  # the size of its matrices' updates does not depend on when they began
-            late = jax.tree.map(
-                lambda kind, f: 1.0 if kind == "muon" else f, _muon_or_adam(late), late
-            )
-        steps_down, states = grads, []
-        for transformation, state in zip(chain, opt_state, strict=True):
-            steps_down, state = transformation.update(steps_down, state, params)
-            states.append(state)
-            if transformation is adam:
-                steps_down = jax.tree.map(lambda u, f: f * u, steps_down, late)
-            if transformation is rule:
-                steps_down = jax.tree.map(lambda u, f: f * u, steps_down, factors)
-        return jax.tree.map(lambda p, u: p - learning_rate * u, params, steps_down), tuple(states)
+    else:
+        links = (optax_rule(config.name, config.options), by_layer, decay)
+    chain = chain_links(*links, scale_by_rate(rate))
 
     def trainable_at(step):
-        return masks[max(start for start in masks if start <= step)]
+        return masks[latest(masks, step)]
 
-    return Optimizer(ever, trainable_at, optax.chain(*chain).init, update, rate)
+    return Optimizer(frozen_in_stages(chain, trainable_at, ever), trainable_at, rate)
 
 
-def _late_start(config: OptimizerConfig, step: jax.Array, began: int) -> Any:
-    """What an update of Adam is multiplied with where the parameter is trained from step `began`
-    on: Adam's correction for moments that begin at 0 counts all steps of the run, and this one's
-    moments began later."""
-    if not began:
-        return 1.0
-    all_steps, own = jnp.float32(step + 1), jnp.float32(jnp.maximum(step + 1 - began, 1))
-    first = (1 - config.b1**all_steps) / (1 - config.b1**own)
-    return first * jnp.sqrt((1 - config.b2**own) / (1 - config.b2**all_steps))
+class Link(optax.GradientTransformationExtraArgs):
+    """A link of the chain that keeps nothing from step to step."""
+
+    @classmethod
+    def of(cls, update: Callable[..., Any]) -> "Link":
+        """update: (updates, step) -> updates."""
+
+        def update_and_state(updates, state, params=None, *, step, **_):
+            return update(updates, step), state
+
+        return cls(lambda params: optax.EmptyState(), update_and_state)
+
+
+def chain_links(*links: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+    """`optax.chain`, in whose state a `Link` leaves nothing: checkpoints are the same with and
+    without it."""
+    chain = optax.chain(*links)
+    kept = [number for number, link in enumerate(links) if not isinstance(link, Link)]
+
+    def init(params):
+        state = chain.init(params)
+        return tuple(state[number] for number in kept)
+
+    def update(updates, state, params=None, **arguments):
+        whole = [optax.EmptyState()] * len(links)
+        for number, own in zip(kept, state, strict=True):
+            whole[number] = own
+        updates, whole = chain.update(updates, tuple(whole), params, **arguments)
+        return updates, tuple(whole[number] for number in kept)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def frozen_in_stages(
+    inner: optax.GradientTransformationExtraArgs, trainable_at: Callable[[int], Any], ever: Any
+) -> optax.GradientTransformationExtraArgs:
+    """`inner`, whose state is that of the parameters trained at some step (`ever`, a tree of
+    bools). What other stages train keeps its value and moments."""
+
+    def init(params):
+        return inner.init(split(params, ever)[0])
+
+    def update(updates, state, params, *, stage=0, **arguments):
+        now = trainable_at(stage)
+        params, _ = split(params, ever)
+        # One chain serves all stages, so the others' parameters go through it, with gradient 0.
+        gradients = merge(updates, jax.tree.map(jnp.zeros_like, params))
+        updates, after = inner.update(gradients, state, params, **arguments)
+        # A moment would shrink with gradient 0, and weight decay would go on.
+        after = jax.tree.map(
+            lambda new, old, trained: new if trained else old,
+            after,
+            state,
+            moments_mask(state, now),
+        )
+        return split(updates, now)[0], after
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def scale_by_tree(factors: Any) -> Link:
+    """Multiplies each parameter's update with its factor."""
+
+    def update(updates, step):
+        return jax.tree.map(lambda u, factor: factor * u, updates, factors)
+
+    return Link.of(update)
+
+
+def scale_by_rate(rate: Callable[[Any], jax.Array]) -> Link:
+    """Multiplies with the learning rate at the step, and turns the direction downhill."""
+
+    def update(updates, step):
+        down = -rate(step)
+        return jax.tree.map(lambda u: down * u, updates)
+
+    return Link.of(update)
+
+
+def correct_late_starts(config: OptimizerConfig, first_steps: Any) -> Link:
+    """Behind Adam: its correction for moments that begin at 0 counts all steps of the run, and
+    those of a parameter that is trained from a later step on began there. first_steps: tree of
+    numbers."""
+
+    def factor(step, first):
+        if first == 0:
+            return 1.0
+        all_steps = jnp.float32(step + 1)
+        # At least 1 where the stage has not begun: its update is dropped, but must not be NaN.
+        own = jnp.float32(jnp.maximum(step + 1 - first, 1))
+        mean = (1 - config.b1**all_steps) / (1 - config.b1**own)
+        return mean * jnp.sqrt((1 - config.b2**own) / (1 - config.b2**all_steps))
+
+    def update(updates, step):
+        return jax.tree.map(lambda u, first: factor(step, first) * u, updates, first_steps)
+
+    return Link.of(update)
+
+
+def _first_steps(masks: Mapping[int, Any]) -> Any:
+    """Tree of the steps from which each parameter is trained; 0 for one that never is. masks:
+    {first step of a stage: tree of bools}, in order."""
+
+    def first(*trained):
+        for start, on in zip(masks, trained, strict=True):
+            if on:
+                return start
+        return 0
+
+    return jax.tree.map(first, *masks.values())
+
+
+def optax_names() -> list[str]:
+    """The optimizers of optax that need a gradient and nothing else."""
+    names = []
+    for name, function in vars(optax).items():
+        if not inspect.isfunction(function) or name.startswith("scale_by_"):
+            continue
+        parameters = inspect.signature(function).parameters
+        required = [one.name for one in parameters.values() if one.default is one.empty]
+        # L-BFGS also needs the loss, to search along its direction.
+        if required == ["learning_rate"]:
+            names.append(name)
+    return names
+
+
+def optax_rule(name: str, options: Mapping[str, Any]) -> optax.GradientTransformation:
+    """The direction of an optimizer of optax, for a learning rate and weight decay that come
+    behind it. Raises UserError for an option that it does not have."""
+    function = getattr(optax, name)
+    known = [one for one in inspect.signature(function).parameters if one not in OURS]
+    for option in options:
+        if option not in known:
+            raise UserError(
+                f"optimizer.options: {name} of optax has no {option!r}; it has {', '.join(known)}"
+            )
+    arguments = dict(options)
+    if "weight_decay" in inspect.signature(function).parameters:
+        # The chain's own leaves out biases and LayerNorm, and layer-wise rates leave it alone.
+        arguments["weight_decay"] = 0.0
+    # The rate 1 leaves the direction, which points downhill: the chain's last link turns it.
+    return optax.chain(function(learning_rate=1.0, **arguments), optax.scale(-1.0))
 
 
 def moments_mask(opt_state: Any, trainable: Any) -> Any:
     """Tree of bools like the optimizer state: False where a path ends in that of a parameter not
     `trainable`."""
-    known = {path: on for path, on in jax.tree_util.tree_flatten_with_path(trainable)[0]}
+    known = dict(jax.tree_util.tree_flatten_with_path(trainable)[0])
 
-    def one(path, _):
-        return next((known[path[i:]] for i in range(len(path)) if path[i:] in known), True)
+    def is_trained(path, _):
+        # A moment has the path of its parameter behind its own; a count ends in none.
+        for start in range(len(path)):
+            if path[start:] in known:
+                return known[path[start:]]
+        return True
 
-    return jax.tree_util.tree_map_with_path(one, opt_state)
-
-
-def _muon() -> optax.GradientTransformation:
-    """Momentum of the blocks' matrices, orthogonalised by Newton-Schulz (Jordan 2024), all heads of
-    a projection as one matrix; scaled to the size of Adam's updates, so that one learning rate and
-    decay serve both (Liu et al. 2025).
-    """
-
-    def scaled(updates, _):
-        def one(update, axes):
-            sides = [
-                math.prod(update.shape[i] for i in side)
-                for side in (axes.reduction_axis, axes.output_axis)
-            ]
-            return update * (0.2 * math.sqrt(max(sides)))
-
-        return jax.tree.map(one, updates, _matrix_axes(updates))
-
-    return optax.chain(
-        optax.contrib.scale_by_muon(beta=0.95, weight_dimension_numbers=_matrix_axes),
-        optax.stateless(scaled),
-    )
-
-
-def _muon_or_adam(params: Any) -> Any:
-    """Per leaf "muon" (the kernels of the stacked blocks) or "adam" (embeddings, heads, biases,
-    LayerNorm)."""
-
-    def one(path, _):
-        name = path_name(path)
-        return "muon" if "/layers/" in name and name.endswith("/kernel") else "adam"
-
-    return jax.tree_util.tree_map_with_path(one, params)
-
-
-def _matrix_axes(kernels: Any) -> Any:
-    """Which axes of a stack of kernels are the rows and which the columns of its matrices: [N, D,
-    F], [N, D, H, K], and [N, H, K, D] of the attention's output."""
-
-    def one(path, kernel):
-        rows = kernel.ndim - 1 if path_name(path).endswith("attention/out/kernel") else 2
-        return optax.contrib.MuonDimensionNumbers(
-            tuple(range(1, rows)), tuple(range(rows, kernel.ndim))
-        )
-
-    return jax.tree_util.tree_map_with_path(one, kernels)
+    return jax.tree_util.tree_map_with_path(is_trained, opt_state)
 
 
 def learning_rate_schedule(
@@ -243,7 +342,8 @@ def learning_rate_schedule(
     warm-up it drops by as much as that is of the steps (the code of ERNIE-M). "constant": the same
     warm-up, then the peak. xp: `numpy` computes on the host.
     """
-    peak, warmup = config.learning_rate, config.warmup(steps)
+    peak = config.learning_rate
+    warmup = config.warmup(steps)
     if config.schedule.startswith("linear") and warmup >= steps:
         raise UserError(
             f"warmup_steps={warmup} leaves nothing of steps={steps} for a linear decay: lower"
@@ -252,19 +352,18 @@ def learning_rate_schedule(
 
     def rate(step):
         step = xp.asarray(step, xp.float32)
+        # The first update has the number 0 and is not lost.
         ramp = xp.minimum((step + 1) / max(warmup, 1), 1.0)
+        left = xp.maximum(steps - step, 0.0)
         if config.schedule == "constant":
             return peak * ramp
         if config.schedule == "linear_from_0":
-            return peak * xp.where(step < warmup, ramp, xp.maximum(steps - step, 0.0) / steps)
+            return peak * xp.where(step < warmup, ramp, left / steps)
         if config.schedule == "linear":
-            return peak * xp.where(
-                step < warmup, ramp, xp.maximum(steps - step, 0.0) / (steps - warmup)
-            )
+            return peak * xp.where(step < warmup, ramp, left / (steps - warmup))
         rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
-        return xp.where(
-            step < warmup, rising, peak * xp.sqrt(max(warmup, 1) / xp.maximum(step, 1.0))
-        )
+        falling = peak * xp.sqrt(max(warmup, 1) / xp.maximum(step, 1.0))
+        return xp.where(step < warmup, rising, falling)
 
     return rate
 
@@ -272,9 +371,11 @@ def learning_rate_schedule(
 def decayed(params: Any) -> Any:
     """True where weight decay applies: everything but biases and LayerNorm scales. By name, since a
     scanned stack's biases have two axes."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: path_name(path).split("/")[-1] not in ("bias", "scale"), params
-    )
+
+    def decays(path, _):
+        return path_name(path).split("/")[-1] not in ("bias", "scale")
+
+    return jax.tree_util.tree_map_with_path(decays, params)
 
 
 def layer_rates(params: Any, decay: float) -> Any:
@@ -293,18 +394,20 @@ def layer_rates(params: Any, decay: float) -> Any:
         if "/layers/" in name:
             layers[name.split("/")[0]] = leaf.shape[0]
 
-    def one(path, leaf):
-        part, inner, *_ = (*path_name(path).split("/"), "")
+    def rate(path, leaf):
+        part, _, rest = path_name(path).partition("/")
+        inner = rest.split("/")[0]
         if inner == "layers":
             powers = np.arange(layers[part], 0, -1, dtype=np.float32)
-            return np.float32(decay) ** powers.reshape(-1, *[1] * (len(leaf.shape) - 1))
+            # One number per block, spread over the axes of the rest.
+            shape = (-1, *[1] * (len(leaf.shape) - 1))
+            return np.float32(decay) ** powers.reshape(shape)
         if part in ("embeddings", "decoder_embeddings") and inner != "norm":
-            return decay ** (
-                layers.get("decoder" if part.startswith("decoder") else "encoder", 0) + 1
-            )
+            side = "decoder" if part.startswith("decoder") else "encoder"
+            return decay ** (layers.get(side, 0) + 1)
         return 1.0
 
-    return jax.tree_util.tree_map_with_path(one, params)
+    return jax.tree_util.tree_map_with_path(rate, params)
 
 
 def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
@@ -316,7 +419,9 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
             raise UserError(
                 f"frozen={pattern!r} matches no parameter; paths are like {', '.join(names[:3])}"
             )
-    mask = [not any(re.search(pattern, name) for pattern in frozen) for name in names]
+    mask = []
+    for name in names:
+        mask.append(not any(re.search(pattern, name) for pattern in frozen))
     if not any(mask):
         raise UserError(f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train")
     return jax.tree.unflatten(jax.tree.structure(params), mask)
@@ -324,15 +429,16 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
 
 def split(params: Any, trainable: Any) -> tuple[Any, Any]:
     """(trainable, frozen): two trees, each with None where the other has the leaf, so that frozen
-    leaves get neither gradient nor moments."""
-    return (
-        jax.tree.map(lambda p, keep: p if keep else None, params, trainable),
-        jax.tree.map(lambda p, keep: None if keep else p, params, trainable),
-    )
+    leaves get neither gradient nor moments. None stays None in both."""
+    kept = jax.tree.map(lambda p, keep: p if keep else None, params, trainable, is_leaf=_is_none)
+    rest = jax.tree.map(lambda p, keep: None if keep else p, params, trainable, is_leaf=_is_none)
+    return kept, rest
 
 
 def merge(trainable: Any, frozen: Any) -> Any:
     """The inverse of `split`."""
-    return jax.tree.map(
-        lambda t, f: f if t is None else t, trainable, frozen, is_leaf=lambda leaf: leaf is None
-    )
+    return jax.tree.map(lambda t, f: f if t is None else t, trainable, frozen, is_leaf=_is_none)
+
+
+def _is_none(leaf: Any) -> bool:
+    return leaf is None

@@ -44,7 +44,9 @@ def run_identity(
     BatchSource, itself}. Not in it, because a continued run may change them: number of steps,
     learning rate, mesh, microbatches, precision.
     """
-    shape = {k: v for k, v in dataclasses.asdict(model).items() if k not in FREE_MODEL_FIELDS}
+    shape = dataclasses.asdict(model)
+    for field in FREE_MODEL_FIELDS:
+        shape.pop(field, None)
     identity = {
         "seed": seed,
         "model": shape,
@@ -53,19 +55,23 @@ def run_identity(
         "switches": {name: _switches(objective) for name, objective in objectives.items()},
         "data": {name: source.identity for name, source in sources.items()},
     }
+    # As it will be read again: tuples become lists, numbers of steps become texts.
     return json.loads(json.dumps(identity))
 
 
 def _switches(objective: Any) -> dict[str, Any]:
-    fields = dataclasses.asdict(objective) if dataclasses.is_dataclass(objective) else {}
+    if not dataclasses.is_dataclass(objective):
+        return {}
+    fields = dataclasses.asdict(objective)
     return {name: value for name, value in fields.items() if name not in _NO_SWITCHES}
 
 
 def vocabulary_of(identity: Mapping[str, Any]) -> Any:
     """The hash of the vocabulary behind a run's batches; None if its sources do not tell."""
-    return next(
-        (data["vocabulary"] for data in identity["data"].values() if "vocabulary" in data), None
-    )
+    for data in identity["data"].values():
+        if "vocabulary" in data:
+            return data["vocabulary"]
+    return None
 
 
 def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -73,39 +79,45 @@ def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, An
     counts as None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
         for key in sorted(saved.keys() | ours.keys()):
-            yield from differences(saved.get(key), ours.get(key), f"{path}.{key}" if path else key)
+            below = f"{path}.{key}" if path else key
+            yield from differences(saved.get(key), ours.get(key), below)
     elif saved != ours:
         yield path, saved, ours
 
 
 def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -> None:
     """Raise UserError naming each field that differs with both values."""
-    if "switches" not in saved:  # of a version that did not write them
+    if "switches" not in saved:
+        # Of a version that did not write them.
         ours = {name: value for name, value in ours.items() if name != "switches"}
-    found = list(differences(saved, ours))
-    if any(
-        ".vocabulary" in path for path, *_ in found
-    ):  # then texts and tables differ because of it
-        found = [
-            (path, *values)
-            for path, *values in found
-            if ".vocabulary" in path or not path.startswith("data.")
-        ]
-    if found:
-        fields = "; ".join(
-            f"{path}: checkpoint has {_short(a)}, this run has {_short(b)}"
-            for path, a, b in found[:4]
-        )
-        more = f" (and {len(found) - 4} more)" if len(found) > 4 else ""
-        raise UserError(
-            f"{checkpoint} belongs to another run: {fields}{more}; choose another --workdir "
-            "(INIT_FROM takes over the parameters), or restore the old setting"
-        )
+    differing = list(differences(saved, ours))
+    if not differing:
+        return
+    if any(".vocabulary" in path for path, _, _ in differing):
+        # Texts and tables differ because of it, and would hide it.
+        differing = [one for one in differing if _is_cause(one[0])]
+    fields = []
+    for path, theirs, own in differing[:4]:
+        fields.append(f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}")
+    more = ""
+    if len(differing) > 4:
+        more = f" (and {len(differing) - 4} more)"
+    raise UserError(
+        f"{checkpoint} belongs to another run: {'; '.join(fields)}{more}; choose another --workdir "
+        "(INIT_FROM takes over the parameters), or restore the old setting"
+    )
+
+
+def _is_cause(path: str) -> bool:
+    """Whether a field differs on its own account where the vocabularies do."""
+    return ".vocabulary" in path or not path.startswith("data.")
 
 
 def _short(value: Any) -> str:
     text = json.dumps(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    if len(text) > 80:
+        return text[:77] + "..."
+    return text
 
 
 def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
@@ -167,17 +179,21 @@ def schedule_record(
     `ObjectiveRun`}."""
 
     def settings(run: Any) -> dict[str, Any]:
-        own = dataclasses.asdict(run.objective)
-        return {
-            **getattr(run.source, "settings", {}),
-            **{name: own[name] for name in own if name != "name"},
-        }
+        record = dict(getattr(run.source, "settings", {}))
+        for name, value in dataclasses.asdict(run.objective).items():
+            if name != "name":
+                record[name] = value
+        return record
 
+    of_optimizer = dataclasses.asdict(optimizer)
+    # Only an optimizer of optax has any.
+    if not of_optimizer["options"]:
+        del of_optimizer["options"]
     record = {
         "steps": steps,
         "schedule": mode,
         "weights": dict(weights),
-        "optimizer": dataclasses.asdict(optimizer),
+        "optimizer": of_optimizer,
         "stages": {name: settings(run) for name, run in runs.items()},
     }
     return json.loads(json.dumps(record, default=str))
@@ -185,14 +201,14 @@ def schedule_record(
 
 def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
-    found = {"python": platform.python_version(), "xlingjax": __version__}
+    installed = {"python": platform.python_version(), "xlingjax": __version__}
     packages = "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
     for package in packages.split():
         try:
-            found[package] = metadata.version(package)
+            installed[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def write_run(
@@ -228,10 +244,12 @@ def write_run(
 def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
     """(workdir, which checkpoint) that a RUN names: itself ("" = the newest); RUN@STEP and
     RUN@METRIC, the best by that metric; RUN/checkpoints/STEP."""
-    text, path = str(path), Path(path)
+    text = str(path)
+    path = Path(path)
     if not path.exists():
-        for at in (i for i, letter in enumerate(text) if letter == "@"):
-            if Path(text[:at]).is_dir():
+        # The name of a folder may have an "@" of its own.
+        for at, letter in enumerate(text):
+            if letter == "@" and Path(text[:at]).is_dir():
                 return Path(text[:at]), text[at + 1 :]
     folder = path.absolute()
     if folder.name == "checkpoints" and (folder.parent / "run.json").is_file():
@@ -252,14 +270,15 @@ def read_run_record(run: str | Path) -> dict[str, Any]:
         raise UserError(f"missing file: {path}; {remedy}") from None
 
 
-_HEAD = (  # before the name of a task whose head an objective trains, of a model with several
-    "classification_"
-)
+# Before the name of a task whose head an objective trains, of a model with several.
+_HEAD = "classification_"
 
 
 def task_of_head(objective: str) -> str | None:
     """The task whose head an objective trains, of a model with several; None: of one."""
-    return objective.removeprefix(_HEAD) if objective.startswith(_HEAD) else None
+    if not objective.startswith(_HEAD):
+        return None
+    return objective.removeprefix(_HEAD)
 
 
 def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
@@ -268,5 +287,9 @@ def labels_of(record: Mapping[str, Any], task: str | None = None) -> list[str]:
     sources = record.get("identity", {}).get("data", {})
     if task is not None:
         return list(sources.get(f"{_HEAD}{task}", {}).get("labels", ()))
-    told = (data.get("labels") for data in sources.values())
-    return list(record.get("labels") or next((labels for labels in told if labels), ()))
+    if record.get("labels"):
+        return list(record["labels"])
+    for data in sources.values():
+        if data.get("labels"):
+            return list(data["labels"])
+    return []

@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import lcm
 
 from xlingjax.errors import UserError
-from xlingjax.training.stages import at, starts
+from xlingjax.training.stages import at, latest, starts
 
 MODES = ("alternate", "weighted", "summed")
 
@@ -28,7 +28,7 @@ def turns(
     """
     if mode not in MODES:
         raise UserError(f"schedule {mode!r} is not one of {', '.join(MODES)}")
-    start = max(begin for begin in starts(weights) if begin <= step)
+    start = latest(starts(weights), step)
     now = [at(weight, step) for weight in weights]
     if min(now) < 0 or max(now) <= 0:
         raise UserError(
@@ -37,14 +37,20 @@ def turns(
     if mode == "summed":
         return {index: float(weight) for index, weight in enumerate(now) if weight}
     if mode == "weighted":
-        point = draw(step, seed) * sum(now)
-        for index, weight in enumerate(now):
-            point -= weight
-            if point < 0:
-                return {index: 1.0}
-        return {max(index for index, weight in enumerate(now) if weight): 1.0}
+        return {_drawn(draw(step, seed), now): 1.0}
     order = cycle(tuple(now))
     return {order[(step - start) % len(order)]: 1.0}
+
+
+def _drawn(point: float, weights: Sequence[float]) -> int:
+    """The index in whose share of the weights a number in [0, 1) falls."""
+    left = point * sum(weights)
+    for index, weight in enumerate(weights):
+        left -= weight
+        if left < 0:
+            return index
+    # Rounding may leave a rest behind all of them: the last that has a share.
+    return max(index for index, weight in enumerate(weights) if weight)
 
 
 def check(weights: Sequence[Weight], mode: str, steps: int) -> None:
@@ -67,24 +73,27 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
     positive one that so becomes 0.
     """
     fractions = [Fraction(weight).limit_denominator(100) for weight in weights]
-    if lost := [
-        weight
-        for weight, fraction in zip(weights, fractions, strict=True)
-        if weight and not fraction
-    ]:
-        raise UserError(
-            f"objective weights {list(weights)}: {lost[0]} is too small to get a turn; multiply"
-            ' them all (the smallest must be at least 0.01), or set schedule="weighted"'
-        )
+    for weight, fraction in zip(weights, fractions, strict=True):
+        if weight and not fraction:
+            raise UserError(
+                f"objective weights {list(weights)}: {weight} is too small to get a turn; multiply"
+                ' them all (the smallest must be at least 0.01), or set schedule="weighted"'
+            )
     scale = lcm(*(f.denominator for f in fractions))
     counts = [int(f * scale) for f in fractions]
     total = sum(counts)
-    taken, order = [0] * len(counts), []
+    taken = [0] * len(counts)
+    order = []
     for turn in range(total):
-        behind = [
-            c * (turn + 1) - total * done if c else -total
-            for c, done in zip(counts, taken, strict=True)
-        ]
-        order.append(max(range(len(counts)), key=behind.__getitem__))
-        taken[order[-1]] += 1
+        behind = []
+        for count, done in zip(counts, taken, strict=True):
+            if count:
+                # In whole numbers, so that no rounding decides between equals.
+                behind.append(count * (turn + 1) - total * done)
+            else:
+                # Below all others: weight 0 never has a turn.
+                behind.append(-total)
+        furthest = max(range(len(counts)), key=behind.__getitem__)
+        order.append(furthest)
+        taken[furthest] += 1
     return tuple(order)

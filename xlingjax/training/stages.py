@@ -20,10 +20,10 @@ def is_staged(value: Any) -> bool:
 def starts(values: Iterable[Any]) -> list[int]:
     """The steps at which some of the values change, 0 first. Raises UserError for stages that do
     not begin at 0."""
-    found = {0}
+    steps = {0}
     for value in values:
-        found |= {*_starts(value)}
-    return sorted(found)
+        steps |= _starts(value)
+    return sorted(steps)
 
 
 def _starts(value: Any) -> set[int]:
@@ -31,18 +31,26 @@ def _starts(value: Any) -> set[int]:
         return {0}
     if min(value) != 0:
         raise UserError(f"stages {dict(value)} must begin at step 0, and no step is below it")
-    ends = [*sorted(value)[1:], float("inf")]
-    within = (
-        {first, *(step for step in _starts(value[first]) if first < step < end)}
-        for first, end in zip(sorted(value), ends, strict=True)
-    )
-    return set().union(*within)
+    begins = sorted(value)
+    ends = [*begins[1:], float("inf")]
+    steps = set(begins)
+    for begin, end in zip(begins, ends, strict=True):
+        # Stages of a stage, by steps of the run: those outside of it never come.
+        for step in _starts(value[begin]):
+            if begin < step < end:
+                steps.add(step)
+    return steps
+
+
+def latest(begins: Iterable[int], step: int) -> int:
+    """Of the steps at which stages begin, the one whose stage is in force at `step`."""
+    return max(begin for begin in begins if begin <= step)
 
 
 def at(value: Any, step: int) -> Any:
     """The value in force at a step. A stage may have stages of its own, by steps of the run too."""
     while is_staged(value):
-        value = value[max(start for start in value if start <= step)]
+        value = value[latest(value, step)]
     return value
 
 
@@ -52,7 +60,7 @@ def staged(
     """`function` for arguments that may be stages: its result, or {first step: result} where one
     is.
 
-    keep: arguments that the function takes as stages itself. stage: the one that is told the first
+    keep: arguments that the function takes as stages itself. stage: the one that gets the first
     step.
     """
 
@@ -62,14 +70,15 @@ def staged(
         steps = starts(of_stages.values())
         if len(steps) == 1:
             return function(**arguments)
-        return {
-            step: function(
-                **arguments
-                | {name: at(value, step) for name, value in of_stages.items()}
-                | ({stage: step} if stage else {})
-            )
-            for step in steps
-        }
+        results = {}
+        for step in steps:
+            own = dict(arguments)
+            for name, value in of_stages.items():
+                own[name] = at(value, step)
+            if stage:
+                own[stage] = step
+            results[step] = function(**own)
+        return results
 
     call.__signature__ = _with_stages(function, keep)
     return call
@@ -77,11 +86,16 @@ def staged(
 
 def _with_stages(function: Callable[..., Any], keep: Iterable[str] = ()) -> inspect.Signature:
     signature = inspect.signature(function, eval_str=True)
-    parameters = [
-        one if one.name in keep else one.replace(annotation=Annotated[one.annotation, STAGES])
-        for one in signature.parameters.values()
-    ]
-    returned = function if isinstance(function, type) else signature.return_annotation
+    parameters = []
+    for parameter in signature.parameters.values():
+        if parameter.name not in keep:
+            staged_type = Annotated[parameter.annotation, STAGES]
+            parameter = parameter.replace(annotation=staged_type)
+        parameters.append(parameter)
+    returned = signature.return_annotation
+    if isinstance(function, type):
+        # The signature of a class is that of __init__, which returns nothing.
+        returned = function
     return signature.replace(parameters=parameters, return_annotation=returned)
 
 
@@ -90,12 +104,11 @@ def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
-        last = {
-            name: at(value, max(starts([value])))
-            for name, value in arguments.items()
-            if is_staged(value)
-        }
-        return function(**arguments | last)
+        own = dict(arguments)
+        for name, value in arguments.items():
+            if is_staged(value):
+                own[name] = at(value, max(starts([value])))
+        return function(**own)
 
     call.__signature__ = _with_stages(function)
     return call
@@ -103,7 +116,9 @@ def of_last_stage(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def stage_name(name: str, start: int) -> str:
     """What the stage of `name` that begins at step `start` is called."""
-    return f"{name}@{start}" if start else name
+    if start == 0:
+        return name
+    return f"{name}@{start}"
 
 
 def stage_of(name: str) -> tuple[str, int]:

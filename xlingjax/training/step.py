@@ -1,10 +1,8 @@
 """One training step: a pure function of the state and a global batch.
 
 The only place that divides. An objective returns sums; the sums of all microbatches on all devices
-are divided once
-by the number of predictions of the whole batch, so that k microbatches equal one batch and n
-devices equal one
-device, however unequal the padding.
+are divided once by the number of predictions of the whole batch, so that k microbatches equal one
+batch and n devices equal one device, however unequal the padding.
 """
 
 from dataclasses import dataclass
@@ -13,11 +11,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.model.partition import ROW_AXES, param_shardings, replicated, state_shardings
 from xlingjax.objectives.ramp import Ramp
-from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, moments_mask, split
+from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, split
 
 LOSS_SCALE_GROWTH_STEPS = 2000
 
@@ -26,8 +25,7 @@ LOSS_SCALE_GROWTH_STEPS = 2000
 @dataclass(frozen=True)
 class TrainState:
     """Everything a run carries from step to step. All scalars live on the device, so that the host
-    loop never waits
-    for them."""
+    loop never waits for them."""
 
     step: jax.Array
     """int32: steps taken, skipped ones included."""
@@ -46,12 +44,13 @@ class TrainState:
 
 def initial_state(params: Any, optimizer: Optimizer, config: OptimizerConfig) -> TrainState:
     def zero():
+        # An array of its own for each field, since the step takes the memory of all of them.
         return jnp.zeros((), jnp.int32)
 
     return TrainState(
         step=zero(),
         params=params,
-        opt_state=optimizer.init(split(params, optimizer.trainable)[0]),
+        opt_state=optimizer.transformation.init(params),
         loss_scale=jnp.float32(config.loss_scale or 1.0),
         good_steps=zero(),
         bad_steps=zero(),
@@ -65,22 +64,24 @@ def abstract_state(
     """Shapes, dtypes and shardings of a run's state, without making any of it."""
     params = model.abstract()
     state = jax.eval_shape(lambda params: initial_state(params, optimizer, config), params)
-    shardings = state_shardings(
-        mesh, state, params, param_shardings(mesh, model.logical_axes(), params)
-    )
-    return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), state, shardings
-    )
+    of_params = param_shardings(mesh, model.logical_axes(), params)
+    shardings = state_shardings(mesh, state, params, of_params)
+
+    def placed(leaf, sharding):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree.map(placed, state, shardings)
 
 
 def random_state(
     model: Any, optimizer: Optimizer, config: OptimizerConfig, shardings: TrainState, seed: int
 ) -> TrainState:
     """A new state, each part made where it lies; the same numbers on every mesh."""
-    make = jax.jit(
-        lambda key: initial_state(model.init(key), optimizer, config), out_shardings=shardings
-    )
-    return make(jax.random.key(seed))
+
+    def make(key):
+        return initial_state(model.init(key), optimizer, config)
+
+    return jax.jit(make, out_shardings=shardings)(jax.random.key(seed))
 
 
 def train_step(
@@ -102,110 +103,135 @@ def train_step(
     trained as at this one.
 
     sums: {"metrics": the objective's (sum, weight) pairs, "total" and "grad_norm" (of finite
-    steps), "tokens",
-    "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but "tokens" and "steps".
-    Skipped: a loss or gradient that is not "finite", or a norm over `skip_norm`; parameters and
-    optimizer state then stay exactly as they were.
+    steps), "tokens", "good", "steps", "bad_steps", "finite"}; a skipped step adds 0 to all but
+    "tokens" and "steps". Skipped: a loss or gradient that is not "finite", or a norm over
+    `skip_norm`; parameters and optimizer state then stay exactly as they were.
     """
     now = optimizer.trainable_at(stage)
     trainable, frozen = split(state.params, now)
-    weights = {term: jnp.maximum(weight, 1.0) for term, weight in objective.weights(batch).items()}
+    trainable_shardings, _ = split(shardings.params, now)
+    coefficients = coefficients_at(objective, state.step)
+    # A batch may hold no prediction of a term, whose sum is 0 then.
+    weights = {}
+    for term, weight in objective.weights(batch).items():
+        weights[term] = jnp.maximum(weight, 1.0)
+    # Of the step's number alone, so that a continued run draws the same dropout.
     step_key = jax.random.fold_in(key, state.step)
-    factors = {
-        term: c.at(state.step) if isinstance(c, Ramp) else c
-        for term, c in objective.coefficients.items()
-    }
 
     def scaled_loss(trainable, rows, microbatch):
         rng = jax.random.fold_in(step_key, microbatch)
-        loss = objective.loss(model, merge(trainable, frozen), rows, rng, languages)
-        total = sum(factors[term] * value / weights[term] for term, value in loss.terms.items())
-        return total * state.loss_scale if config.loss_scale else total, (total, loss.metrics)
+        params = merge(trainable, frozen)
+        loss = objective.loss(model, params, rows, rng, languages)
+        # The only division, by the predictions of the whole batch, not of these rows.
+        total = sum(
+            coefficients[term] * value / weights[term] for term, value in loss.terms.items()
+        )
+        scaled = total
+        if config.loss_scale:
+            # Small gradients of a float16 model would become 0.
+            scaled = total * state.loss_scale
+        return scaled, (total, loss.metrics)
 
-    def one(rows, microbatch):
+    def gradients(rows, microbatch):
         grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(trainable, rows, microbatch)
         # Without this XLA may keep whole gradients on every device and only then slice them.
-        grads = jax.lax.with_sharding_constraint(grads, split(shardings.params, now)[0])
+        grads = jax.lax.with_sharding_constraint(grads, trainable_shardings)
         return grads, total, metrics
 
     if microbatches == 1:
-        grads, total, metrics = one(batch, 0)
+        grads, total, metrics = gradients(batch, 0)
     else:
-        grads, total, metrics = scan_microbatches(one, batch, microbatches, shardings.step.mesh)
+        mesh = shardings.step.mesh
+        grads, total, metrics = scan_microbatches(gradients, batch, microbatches, mesh)
     if config.loss_scale:
         grads = jax.tree.map(lambda g: g / state.loss_scale, grads)
 
+    # The norm stands for all gradients: one value that is not finite makes it so too.
     norm = jnp.sqrt(sum(jnp.sum(jnp.square(g)) for g in jax.tree.leaves(grads)))
     finite = jnp.isfinite(total) & jnp.isfinite(norm)
-    good = finite & (norm <= config.skip_norm) if config.skip_norm else finite
+    good = finite
+    if config.skip_norm:
+        good = finite & (norm <= config.skip_norm)
     if config.clip_norm:
         clip = jnp.minimum(1.0, config.clip_norm / jnp.maximum(norm, 1e-12))
         grads = jax.tree.map(lambda g: g * clip, grads)
-    # What other stages train gets gradient 0, and keeps its value and moments.
-    ever, never = split(state.params, optimizer.trainable)
-    grads = merge(grads, jax.tree.map(jnp.zeros_like, ever))
-    changed = split(now, optimizer.trainable)[0], moments_mask(state.opt_state, now)
-    ever, opt_state = jax.tree.map(
-        lambda new, old, on: jnp.where(good, new, old) if on else old,
-        optimizer.update(
-            grads, state.opt_state, ever, optimizer.learning_rate(state.step), state.step
-        ),
-        (ever, state.opt_state),
-        changed,
-    )
 
+    def if_good(new, old):
+        # A choice, not a branch: devices never wait for the host to decide.
+        return jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
+
+    updates, opt_state = optimizer.transformation.update(
+        grads, state.opt_state, state.params, step=state.step, stage=stage
+    )
+    updated = if_good(optax.apply_updates(trainable, updates), trainable)
     bad_steps = jnp.where(good, 0, state.bad_steps + 1)
-    state = TrainState(
+    next_state = TrainState(
         step=state.step + 1,
-        params=merge(ever, never),
-        opt_state=opt_state,
+        params=merge(updated, frozen),
+        opt_state=if_good(opt_state, state.opt_state),
         **next_loss_scale(state, finite, config),
         bad_steps=bad_steps,
         skipped=state.skipped + ~good,
     )
-    kept = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
-    sums = jax.tree.map(lambda value: jnp.where(good, value, 0), kept)
-    tokens = count_tokens(batch)
-    return state, {
+    counted = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
+    # What a skipped step measured may be NaN, and one NaN would spoil the sum of the interval.
+    sums = jax.tree.map(lambda value: jnp.where(good, value, 0), counted)
+    return next_state, {
         **sums,
-        "tokens": tokens,
+        "tokens": count_tokens(batch),
         "steps": jnp.float32(1),
         "bad_steps": bad_steps,
         "finite": finite,
     }
 
 
+def coefficients_at(objective: Any, step: jax.Array) -> dict[str, Any]:
+    """What each term of the loss is multiplied with at a step."""
+    coefficients = {}
+    for term, coefficient in objective.coefficients.items():
+        if isinstance(coefficient, Ramp):
+            coefficient = coefficient.at(step)
+        coefficients[term] = coefficient
+    return coefficients
+
+
 def count_tokens(batch: dict[str, Any]) -> Any:
     """Tokens that are not padding, of sources and targets, a float32 scalar; of several objectives'
     batches {name: theirs}."""
-    if "pack_ids" in batch:
-        sides = [batch[name] for name in ("pack_ids", "decoder_pack_ids") if name in batch]
-        return sum(jnp.sum(packs > 0).astype(jnp.float32) for packs in sides)
-    return {name: count_tokens(rows) for name, rows in batch.items()}
+    if "pack_ids" not in batch:
+        return {name: count_tokens(rows) for name, rows in batch.items()}
+    tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
+    if "decoder_pack_ids" in batch:
+        tokens += jnp.sum(batch["decoder_pack_ids"] > 0).astype(jnp.float32)
+    return tokens
 
 
 def scan_microbatches(one, batch: dict[str, Any], microbatches: int, mesh: Mesh):
     """Sum what `one(rows, index)` returns over microbatches. Microbatch j is rows j, j+k, j+2k...:
-    a device's rows
-    are contiguous, so each microbatch takes an equal share of every device's own rows and none
-    moves.
+    a device's rows are contiguous, so each microbatch takes an equal share of every device's own
+    rows and none moves.
     """
+    rows_on_devices = NamedSharding(mesh, PartitionSpec(None, ROW_AXES))
 
     def cut(x):
-        x = x.reshape(x.shape[0] // microbatches, microbatches, *x.shape[1:]).swapaxes(0, 1)
-        return jax.lax.with_sharding_constraint(
-            x, NamedSharding(mesh, PartitionSpec(None, ROW_AXES))
-        )
+        rows = x.shape[0] // microbatches
+        by_microbatch = x.reshape(rows, microbatches, *x.shape[1:]).swapaxes(0, 1)
+        return jax.lax.with_sharding_constraint(by_microbatch, rows_on_devices)
 
-    one = jax.jit(one, inline=True)  # traced once, for the shapes and in the loop
+    # Traced once, for the shapes and in the loop.
+    one = jax.jit(one, inline=True)
     cut_batch = jax.tree.map(cut, batch)
-    shapes = jax.eval_shape(one, jax.tree.map(lambda x: x[0], cut_batch), jnp.int32(0))
+    first = jax.tree.map(lambda x: x[0], cut_batch)
+    shapes = jax.eval_shape(one, first, jnp.int32(0))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
-    def body(total, inputs):
-        return jax.tree.map(jnp.add, total, one(*inputs)), None
+    def add(total, inputs):
+        rows, index = inputs
+        return jax.tree.map(jnp.add, total, one(rows, index)), None
 
-    return jax.lax.scan(body, zeros, (cut_batch, jnp.arange(microbatches)))[0]
+    # A scan and not a loop of Python: the program holds one microbatch, whatever their number.
+    total, _ = jax.lax.scan(add, zeros, (cut_batch, jnp.arange(microbatches)))
+    return total
 
 
 def next_loss_scale(
@@ -217,15 +243,15 @@ def next_loss_scale(
         return {"loss_scale": state.loss_scale, "good_steps": state.good_steps}
     good_steps = jnp.where(finite, state.good_steps + 1, 0)
     grow = good_steps >= LOSS_SCALE_GROWTH_STEPS
-    scale = jnp.where(
-        finite, jnp.where(grow, state.loss_scale * 2, state.loss_scale), state.loss_scale / 2
-    )
+    grown = jnp.where(grow, state.loss_scale * 2, state.loss_scale)
+    scale = jnp.where(finite, grown, state.loss_scale / 2)
     return {"loss_scale": scale, "good_steps": jnp.where(grow, 0, good_steps)}
 
 
 def run_key(seed: int, rng_impl: str, mesh: Mesh) -> jax.Array:
     """The random key of a run, on every device: an argument of the step, so that all seeds share
     one program."""
+    # Over NumPy, since each process holds its own copy of an array on all of their devices.
     data = np.asarray(jax.random.key_data(jax.random.key(seed, impl=rng_impl)))
     placed = jax.make_array_from_callback(data.shape, replicated(mesh), lambda _: data)
     return jax.random.wrap_key_data(placed, impl=rng_impl)

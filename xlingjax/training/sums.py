@@ -3,13 +3,17 @@
 import hashlib
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-_add = jax.jit(lambda total, more: jax.tree.map(jnp.add, total, more), donate_argnums=0)
+
+@partial(jax.jit, donate_argnums=0)
+def _add(total: Any, more: Any) -> Any:
+    return jax.tree.map(jnp.add, total, more)
 
 
 class Interval:
@@ -19,7 +23,8 @@ class Interval:
     def __init__(self):
         self._total: Any = None
         self._hashes: list[str] = []
-        self._steps = self._tokens = 0
+        self._steps = 0
+        self._tokens = 0
 
     def tokens_per_step(self) -> float:
         """Mean over all steps that were closed."""
@@ -28,7 +33,10 @@ class Interval:
     def add(self, sums: dict[str, Any], batch_hash: str = "") -> None:
         """`sums`: what `step.train_step` returns; `batch_hash`: of the step's batch, if it is to be
         logged."""
-        self._total = sums if self._total is None else _add(self._total, sums)
+        if self._total is None:
+            self._total = sums
+        else:
+            self._total = _add(self._total, sums)
         if batch_hash:
             self._hashes.append(batch_hash)
 
@@ -42,40 +50,52 @@ class Interval:
         """
         if self._total is None:
             return None
-        total, hashes = jax.tree.map(np.asarray, self._total), self._hashes
-        self._total, self._hashes = None, []
-        steps, good = int(total["steps"]), int(total["good"])
+        total = jax.tree.map(np.asarray, self._total)
+        hashes = self._hashes
+        self._total = None
+        self._hashes = []
+        steps = int(total["steps"])
+        good = int(total["good"])
+        tokens = int(total["tokens"])
+        self._steps += steps
+        self._tokens += tokens
         line = summarise(total["metrics"], languages)
-        line |= {key: ratio(total[key], good) for key in ("total", "grad_norm")}
-        line |= {"steps": steps, "skipped": steps - good}
-        self._steps, self._tokens = self._steps + steps, self._tokens + int(total["tokens"])
-        if hashes:
-            line["batch_hash"] = (
-                hashes[0]
-                if len(hashes) == 1
-                else hashlib.sha256("".join(hashes).encode()).hexdigest()
-            )
-        return line, int(total["tokens"])
+        for key in ("total", "grad_norm"):
+            line[key] = ratio(total[key], good)
+        line["steps"] = steps
+        line["skipped"] = steps - good
+        if len(hashes) == 1:
+            line["batch_hash"] = hashes[0]
+        elif hashes:
+            line["batch_hash"] = hashlib.sha256("".join(hashes).encode()).hexdigest()
+        return line, tokens
 
 
 def apart(sums: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a
     copy of what all share (`Interval` gives buffers away)."""
-    common = {name: value for name, value in sums.items() if name not in ("metrics", "tokens")}
-    return {
-        name: {**jax.tree.map(jnp.copy, common), "metrics": metrics, "tokens": sums["tokens"][name]}
-        for name, metrics in sums["metrics"].items()
-    }
+    shared = {name: value for name, value in sums.items() if name not in ("metrics", "tokens")}
+    parts = {}
+    for name, metrics in sums["metrics"].items():
+        part = jax.tree.map(jnp.copy, shared)
+        part["metrics"] = metrics
+        part["tokens"] = sums["tokens"][name]
+        parts[name] = part
+    return parts
 
 
 def ratio(total: Any, weight: Any) -> float | None:
     """total / weight, or None where nothing was counted."""
-    return float(total) / float(weight) if float(weight) > 0 else None
+    if float(weight) > 0:
+        return float(total) / float(weight)
+    return None
 
 
 def perplexity(nll: float) -> float:
     """exp of a mean negative log-likelihood in nats; infinite instead of an overflow."""
-    return math.exp(nll) if nll < 700 else math.inf
+    if nll < 700:
+        return math.exp(nll)
+    return math.inf
 
 
 def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> dict[str, Any]:
@@ -89,21 +109,27 @@ def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> 
         terms.setdefault(key, {})[term] = pair
     means: dict[str, Any] = {}
     for key, of_terms in terms.items():
-        pooled = tuple(sum(parts) for parts in zip(*of_terms.values(), strict=True))
-        several = len(of_terms) > 1 and np.ndim(pooled[0]) == 0
-        alone = {f"{term}/{key}": pair for term, pair in of_terms.items()} if several else {}
-        for name, (total, weight) in {key: pooled, **alone}.items():
-            if np.ndim(total) == 0:
-                value = ratio(total, weight)
-            else:
-                value = {
-                    lang: ratio(t, w)
-                    for lang, t, w in zip(languages, total, weight, strict=True)
-                    if w > 0
-                }
+        totals, weights = zip(*of_terms.values(), strict=True)
+        pairs = {key: (sum(totals), sum(weights))}
+        # Of one term the mean is that of all; per language only the mean of all is kept.
+        if len(of_terms) > 1 and np.ndim(pairs[key][0]) == 0:
+            for term, pair in of_terms.items():
+                pairs[f"{term}/{key}"] = pair
+        for name, (total, weight) in pairs.items():
+            value = _mean(total, weight, languages)
             if value is None or value == {}:
                 continue
             means[name] = value
             if name == "loss":
                 means["perplexity"] = perplexity(value)
+    return means
+
+
+def _mean(total: Any, weight: Any, languages: Sequence[str]) -> Any:
+    if np.ndim(total) == 0:
+        return ratio(total, weight)
+    means = {}
+    for language, t, w in zip(languages, total, weight, strict=True):
+        if w > 0:
+            means[language] = ratio(t, w)
     return means

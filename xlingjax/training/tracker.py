@@ -25,12 +25,18 @@ class Tracker:
     def __init__(
         self, workdir: Path, steps: int, primary: bool = True, console: Console | None = None
     ):
-        self._workdir, self._steps, self._primary = workdir, steps, primary
+        self._workdir = workdir
+        self._steps = steps
+        self._primary = primary
         self._live: Live | None = None
         self._losses: dict[str, float | None] = {}
-        self._rate, self._first, self._started, self._shown = 0.0, 0, 0.0, 0.0
+        self._rate = 0.0
+        self._first = 0
+        self._started = 0.0
+        self._shown = 0.0
         self._files: dict[str, TextIO] = {}
-        self._log: Any = io.StringIO()  # until `begin`, since a run that is refused leaves no files
+        # Until `begin`, since a run that is refused leaves no files.
+        self._log: Any = io.StringIO()
         self._console = console or Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
     def say(self, line: str) -> None:
@@ -60,24 +66,28 @@ class Tracker:
     def tick(self, step: int) -> None:
         """After every step; redraws the live line a few times a second."""
         now = time.monotonic()
-        if (
-            not self._started
-        ):  # after the first step, so that its compilation does not count in the time to go
-            self._started, self._first = now, step
+        if not self._started:
+            # After the first step, so that its compilation does not count in the time to go.
+            self._started = now
+            self._first = step
         if self._live is not None and now - self._shown > REFRESH_SECONDS:
             self._shown = now
             self._live.update(Text(self.line(step)), refresh=True)
 
     def line(self, step: int) -> str:
         """step, loss per objective, tokens per second, time to go."""
-        losses = "  ".join(
-            f"{name} {'skipped' if loss is None else f'{loss:.4f}'}"
-            for name, loss in self._losses.items()
-        )
+        losses = []
+        for name, loss in self._losses.items():
+            shown = "skipped" if loss is None else f"{loss:.4f}"
+            losses.append(f"{name} {shown}")
         done = step - self._first
-        elapsed = time.monotonic() - self._started
-        eta = duration(elapsed / done * (self._steps - step)) if self._started and done > 0 else "?"
-        return f"step {step}/{self._steps}  {losses}  {self._rate:,.0f} tokens/s  ETA {eta}"
+        eta = "?"
+        if self._started and done > 0:
+            elapsed = time.monotonic() - self._started
+            eta = duration(elapsed / done * (self._steps - step))
+        return (
+            f"step {step}/{self._steps}  {'  '.join(losses)}  {self._rate:,.0f} tokens/s  ETA {eta}"
+        )
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
         """One JSON line per objective that ran since the last log step; scalars also to
@@ -131,7 +141,9 @@ def summary_writer(folder: Path, step: int) -> Any:
     finally:
         if hide:
             del sys.modules["torch"]
-    return SummaryWriter(str(folder), purge_step=step + 1 if step else None)
+    # What a killed run wrote beyond `step` is not shown.
+    purge_step = step + 1 if step else None
+    return SummaryWriter(str(folder), purge_step=purge_step)
 
 
 def is_number(value: Any) -> bool:
@@ -162,7 +174,9 @@ def finite(value: Any) -> Any:
         return [finite(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
 def keep_until(path: Path, step: int) -> None:
@@ -186,13 +200,23 @@ def keep_until(path: Path, step: int) -> None:
 def evaluated_at(workdir: Path, step: int) -> set[str]:
     """The evaluators whose values of `step` a run has written down."""
     path = workdir / "evaluations.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-    records = (json.loads(line) for line in lines if line.endswith("\n"))
-    return {record["name"] for record in records if record["step"] == step}
+    if not path.is_file():
+        return set()
+    names = set()
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        # A killed process leaves its last line half written.
+        if not line.endswith("\n"):
+            continue
+        record = json.loads(line)
+        if record["step"] == step:
+            names.add(record["name"])
+    return names
 
 
 def duration(seconds: float) -> str:
     """As "2:03:04" or "3:04"."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}"

@@ -69,19 +69,19 @@ def write_workdir(
     step: int | str,
     params: Any,
     by: str,
-    told: dict[str, Any],
+    details: dict[str, Any],
     **changed: Any,
 ):
     """A workdir that INIT_FROM, `open_run` and `xlingjax evaluate` read like that of `run`:
     run.json and config.gin, with fields of the model `changed`, the vocabulary, these parameters as
     its checkpoint `step`. It cannot be continued: optimizer state and data position stay behind.
-    by: the verb; told: what run.json says beside. Raises UserError where `output` holds something
-    already."""
+    by: the verb; details: what run.json says beside. Raises UserError where `output` holds
+    something already."""
     require_empty(output)
     source, record = run_and_checkpoint(run)[0], read_run_record(run)
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
-    record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **told}
+    record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **details}
     # A run that Python started has no recipe, and one of frozen batches no vocabulary.
     files = {
         path.name: path.read_bytes()

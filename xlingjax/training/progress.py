@@ -1,0 +1,224 @@
+"""What a run does now and then between its steps: log lines, evaluations, checkpoints."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import jax
+
+from xlingjax.data.features import batch_hash
+from xlingjax.model.encoder import Encoder
+from xlingjax.training.checkpoint import Checkpoints
+from xlingjax.training.cost import Stopwatch, peak_memory_bytes
+from xlingjax.training.feed import Feed, Turn
+from xlingjax.training.guard import Guard
+from xlingjax.training.stages import stage_of
+from xlingjax.training.step import TrainState
+from xlingjax.training.sums import Interval, apart
+from xlingjax.training.tracker import Tracker, evaluated_at, flatten
+
+
+class Evaluator(Protocol):
+    name: str
+    # at_end = True, where it is not run before the last step.
+
+    def __call__(
+        self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh
+    ) -> dict[str, Any]:
+        """Scalars and nested dicts or lists of them. Called by every process; must not keep
+        `params`, the next step takes their memory."""
+        ...
+
+
+class Timetable:
+    """At which of a run's `steps` something is due. every: 0 means only at the end."""
+
+    def __init__(
+        self,
+        steps: int,
+        evaluators: Sequence[Evaluator],
+        eval_every: int,
+        log_every: int,
+        checkpoint_every: int,
+    ):
+        self._steps = steps
+        self._evaluators = evaluators
+        self._eval_every = eval_every
+        self._log_every = log_every
+        self._checkpoint_every = checkpoint_every
+
+    def last(self, step: int) -> bool:
+        return step == self._steps
+
+    def logs(self, step: int) -> bool:
+        return self.last(step) or _divides(self._log_every, step)
+
+    def saves(self, step: int) -> bool:
+        return self.last(step) or _divides(self._checkpoint_every, step)
+
+    def evaluators(self, step: int) -> dict[str, Evaluator]:
+        """{name: evaluator} of those to be run after `step` steps; none before the first."""
+        last = self.last(step)
+        if step == 0 or not (last or _divides(self._eval_every, step)):
+            return {}
+        due = {}
+        for evaluator in self._evaluators:
+            if last or not getattr(evaluator, "at_end", False):
+                due[evaluator.name] = evaluator
+        return due
+
+    def measured(self, workdir: Path, step: int) -> bool:
+        """Whether all that is due after `step` steps is written down."""
+        return set(self.evaluators(step)) <= evaluated_at(workdir, step)
+
+
+def _divides(every: int, step: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+class Progress:
+    """Adds up what the steps return, and writes, measures and saves where the timetable says so.
+
+    Every process has one and calls the same methods at the same steps.
+    """
+
+    lines: dict[str, Any]
+    """The last log line of each objective."""
+    values: dict[str, Any]
+    """The last values of each evaluator."""
+
+    def __init__(
+        self,
+        timetable: Timetable,
+        feed: Feed,
+        tracker: Tracker,
+        guard: Guard,
+        clock: Stopwatch,
+        checkpoints: Checkpoints,
+        learning_rate: Callable[[int], Any],
+        *,
+        hash_batches: bool,
+        tokens_seen: int,
+    ):
+        """tokens_seen: before this start."""
+        self._timetable = timetable
+        self._feed = feed
+        self._tracker = tracker
+        self._guard = guard
+        self._clock = clock
+        self._checkpoints = checkpoints
+        self._learning_rate = learning_rate
+        self._hash_batches = hash_batches
+        self._tokens_before = tokens_seen
+        self._tokens_seen = tokens_seen
+        self._intervals = {name: Interval() for name in feed.names}
+        self.lines = {}
+        self.values = {}
+
+    def add(self, step: int, turn: Turn, rows: Mapping[str, Any], sums: dict[str, Any]) -> None:
+        """What the step from `step` on returned for `rows`. Does not wait for the device."""
+        bad_steps = sums.pop("bad_steps")
+        finite = sums.pop("finite")
+        self._guard.push(step, turn.names, rows, bad_steps, finite)
+        by_stage = {turn.label: sums}
+        if turn.summed:
+            by_stage = apart(sums)
+        for name, own in by_stage.items():
+            # The stages of an objective share its log lines.
+            objective, _ = stage_of(name)
+            digest = ""
+            if self._hash_batches:
+                digest = batch_hash(rows[name])
+            self._intervals[objective].add(own, digest)
+
+    def after(self, step: int, state: TrainState, stopping: bool) -> None:
+        """Whatever is due after `step` steps. stopping: the run was asked to stop here."""
+        # A run that is asked to stop has little time left: it saves and does not measure. At the
+        # last step nothing comes after it that could do so.
+        evaluates = self._timetable.evaluators(step) and (
+            self._timetable.last(step) or not stopping
+        )
+        if self._timetable.logs(step):
+            self.log(step)
+        if evaluates:
+            try:
+                self.evaluate(step, state)
+            except Exception:
+                # What was trained is not lost with it.
+                self.save(step, state, evaluated=False)
+                raise
+        if stopping or self._timetable.saves(step):
+            self.save(step, state, evaluated=bool(evaluates))
+        self._tracker.tick(step)
+
+    def log(self, step: int) -> None:
+        """A line for each objective that ran since the last ones."""
+        self._guard.drain()
+        closed = {}
+        for name, interval in self._intervals.items():
+            line = interval.close(self._feed.languages)
+            if line is not None:
+                closed[name] = line
+        if not closed:
+            return
+        tokens = sum(count for _, count in closed.values())
+        self._tokens_seen += tokens
+        common = {
+            # Of the update that the last step made.
+            "learning_rate": float(self._learning_rate(step - 1)),
+            "tokens_seen": self._tokens_seen,
+            "tokens_per_second": tokens / self._clock.lap(),
+            "seconds": self._clock.seconds(),
+        }
+        for name, (line, _) in closed.items():
+            self.lines[name] = {"objective": name, **line, **common}
+        self._tracker.metrics(step, [self.lines[name] for name in closed])
+
+    def evaluate(self, step: int, state: TrainState) -> None:
+        self._guard.drain()
+        with self._clock.paused():
+            for name, evaluator in self._timetable.evaluators(step).items():
+                values = evaluator(self._feed.model, state.params, step, self._feed.mesh)
+                self.values[name] = values
+                self._tracker.evaluation(step, name, values)
+
+    def save(self, step: int, state: TrainState, evaluated: bool) -> None:
+        # So that a continued run starts its sums where this one does.
+        self.log(step)
+        positions = {name: source.state() for name, source in self._feed.sources.items()}
+        values = {}
+        if evaluated:
+            values = flatten(self.values)
+        self._checkpoints.save(step, state, positions, {"tokens_seen": self._tokens_seen}, values)
+
+    def measure_restored(self, step: int, state: TrainState) -> None:
+        """Evaluates a checkpoint that the start before had no time to measure."""
+        self.evaluate(step, state)
+        self._checkpoints.measured(step, flatten(self.values))
+
+    def totals(
+        self, step: int, exit_reason: str, compile_seconds: Mapping[str, float], skipped: int
+    ) -> dict[str, Any]:
+        """What result.json says of a run that ended after `step` steps. skipped: its updates that
+        were."""
+        seconds = self._clock.seconds()
+        by_objective = {}
+        for label, per_step in self._guard.seconds_per_step().items():
+            tokens = sum(self._intervals[name].tokens_per_step() for name in label.split(" + "))
+            by_objective[label] = tokens / per_step
+        totals = {
+            "steps": step,
+            "exit_reason": exit_reason,
+            "tokens_seen": self._tokens_seen,
+            "seconds": seconds,
+            "tokens_per_second": (self._tokens_seen - self._tokens_before) / seconds,
+            "tokens_per_second_by_objective": by_objective,
+            "compile_seconds": compile_seconds,
+            "peak_memory_bytes": peak_memory_bytes(),
+            "skipped": skipped,
+            "metrics": self.lines,
+            "evaluations": self.values,
+        }
+        if self._checkpoints.best:
+            totals["best"] = self._checkpoints.best
+        return totals
