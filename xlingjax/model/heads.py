@@ -40,7 +40,8 @@ class Classifier(nn.Module):
     "difference" reads u - v and |u - v| of the mean states u, v of a pair's texts, each scaled to
     length sqrt(D): the sentence classifier of XNLI's baselines (Conneau et al. 2018, §4.1) without
     u, v and u * v themselves, since only in a difference of two sentences of one language
-    everything cancels that all its sentences have in common. "plug_in" is "xlmr" on states of twice the width.
+    everything cancels that all its sentences have in common. "plug_in" is "xlmr" on states of
+    twice the width.
     """
 
     config: ModelConfig
