@@ -10,7 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xlingjax.data.rows import Rows, first_fit
+from xlingjax.data.rows import (
+    NEIGHBOURS_APART,
+    Rows,
+    first_fit,
+    line_starts,
+    number_in_row,
+    slice_dtype,
+    starts_and_lengths,
+)
 from xlingjax.data.token_cache import Records, Tokens
 
 
@@ -33,47 +41,50 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     """
     (text,) = records.sides
     lines, document = documents([text])
-    starts, lengths = (
-        base + (np.cumsum(text.lengths) - text.lengths)[lines],
-        text.lengths[lines].astype(np.int64),
-    )
     if not lines.size:
         return _ragged(np.zeros(0, int), np.zeros(0, int), 0, 1, **_slices())
-    # Segments of a document: an even number of equal shares of its tokens; a sentence goes where
-    # its middle lies.
+    starts = line_starts(text, base)[lines]
+    lengths = text.lengths[lines].astype(np.int64)
+    segment, document = _segments(document, lengths, length)
+    new_segment = np.diff(segment, prepend=-1) != 0
+    new_document = np.diff(document, prepend=-1) != 0
+    begins = np.flatnonzero(new_document | new_segment)
+    # One token early: the `</s>` before a segment becomes the `<s>` that opens it.
+    segment_starts = starts[begins] - 1
+    sizes = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
+    document = document[begins]
+    number = np.arange(begins.size) - np.searchsorted(document, document)  # in its document
+    first_of_pair = np.flatnonzero((number[:-1] % 2 == 0) & (document[1:] == document[:-1]))
+    chosen = np.stack([first_of_pair, first_of_pair + 1], axis=1)
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(len(chosen))
+    chosen = chosen[order]
+    row = np.arange(len(chosen))
+    if packing:
+        row = first_fit(sizes[chosen].sum(axis=1), length)
+    slices = _slices(
+        starts=segment_starts[chosen],
+        lengths=sizes[chosen],
+        sides=np.tile([0, 1], len(chosen)),
+        opens=True,
+    )
+    return _ragged(row, np.repeat(np.arange(len(chosen)), 2), text.sentences, 1, **slices)
+
+
+def _segments(
+    document: np.ndarray, lengths: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(segment of each line in its document, document of each line from 0), [lines] each. Segments
+    are an even number of equal shares of a document's tokens; a sentence goes where its middle
+    lies."""
     first = np.flatnonzero(np.diff(document, prepend=document[0] - 1))
+    of_line = np.repeat(np.arange(first.size), np.diff([*first, lengths.size]))
     total = np.add.reduceat(lengths, first)
-    of_line = np.repeat(np.arange(first.size), np.diff([*first, lines.size]))
     before = np.cumsum(lengths) - lengths
     middle = before - before[first][of_line] + lengths / 2
+    # Two segments and the tokens that open them fill a row, so there are two for each row begun.
     count = 2 * np.maximum(1, np.ceil((total + 2) / length).astype(np.int64))
-    segment = np.minimum(
-        (middle * count[of_line] / total[of_line]).astype(np.int64), count[of_line] - 1
-    )
-    begins = np.flatnonzero(
-        (np.diff(of_line, prepend=-1) != 0) | (np.diff(segment, prepend=-1) != 0)
-    )
-    size = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
-    at, document = starts[begins] - 1, of_line[begins]
-    number = np.arange(begins.size) - np.searchsorted(
-        document, document
-    )  # of the segment in its document
-    pairs = np.flatnonzero((number[:-1] % 2 == 0) & (document[1:] == document[:-1]))
-    chosen = np.stack([pairs, pairs + 1], axis=1)
-    order = np.random.default_rng(0).permutation(
-        len(chosen)
-    )  # neighbours in a file should not share a row
-    chosen = chosen[order]
-    row = first_fit(size[chosen].sum(axis=1), length) if packing else np.arange(len(chosen))
-    return _ragged(
-        row,
-        np.repeat(np.arange(len(chosen)), 2),
-        records.sides[0].sentences,
-        1,
-        **_slices(
-            starts=at[chosen], lengths=size[chosen], sides=np.tile([0, 1], len(chosen)), opens=True
-        ),
-    )
+    segment = (middle * count[of_line] / total[of_line]).astype(np.int64)
+    return np.minimum(segment, count[of_line] - 1), of_line
 
 
 def switched_rows(
@@ -95,42 +106,42 @@ def switched_rows(
     lines, document = documents(records.sides)
     if not lines.size:
         return _ragged(np.zeros(0, int), np.zeros(0, int), 0, 1, **_slices())
-    starts = np.stack(
-        [
-            base + (np.cumsum(s.lengths) - s.lengths)[lines]
-            for base, s in zip(bases, records.sides, strict=True)
-        ]
-    )
-    lengths = np.stack([side.lengths[lines] for side in records.sides]).astype(np.int64)
+    starts, lengths = starts_and_lengths(records, bases)
+    starts = starts[lines]
+    lengths = lengths[lines]
     first = np.flatnonzero(np.diff(document, prepend=document[0] - 1))
     number = np.arange(lines.size) - np.repeat(first, np.diff([*first, lines.size]))
     flips = {"even": [0], "odd": [1], "coin": [0, 1]}[parity]
-    of_slice: dict[str, list[np.ndarray]] = {
-        "starts": [],
-        "lengths": [],
-        "positions": [],
-        "languages": [],
-        "opens": [],
-    }
-    examples, total = [], 0
+    examples = []
+    slices = []
+    total = 0
     for flip in flips:
-        language = (number + flip + 1) % 2  # parity "even": sentence 0 is the translation
-        size = np.minimum(lengths[language, np.arange(lines.size)], length - 1)
-        at = starts[language, np.arange(lines.size)]
+        # parity "even": sentence 0 is the translation, in the second language
+        language = (number + flip + 1) % 2
+        size = np.minimum(lengths[np.arange(lines.size), language], length - 1)
+        begins = starts[np.arange(lines.size), language]
         example, position, opens = windows(document, size, length)
-        of_slice["starts"].append(at - opens)
-        of_slice["lengths"].append(size + opens)
-        of_slice["positions"].append(position)
-        of_slice["languages"].append(language)
-        of_slice["opens"].append(opens)
+        of_flip = {
+            # What opens a row is the `</s>` before its first sentence, written over.
+            "starts": begins - opens,
+            "lengths": size + opens,
+            "positions": position,
+            "languages": language,
+            "opens": opens,
+        }
+        slices.append(of_flip)
         examples.append(example + total)
         total += int(example[-1]) + 1
-    flat = {name: np.concatenate(parts) for name, parts in of_slice.items()}
+    flat = {}
+    for name in slices[0]:
+        flat[name] = np.concatenate([of_flip[name] for of_flip in slices])
     example = np.concatenate(examples)
-    size = np.bincount(example, weights=flat["lengths"], minlength=total).astype(np.int64)
-    order = np.random.default_rng(0).permutation(total)
+    sizes = np.bincount(example, weights=flat["lengths"], minlength=total).astype(np.int64)
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(total)
     row = np.empty(total, np.int64)
-    row[order] = first_fit(size[order], length) if packing else np.arange(total)
+    row[order] = np.arange(total)
+    if packing:
+        row[order] = first_fit(sizes[order], length)
     return _ragged(row, example, int(lines.size), len(flips), **_slices(**flat))
 
 
@@ -139,13 +150,21 @@ def windows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(window of each sentence, its first position, whether it opens the window): sentences of one
     document as long as they fit in `length` tokens, one of which opens the text."""
-    window, position, opens = (np.zeros(size.size, np.int64) for _ in range(3))
-    current, used, last = -1, length, None
+    window = np.zeros(size.size, np.int64)
+    position = np.zeros(size.size, np.int64)
+    opens = np.zeros(size.size, np.int64)
+    current = -1
+    used = length
+    last = None
     for i, (of, tokens) in enumerate(zip(document.tolist(), size.tolist(), strict=True)):
         if of != last or used + tokens > length:
-            current, used, last = current + 1, 0, of
-            opens[i], tokens = 1, tokens + 1
-        window[i], position[i] = current, used
+            current += 1
+            used = 0
+            last = of
+            opens[i] = 1
+            tokens += 1
+        window[i] = current
+        position[i] = used
         used += tokens
     return window, position, opens
 
@@ -167,22 +186,19 @@ def _ragged(
     """Rows from slices [S] of examples of any number of slices; an example is a pack."""
     order = np.argsort(row_of_example, kind="stable")
     rows = row_of_example[order]
+    first, number_by_row = number_in_row(rows)
     number = np.empty(order.size, np.int64)
-    first = np.searchsorted(rows, np.arange(rows[-1] + 2 if rows.size else 1))
-    number[order] = np.arange(order.size) - first[rows] if rows.size else rows
+    number[order] = number_by_row
     place = np.empty(order.size, np.int64)
     place[order] = np.arange(order.size)
+    # Stable, so that the slices of an example keep their order.
     by_row = np.argsort(place[example_of_slice], kind="stable")
-    row_of_slice = row_of_example[example_of_slice][by_row] if rows.size else np.zeros(0, np.int64)
-    count = int(rows[-1]) + 1 if rows.size else 0
-    flat = {
-        name: values[by_row].astype(np.int64 if name == "starts" else np.int32)
-        for name, values in fields.items()
-    }
+    row_of_slice = row_of_example[example_of_slice][by_row]
+    flat = {name: values[by_row].astype(slice_dtype(name)) for name, values in fields.items()}
     return Rows(
         **flat,
         packs=(1 + number[example_of_slice][by_row]).astype(np.int32),
-        splits=np.searchsorted(row_of_slice, np.arange(count + 1)),
+        splits=np.searchsorted(row_of_slice, np.arange(first.size)),
         sentences=sentences,
         passes=passes,
     )

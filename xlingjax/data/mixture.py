@@ -24,7 +24,10 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
 SIZES = {"placeholders": "placeholders", "decoder_columns": "targets"}
-"""Sizes of fields that some preprocessors tell."""
+"""Sizes of fields that some preprocessors have a method for."""
+
+KINDS = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}
+"""What a preprocessor of so many sides reads."""
 
 
 class Preprocessor(Protocol):
@@ -45,10 +48,9 @@ class Preprocessor(Protocol):
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of
         ids."""
 
-    # columns(length), where the reader's rows are not `length` wide; placeholders(length), where
-    # there are some; takes(languages), where it does not read every text of the mixture;
-    # decoder_columns(length): T, where it is
-    # not `length`.
+    # Optional methods, which `hasattr` finds: columns(length), where the reader's rows are not
+    # `length` wide; placeholders(length), where there are some; takes(languages), where it does
+    # not read every text of the mixture; decoder_columns(length): T, where it is not `length`.
 
     def map(
         self, vocabulary: Vocabulary, counts: np.ndarray, length: int
@@ -59,13 +61,12 @@ class Preprocessor(Protocol):
 
 def shapes_of(preprocessor: Preprocessor, batch: int, length: int) -> dict[str, tuple[int, ...]]:
     """The global shapes of its batches."""
-    more = {
-        size: getattr(preprocessor, name)(length)
-        for name, size in SIZES.items()
-        if hasattr(preprocessor, name)
-    }
+    sizes = {}
+    for name, size in SIZES.items():
+        if hasattr(preprocessor, name):
+            sizes[size] = getattr(preprocessor, name)(length)
     return batch_shapes(
-        preprocessor.fields, batch=batch, length=length, slots=preprocessor.slots(length), **more
+        preprocessor.fields, batch=batch, length=length, slots=preprocessor.slots(length), **sizes
     )
 
 
@@ -105,119 +106,68 @@ def mixture_source(
     Raises UserError: unknown mixture or split, empty text, text that fits no row, a bad size.
     """
     keep_tensorflow_off_accelerators()
-    from xlingjax.data.seqio_adapters import task_records
     from xlingjax.data.stream import BatchPlan, PlannedSource
-    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
 
-    if batch < 1 or length < 8:
-        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
-    if data_shards < 1 or batch % data_shards:
-        raise UserError(
-            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
-        )
+    _check_sizes(batch, length, data_shards)
     tasks = _tasks(mixture, split)
-    feature = next(iter(tasks[0].output_features.values()))
-    if not isinstance(feature.vocabulary, SeqioVocabulary):
-        raise UserError(
-            f"task {tasks[0].name}: its features need a SeqioVocabulary(Vocabulary.load(path))"
-        )
-    vocabulary = feature.vocabulary.vocabulary
-    if hasattr(preprocessor, "takes"):
-        every, tasks = tasks, [task for task in tasks if preprocessor.takes(_languages(task))]
-        if not tasks:
-            found = ", ".join("-".join(_languages(task)) for task in every)
-            raise UserError(
-                f"'{preprocessor.name}' reads none of the pairs {found}: add others to PARALLEL"
-            )
-    records = [task_records(task, split, vocabulary, use_cached) for task in tasks]
-    for task, record in zip(tasks, records, strict=True):
-        if len(record.sides) != preprocessor.sides:
-            kind = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}[
-                preprocessor.sides
-            ]
-            raise UserError(
-                f"task {task.name} cannot feed '{preprocessor.name}', which reads {kind}"
-            )
-    run_languages = tuple(
-        sorted(set(languages or [code for record in records for code in record.languages]))
-    )
-    names = [record.name for record in records]
-    names = [
-        name if names.count(name) == 1 else task.name
-        for name, task in zip(names, tasks, strict=True)
-    ]
+    vocabulary = _vocabulary(tasks[0])
+    tasks = _tasks_to_read(tasks, preprocessor)
+    records = _records(tasks, split, vocabulary, use_cached, preprocessor)
+    names = _names(tasks, records)
+    run_languages = _run_languages(languages, records)
 
     ids, bases = _join(records, vocabulary)
-    counts = np.bincount(ids, minlength=vocabulary.size)
-    plans = [
-        preprocessor.rows(r, b, length, vocabulary) for r, b in zip(records, bases, strict=True)
-    ]
-    for name, plan in zip(names, plans, strict=True):
-        if plan.count == 0:
-            raise UserError(
-                f"no {name} text fits rows of {length} tokens; raise the length or the limit of"
-                " pieces"
-            )
-    try:
-        codes = [[run_languages.index(code) for code in record.languages] for record in records]
-    except ValueError:
-        found = sorted({code for record in records for code in record.languages})
-        raise UserError(
-            f"the run's languages {', '.join(run_languages)} lack some of {', '.join(found)}: add"
-            " them to LANGUAGES, or leave their text out"
-        ) from None
-    rows, first_row = stack(plans, codes)
-    columns = preprocessor.columns(length) if hasattr(preprocessor, "columns") else length
+    token_counts_V = np.bincount(ids, minlength=vocabulary.size)
+    plans = _plans(preprocessor, names, records, bases, length, vocabulary)
+    rows, first_row = stack(plans, _language_ids(run_languages, records))
+    columns = length
+    if hasattr(preprocessor, "columns"):
+        columns = preprocessor.columns(length)
+    reader = RowReader(ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id)
 
     sampling = sampling or Sampling()
     sizes = {name: plan.sizes for name, plan in zip(names, plans, strict=True)}
-    if sampling.counts == "mixture":
-        amounts = {name: _rate(mixture, task) for name, task in zip(names, tasks, strict=True)}
-    else:
-        amounts = {name: size[sampling.counts] for name, size in sizes.items()}
-    shares = sampling.shares(amounts)
+    shares = sampling.shares(_amounts(sampling, mixture, tasks, names, sizes))
 
+    plan = BatchPlan(
+        reader=reader,
+        map=preprocessor.map(vocabulary, token_counts_V, length),
+        fields=preprocessor.fields,
+        shares=np.array(list(shares.values())),
+        first_row=first_row,
+        batch=batch,
+        seed=_seed_of(preprocessor.name, seed),
+        same_language=sampling.same_language,
+        shuffle=shuffle,
+        epochs=epochs,
+        prefetch=prefetch,
+        threads=threads,
+    )
+    hashes = {name: record.content_hash() for name, record in zip(names, records, strict=True)}
+    identity = {
+        "preprocessor": preprocessor.name,
+        "options": _as_json(preprocessor),
+        "vocabulary": vocabulary.sha256,
+        "languages": list(run_languages),
+        "split": split,
+        "batch": batch,
+        "length": length,
+        "seed": seed,
+        "shuffle": shuffle,
+        "epochs": epochs,
+        "same_language": sampling.same_language,
+        "text": hashes,
+        "sampling_table": sampling_table(sizes, shares, rows_per_step=batch),
+    }
+    if shards is None:
+        shards = _shards(data_shards)
     return PlannedSource(
-        BatchPlan(
-            reader=RowReader(
-                ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
-            ),
-            map=preprocessor.map(vocabulary, counts, length),
-            fields=preprocessor.fields,
-            shares=np.array(list(shares.values())),
-            first_row=first_row,
-            batch=batch,
-            # MLM and TLM of one run must not draw alike.
-            seed=int.from_bytes(
-                hashlib.sha256(f"{preprocessor.name}:{seed}".encode()).digest()[:5]
-            ),
-            same_language=sampling.same_language,
-            shuffle=shuffle,
-            epochs=epochs,
-            prefetch=prefetch,
-            threads=threads,
-        ),
+        plan,
         data_shards=data_shards,
-        shards=_shards(data_shards) if shards is None else tuple(shards),
+        shards=tuple(shards),
         shapes=shapes_of(preprocessor, batch, length),
         languages=run_languages,
-        identity={
-            "preprocessor": preprocessor.name,
-            "options": json.loads(json.dumps(dataclasses.asdict(preprocessor))),
-            "vocabulary": vocabulary.sha256,
-            "languages": list(run_languages),
-            "split": split,
-            "batch": batch,
-            "length": length,
-            "seed": seed,
-            "shuffle": shuffle,
-            "epochs": epochs,
-            "same_language": sampling.same_language,
-            "text": {
-                name: record.content_hash() for name, record in zip(names, records, strict=True)
-            },
-            "sampling_table": sampling_table(sizes, shares, rows_per_step=batch),
-        },
+        identity=identity,
     )
 
 
@@ -226,11 +176,22 @@ def keep_tensorflow_off_accelerators() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
+    # TensorFlow takes all memory of every GPU that it sees, as soon as it makes a tensor.
     if tf.config.list_physical_devices("GPU"):
         tf.config.set_visible_devices([], "GPU")
 
 
+def _check_sizes(batch: int, length: int, data_shards: int) -> None:
+    if batch < 1 or length < 8:
+        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
+    if data_shards < 1 or batch % data_shards:
+        raise UserError(
+            f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
+        )
+
+
 def _tasks(mixture: str, split: str) -> list[Any]:
+    """The tasks of a mixture that have the split, in the mixture's order."""
     import seqio
 
     try:
@@ -248,28 +209,168 @@ def _tasks(mixture: str, split: str) -> list[Any]:
     return tasks
 
 
+def _vocabulary(task: Any) -> Vocabulary:
+    """The vocabulary of a task. SeqIO demands one per feature name of a mixture, so the first
+    task's is everybody's."""
+    from xlingjax.data.vocabulary.seqio import SeqioVocabulary
+
+    feature = next(iter(task.output_features.values()))
+    if not isinstance(feature.vocabulary, SeqioVocabulary):
+        raise UserError(
+            f"task {task.name}: its features need a SeqioVocabulary(Vocabulary.load(path))"
+        )
+    return feature.vocabulary.vocabulary
+
+
+def _tasks_to_read(tasks: list[Any], preprocessor: Preprocessor) -> list[Any]:
+    """The tasks whose languages the preprocessor takes; all, unless it chooses."""
+    if not hasattr(preprocessor, "takes"):
+        return tasks
+    taken = [task for task in tasks if preprocessor.takes(_languages(task))]
+    if not taken:
+        pairs = ", ".join("-".join(_languages(task)) for task in tasks)
+        raise UserError(
+            f"'{preprocessor.name}' reads none of the pairs {pairs}: add others to PARALLEL"
+        )
+    return taken
+
+
 def _languages(task: Any) -> tuple[str, ...]:
     return tuple(feature.language for feature in task.output_features.values())
+
+
+def _records(
+    tasks: list[Any],
+    split: str,
+    vocabulary: Vocabulary,
+    use_cached: bool,
+    preprocessor: Preprocessor,
+) -> list[Records]:
+    """The text of each task, of as many sides as the preprocessor reads."""
+    from xlingjax.data.seqio_adapters import task_records
+
+    records = [task_records(task, split, vocabulary, use_cached) for task in tasks]
+    for task, record in zip(tasks, records, strict=True):
+        if len(record.sides) != preprocessor.sides:
+            raise UserError(
+                f"task {task.name} cannot feed '{preprocessor.name}', which reads"
+                f" {KINDS[preprocessor.sides]}"
+            )
+    return records
+
+
+def _names(tasks: list[Any], records: list[Records]) -> list[str]:
+    """What each text is called in weights and tables: by its languages, or by its task where
+    several texts are in the same languages."""
+    by_language = [record.name for record in records]
+    names = []
+    for task, name in zip(tasks, by_language, strict=True):
+        if by_language.count(name) > 1:
+            name = task.name
+        names.append(name)
+    return names
+
+
+def _run_languages(languages: Sequence[str] | None, records: list[Records]) -> tuple[str, ...]:
+    """The run's languages in sorted order, so that ids do not depend on the order of tasks."""
+    return tuple(sorted(set(languages or _languages_of(records))))
+
+
+def _languages_of(records: list[Records]) -> set[str]:
+    languages: set[str] = set()
+    for record in records:
+        languages.update(record.languages)
+    return languages
+
+
+def _language_ids(run_languages: tuple[str, ...], records: list[Records]) -> list[list[int]]:
+    """Of each text the ids of its languages, in the order of its sides."""
+    lacking = _languages_of(records) - set(run_languages)
+    if lacking:
+        text_languages = sorted(_languages_of(records))
+        raise UserError(
+            f"the run's languages {', '.join(run_languages)} lack some of"
+            f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out"
+        )
+    return [[run_languages.index(code) for code in record.languages] for record in records]
+
+
+def _join(records: Sequence[Records], vocabulary: Vocabulary) -> tuple[np.ndarray, list[list[int]]]:
+    """All ids in one array after a first `</s>`, and where each side of each record begins."""
+    sides = [side.ids for record in records for side in record.sides]
+    # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
+    # `</s> x </s>` for the very first sentence too.
+    start = np.array([vocabulary.eos_id], sides[0].dtype)
+    ids = np.concatenate([start, *sides])
+    bases = []
+    begin = start.size
+    for record in records:
+        bases_of_record = []
+        for side in record.sides:
+            bases_of_record.append(begin)
+            begin += side.ids.size
+        bases.append(bases_of_record)
+    return ids, bases
+
+
+def _plans(
+    preprocessor: Preprocessor,
+    names: list[str],
+    records: list[Records],
+    bases: list[list[int]],
+    length: int,
+    vocabulary: Vocabulary,
+) -> list[Rows]:
+    """The rows of each text. Raises UserError for a text that fits no row."""
+    plans = [
+        preprocessor.rows(record, bases_of_record, length, vocabulary)
+        for record, bases_of_record in zip(records, bases, strict=True)
+    ]
+    for name, plan in zip(names, plans, strict=True):
+        if plan.count == 0:
+            raise UserError(
+                f"no {name} text fits rows of {length} tokens; raise the length or the limit of"
+                " pieces"
+            )
+    return plans
+
+
+def _amounts(
+    sampling: Sampling,
+    mixture: str,
+    tasks: list[Any],
+    names: list[str],
+    sizes: dict[str, dict[str, float]],
+) -> dict[str, float]:
+    """n_i of every text (XLM §3.1), of which `sampling` makes shares."""
+    if sampling.counts == "mixture":
+        return {name: _rate(mixture, task) for name, task in zip(names, tasks, strict=True)}
+    return {name: size[sampling.counts] for name, size in sizes.items()}
 
 
 def _rate(mixture: str, task: Any) -> float:
     import seqio
 
     provider = seqio.get_mixture_or_task(mixture)
-    return provider.get_rate(task) if isinstance(provider, seqio.Mixture) else 1.0
+    if isinstance(provider, seqio.Mixture):
+        return provider.get_rate(task)
+    return 1.0
 
 
-def _join(records: Sequence[Records], vocabulary: Vocabulary) -> tuple[np.ndarray, list[list[int]]]:
-    """All ids in one array after a first `</s>`, and where each side of each record begins."""
-    sides = [side.ids for record in records for side in record.sides]
-    start = np.array([vocabulary.eos_id], sides[0].dtype)
-    begins = iter(np.cumsum([1, *(side.size for side in sides)]).tolist())
-    return np.concatenate([start, *sides]), [
-        [next(begins) for _ in record.sides] for record in records
-    ]
+def _seed_of(name: str, seed: int) -> int:
+    """The seed of one objective's source: MLM and TLM of one run must not draw alike."""
+    digest = hashlib.sha256(f"{name}:{seed}".encode()).digest()
+    # Five bytes, because `draws.seed_pair` keeps 48 bits of a seed.
+    return int.from_bytes(digest[:5])
+
+
+def _as_json(preprocessor: Preprocessor) -> dict[str, Any]:
+    """Its options as they come back from a checkpoint's JSON: tuples are lists there."""
+    return json.loads(json.dumps(dataclasses.asdict(preprocessor)))
 
 
 def _shards(data_shards: int) -> tuple[int, ...]:
+    """The data shards that this host reads."""
     if data_shards == 1:
         return (0,)
     import jax
@@ -278,4 +379,5 @@ def _shards(data_shards: int) -> tuple[int, ...]:
     if data_shards % hosts:
         return tuple(range(data_shards))
     share = data_shards // hosts
-    return tuple(range(jax.process_index() * share, (jax.process_index() + 1) * share))
+    first = jax.process_index() * share
+    return tuple(range(first, first + share))

@@ -22,6 +22,11 @@ OPEN_ROWS = 256
 SLICES = ("lengths", "positions", "packs", "sides", "languages", "opens")
 """What `Rows` says of each slice besides where it starts."""
 
+NEIGHBOURS_APART = 0
+"""The seed of the order in which examples fill rows. Neighbours in a file should not share a row,
+since they are often about one thing; the seed is not the run's, so that every run has the same
+rows."""
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -68,22 +73,48 @@ def plan_rows(
     """Rows from fields [E, P] over E examples of P slices each, in the order of `row_of_example`
     [E]."""
     examples, slices = fields["starts"].shape
+    # Stable, so that the examples of a row keep the order in which they were put in.
     order = np.argsort(row_of_example, kind="stable")
     rows = row_of_example[order]
-    first = np.searchsorted(rows, np.arange(rows[-1] + 2 if examples else 1))
-    number = np.arange(examples) - first[rows] if examples else rows
+    first, number = number_in_row(rows)
     within = np.arange(slices) % packs_per_example
     packs = 1 + number[:, None] * packs_per_example + within
-    flat = {
-        name: (
-            np.broadcast_to(array, (examples, slices))[order]
-            .reshape(-1)
-            .astype(np.int64 if name == "starts" else np.int32)
-        )
-        for name, array in fields.items()
-    }
+    flat = {}
+    for name, array in fields.items():
+        of_slice = np.broadcast_to(array, (examples, slices))[order].reshape(-1)
+        flat[name] = of_slice.astype(slice_dtype(name))
     packs = packs.reshape(-1).astype(np.int32)
     return Rows(**flat, packs=packs, splits=first * slices, sentences=sentences, passes=passes)
+
+
+def number_in_row(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the rows of examples [E], sorted: (the first example of each row and of the one after the
+    last [R + 1], the number of each example in its row, from 0 [E])."""
+    if not rows.size:
+        return np.zeros(1, np.int64), rows
+    first = np.searchsorted(rows, np.arange(rows[-1] + 2))
+    return first, np.arange(rows.size) - first[rows]
+
+
+def slice_dtype(name: str) -> type:
+    """The type of a field of slices: only `starts` counts the tokens of all text, which may be more
+    than 2^31."""
+    if name == "starts":
+        return np.int64
+    return np.int32
+
+
+def line_starts(side: Tokens, base: int) -> np.ndarray:
+    """Where each line of a side begins in the array of ids, [lines]."""
+    return base + np.cumsum(side.lengths) - side.lengths
+
+
+def starts_and_lengths(records: Records, bases: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Where each aligned line of each side begins in the array of ids, and its tokens, both int64
+    [lines, sides]."""
+    starts = [line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)]
+    lengths = [side.lengths for side in records.sides]
+    return np.stack(starts, axis=1), np.stack(lengths, axis=1).astype(np.int64)
 
 
 def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
@@ -98,8 +129,11 @@ def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
     count = 0
     for example, length in enumerate(lengths.tolist()):
         low = max(0, count - OPEN_ROWS)
-        fits = room[low : count + 1] >= length  # the last one is a row not yet opened
-        row = low + int((fits.all(axis=1) if fits.ndim > 1 else fits).argmax())
+        # The last one is a row not yet opened, so one fits always.
+        fits = room[low : count + 1] >= length
+        if fits.ndim > 1:
+            fits = fits.all(axis=1)
+        row = low + int(fits.argmax())
         count = max(count, row + 1)
         room[row] -= length
         row_of_example[example] = row
@@ -116,17 +150,21 @@ def stream_rows(
     stream_length` chunks, by default one. With `bos` each chunk is `<s>` and one token less of text
     (XLM-R). The last chunk may be short.
     """
+    (text,) = records.sides
     chunk = min(stream_length or length, length)
-    step = chunk - 1 if bos else chunk
-    total = records.sides[0].ids.size
+    # `<s>` takes the place of the token before the chunk: the slice begins one token early, and
+    # the reader writes `<s>` over it.
+    early = int(bos)
+    step = chunk - early
+    total = text.ids.size
     begins = np.arange(0, total, step)
-    lengths = np.minimum(begins + step, total) - begins + int(bos)
+    lengths = np.minimum(begins + step, total) - begins + early
     return plan_rows(
         np.arange(begins.size) // (length // chunk),
         1,
-        records.sides[0].sentences,
+        text.sentences,
         1,
-        starts=(base + begins - int(bos))[:, None],
+        starts=(base + begins - early)[:, None],
         lengths=lengths[:, None],
         positions=np.zeros(1),
         sides=np.zeros(1),
@@ -157,43 +195,50 @@ def pair_rows(
     text, no translations). `each_opens`: where a text opens with `<s>`, y does too (`<s> x </s> <s>
     y </s>`).
     """
-    lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
-    starts = np.stack(
-        [
-            base + np.cumsum(side.lengths) - side.lengths
-            for base, side in zip(bases, records.sides, strict=True)
-        ],
-        axis=1,
-    )
+    starts, lengths = starts_and_lengths(records, bases)
     keep = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1)
-    starts, lengths = starts[keep] - 1, lengths[keep] + 1
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(starts))  # neighbours in a file should not share a row
-    starts, lengths = starts[order], lengths[order]
+    # One token early: the `</s>` before a sentence opens it.
+    starts = starts[keep] - 1
+    lengths = lengths[keep] + 1
+    rng = np.random.default_rng(NEIGHBOURS_APART)
+    order = rng.permutation(len(starts))
+    starts = starts[order]
+    lengths = lengths[order]
     if shuffled:
         # The order is random already, so the next pair's y is a random other y.
-        starts[:, 1], lengths[:, 1] = np.roll(starts[:, 1], 1), np.roll(lengths[:, 1], 1)
+        starts[:, 1] = np.roll(starts[:, 1], 1)
+        lengths[:, 1] = np.roll(lengths[:, 1], 1)
     fits = lengths.sum(axis=1) <= length
-    starts, lengths = starts[fits], lengths[fits]
+    starts = starts[fits]
+    lengths = lengths[fits]
     sentences = len(starts)
-    row_of_example = first_fit(lengths.sum(axis=1), length) if packing else np.arange(sentences)
+    if packing:
+        row_of_example = first_fit(lengths.sum(axis=1), length)
+    else:
+        row_of_example = np.arange(sentences)
     languages = np.broadcast_to(np.arange(2), starts.shape)
     if both_orders and sentences:
-        swap = rng.random(sentences)[:, None] < 0.5
-        turned = [
-            np.concatenate([np.where(s, a[:, ::-1], a) for s in (swap, ~swap)])
-            for a in (starts, lengths, languages)
-        ]
-        starts, lengths, languages = turned
-        row_of_example = np.concatenate([row_of_example, row_of_example + row_of_example.max() + 1])
+        # The first pass over the pairs turns a random half of them around, the second pass the
+        # others: each row has both orders, and each pair is read in both.
+        turn = rng.random(sentences)[:, None] < 0.5
+        starts = _both_orders(starts, turn)
+        lengths = _both_orders(lengths, turn)
+        languages = _both_orders(languages, turn)
+        second_pass = row_of_example + row_of_example.max() + 1
+        row_of_example = np.concatenate([row_of_example, second_pass])
     positions = np.zeros_like(lengths)
     if not reset_positions:
         positions[:, 1] = lengths[:, 0]
+    # Attention is blocked between packs, so sides that are packs of their own do not see each
+    # other.
+    packs_per_pair = 1
+    if not partner_visible:
+        packs_per_pair = 2
     return plan_rows(
         row_of_example,
-        1 if partner_visible else 2,
+        packs_per_pair,
         sentences,
-        2 if both_orders else 1,
+        1 + int(both_orders),
         starts=starts,
         lengths=lengths,
         positions=positions,
@@ -201,6 +246,15 @@ def pair_rows(
         languages=languages,
         opens=np.array([True, each_opens]),
     )
+
+
+def _both_orders(of_side: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    """[2 E, 2] of [E, 2]: the pairs with those of `turn` [E, 1] turned around, then the pairs with
+    the others turned around."""
+    turned = of_side[:, ::-1]
+    first_pass = np.where(turn, turned, of_side)
+    second_pass = np.where(turn, of_side, turned)
+    return np.concatenate([first_pass, second_pass])
 
 
 def paraphrase_rows(
@@ -220,89 +274,103 @@ def paraphrase_rows(
     an empty side, a side of more than `max_pieces`, or more than `length` tokens in all are left
     out with their partner row, and so are negatives that say what the translation says.
     """
-    lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
-    starts = np.stack(
-        [
-            base + np.cumsum(s.lengths) - s.lengths
-            for base, s in zip(bases, records.sides, strict=True)
-        ],
-        1,
-    )
+    starts, lengths = starts_and_lengths(records, bases)
     keep = np.flatnonzero(((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1))
-    if len(records.sides) == 3:
-        wrong = [(keep, np.full(keep.size, 2))]
-    else:
-        rng = np.random.default_rng(0)
-        shifts = rng.permutation(np.arange(1, keep.size))[:negatives]
-        order = rng.permutation(keep.size)
-        wrong = [
-            (keep[order[(np.argsort(order) + shift) % keep.size]], np.ones(keep.size, int))
-            for shift in shifts
-        ]
-    text = _equal_lines(records.sides[1:])
-    examples = [(np.zeros((0, 2, 2), np.int64), np.zeros((0, 2, 2), np.int64))]
-    for lines, side in wrong:
-        differs = (
-            text[side - 1, lines] != text[0, keep]
-        )  # the same sentence may stand in several pairs
-        x = np.repeat(keep[differs, None], 2, axis=1)  # [n, (wrong, right)]
-        second = np.stack([lines[differs], keep[differs]], axis=1)
-        of = np.stack([side[differs], np.ones(len(x), int)], axis=1)
-        size = np.stack([lengths[x, 0], lengths[second, of]], axis=2) + 1
-        fits = (size.sum(axis=2) <= length).all(axis=1)
-        examples.append(
-            ((np.stack([starts[x, 0], starts[second, of]], axis=2) - 1)[fits], size[fits])
-        )
-    at, size = (np.concatenate(parts).reshape(-1, 2) for parts in zip(*examples, strict=True))
-    positions = np.zeros_like(size)
+    line_numbers = _equal_lines(records.sides[1:])
+    none = np.zeros((0, 2, 2), np.int64)
+    example_starts = [none]
+    example_sizes = [none]
+    wrong_partners = _wrong_partners(len(records.sides), keep, negatives)
+    for lines, side in wrong_partners:
+        # The same sentence may stand in several pairs: then it is no wrong partner.
+        differs = line_numbers[side - 1, lines] != line_numbers[0, keep]
+        # Of each x two examples in neighbouring rows, the wrong partner first: [n, (wrong, right)].
+        x = np.repeat(keep[differs, None], 2, axis=1)
+        y = np.stack([lines[differs], keep[differs]], axis=1)
+        y_side = np.stack([side[differs], np.ones(len(x), int)], axis=1)
+        begins = np.stack([starts[x, 0], starts[y, y_side]], axis=2) - 1
+        sizes = np.stack([lengths[x, 0], lengths[y, y_side]], axis=2) + 1
+        fits = (sizes.sum(axis=2) <= length).all(axis=1)
+        example_starts.append(begins[fits])
+        example_sizes.append(sizes[fits])
+    begins = np.concatenate(example_starts).reshape(-1, 2)
+    sizes = np.concatenate(example_sizes).reshape(-1, 2)
+    positions = np.zeros_like(sizes)
     if not reset_positions:
-        positions[:, 1] = size[:, 0]
+        positions[:, 1] = sizes[:, 0]
     rows = plan_rows(
-        np.arange(len(at)),
+        np.arange(len(begins)),
         1,
         keep.size,
-        2 * len(wrong),
-        starts=at,
-        lengths=size,
+        2 * len(wrong_partners),
+        starts=begins,
+        lengths=sizes,
         positions=positions,
         sides=np.arange(2),
         languages=np.arange(2),
         opens=np.array([True, False]),
     )
-    return replace(rows, labels=np.tile([0, 1], len(at) // 2))
+    return replace(rows, labels=np.tile([0, 1], len(begins) // 2))
+
+
+def _wrong_partners(
+    sides: int, keep: np.ndarray, negatives: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(line, side) of a wrong partner of each line of `keep`, as often as there are negatives of
+    each."""
+    if sides == 3:
+        return [(keep, np.full(keep.size, 2))]
+    # In a random order of the pairs, the y so many places further: of another pair, and each y is
+    # as often a wrong partner as a right one, so that y alone does not tell the label.
+    rng = np.random.default_rng(0)
+    shifts = rng.permutation(np.arange(1, keep.size))[:negatives]
+    order = rng.permutation(keep.size)
+    place = np.argsort(order)
+    second = np.ones(keep.size, int)
+    return [(keep[order[(place + shift) % keep.size]], second) for shift in shifts]
 
 
 def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
     """int [sides, lines]: equal numbers for equal lines."""
-    number: dict[bytes, int] = {}
-    found = []
+    number_of_line: dict[bytes, int] = {}
+    numbers = []
     for side in sides:
-        ids, ends = np.asarray(side.ids), np.cumsum(side.lengths)
-        lines = (
-            ids[end - n : end].tobytes()
-            for end, n in zip(ends.tolist(), side.lengths.tolist(), strict=True)
-        )
-        found.append([number.setdefault(line, len(number)) for line in lines])
-    return np.array(found)
+        ids = np.asarray(side.ids)
+        ends = np.cumsum(side.lengths).tolist()
+        numbers_of_side = []
+        for end, length in zip(ends, side.lengths.tolist(), strict=True):
+            line = ids[end - length : end].tobytes()
+            numbers_of_side.append(number_of_line.setdefault(line, len(number_of_line)))
+        numbers.append(numbers_of_side)
+    return np.array(numbers)
 
 
 def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Rows, np.ndarray]:
     """One plan of all rows, and the first row of each [plans + 1]; `languages[i]` maps plan i's
     indices to ids."""
-    mapped = [
-        replace(plan, languages=np.asarray(table, np.int32)[plan.languages])
-        for plan, table in zip(plans, languages, strict=True)
-    ]
-    names = ("starts", *SLICES)
-    fields = {name: np.concatenate([getattr(plan, name) for plan in mapped]) for name in names}
-    slices = np.cumsum([0, *(plan.starts.size for plan in plans)])
-    splits = np.concatenate(
-        [[0], *(plan.splits[1:] + offset for plan, offset in zip(plans, slices, strict=False))]
+    mapped = []
+    for plan, table in zip(plans, languages, strict=True):
+        ids = np.asarray(table, np.int32)[plan.languages]
+        mapped.append(replace(plan, languages=ids))
+    fields = {}
+    for name in ("starts", *SLICES):
+        fields[name] = np.concatenate([getattr(plan, name) for plan in mapped])
+    splits = [np.zeros(1, np.int64)]
+    slices = 0
+    for plan in plans:
+        splits.append(plan.splits[1:] + slices)
+        slices += plan.starts.size
+    labels = None
+    if plans[0].labels is not None:
+        labels = np.concatenate([plan.labels for plan in plans])
+    rows = Rows(
+        **fields,
+        splits=np.concatenate(splits).astype(np.int64),
+        sentences=sum(plan.sentences for plan in plans),
+        labels=labels,
     )
-    rows = np.cumsum([0, *(plan.count for plan in plans)])
-    labels = None if plans[0].labels is None else np.concatenate([plan.labels for plan in plans])
-    sentences = sum(plan.sentences for plan in plans)
-    return Rows(**fields, splits=splits.astype(np.int64), sentences=sentences, labels=labels), rows
+    first_row = np.cumsum([0, *(plan.count for plan in plans)])
+    return rows, first_row
 
 
 class RowReader:
@@ -315,47 +383,56 @@ class RowReader:
         self._ids = tf.constant(ids)
         self._splits = tf.constant(rows.splits)
         self._starts = tf.constant(rows.starts)
+        # One table of all other fields: one look-up per slice instead of six.
         self._slices = tf.constant(np.stack([getattr(rows, name) for name in SLICES], axis=1))
-        self._length, self._pad_id = length, pad_id
+        self._length = length
+        self._pad_id = pad_id
         self._bos_id = bos_id
-        self._labels = None if rows.labels is None else tf.constant(rows.labels, tf.int32)
+        self._labels = None
+        if rows.labels is not None:
+            self._labels = tf.constant(rows.labels, tf.int32)
 
     def __call__(self, row: Any) -> Mapping[str, Any]:
         import tensorflow as tf
 
+        # A negative row number reads row 0's splits, as any would do, and no slice of it.
         real = tf.maximum(row, 0)
         first = tf.gather(self._splits, real)
         last = tf.where(row >= 0, tf.gather(self._splits, real + 1), first)
-        of_row = tf.ragged.range(first, last)  # [B, slices]
-        slices = dict(
-            zip(
-                SLICES, tf.unstack(tf.gather(self._slices, of_row.flat_values), axis=1), strict=True
-            )
-        )
-        starts = tf.gather(self._starts, of_row.flat_values)
-        where = tf.ragged.range(
-            starts, starts + tf.cast(slices["lengths"], tf.int64)
-        )  # [slices, tokens]
-        slice_of_token = where.value_rowids()
-        within = tf.cast(where.flat_values - tf.gather(starts, slice_of_token), tf.int32)
-        ids = tf.cast(tf.gather(self._ids, where.flat_values), tf.int32)
-        of_token = {name: tf.gather(slices[name], slice_of_token) for name in SLICES[1:]}
-        ids = tf.where((within == 0) & (of_token["opens"] > 0), self._bos_id, ids)
-        tokens = {
-            "input_ids": (ids, self._pad_id),
-            "position_ids": (of_token["positions"] + within, 0),
-            "language_ids": (of_token["languages"], 0),
-            "pack_ids": (of_token["packs"], 0),
-            "sides": (of_token["sides"], 0),
-        }
-        splits = tf.gather(where.row_splits, of_row.row_splits)
+        slices_of_row = tf.ragged.range(first, last)  # [B, slices]
+        of_slice = self._of_slice(slices_of_row.flat_values)
+        starts = tf.gather(self._starts, slices_of_row.flat_values)
+        ends = starts + tf.cast(of_slice["lengths"], tf.int64)
+        places = tf.ragged.range(starts, ends)  # [slices, tokens]
 
-        def padded(values: Any, pad: int) -> Any:
+        slice_of_token = places.value_rowids()
+        within = tf.cast(places.flat_values - tf.gather(starts, slice_of_token), tf.int32)
+        of_token = {name: tf.gather(of_slice[name], slice_of_token) for name in SLICES[1:]}
+        ids = tf.cast(tf.gather(self._ids, places.flat_values), tf.int32)
+        ids = tf.where((within == 0) & (of_token["opens"] > 0), self._bos_id, ids)
+
+        splits = tf.gather(places.row_splits, slices_of_row.row_splits)
+
+        def padded(values: Any, pad: int = 0) -> Any:
             ragged = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
             return ragged.to_tensor(default_value=pad, shape=[row.shape[0], self._length])
 
-        fields = {name: padded(*values) for name, values in tokens.items()}
+        fields = {
+            "input_ids": padded(ids, self._pad_id),
+            "position_ids": padded(of_token["positions"] + within),
+            "language_ids": padded(of_token["languages"]),
+            "pack_ids": padded(of_token["packs"]),
+            "sides": padded(of_token["sides"]),
+        }
         if self._labels is not None:
+            # An empty row has a label like any other, and a weight of 0.
             fields["example_weights"] = tf.cast(row >= 0, tf.float32)
             fields["labels"] = tf.where(row >= 0, tf.gather(self._labels, real), 0)
         return fields
+
+    def _of_slice(self, numbers: Any) -> dict[str, Any]:
+        """The fields of the slices numbered `numbers`."""
+        import tensorflow as tf
+
+        columns = tf.unstack(tf.gather(self._slices, numbers), axis=1)
+        return dict(zip(SLICES, columns, strict=True))

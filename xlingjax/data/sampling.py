@@ -45,8 +45,12 @@ class Sampling:
     same_language: bool = True
 
     def __post_init__(self):
-        given = [n for n in ("alpha", "temperature", "weights") if getattr(self, n) is not None]
-        given += ["uniform"] * self.uniform
+        given = []
+        for name in ("alpha", "temperature", "weights"):
+            if getattr(self, name) is not None:
+                given.append(name)
+        if self.uniform:
+            given.append("uniform")
         if len(given) > 1:
             raise UserError(f"sampling options {' and '.join(given)} exclude each other; give one")
         if self.counts not in ("sentences", "tokens", "mixture"):
@@ -56,15 +60,24 @@ class Sampling:
         if self.temperature is not None and not self.temperature > 0:
             raise UserError(f"the sampling temperature must be above zero, got {self.temperature}")
 
+    def _exponent(self) -> float:
+        """alpha of XLM §3.1, however it is given."""
+        if self.uniform:
+            return 0.0
+        if self.temperature is not None:
+            return 1 / self.temperature
+        if self.alpha is not None:
+            return self.alpha
+        return 0.7
+
     def shares(self, counts: Mapping[str, float]) -> dict[str, float]:
         """The share of each name in the draws; sums to 1. Raises UserError when `weights` do not
         fit the names."""
         names = list(counts)
         if self.weights is not None:
-            unknown, missing = (
-                sorted(set(self.weights) - set(names)),
-                sorted(set(names) - set(self.weights)),
-            )
+            # A name that is left out could mean "none of it" or be mistyped, so all must be named.
+            unknown = sorted(set(self.weights) - set(names))
+            missing = sorted(set(names) - set(self.weights))
             if unknown or missing:
                 raise UserError(
                     f"sampling weights must name exactly {', '.join(names)}; unknown:"
@@ -72,9 +85,7 @@ class Sampling:
                 )
             shares = smoothed([self.weights[name] for name in names], 1.0)
         else:
-            alpha = 0.7 if self.alpha is None else self.alpha
-            alpha = 1 / self.temperature if self.temperature is not None else alpha
-            shares = smoothed(list(counts.values()), 0.0 if self.uniform else alpha)
+            shares = smoothed(list(counts.values()), self._exponent())
         return dict(zip(names, shares.tolist(), strict=True))
 
 
@@ -87,15 +98,20 @@ def sampling_table(
     `sizes[name]` has `sentences`, `tokens` and `rows` (rows of one pass over its text); a step
     draws `rows_per_step`.
     """
-    return [
-        {
+    table = []
+    for name, share in shares.items():
+        size = sizes[name]
+        epochs = 1000 * rows_per_step * share / size["rows"]
+        row = {
             "name": name,
-            **{key: round(sizes[name][key]) for key in ("sentences", "tokens", "rows")},
+            "sentences": round(size["sentences"]),
+            "tokens": round(size["tokens"]),
+            "rows": round(size["rows"]),
             "share": round(share, 6),
-            "epochs_per_1000_steps": round(1000 * rows_per_step * share / sizes[name]["rows"], 4),
+            "epochs_per_1000_steps": round(epochs, 4),
         }
-        for name, share in shares.items()
-    ]
+        table.append(row)
+    return table
 
 
 def expected_epochs(table: Sequence[Mapping[str, Any]], steps: int) -> dict[str, float]:

@@ -13,20 +13,16 @@ The language of monolingual text is, in this order: a `code=` written before the
 
 from __future__ import annotations
 
-import functools
 import glob
-import gzip
-import hashlib
-import io
 import itertools
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xlingjax.data.text_files import content_hash, find_file, plain_name, read_lines
 from xlingjax.errors import UserError
 
 # ISO 639-1, and longer codes only with a script or region: three letters alone are too often an
@@ -79,13 +75,13 @@ class Text:
             if self.only_language and _language_of(cells, where) != self.language:
                 continue
             text = _cell(cells, self.column, where)
-            pieces = (
-                [line.strip() for line in text.split("\n")]
-                if self.documents
-                else [" ".join(text.split())]
-            )
-            yield from pieces
-            if len(pieces) > 1:
+            if not self.documents:
+                # A cell of a pair is one line, or the lines of its sides would no longer match.
+                yield " ".join(text.split())
+                continue
+            lines = [line.strip() for line in text.split("\n")]
+            yield from lines
+            if len(lines) > 1:
                 yield ""
 
 
@@ -113,12 +109,14 @@ class Pair:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Aligned lines. Raises UserError naming both counts if one side has more."""
-        first, second = self.first.lines(), self.second.lines()
+        first = self.first.lines()
+        second = self.second.lines()
         for count, pair in enumerate(itertools.zip_longest(first, second)):
+            # The longer side is read to its end, since the error names both counts.
             if pair[0] is None:
-                raise self.mismatch(count, count + 1 + sum(1 for _ in second))
+                raise self.mismatch(count, count + 1 + _count(second))
             if pair[1] is None:
-                raise self.mismatch(count + 1 + sum(1 for _ in first), count)
+                raise self.mismatch(count + 1 + _count(first), count)
             yield pair
 
     def mismatch(self, first: int, second: int) -> UserError:
@@ -127,6 +125,10 @@ class Pair:
             f"parallel files differ in length: {self.first.path} has {first} lines,"
             f" {self.second.path} has {second}; line i of one must translate line i of the other"
         )
+
+
+def _count(lines: Iterator[str]) -> int:
+    return sum(1 for _ in lines)
 
 
 @dataclass(frozen=True)
@@ -144,119 +146,57 @@ class Triple(Pair):
         return zip(*(side.lines() for side in self.sides), strict=True)
 
 
-def content_hash(path: str | os.PathLike) -> str:
-    """sha256 (hex) of a file's bytes, remembered until its size or time of change differ."""
-    status = os.stat(path)
-    return _content_hash(os.fspath(path), status.st_size, status.st_mtime_ns)
-
-
-@functools.cache
-def _content_hash(path: str, size: int, changed: int) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def open_bytes(path: str | os.PathLike) -> io.BufferedIOBase:
-    """Opens a file for reading bytes, `.gz` and `.zst` uncompressed. Raises UserError if it cannot
-    be opened."""
-    path = Path(path)
-    try:
-        if path.suffix == ".gz":
-            return gzip.open(path, "rb")
-        if path.suffix == ".zst":
-            try:
-                import zstandard
-            except ImportError:
-                raise UserError(
-                    f"{path}: reading .zst needs the package zstandard; `pip install zstandard`"
-                ) from None
-            return io.BufferedReader(
-                zstandard.ZstdDecompressor().stream_reader(open(path, "rb"), closefd=True)
-            )
-        return open(path, "rb")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def read_raw_lines(path: str | os.PathLike) -> Iterator[tuple[int, bytes]]:
-    """(line number from 1, bytes of the line without its end); only LF and CRLF end a line, a BOM
-    is dropped.
-
-    Raises UserError: the file cannot be opened, or is a damaged archive.
-    """
-    number = 0
-    try:
-        with open_bytes(path) as file:
-            for number, raw in enumerate(file, 1):
-                if number == 1 and raw.startswith(b"\xef\xbb\xbf"):
-                    raw = raw[3:]
-                yield number, raw.rstrip(b"\r\n")
-    except UserError:
-        raise
-    except Exception as error:
-        # zstandard has an exception of its own, which is only known where it is installed.
-        if (
-            not isinstance(error, OSError | EOFError | zlib.error)
-            and type(error).__name__ != "ZstdError"
-        ):
-            raise
-        raise UserError(
-            f"{path}: damaged after line {number} ({error}); fetch or write the file again"
-        ) from None
-
-
-def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
-    """`read_raw_lines` as text. Raises UserError naming the file and line of the first byte that is
-    not UTF-8, too."""
-    for number, raw in read_raw_lines(path):
-        try:
-            yield number, raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{path}, line {number}: invalid UTF-8 (byte 0x{raw[error.start]:02x}, column"
-                f" {error.start + 1}); convert the file, for example `iconv -f WINDOWS-1252 -t"
-                " UTF-8`"
-            ) from None
-
-
 def _rows(path: Path) -> Iterator[tuple[dict | list[str], str]]:
     """Rows of a TSV (cells by header name, or a list without a header) or of a jsonl file, and
     where they stand."""
     if _format(path) == "jsonl":
-        for number, line in read_lines(path):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError:
-                row = None
-            if not isinstance(row, dict):
-                raise UserError(
-                    f"{path}, line {number}: not a JSON object; jsonl has one object per line"
-                )
-            yield (
-                {**row, **(row["translation"] if isinstance(row.get("translation"), dict) else {})},
-                f"{path}, line {number}",
+        yield from _rows_of_jsonl(path)
+    else:
+        yield from _rows_of_tsv(path)
+
+
+def _rows_of_jsonl(path: Path) -> Iterator[tuple[dict, str]]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError:
+            row = None
+        if not isinstance(row, dict):
+            raise UserError(
+                f"{path}, line {number}: not a JSON object; jsonl has one object per line"
             )
-        return
+        # The data sets of translations on the Hugging Face hub have the codes in this field.
+        translation = row.get("translation")
+        if isinstance(translation, dict):
+            row = {**row, **translation}
+        yield row, f"{path}, line {number}"
+
+
+def _rows_of_tsv(path: Path) -> Iterator[tuple[dict | list[str], str]]:
     header = _header(path)
     for number, line in read_lines(path):
-        cells = line.split("\t")
         if header and number == 1:
             continue
-        yield (
-            (dict(zip(header, cells, strict=False)) if header else cells),
-            f"{path}, line {number}",
-        )
+        cells = line.split("\t")
+        if header:
+            # A short row lacks cells; `_cell` says so for the column that is read.
+            cells = dict(zip(header, cells, strict=False))
+        yield cells, f"{path}, line {number}"
 
 
 def _header(path: Path) -> list[str] | None:
     """A TSV's header, if its first line is one: it names a `text` column, or the two codes of the
     file's name."""
-    first = next(read_lines(path), (1, ""))[1].split("\t")
+    _, line = next(read_lines(path), (1, ""))
+    cells = line.split("\t")
+    if "text" in cells:
+        return cells
     match = _PAIR_STEM.match(plain_name(path))
-    codes = {match["src"], match["tgt"]} if match else set()
-    return first if "text" in first or (codes and codes <= set(first)) else None
+    if match and {match["src"], match["tgt"]} <= set(cells):
+        return cells
+    return None
 
 
 def _cell(cells: dict | list[str], column: int | str, where: str) -> str:
@@ -280,23 +220,24 @@ def _language_of(cells: dict | list[str], where: str) -> str:
     raise UserError(f"{where}: no language; fill its `language` column")
 
 
-def plain_name(path: Path) -> str:
-    """The file name without a compression ending."""
-    return path.name.removesuffix(".gz").removesuffix(".zst")
-
-
 def pair_side(path: Path) -> str:
     """Which side of which pairs the lines of a file are, "de-en.de", as its name tells; "" of other
     text."""
     match = _PAIR_STEM.match(plain_name(path))
     if match and match["end"] in (match["src"], match["tgt"]):
-        return f"{'-'.join(sorted((match['src'], match['tgt'])))}.{match['end']}"
-    return next((side for side in ("src", "tgt") if f".{side}." in path.name), "")
+        codes = sorted((match["src"], match["tgt"]))
+        return f"{'-'.join(codes)}.{match['end']}"
+    for side in ("src", "tgt"):
+        if f".{side}." in path.name:
+            return side
+    return ""
 
 
 def _format(path: Path) -> str:
     ending = plain_name(path).rpartition(".")[2]
-    return ending if ending in ("tsv", "jsonl") else "lines"
+    if ending in ("tsv", "jsonl"):
+        return ending
+    return "lines"
 
 
 def is_language_code(text: str) -> bool:
@@ -307,11 +248,15 @@ def is_language_code(text: str) -> bool:
 
 def language_from_path(path: Path) -> str:
     """The language a path names: its folder, else the last part of the file name that is a code.
-    Raises UserError,
-    also where folder and file name end in different codes: "to/news.de.txt" is hardly Tongan."""
-    folder, parts = path.parent.name, plain_name(path).split(".")
+    Raises UserError, also where folder and file name end in different codes: "to/news.de.txt" is
+    hardly Tongan."""
+    folder = path.parent.name
+    parts = plain_name(path).split(".")
     codes = [part for part in (folder, *reversed(parts)) if is_language_code(part)]
-    ending = parts[-1] if is_language_code(parts[-1]) else "".join(parts[-2:-1])
+    ending = parts[-1]
+    if not is_language_code(ending):
+        # "news.de.txt": the code is before the ending.
+        ending = "".join(parts[-2:-1])
     if codes and folder == codes[0] != ending and is_language_code(ending):
         raise UserError(
             f"language of {path}: the folder says {folder}, the file name {ending}: "
@@ -331,23 +276,37 @@ def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path
 
     Raises UserError for a pattern that matches nothing.
     """
-    found: dict[Path, str | None] = {}
-    for pattern in [patterns] if isinstance(patterns, str | os.PathLike) else patterns:
+    if isinstance(patterns, str | os.PathLike):
+        patterns = [patterns]
+    language_of: dict[Path, str | None] = {}
+    for pattern in patterns:
         pattern = os.path.expanduser(os.fspath(pattern))
+        code = None
         explicit = re.fullmatch(rf"({_CODE}(?:-[A-Za-z]+)*)=(.+)", pattern)
-        code, pattern = explicit.groups() if explicit else (None, pattern)
-        matches = [pattern] if os.path.isdir(pattern) else glob.glob(pattern, recursive=True)
-        folders = [glob.escape(match) for match in matches if os.path.isdir(match)]
-        within = (glob.glob(f"{folder}/**/*", recursive=True) for folder in folders)
-        paths = [Path(name) for name in sorted({*matches}.union(*within)) if os.path.isfile(name)]
+        if explicit:
+            code, pattern = explicit.groups()
+        paths = _files(pattern)
         if not paths:
             what = f"file of language {code!r}" if code else f"{what} file"
             raise UserError(
                 f"missing file: no {what} matches {pattern!r}, read from {os.getcwd()}; quote"
                 " patterns on the command line"
             )
-        found |= {path: code for path in paths}
-    return sorted(found.items())
+        for path in paths:
+            language_of[path] = code
+    return sorted(language_of.items())
+
+
+def _files(pattern: str) -> list[Path]:
+    """The files that a pattern means, those in folders among them."""
+    if os.path.isdir(pattern):
+        # As it stands: a folder's name may have brackets, which `glob` would read as a pattern.
+        names = {pattern}
+    else:
+        names = set(glob.glob(pattern, recursive=True))
+    for folder in [name for name in names if os.path.isdir(name)]:
+        names.update(glob.glob(f"{glob.escape(folder)}/**/*", recursive=True))
+    return [Path(name) for name in sorted(names) if os.path.isfile(name)]
 
 
 def find_text(patterns: str | Sequence[str]) -> list[Text]:
@@ -365,13 +324,22 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
             )
         languages = set()
         if code is None:
-            languages = {
-                str(cells[n]) for cells, _ in _rows(path) for n in _LANGUAGE_COLUMNS if cells.get(n)
-            }
-        texts += [Text(path, language, "text", True, True) for language in sorted(languages)] or [
-            Text(path, code or language_from_path(path), "text", documents=True)
-        ]
+            languages = _languages_in(path)
+        for language in sorted(languages):
+            texts.append(Text(path, language, "text", only_language=True, documents=True))
+        if not languages:
+            texts.append(Text(path, code or language_from_path(path), "text", documents=True))
     return texts
+
+
+def _languages_in(path: Path) -> set[str]:
+    """What the language columns of a table hold; nothing where it has none."""
+    languages = set()
+    for cells, _ in _rows(path):
+        for name in _LANGUAGE_COLUMNS:
+            if cells.get(name):
+                languages.add(str(cells[name]))
+    return languages
 
 
 def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
@@ -398,29 +366,40 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
                 f"{path}: two sentences of one language, a text and its rewording, come in two"
                 f" columns of {stem}.tsv"
             )
-        if match["end"] == "jsonl":
+        # The two sides of a pair of files have one key, so that naming both gives one pair; a table
+        # of the same stem is another text.
+        kind = match["end"]
+        if kind == "jsonl":
             sides = [Text(path, code, code) for code in codes]
-        elif match["end"] == "tsv":
-            # Without a header the columns are as the name says; the sides are sorted by language.
-            order = [0, 1] if codes == [match["src"], match["tgt"]] else [1, 0]
-            columns = codes if codes[0] != codes[1] and _header(path) is not None else order
+        elif kind == "tsv":
+            columns = _columns(path, match["src"], match["tgt"])
             sides = [Text(path, code, column) for code, column in zip(codes, columns, strict=True)]
         else:
-            sides = [Text(_partner(path, stem, code), code) for code in codes]
-        pairs[path.parent / stem, match["end"] if match["end"] in ("tsv", "jsonl") else ""] = Pair(
-            *sides
-        )
+            kind = ""
+            sides = [Text(_side(path, f"{stem}.{code}"), code) for code in codes]
+        pairs[path.parent / stem, kind] = Pair(*sides)
     return list(pairs.values())
+
+
+def _columns(path: Path, source: str, target: str) -> list[str] | list[int]:
+    """The columns of a table of pairs, in sorted order of their languages: as its header names
+    them, or without one as its file name does."""
+    if source != target and _header(path) is not None:
+        return sorted((source, target))
+    if source <= target:
+        return [0, 1]
+    return [1, 0]
 
 
 def stem_pairs(stem: str, languages: Sequence[str]) -> list[Pair]:
     """Every two of `languages` of one text in several, `test_2016.de`, `test_2016.en`,
     `test_2016.fr`; none where `stem` is not the beginning of such names."""
-    files = ((code, find_file(Path(f"{stem}.{code}"))) for code in sorted(languages))
-    return [
-        Pair(*two)
-        for two in itertools.combinations([Text(path, code) for code, path in files if path], 2)
-    ]
+    texts = []
+    for code in sorted(languages):
+        path = find_file(Path(f"{stem}.{code}"))
+        if path is not None:
+            texts.append(Text(path, code))
+    return [Pair(first, second) for first, second in itertools.combinations(texts, 2)]
 
 
 def _within(path: Path, code: str) -> Pair:
@@ -435,9 +414,8 @@ def _within(path: Path, code: str) -> Pair:
             " leave the code out"
         )
     source = name.replace(".tgt.", ".src.")
-    return Pair(
-        *(Text(_side(path, other), code) for other in (source, source.replace(".src.", ".tgt.")))
-    )
+    target = source.replace(".src.", ".tgt.")
+    return Pair(Text(_side(path, source), code), Text(_side(path, target), code))
 
 
 NEGATIVE = "negative"
@@ -452,26 +430,26 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
     triples = []
     for path, _ in expand(patterns, "negatives"):
         match = _PAIR_STEM.match(plain_name(path))
-        columns = [match["src"], match["tgt"], NEGATIVE] if match else []
-        if not match or match["end"] != "tsv" or not {*columns} <= {*(_header(path) or ())}:
-            wanted = (
-                f"a line of column names with {', '.join(columns)}"
-                if match
-                else "a name like en-de.tsv"
-            )
-            raise UserError(
-                f"{path}: no table of negatives, it lacks {wanted}; write one with `xlingjax mine"
-                " --negatives`"
-            )
+        if not match:
+            raise _no_table(path, "a name like en-de.tsv")
+        columns = [match["src"], match["tgt"], NEGATIVE]
+        if match["end"] != "tsv" or not set(columns) <= set(_header(path) or ()):
+            raise _no_table(path, f"a line of column names with {', '.join(columns)}")
         codes = match["src"], match["tgt"], match["tgt"]
         if codes[0] == codes[1]:
             raise UserError(
                 f"{path}: a table of negatives has two languages, its name says {codes[0]} twice"
             )
-        triples.append(
-            Triple(*(Text(path, code, column) for code, column in zip(codes, columns, strict=True)))
-        )
+        sides = [Text(path, code, column) for code, column in zip(codes, columns, strict=True)]
+        triples.append(Triple(*sides))
     return triples
+
+
+def _no_table(path: Path, lacking: str) -> UserError:
+    return UserError(
+        f"{path}: no table of negatives, it lacks {lacking}; write one with `xlingjax mine"
+        " --negatives`"
+    )
 
 
 def pair_table(stem: str, languages: tuple[str, str]) -> Path:
@@ -491,25 +469,19 @@ def pair_table(stem: str, languages: tuple[str, str]) -> Path:
     return Path(f"{stem}.{name}")
 
 
-def _partner(path: Path, stem: str, code: str) -> Path:
-    return _side(path, f"{stem}.{code}")
-
-
 def _side(path: Path, name: str) -> Path:
+    """The file of this name beside `path`."""
     other = path.with_name(name)
-    if (found := find_file(other)) is None:
+    file = find_file(other)
+    if file is None:
         raise UserError(f"missing file: {path} has no other side {other}")
-    return found
-
-
-def find_file(path: Path) -> Path | None:
-    """The file `path`, or the one that is `path` compressed; None if neither is there."""
-    candidates = (path.with_name(f"{path.name}{ending}") for ending in ("", ".gz", ".zst"))
-    return next((candidate for candidate in candidates if candidate.is_file()), None)
+    return file
 
 
 def split_list(value: str | Sequence[str] | None) -> tuple[str, ...]:
-    """A list given as one string, its words apart by spaces or commas, or as a list."""
+    """A list given as one string, its entries apart by spaces or commas, or as a list."""
     if value is None:
         return ()
-    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else tuple(value)
+    if isinstance(value, str):
+        return tuple(value.replace(",", " ").split())
+    return tuple(value)

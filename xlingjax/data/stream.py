@@ -2,9 +2,8 @@
 
 A step draws which text each row comes from; each text goes through its rows in an order that is new
 in every epoch; the preprocessor masks the batch. All of it is stateless, so a position is a step
-and one count per text, restoring
-takes no reading, prefetching cannot disturb it, and every host and every number of shards sees the
-same batches.
+and one count per text, restoring takes no reading, prefetching cannot disturb it, and every host
+and every number of shards sees the same batches.
 """
 
 from __future__ import annotations
@@ -42,80 +41,113 @@ class BatchPlan:
 
     def finite_rows(self) -> np.ndarray:
         """Row numbers [steps, B] of a source with an end; -1 fills up."""
-        spans = list(zip(self.first_row[:-1], self.first_row[1:], strict=True))
-        spans = spans if self.same_language else [(0, self.first_row[-1])]
+        # A batch of one language cannot take the rows of the next text, so each text is padded
+        # for itself.
+        spans = [(0, self.first_row[-1])]
+        if self.same_language:
+            spans = list(zip(self.first_row[:-1], self.first_row[1:], strict=True))
         rng = np.random.default_rng(self.seed)
         blocks = []
         for _ in range(self.epochs):
             for first, last in spans:
-                rows = first + (
-                    rng.permutation(last - first) if self.shuffle else np.arange(last - first)
-                )
-                blocks.append(
-                    np.pad(rows, (0, -rows.size % self.batch), constant_values=-1).reshape(
-                        -1, self.batch
-                    )
-                )
+                if self.shuffle:
+                    rows = first + rng.permutation(last - first)
+                else:
+                    rows = np.arange(first, last)
+                rows = np.pad(rows, (0, -rows.size % self.batch), constant_values=-1)
+                blocks.append(rows.reshape(-1, self.batch))
         return np.concatenate(blocks).astype(np.int64)
 
     def dataset(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
         """From `step` on: (fields of rows first .. first+count of the batch, rows drawn so far from
         each text)."""
-        texts = len(self.shares)
+        if self.epochs is None:
+            data = self._endless(step, positions, first, count)
+        else:
+            data = self._finite(step, positions, first, count)
+        data = data.prefetch(self.prefetch)
+        options = tf.data.Options()
+        # Autotune would change buffers and threads as it measures; here they are the caller's.
+        # One thread makes a batch, and `threads` of them work on as many batches at a time.
+        options.autotune.enabled = False
+        options.threading.private_threadpool_size = self.threads
+        options.threading.max_intra_op_parallelism = 1
+        return data.with_options(options)
+
+    def _endless(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
+        """Batches drawn by `shares`, for ever."""
         upper = tf.constant(np.cumsum(self.shares)[:-1], tf.float32)
         sizes = tf.constant(np.diff(self.first_row), tf.int64)
         first_row = tf.constant(self.first_row[:-1], tf.int64)
 
-        def choose(drawn: Any, step: Any) -> Any:
-            width = 1 if self.same_language else self.batch
-            u = tf.random.stateless_uniform(
-                [width], random.seed_pair(self.seed, random.CHOICE, step), alg="philox"
-            )
-            text = tf.broadcast_to(tf.searchsorted(upper, u, side="right"), [self.batch])
-            member = tf.one_hot(text, texts, dtype=tf.int64)
+        # Every host draws for the whole batch, though it makes only its part of the rows: how
+        # many rows of a text are drawn before a row depends on the rows of the other hosts.
+        def draw_texts(drawn: Any, step: Any) -> Any:
+            text = self._texts(upper, step)
+            member = tf.one_hot(text, len(self.shares), dtype=tf.int64)  # [B, texts]
             before = tf.gather(tf.cumsum(member, exclusive=True), text, batch_dims=1)
             place = tf.gather(drawn, text) + before
             after = drawn + tf.reduce_sum(member, axis=0)
             return after, (step, text, place, after)
 
-        def rows_of(step: Any, text: Any, place: Any, after: Any) -> Any:
-            text, place = text[first : first + count], place[first : first + count]
-            size = tf.gather(sizes, text)
-            index, epoch = place % size, place // size
-            if self.shuffle:
-                key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(
-                    text, tf.int64
-                )
-                index = random.permute(index, size, key * 1_000_003 + epoch)
-            return fields_of(step, tf.gather(first_row, text) + index, after)
+        def make(step: Any, text: Any, place: Any, after: Any) -> Any:
+            text = text[first : first + count]
+            place = place[first : first + count]
+            index = self._index(text, place, tf.gather(sizes, text))
+            row = tf.gather(first_row, text) + index
+            return self._fields(step, row, first, count), after
 
-        def fields_of(step: Any, row: Any, after: Any) -> Any:
-            made = self.map(
-                self.reader(row), random.Draws(self.seed, step, self.batch, first, count)
-            )
-            return {name: made[name] for name in self.fields}, after
-
-        # Nothing here needs autograph, and converting takes longer than tracing.
-        plain = tf.autograph.experimental.do_not_convert
         start = tf.constant(positions, tf.int64)
-        if self.epochs is None:
-            data = tf.data.Dataset.counter(start=step).scan(start, plain(choose))
-            make = rows_of
-        else:
-            rows = tf.constant(self.finite_rows()[:, first : first + count])
-            data = tf.data.Dataset.range(step, rows.shape[0])
+        data = tf.data.Dataset.counter(start=step).scan(start, _as_written(draw_texts))
+        return self._mapped(data, make)
 
-            def make(step: Any) -> Any:
-                return fields_of(step, tf.gather(rows, step), start)
+    def _finite(self, step: int, positions: np.ndarray, first: int, count: int) -> Any:
+        """Batches of `finite_rows`; the rows drawn of each text stay at `positions`, since the
+        step alone says where the source is."""
+        rows = tf.constant(self.finite_rows()[:, first : first + count])
+        start = tf.constant(positions, tf.int64)
 
-        data = data.map(plain(make), num_parallel_calls=self.threads, deterministic=True).prefetch(
-            self.prefetch
+        def make(step: Any) -> Any:
+            return self._fields(step, tf.gather(rows, step), first, count), start
+
+        return self._mapped(tf.data.Dataset.range(step, rows.shape[0]), make)
+
+    def _mapped(self, data: Any, make: Callable) -> Any:
+        # Batches must come in the order of their steps, however many threads make them.
+        return data.map(_as_written(make), num_parallel_calls=self.threads, deterministic=True)
+
+    def _texts(self, upper: Any, step: Any) -> Any:
+        """[B]: the text that each row of a step comes from. `upper`: where the share of each text
+        but the last ends in 0 .. 1."""
+        width = self.batch
+        if self.same_language:
+            width = 1
+        u = tf.random.stateless_uniform(
+            [width], random.seed_pair(self.seed, random.CHOICE, step), alg="philox"
         )
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        options.threading.private_threadpool_size = self.threads
-        options.threading.max_intra_op_parallelism = 1
-        return data.with_options(options)
+        return tf.broadcast_to(tf.searchsorted(upper, u, side="right"), [self.batch])
+
+    def _index(self, text: Any, place: Any, size: Any) -> Any:
+        """[B]: the row of the text, of `size` rows, that is the `place`-th drawn of it."""
+        index = place % size
+        if not self.shuffle:
+            return index
+        # A key per text and epoch. The factors keep keys of neighbouring texts and epochs apart;
+        # they stay as they are, or runs that go on would read their rows in another order.
+        epoch = place // size
+        key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(text, tf.int64)
+        return random.permute(index, size, key * 1_000_003 + epoch)
+
+    def _fields(self, step: Any, row: Any, first: int, count: int) -> dict[str, Any]:
+        """The fields of the rows numbered `row`, which are first .. first+count of the batch."""
+        draws = random.Draws(self.seed, step, self.batch, first, count)
+        batch = self.map(self.reader(row), draws)
+        return {name: batch[name] for name in self.fields}
+
+
+def _as_written(function: Callable) -> Callable:
+    """Keeps autograph away: nothing here needs it, and converting takes longer than tracing."""
+    return tf.autograph.experimental.do_not_convert(function)
 
 
 class PlannedSource:
@@ -131,26 +163,35 @@ class PlannedSource:
         languages: tuple[str, ...],
         identity: dict[str, Any],
     ):
-        if list(shards) != list(range(shards[0], shards[-1] + 1)) or shards[-1] >= data_shards:
+        # A host's rows are one slice of the batch: `dataset` has only a first row and a count.
+        neighbours = range(shards[0], shards[-1] + 1)
+        if list(shards) != list(neighbours) or shards[-1] >= data_shards:
             raise UserError(
                 f"a host reads neighbouring data shards below {data_shards}, got {list(shards)}"
             )
-        self._plan, self._shards = plan, shards
-        share = plan.batch // data_shards
-        self._first, self._count = shards[0] * share, len(shards) * share
-        self.shapes, self.languages, self.identity = shapes, languages, identity
+        self._plan = plan
+        self._shards = shards
+        rows_per_shard = plan.batch // data_shards
+        self._first = shards[0] * rows_per_shard
+        self._count = len(shards) * rows_per_shard
+        self.shapes = shapes
+        self.languages = languages
+        self.identity = identity
         self._seek(0, np.zeros(len(plan.shares), np.int64))
 
     def _seek(self, step: int, positions: np.ndarray) -> None:
-        self._step, self._positions, self._iterator = step, positions, None
+        self._step = step
+        self._positions = positions
+        self._iterator = None
 
     def next(self) -> dict[str, np.ndarray]:
         if self._iterator is None:
-            self._iterator = iter(
-                self._plan.dataset(self._step, self._positions, self._first, self._count)
-            )
+            data = self._plan.dataset(self._step, self._positions, self._first, self._count)
+            self._iterator = iter(data)
         fields, positions = next(self._iterator)
-        self._step, self._positions = self._step + 1, positions.numpy()
+        # The position of the batch handed out, not of those prefetched behind it.
+        self._step += 1
+        self._positions = positions.numpy()
         return {
             name: value.numpy().astype(FIELDS[name].dtype, copy=False)
             for name, value in fields.items()
@@ -165,7 +206,8 @@ class PlannedSource:
         # many there were.
         try:
             position = json.loads(next(iter(state.values())))
-            step, positions = int(position["step"]), np.array(position["rows_drawn"], np.int64)
+            step = int(position["step"])
+            positions = np.array(position["rows_drawn"], np.int64)
         except (StopIteration, ValueError, KeyError, TypeError):
             raise UserError(
                 "the saved data position cannot be read; resume from the checkpoint before it"

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.documents import documents, windows
-from xlingjax.data.rows import Rows, first_fit, plan_rows
+from xlingjax.data.rows import (
+    NEIGHBOURS_APART,
+    Rows,
+    first_fit,
+    line_starts,
+    plan_rows,
+    starts_and_lengths,
+)
 from xlingjax.data.token_cache import Records
 from xlingjax.errors import UserError
 
@@ -36,44 +43,52 @@ def translation_rows(
     `max_pieces` are left out. Pairs share rows (`packing`) as far as both sides have room.
     truncate: a longer first text is cut instead, and lacks its `</s>`.
     """
-    lengths = np.stack([side.lengths for side in records.sides], axis=1).astype(np.int64)
-    starts = np.stack(
-        [
-            base + np.cumsum(side.lengths) - side.lengths
-            for base, side in zip(bases, records.sides, strict=True)
-        ],
-        axis=1,
-    )
+    starts, lengths = starts_and_lengths(records, bases)
     longest = min(max_pieces + 1, length - 1)
     if truncate:
         lengths[:, 0] = np.minimum(lengths[:, 0], longest)
     keep = ((lengths > 0) & (lengths <= longest)).all(axis=1)
-    order = np.random.default_rng(0).permutation(
-        int(keep.sum())
-    )  # neighbours in a file should not share a row
-    starts, lengths = (starts[keep] - 1)[order], (lengths[keep] + 1)[order]
-    ways = ((0, 1), (1, 0)) if records.languages[0] != records.languages[1] else ((0, 1),)
-    ways = [way for way in ways if not directions or direction(records, way) in directions]
-    sources = [
-        (starts[:, way], lengths[:, way], np.broadcast_to(way, starts.shape))
-        for way in map(list, ways)
-    ]
+    pairs = int(keep.sum())
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(pairs)
+    # One token early: the `</s>` before a sentence opens it.
+    starts = (starts[keep] - 1)[order]
+    lengths = (lengths[keep] + 1)[order]
+    ways = _ways(records, directions)
     none = np.zeros((0, 2), np.int64)
-    starts, lengths, languages = (
-        np.concatenate(parts) for parts in zip(*sources, (none,) * 3, strict=True)
-    )
+    all_starts = np.concatenate([starts[:, way] for way in ways] + [none])
+    all_lengths = np.concatenate([lengths[:, way] for way in ways] + [none])
+    languages = [np.broadcast_to(way, starts.shape) for way in ways]
     return plan_rows(
-        first_fit(lengths, length) if packing else np.arange(len(lengths)),
+        _rows_of(all_lengths, length, packing),
         1,
-        int(keep.sum()) * bool(ways),
+        pairs * bool(ways),
         max(len(ways), 1),
-        starts=starts,
-        lengths=lengths,
+        starts=all_starts,
+        lengths=all_lengths,
         positions=np.zeros(2),
         sides=np.arange(2),
-        languages=languages,
+        languages=np.concatenate(languages + [none]),
         opens=np.array([True, True]),
     )
+
+
+def _rows_of(lengths: np.ndarray, length: int, packing: bool) -> np.ndarray:
+    """The row of each example: packed into rows of `length` tokens, or one to a row."""
+    if packing:
+        return first_fit(lengths, length)
+    return np.arange(len(lengths))
+
+
+def _ways(records: Records, directions: Sequence[str]) -> list[list[int]]:
+    """[source side, target side] of every direction to read: those of `directions`, all if none are
+    given."""
+    ways = [[0, 1]]
+    # Within one language the sides are not alike (an article and its title): only forwards.
+    if records.languages[0] != records.languages[1]:
+        ways.append([1, 0])
+    if not directions:
+        return ways
+    return [way for way in ways if direction(records, way) in directions]
 
 
 def direction(records: Records, way: Sequence[int]) -> str:
@@ -82,7 +97,10 @@ def direction(records: Records, way: Sequence[int]) -> str:
 
 def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
     """Raises UserError for a direction between languages that no pair has."""
-    known = {way for first, second in pairs for way in (f"{first}-{second}", f"{second}-{first}")}
+    known = set()
+    for first, second in pairs:
+        known.add(f"{first}-{second}")
+        known.add(f"{second}-{first}")
     for one in directions:
         if one not in known:
             raise UserError(
@@ -96,12 +114,13 @@ def sentence_rows(
 ) -> Rows:
     """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
     (text,) = records.sides
-    starts = base + np.cumsum(text.lengths) - text.lengths
     keep = (text.lengths > 0) & (text.lengths <= max_pieces + 1) & (text.lengths < length)
-    order = np.random.default_rng(0).permutation(int(keep.sum()))
-    starts, lengths = starts[keep][order] - 1, text.lengths[keep][order].astype(np.int64) + 1
+    order = np.random.default_rng(NEIGHBOURS_APART).permutation(int(keep.sum()))
+    # One token early: the `</s>` before a sentence opens it.
+    starts = line_starts(text, base)[keep][order] - 1
+    lengths = text.lengths[keep][order].astype(np.int64) + 1
     return plan_rows(
-        first_fit(lengths, length) if packing else np.arange(lengths.size),
+        _rows_of(lengths, length, packing),
         1,
         lengths.size,
         1,
@@ -121,17 +140,18 @@ def block_rows(records: Records, base: int, length: int, *, packing: bool = Fals
     """
     (text,) = records.sides
     lines, document = documents([text])
-    starts = base + (np.cumsum(text.lengths) - text.lengths)[lines]
+    starts = line_starts(text, base)[lines]
     size = np.minimum(text.lengths[lines].astype(np.int64), length - 1)
     window = windows(document, size, length)[0]
     first = np.flatnonzero(np.diff(window, prepend=-1))
     # The sentences of a window stand one after the other in the text, so it is one slice.
-    lengths = 1 + (np.add.reduceat(size, first) if first.size else size)
-    if packing:  # neighbours in a file should not share a row
-        order = np.random.default_rng(0).permutation(first.size)
-        first, lengths = first[order], lengths[order]
+    lengths = np.add.reduceat(size, first) + 1
+    if packing:
+        order = np.random.default_rng(NEIGHBOURS_APART).permutation(first.size)
+        first = first[order]
+        lengths = lengths[order]
     return plan_rows(
-        first_fit(lengths, length) if packing else np.arange(first.size),
+        _rows_of(lengths, length, packing),
         1,
         int(lines.size),
         1,
@@ -148,6 +168,7 @@ def columns_where(chosen: Any) -> Any:
     """[B, L]: the chosen columns in order, then L."""
     import tensorflow as tf
 
+    # Sorting moves the chosen columns together without a loop or a ragged shape.
     length = chosen.shape[1]
     return tf.sort(tf.where(chosen, tf.range(length)[None, :], length), axis=1)
 
@@ -160,14 +181,12 @@ def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[s
     columns = columns_where(chosen)[:, :length]
     used = columns < chosen.shape[1]
     columns = tf.where(used, columns, 0)
-    return {
-        name: tf.where(
-            used,
-            tf.gather(batch[name], columns, batch_dims=1),
-            pad_id if name == "input_ids" else 0,
-        )
-        for name in ("input_ids", "position_ids", "language_ids", "pack_ids")
-    }
+    pads = {"input_ids": pad_id, "position_ids": 0, "language_ids": 0, "pack_ids": 0}
+    fields = {}
+    for name, pad in pads.items():
+        of_side = tf.gather(batch[name], columns, batch_dims=1)
+        fields[name] = tf.where(used, of_side, pad)
+    return fields
 
 
 def following(x_BL: Any) -> Any:
@@ -185,7 +204,7 @@ def decoder_fields(target: dict[str, Any], starts: Any, pad_id: int) -> dict[str
     import tensorflow as tf
 
     packs = target["pack_ids"]
-
+    # The last token of an example is only predicted: nothing of the example comes after it.
     reads = (packs > 0) & (packs == following(packs))
     first = packs != tf.pad(packs[:, :-1], [[0, 0], [1, 0]])
     ids = tf.where(first, starts, target["input_ids"])

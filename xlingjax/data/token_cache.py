@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,13 @@ class Tokens:
 
 def concatenate(parts: Sequence[Tokens]) -> Tokens:
     """One after the other, with a document break between them."""
-    lengths = [array for part in parts for array in (part.lengths, np.zeros(1, np.int32))]
+    # A line of no tokens ends a document: the last sentence of one file and the first of the next
+    # are not neighbours.
+    document_break = np.zeros(1, np.int32)
+    lengths = []
+    for part in parts:
+        lengths.append(part.lengths)
+        lengths.append(document_break)
     return Tokens(np.concatenate([part.ids for part in parts]), np.concatenate(lengths))
 
 
@@ -74,22 +80,28 @@ class Records:
         digest = hashlib.sha256()
         for side in self.sides:
             digest.update(np.ascontiguousarray(side.lengths).tobytes())
+            # As int32, so that the hash does not depend on how wide the cache stores them.
             digest.update(np.ascontiguousarray(side.ids, dtype=np.int32).tobytes())
         return digest.hexdigest()
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("XLINGJAX_CACHE") or Path.home() / ".cache" / "xlingjax") / "tokens"
+    root = os.environ.get("XLINGJAX_CACHE") or Path.home() / ".cache" / "xlingjax"
+    return Path(root) / "tokens"
 
 
 def id_dtype(vocabulary: Vocabulary) -> np.dtype:
     """Two bytes per token where the vocabulary allows it."""
-    return np.dtype(np.uint16 if vocabulary.size <= 1 << 16 else np.int32)
+    if vocabulary.size <= 1 << 16:
+        return np.dtype(np.uint16)
+    return np.dtype(np.int32)
 
 
 def _files(key: str, vocabulary: Vocabulary) -> tuple[Path, Path]:
+    """Where the ids and the lengths of a record lie."""
     name = hashlib.sha256(f"{FORMAT}:{key}:{vocabulary.sha256}".encode()).hexdigest()[:32]
-    return cache_folder() / f"{name}.ids.npy", cache_folder() / f"{name}.lengths.npy"
+    folder = cache_folder()
+    return folder / f"{name}.ids.npy", folder / f"{name}.lengths.npy"
 
 
 def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
@@ -100,56 +112,65 @@ def is_cached(text: Text, vocabulary: Vocabulary) -> bool:
 def tokens(text: Text, vocabulary: Vocabulary, threads: int = 2) -> Tokens:
     """The ids of a text, tokenised now or read from the cache. Raises UserError: unreadable text,
     no room to write."""
-    cached = load_or_write(
-        text.key, vocabulary, lambda: _tokenise(text.lines(), vocabulary, threads), str(text.path)
-    )
-    return cached
+
+    def tokenise() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        return _tokenise(text.lines(), vocabulary, threads)
+
+    return load_or_write(text.key, vocabulary, tokenise, str(text.path))
 
 
-def load_or_write(key: str, vocabulary: Vocabulary, make, what: str) -> Tokens:
+def load_or_write(
+    key: str,
+    vocabulary: Vocabulary,
+    make: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]],
+    what: str,
+) -> Tokens:
     """Reads the record files of `key`, or makes them from the chunks of `make()`: pairs (ids,
     lengths).
 
     The files appear under their names only when complete. Raises UserError when they cannot be
     written.
     """
-    paths = _files(key, vocabulary)
-    if not all(path.is_file() for path in paths):
-        made = joined(make(), vocabulary)
+    ids_path, lengths_path = _files(key, vocabulary)
+    if not ids_path.is_file() or not lengths_path.is_file():
+        record = joined(make(), vocabulary)
         try:
-            paths[0].parent.mkdir(parents=True, exist_ok=True)
-            for path, array in zip(reversed(paths), (made.lengths, made.ids), strict=True):
-                _write(path, array)
+            ids_path.parent.mkdir(parents=True, exist_ok=True)
+            _write(lengths_path, record.lengths)
+            _write(ids_path, record.ids)
         except OSError as error:
             raise UserError(
                 f"cannot write the token cache in {cache_folder()}: {error.strerror or error}; "
                 "set XLINGJAX_CACHE to a folder with room"
             ) from None
+        megabytes = record.ids.nbytes / 1e6
         log.info(
-            "tokenised %s: %d tokens, %.1f MB in %s",
-            what,
-            made.ids.size,
-            made.ids.nbytes / 1e6,
-            paths[0],
+            "tokenised %s: %d tokens, %.1f MB in %s", what, record.ids.size, megabytes, ids_path
         )
-    ids, lengths = (
-        np.load(path, mmap_mode="r" if path.stat().st_size > 1 << 16 else None) for path in paths
-    )
-    return Tokens(ids, lengths)
+    return Tokens(_load(ids_path), _load(lengths_path))
+
+
+def _load(path: Path) -> np.ndarray:
+    # Small files are read whole: a map of each would keep a file open, and there may be many.
+    if path.stat().st_size <= 1 << 16:
+        return np.load(path)
+    return np.load(path, mmap_mode="r")
 
 
 def joined(chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary) -> Tokens:
     """One `Tokens` of chunks (ids, lengths)."""
-    empty = (np.zeros(0, id_dtype(vocabulary)), np.zeros(0, np.int32))
-    ids, lengths = zip(
-        empty,
-        *((ids.astype(id_dtype(vocabulary)), lengths) for ids, lengths in chunks),
-        strict=True,
-    )
-    return Tokens(np.concatenate(ids), np.concatenate(lengths))
+    dtype = id_dtype(vocabulary)
+    # An empty part first, since there may be no chunk.
+    all_ids = [np.zeros(0, dtype)]
+    all_lengths = [np.zeros(0, np.int32)]
+    for ids, lengths in chunks:
+        all_ids.append(ids.astype(dtype))
+        all_lengths.append(lengths)
+    return Tokens(np.concatenate(all_ids), np.concatenate(all_lengths))
 
 
 def _write(path: Path, array: np.ndarray) -> None:
+    # Another process may write the same record: each has a file of its own, and renaming is atomic.
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         with open(partial, "wb") as file:
@@ -165,7 +186,8 @@ def _tokenise(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     lines = iter(lines)
     while chunk := list(itertools.islice(lines, CHUNK_LINES)):
-        yield end_sentences(*vocabulary.encode_lines(chunk, threads), vocabulary.eos_id)
+        ids, lengths = vocabulary.encode_lines(chunk, threads)
+        yield end_sentences(ids, lengths, vocabulary.eos_id)
 
 
 def end_sentences(
@@ -185,7 +207,7 @@ def text_records(
     whole = [tokens(text, vocabulary) for text in texts]
     masks = held_out_of(texts, [part.lengths.size for part in whole], holdout)
     parts = [part.keep(mask == held) for part, mask in zip(whole, masks, strict=True)]
-    records = Records((texts[0].language,), (concatenate(parts),))
+    records = Records(languages=(texts[0].language,), sides=(concatenate(parts),))
     return _not_empty(records, [text.path for text in texts], held)
 
 
@@ -195,29 +217,33 @@ def pair_records(
     """All aligned lines of one pair of languages, as `text_records`. Raises UserError: unequal
     lengths, none left."""
     whole = []
+    line_counts = []
     for pair in pairs:
         sides = [tokens(side, vocabulary) for side in pair.sides]
-        if sides[0].lengths.size != sides[1].lengths.size:
-            raise pair.mismatch(sides[0].lengths.size, sides[1].lengths.size)
+        counts = [side.lengths.size for side in sides]
+        if counts[0] != counts[1]:
+            raise pair.mismatch(counts[0], counts[1])
         whole.append(sides)
-    masks = held_out_of(pairs, [sides[0].lengths.size for sides in whole], holdout)
-    parts = [
-        [side.keep(mask == held) for side in sides]
-        for sides, mask in zip(whole, masks, strict=True)
-    ]
-    records = Records(
-        pairs[0].languages, tuple(concatenate(side) for side in zip(*parts, strict=True))
-    )
+        line_counts.append(counts[0])
+    parts = []
+    for sides, mask in zip(whole, held_out_of(pairs, line_counts, holdout), strict=True):
+        # One mask for all sides, so that they stay aligned.
+        parts.append([side.keep(mask == held) for side in sides])
+    joined_sides = tuple(concatenate(parts_of_side) for parts_of_side in zip(*parts, strict=True))
+    records = Records(pairs[0].languages, joined_sides)
     return _not_empty(records, [pair.first.path for pair in pairs], held)
 
 
 def _not_empty(records: Records, paths: Sequence[Path], held: bool) -> Records:
-    more = f" and {len(paths) - 1} more files" if len(paths) > 1 else ""
-    if min(side.sentences for side in records.sides) == 0 and held:
+    """The records themselves. Raises UserError where a side has no text."""
+    if min(side.sentences for side in records.sides) > 0:
+        return records
+    more = ""
+    if len(paths) > 1:
+        more = f" and {len(paths) - 1} more files"
+    if held:
         raise UserError(
             f"no {records.name} text is held out: the share takes no block of {BLOCK} lines of"
             f" {paths[0]}{more}; raise holdout or give held-out files"
         )
-    if min(side.sentences for side in records.sides) == 0:
-        raise UserError(f"empty corpus: no {records.name} text in {paths[0]}{more}")
-    return records
+    raise UserError(f"empty corpus: no {records.name} text in {paths[0]}{more}")
