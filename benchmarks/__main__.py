@@ -71,7 +71,7 @@ def _result(worker: Worker, rates: list[float], turns: list[dict]) -> dict:
 def useful_flops(shape: shapes.Shape) -> float:
     """Per token; counted with the masked head, whatever a contestant computes besides."""
     from xlingjax.model.config import preset
-    from xlingjax.training.cost import flops_per_token
+    from xlingjax.model.flops import flops_per_token
 
     config = preset(
         "xlmr_base",

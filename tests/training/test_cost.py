@@ -8,11 +8,12 @@ import numpy as np
 from tests.helpers import tiny
 from xlingjax.data.features import DECODER_FIELDS
 from xlingjax.model.config import count_parameters, preset
+from xlingjax.model.flops import flops_per_token
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.objectives.translation import Translation
 from xlingjax.objectives.unicoder import DAN
-from xlingjax.training.cost import Stopwatch, flops_of_batch, flops_per_token, peak_memory_bytes
+from xlingjax.training.cost import Stopwatch, peak_memory_bytes
 
 
 def test_stopwatch_leaves_pauses_out():
@@ -64,14 +65,11 @@ def test_flops_of_a_decoder_are_six_per_matrix_weight_plus_attention():
     products += target * (250_002 * 768 + 768**2)
     attention = 12 * 2 * source**2 + 2 * (target**2 + 2 * target * source)
     expected = (6 * products + 3 * 2 * attention * 768) / (source + target)
-    np.testing.assert_allclose(flops_of_batch(config, shapes), expected)
-    assert flops_of_batch(config.replace(streams=2), shapes) is None
-    assert (
-        flops_of_batch(
-            config, {field: (8, 9) for field in tiny.objective("back_translation").reads}
-        )
-        is None
-    )
+    objective = Translation()
+    np.testing.assert_allclose(objective.flops_per_token(config, shapes), expected)
+    assert objective.flops_per_token(config.replace(streams=2), shapes) is None
+    back = tiny.objective("back_translation")
+    assert back.flops_per_token(config, {field: (8, 9) for field in back.reads}) is None
 
 
 def test_flops_are_those_of_the_objective_or_none():
@@ -82,7 +80,7 @@ def test_flops_are_those_of_the_objective_or_none():
     objectives |= {"tagging": Tagging(3), "span_qa": SpanQA(), "dan": DAN()}
     shapes = {"masked_positions": (8, 15)}
     found = {
-        name: flops_of_batch(
+        name: objective.flops_per_token(
             whole if name in ("veco", "plug_in") else config,
             {field: shapes.get(field, (8, 100)) for field in objective.reads},
         )

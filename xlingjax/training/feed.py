@@ -118,10 +118,17 @@ class Feed:
             if not getattr(run.source, "shapes", None):
                 self._check(name, self.shapes[name])
 
+    def flops_per_token(self) -> dict[str, float | None]:
+        """By stage, of the objective at its shapes; None: not counted."""
+        return {
+            name: run.objective.flops_per_token(self.model.config, self.shapes[name])
+            for name, run in self.runs.items()
+        }
+
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
         run = self.runs[name]
         objective = run.objective
-        if self._microbatches > 1 and getattr(objective, "whole_batch", False):
+        if self._microbatches > 1 and objective.whole_batch:
             raise UserError(
                 f"objective {name} compares the rows of a batch with each other:"
                 f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1"

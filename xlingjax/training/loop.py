@@ -172,6 +172,7 @@ def train(
                 identity,
                 model,
                 feed.shapes,
+                feed.flops_per_token(),
                 feed.languages,
                 extra_config,
                 settings={"microbatches": microbatches, **course},

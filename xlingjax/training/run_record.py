@@ -15,7 +15,6 @@ from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.runtime.files import write_json
-from xlingjax.training.cost import flops_of_batch
 
 # Fields of the model that a continued run may change: they alter how fast or how noisily it learns,
 # not what its parameters are.
@@ -216,6 +215,7 @@ def write_run(
     identity: dict[str, Any],
     model: ModelConfig,
     shapes: Mapping[str, Any],
+    flops_per_token: Mapping[str, float | None],
     languages: Sequence[str],
     config: dict[str, Any] | None,
     settings: dict[str, Any],
@@ -228,7 +228,7 @@ def write_run(
         "parameters": count_parameters(model),
         "model": dataclasses.asdict(model),
         "shapes": shapes,
-        "flops_per_token": {name: flops_of_batch(model, fields) for name, fields in shapes.items()},
+        "flops_per_token": dict(flops_per_token),
         "config": config or {},
         **settings,
     }
