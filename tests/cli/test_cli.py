@@ -509,11 +509,10 @@ def test_missing_files(corpus, refused, tmp_path):
         pretrain(corpus, tmp_path, INIT_FROM=f"{corpus}/none"), "no checkpoint", f"{corpus}/none"
     )
     refused(main.main(["report", f"{corpus}/none"]), f"{corpus}/none", "--workdir")
-    refused(
-        main.main(["evaluate", "--workdir", f"{corpus}/none"]),
-        f"no run in {corpus}/none",
-        "--workdir",
-    )
+    for words in (["--workdir", f"{corpus}/none"], [f"{corpus}/none"]):
+        refused(main.main(["evaluate", *words]), f"no run in {corpus}/none", "no config.gin")
+    both = ["evaluate", f"{corpus}/none", "--workdir", f"{corpus}/other"]
+    refused(main.main(both), "which run? Give one")
 
 
 def test_pairs_of_unequal_length(corpus, refused, tmp_path):

@@ -513,7 +513,7 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     words = plug_in_command(corpus, run, tmp_path / "nli")
     refused(
         ["verify", *words[1 : words.index("--workdir")]],
-        "verify tests pretraining objectives; plug_in is fine-tun",
+        "verify tests what objectives predict of hidden words; plug_in promises nothing",
     )
     refused(["mine", "--output", "x"], "mine needs RUN")
     for codes in (("zh-TW", "en"), ("de", "de")):
@@ -546,7 +546,7 @@ def test_bad_input(corpus, run, tmp_path, capsys):
     refused([*words, "--platform", "cpu"], "--platform: only mine --negatives reads this")
     refused(
         ["mine", str(run), "--negatives", "--margin", "ratio", "--output", "x"],
-        "run, --margin: mine --negatives",
+        "RUN, --margin: mine --negatives",
     )
     refused(
         ["mine", "--negatives", "--random_share", "5", "--output", "x"],

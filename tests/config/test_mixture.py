@@ -334,7 +334,7 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--suite", "xtreme"], "--from and --data and --to are needed"),
+        (["--suite", "xtreme"], "RUN and --data and --to are needed"),
         (["--mixture", "xtreme", "--suite", "xtreme"], "give one of them"),
         (
             ["--mixture", "xtreme", "--data", ".", "--to", "x", "--from", "y", "--tasks", "nli"],
@@ -373,7 +373,7 @@ def test_a_suite_says_what_is_missing(start, files, tmp_path, capsys):
         ),
         (["--mixture", "xtreme", "--layer", "-1"], "no layer: a whole number from 0"),
         (["--mixture", "xtreme", "--patience", "soon"], "'soon' is not a number of minutes"),
-        ([], "give --workdir, or --suite or --mixture"),
+        ([], "give RUN, or --suite or --mixture"),
     ],
 )
 def test_what_evaluate_cannot_mean_is_refused(words, message, capsys):

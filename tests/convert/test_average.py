@@ -31,13 +31,13 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "asked, steps",
+    "options, steps",
     [(("--last", "2"), (10, 30)), (("--steps", "30,2"), (2, 30)), (("--last", "3"), STEPS)],
 )
-def test_the_mean(request, steps, run, tmp_path, capsys):
+def test_the_mean(options, steps, run, tmp_path, capsys):
     folder, given = run
     output = tmp_path / "mean"
-    assert main.main(["average", str(folder), *request, "--output", str(output)]) == 0
+    assert main.main(["average", str(folder), *options, "--output", str(output)]) == 0
     names = ", ".join(map(str, steps))
     assert (
         capsys.readouterr().out.strip()
@@ -59,7 +59,7 @@ def test_the_mean(request, steps, run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "asked, message",
+    "options, message",
     [
         (
             ("--last", "4"),
@@ -72,8 +72,8 @@ def test_the_mean(request, steps, run, tmp_path, capsys):
         (("--steps", "2", "--last", "1"), "leave out either"),
     ],
 )
-def test_refusals(request, message, run, tmp_path, capsys):
-    assert main.main(["average", str(run[0]), *request, "--output", str(tmp_path / "mean")]) == 2
+def test_refusals(options, message, run, tmp_path, capsys):
+    assert main.main(["average", str(run[0]), *options, "--output", str(tmp_path / "mean")]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert message in line and not (tmp_path / "mean").exists()
 
