@@ -4,7 +4,7 @@
 
 CELL: a cell of `xlingjax finetune --task` of classification or tagging; FOLDER: its run, exported; DATA: the official
 files. Prints Markdown: per language how many of the first examples, or their words, transformers gives another label. A
-sentence of words that is longer than the cell's LENGTH, which we read in several rows and transformers cuts, is left out.
+sentence of words that is longer than the cell's LENGTH, which we read in several rows, is left out.
 """
 
 import argparse
