@@ -4,11 +4,13 @@
 
 CELL: a cell of `xlingjax finetune --task` of classification or tagging; FOLDER: its run, exported;
 DATA: the official files. Prints Markdown: per language how many of the first examples, or their
-words, transformers gives another label.
+words, transformers gives another label. Of sentences of words those are left out that are longer
+than the cell's LENGTH, which we read in several rows.
 """
 
 import argparse
 import json
+import re
 from pathlib import Path
 
 import torch
@@ -17,34 +19,33 @@ import transformers
 from xlingjax.data.labelled.task import read
 from xlingjax.tasks import task_named
 
-LENGTH = 128
-"""Tokens of a row, as LENGTH of the cell."""
 
-
-def labels_of_texts(folder: Path, records: list) -> list[str]:
+def labels_of_texts(folder: Path, records: list, length: int) -> list[str]:
     """By AutoModelForSequenceClassification, a text or a pair at a time."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     found = []
     for one in records:
         given = tokenizer(
-            one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=LENGTH
+            one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=length
         )
         with torch.no_grad():
             found.append(model.config.id2label[int(model(**given).logits.argmax())])
     return found
 
 
-def tags_of_words(folder: Path, records: list) -> list[list[str | None]]:
-    """By AutoModelForTokenClassification, at the first piece of each word; None: beyond the row."""
+def tags_of_words(folder: Path, records: list, length: int) -> list[list[str | None]]:
+    """By AutoModelForTokenClassification, at the first piece of each word; None: the sentence is
+    longer."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForTokenClassification.from_pretrained(folder).eval()
     found = []
     for one in records:
         words = list(one.words)
-        given = tokenizer(
-            words, is_split_into_words=True, return_tensors="pt", truncation=True, max_length=LENGTH
-        )
+        given = tokenizer(words, is_split_into_words=True, return_tensors="pt")
+        if given["input_ids"].shape[1] > length:
+            found.append([None] * len(words))
+            continue
         with torch.no_grad():
             best = model(**given).logits[0].argmax(-1).tolist()
         tags: list[str | None] = [None] * len(words)
@@ -59,6 +60,9 @@ def differing(cell: Path, folder: Path, data: str, limit: int) -> list[tuple[str
     """(language, labels that differ, labels compared)."""
     scores = json.loads((cell / "scores.json").read_text(encoding="utf-8"))
     task, split, rows = task_named(scores["task"]), scores["test"]["split"], []
+    recipe = (cell / "cell.gin").read_text(encoding="utf-8")
+    given = re.search(r"^LENGTH = (\d+)$", recipe, re.MULTILINE)
+    length = int(given[1]) if given else 128  # that of runs/task.gin
     for language in sorted(scores["test"]["by_language"]):
         (path,) = cell.glob(f"predictions*/**/*-{language}.*")
         records = read(task, data, split, language)[:limit]
@@ -67,13 +71,13 @@ def differing(cell: Path, folder: Path, data: str, limit: int) -> list[tuple[str
             ours = [[line.split("\t")[-1] for line in block.split("\n")] for block in blocks]
             pairs = [
                 pair
-                for tags, theirs in zip(ours, tags_of_words(folder, records), strict=True)
+                for tags, theirs in zip(ours, tags_of_words(folder, records, length), strict=True)
                 for pair in zip(tags, theirs, strict=True)
                 if pair[1] is not None
             ]
         else:
             ours = path.read_text(encoding="utf-8").splitlines()[: len(records)]
-            pairs = list(zip(ours, labels_of_texts(folder, records), strict=True))
+            pairs = list(zip(ours, labels_of_texts(folder, records, length), strict=True))
         rows.append((language, sum(a != b for a, b in pairs), len(pairs)))
     return rows
 
