@@ -319,7 +319,7 @@ def frozen_everything_but(pattern):
         ({"schedule": "chance"}, "schedule 'chance' is not one of alternate"),
         (
             {"batch": lambda name, i: {"input_ids": np.zeros((8, 4), np.int32)}},
-            "mlm reads 'position_ids' .*converters",
+            "mlm reads 'position_ids' .*rows",
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
