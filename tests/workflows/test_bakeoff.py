@@ -215,7 +215,7 @@ signal.pause()
 PARENT = f"""
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
-from xlingjax import bakeoff
+from xlingjax.workflows import bakeoff
 from xlingjax.errors import Stopped
 bakeoff.command = lambda verb, words, workdir, *_: [sys.executable, "-c", {CHILD!r}, str(workdir)]
 try:
