@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from tests.helpers import toy
-from tests.preprocessors.test_span_qa import (
+from tests.preprocessors.test_span_qa import (  # noqa: F401 - pieces is a fixture
     SCRIPTS,
     XLM,
     Characters,
+    pieces,
     question,
     squad,
-)  # noqa: F401 - a fixture
+)
 from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
