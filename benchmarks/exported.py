@@ -60,9 +60,8 @@ def differing(cell: Path, folder: Path, data: str, limit: int) -> list[tuple[str
     """(language, labels that differ, labels compared)."""
     scores = json.loads((cell / "scores.json").read_text(encoding="utf-8"))
     task, split, rows = task_named(scores["task"]), scores["test"]["split"], []
-    recipe = (cell / "cell.gin").read_text(encoding="utf-8")
-    given = re.search(r"^LENGTH = (\d+)$", recipe, re.MULTILINE)
-    length = int(given[1]) if given else 128  # that of runs/task.gin
+    recipe = (cell / "run" / "config.gin").read_text(encoding="utf-8")
+    length = int(re.search(r"^LENGTH = (\d+)$", recipe, re.MULTILINE)[1])
     for language in sorted(scores["test"]["by_language"]):
         (path,) = cell.glob(f"predictions*/**/*-{language}.*")
         records = read(task, data, split, language)[:limit]
