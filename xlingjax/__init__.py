@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from xlingjax.model.config import ModelConfig
     from xlingjax.model.partition import MeshConfig
     from xlingjax.training.checkpoint import CheckpointConfig
+    from xlingjax.training.evaluator import Evaluator
     from xlingjax.training.feed import ObjectiveRun
     from xlingjax.training.initialisation import Initialisation
     from xlingjax.training.loop import train
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CheckpointConfig": "training.checkpoint",
+    "Evaluator": "training.evaluator",
     "Initialisation": "training.initialisation",
     "MeshConfig": "model.partition",
     "ModelConfig": "model.config",
@@ -44,6 +46,7 @@ _HOMES = {
 
 __all__ = [
     "CheckpointConfig",
+    "Evaluator",
     "Initialisation",
     "MeshConfig",
     "ModelConfig",

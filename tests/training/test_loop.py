@@ -20,12 +20,13 @@ from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training import programs
 from xlingjax.training.checkpoint import load_params
+from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.loop import ADDED, CheckpointConfig
 from xlingjax.training.optimizer import OptimizerConfig
 
 
-class Probe:
+class Probe(Evaluator):
     name = "probe"
 
     def __init__(self, values=None):
@@ -40,6 +41,12 @@ class Probe:
             "by_language": {"de": 1.5},
             "grid": [[1, 2]],
         }
+
+
+def test_an_evaluator_of_another_kind_is_refused(tmp_path):
+    with pytest.raises(UserError, match="evaluator <function .* is no xlingjax.Evaluator: derive"):
+        tiny_run.run(tmp_path, evaluators=[lambda *_: {}])
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_files_of_a_run(tmp_path, capsys):
@@ -363,16 +370,16 @@ def test_workdir_without_permission_or_space(tmp_path, monkeypatch):
 
 
 def test_out_of_memory_names_what_to_change(tmp_path):
-    def exhausted(*_):
-        raise jax.errors.JaxRuntimeError(
-            "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.\nbuffers ..."
-        )
+    class Exhausted(Probe):
+        def __call__(self, *_):
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes.\nbuffers ..."
+            )
 
-    exhausted.name = "probe"
     with pytest.raises(
         UserError, match="out of device memory: .* 123 bytes.; raise MICROBATCHES .*REMAT=full"
     ):
-        tiny_run.run(tmp_path, steps=1, evaluators=[exhausted], checkpoint=tiny_run_every(0))
+        tiny_run.run(tmp_path, steps=1, evaluators=[Exhausted()], checkpoint=tiny_run_every(0))
 
 
 def test_finite_data_that_ends_too_early(tmp_path):
@@ -432,14 +439,14 @@ def test_a_run_that_goes_on_has_no_result_until_it_ends(tmp_path):
 
 
 def test_an_evaluation_that_fails_does_not_lose_the_training(tmp_path):
-    def broken(*_):
-        raise ValueError("a file of the evaluation is gone")
+    class Broken(Probe):
+        def __call__(self, *_):
+            raise ValueError("a file of the evaluation is gone")
 
-    broken.name = "probe"
     only_last = tiny_run_every(0)
     with pytest.raises(ValueError, match="is gone"):
         tiny_run.run(
-            tmp_path, steps=3, objectives=("mlm",), evaluators=[broken], checkpoint=only_last
+            tmp_path, steps=3, objectives=("mlm",), evaluators=[Broken()], checkpoint=only_last
         )
     probe = Probe()
     again = tiny_run.run(

@@ -11,6 +11,7 @@ import pytest
 
 from tests.helpers import tiny_run
 from xlingjax.training.checkpoint import CheckpointConfig, checkpoint_steps
+from xlingjax.training.evaluator import Evaluator
 
 RUNS = {
     "summed": {
@@ -114,7 +115,7 @@ def test_sigterm_saves_leaves_and_continues_bitwise(undisturbed, tmp_path):
     ]
 
 
-class Counted:
+class Counted(Evaluator):
     """An evaluator that fails at the steps it is told to."""
 
     name = "dev"

@@ -3,14 +3,14 @@
 import dataclasses
 import importlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
 from xlingjax.data.frozen import frozen_source, read_header
-from xlingjax.data.loader import BatchSource
+from xlingjax.data.loader import Batches, BatchSource
 from xlingjax.data.mixture import mixture_source, shapes_of
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.sources import split_list
@@ -19,22 +19,6 @@ from xlingjax.runtime.machine import is_primary
 from xlingjax.runtime.quiet import quiet_stderr
 from xlingjax.tasks.xlm import TextSource
 from xlingjax.training.stages import stage_name
-
-
-@dataclasses.dataclass(frozen=True)
-class Batches:
-    """What opens an objective's batches when called; their global shapes are known before.
-    settings: how they are made, for the run's record. positions: how many of the model's the rows
-    use, where these are more than their columns.
-    """
-
-    shapes: dict[str, tuple[int, ...]]
-    opener: Callable[[], BatchSource]
-    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    positions: int = 0
-
-    def __call__(self) -> BatchSource:
-        return self.opener()
 
 
 class Reading(TypedDict, total=False):

@@ -3,8 +3,9 @@ TensorFlow."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -43,6 +44,22 @@ class BatchSource(Protocol):
 
     def close(self) -> None:
         """Frees threads and files; the source is not usable afterwards."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Batches:
+    """What opens an objective's batches when called, and what is known of them before."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    """Global shape of every field; {}: not known before the source is open."""
+    opener: Callable[[], BatchSource]
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """How they are made, for the run's record."""
+    positions: int = 0
+    """How many of the model's positions the rows use, where these are more than their columns."""
+
+    def __call__(self) -> BatchSource:
+        return self.opener()
 
 
 class CountedSource:

@@ -17,6 +17,7 @@ from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import language_index, token_states
 from xlingjax.inference.search import unit_rows
+from xlingjax.training.evaluator import Evaluator
 
 Links = set[tuple[int, int]]
 
@@ -176,7 +177,7 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
 
 
 @dataclass
-class AlignmentProbe:
+class AlignmentProbe(Evaluator):
     """Alignment error rate against gold links, by layer and method, as an evaluator of the training
     loop.
 

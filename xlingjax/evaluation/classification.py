@@ -16,6 +16,7 @@ from xlingjax.errors import UserError
 from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Classification, PlugIn
 from xlingjax.preprocessors.finetuning import classification_rows
+from xlingjax.training.evaluator import Evaluator
 
 
 @functools.lru_cache(maxsize=16)
@@ -114,7 +115,7 @@ def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)
 
 
 @dataclass
-class ZeroShotAccuracy:
+class ZeroShotAccuracy(Evaluator):
     """Classification accuracy as an evaluator of the training loop: `files` are one split's,
     {language: TSV}.
 

@@ -15,6 +15,7 @@ import numpy as np
 from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.errors import UserError
 from xlingjax.evaluation.retrieval import score_layer
+from xlingjax.training.evaluator import Evaluator
 
 
 def _vectoriser(**options):
@@ -96,7 +97,7 @@ def floors(
 
 
 @dataclass
-class RetrievalFloors:
+class RetrievalFloors(Evaluator):
     """The floors as an evaluator beside a `RetrievalProbe` on the same pairs; computed at its first
     call, then repeated.
     """

@@ -12,6 +12,7 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics.text import score, wrong_language_rate
 from xlingjax.inference.generate import Generator
 from xlingjax.model.decoding import Decoding
+from xlingjax.training.evaluator import Evaluator
 
 METRICS = ("bleu", "chrf", "tokenised_bleu", "rouge_l", "wrong_language_rate")
 
@@ -70,7 +71,7 @@ def heldout(
 
 
 @dataclass
-class GenerationScore:
+class GenerationScore(Evaluator):
     """Metrics of what the model writes for held-out sources (`evaluation.generation`), as an
     evaluator.
 

@@ -25,6 +25,7 @@ from xlingjax.evaluation.perplexity import (
 from xlingjax.inference.encode import on_xla, place, row_multiple
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.masks import bidirectional
+from xlingjax.training.evaluator import Evaluator
 
 
 @functools.lru_cache(maxsize=8)
@@ -50,7 +51,7 @@ def _top(model, count: int, size: int, mesh):
 
 
 @dataclass
-class MaskedSamples:
+class MaskedSamples(Evaluator):
     """Masked sentences with the model's likeliest pieces, as an evaluator of the training loop.
 
     texts: one per language; pairs: the same for translations, shown with the English side hidden

@@ -22,6 +22,7 @@ from xlingjax.data.sources import Text
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import on_xla, place, row_multiple
 from xlingjax.objectives.xlm import CLM, MLM, TLM
+from xlingjax.training.evaluator import Evaluator
 
 MASK_RATE = 0.15
 Rows = dict[str, np.ndarray]
@@ -253,7 +254,7 @@ def mean(by_language: Mapping[str, float]) -> float:
 
 
 @dataclass
-class TextPerplexity:
+class TextPerplexity(Evaluator):
     """MLM (or CLM) perplexity on held-out text, {language: its text}, as an evaluator of the
     training loop.
 
@@ -314,7 +315,7 @@ class TextPerplexity:
 
 
 @dataclass
-class TranslationPerplexity:
+class TranslationPerplexity(Evaluator):
     """TLM perplexity on held-out pairs with the partner sentence visible and hidden, the same
     positions predicted.
 

@@ -12,10 +12,11 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict, summarise
 from xlingjax.inference.encode import language_index
 from xlingjax.preprocessors.plug_in import paired_rows, read_paired_tsv
+from xlingjax.training.evaluator import Evaluator
 
 
 @dataclass
-class PlugInAccuracy:
+class PlugInAccuracy(Evaluator):
     """An evaluator of the training loop: `files` are one split's, {(language, pivot): (its TSV, the
     pivot's)}.
 

@@ -15,6 +15,7 @@ from xlingjax.data.sources import Text
 from xlingjax.evaluation.perplexity import Rows, sentence_rows
 from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.ernie_m import BTMLM
+from xlingjax.training.evaluator import Evaluator
 
 
 @functools.lru_cache(maxsize=8)
@@ -29,7 +30,7 @@ def _placeholders(model, mesh):
 
 
 @dataclass
-class PseudoSamples:
+class PseudoSamples(Evaluator):
     """The pseudo tokens that the model writes for held-out sentences, as an evaluator of the
     training loop.
 

@@ -18,6 +18,7 @@ from xlingjax.data.held_out_pairs import PIVOT, Pairs
 from xlingjax.errors import UserError
 from xlingjax.inference.encode import BUCKETS, embed, language_index, token_ids
 from xlingjax.inference.search import CHUNK, neighbours, unit_rows
+from xlingjax.training.evaluator import Evaluator
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
 SCORES = tuple(f"{kind}_{direction}" for kind in ("raw", "centred") for direction in DIRECTIONS)
@@ -169,7 +170,7 @@ def evaluate_retrieval(
 
 
 @dataclass
-class RetrievalProbe:
+class RetrievalProbe(Evaluator):
     """Retrieval as an evaluator of the training loop.
 
     pairs: as `read_pairs` gives them, cut to a budget there (`limit`): a few hundred pairs a

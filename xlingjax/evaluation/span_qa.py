@@ -20,6 +20,7 @@ from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import Window, span_rows
+from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.run_record import check_length
 
 CANDIDATES = 20
@@ -150,7 +151,7 @@ def predict_answers(
 
 
 @dataclass
-class SpanQuestions:
+class SpanQuestions(Evaluator):
     """Span question answering as an evaluator of the training loop: `files` are one split's,
     {language: SQuAD json}.
 

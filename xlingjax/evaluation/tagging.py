@@ -16,6 +16,7 @@ from xlingjax.evaluation.metrics.tags import entity_f1, token_accuracy
 from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
+from xlingjax.training.evaluator import Evaluator
 
 NO_TAG = "O"
 
@@ -87,7 +88,7 @@ def predict_tags(
 
 
 @dataclass
-class ZeroShotTagging:
+class ZeroShotTagging(Evaluator):
     """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
 
     Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`:

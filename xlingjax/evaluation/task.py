@@ -21,6 +21,7 @@ from xlingjax.inference.generate import Generator
 from xlingjax.model.decoding import Decoding
 from xlingjax.preprocessors.finetuning import classification_rows
 from xlingjax.preprocessors.task import Reading, beside_rows
+from xlingjax.training.evaluator import Evaluator
 
 ALL = "all"
 
@@ -244,7 +245,7 @@ def require_tested(
 
 
 @dataclass
-class TaskScore:
+class TaskScore(Evaluator):
     """A task's metrics as an evaluator of the training loop, read once.
 
     Values: {"kind": "task", "metric", "mean", "en", "mean_other", "gap", "by_language": {language:
@@ -304,7 +305,7 @@ class TaskScore:
 
 
 @dataclass
-class TasksScore:
+class TasksScore(Evaluator):
     """Several tasks as one evaluator, each read by the head of its name.
 
     Values: {"kind": "tasks", "mean", "en", "by_task": {name: values of `TaskScore`}}; mean: over

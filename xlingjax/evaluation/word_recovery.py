@@ -15,6 +15,7 @@ from xlingjax.evaluation.perplexity import pair_rows
 from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
 from xlingjax.objectives.losses import best_ids
 from xlingjax.objectives.unicoder import CLWR
+from xlingjax.training.evaluator import Evaluator
 
 
 @functools.lru_cache(maxsize=8)
@@ -38,7 +39,7 @@ def _recover(model, objective: CLWR, mesh):
 
 
 @dataclass
-class RecoverySamples:
+class RecoverySamples(Evaluator):
     """The attention of word recovery in held-out pairs, as an evaluator of the training loop.
 
     `per_language` pairs with English of each language, drawn with `seed`, the same ones at every

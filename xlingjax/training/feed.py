@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from xlingjax.data.features import FIELDS
-from xlingjax.data.loader import BatchSource, to_global
+from xlingjax.data.loader import Batches, BatchSource, to_global
 from xlingjax.errors import UserError
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import batch_sharding, check_rows
@@ -24,11 +24,18 @@ from xlingjax.training.stages import latest, stage_name
 @dataclasses.dataclass(frozen=True)
 class ObjectiveRun:
     """One objective of a run, where its batches come from, and its weight (see
-    `schedule.turns`)."""
+    `schedule.turns`).
+
+    source: `Batches`, or a function that opens a source of which nothing is known before.
+    """
 
     objective: Objective
-    source: Callable[[], BatchSource]
+    source: Batches | Callable[[], BatchSource]
     weight: Weight = 1.0
+
+    def __post_init__(self):
+        if not isinstance(self.source, Batches):
+            object.__setattr__(self, "source", Batches(shapes={}, opener=self.source))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,9 +107,8 @@ class Feed:
         self.sources = {}
         for name, run in self.runs.items():
             # What a source says of its shapes spares the reading of a large corpus.
-            published = getattr(run.source, "shapes", None)
-            if published:
-                self._check(name, published)
+            if run.source.shapes:
+                self._check(name, run.source.shapes)
 
     def open(self) -> None:
         """Raises UserError for data that does not fit its objective, the model or the mesh."""
@@ -115,7 +121,7 @@ class Feed:
                 name, run.objective.reads, self.sources[name].shapes
             )
         for name, run in self.runs.items():
-            if not getattr(run.source, "shapes", None):
+            if not run.source.shapes:
                 self._check(name, self.shapes[name])
 
     def flops_per_token(self) -> dict[str, float | None]:
@@ -133,13 +139,11 @@ class Feed:
                 f"objective {name} compares the rows of a batch with each other:"
                 f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1"
             )
-        settings = getattr(run.source, "settings", {})
-        self._check_language_tokens(name, settings)
-        self._check_directions(name, settings)
+        self._check_language_tokens(name, run.source.settings)
+        self._check_directions(name, run.source.settings)
         required = required_fields(name, objective.reads, shapes)
-        positions = getattr(run.source, "positions", 0)
         rows, length = shapes["input_ids"]
-        check_length(name, length, self.model.config, positions)
+        check_length(name, length, self.model.config, run.source.positions)
         check_rows(self.mesh, rows, self._microbatches, f"objective {name}")
         batch = {}
         for field, shape in required.items():

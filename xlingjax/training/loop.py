@@ -24,12 +24,13 @@ from xlingjax.runtime.machine import (
 from xlingjax.runtime.signals import Preemption
 from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps
 from xlingjax.training.cost import Stopwatch
+from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
 from xlingjax.training.guard import Guard
 from xlingjax.training.initialisation import Initialisation, first_weights
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.programs import Programs
-from xlingjax.training.progress import Evaluator, Progress, Timetable
+from xlingjax.training.progress import Progress, Timetable
 from xlingjax.training.run_record import run_identity, schedule_record, write_run
 from xlingjax.training.schedule import check as check_schedule
 from xlingjax.training.stages import latest, starts
@@ -114,6 +115,7 @@ def train(
     check_counts(
         microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every
     )
+    _require_evaluators(evaluators)
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
     saved = checkpoint_steps(workdir / "checkpoints")
@@ -289,6 +291,14 @@ def _bytes_to_come(model: ModelConfig, checkpoint: CheckpointConfig, saved: int)
     # One more than are kept: the oldest goes when the newest is whole.
     to_come = max(checkpoint.kept + 1 - saved, 1)
     return count_parameters(model) * BYTES_PER_PARAMETER * to_come
+
+
+def _require_evaluators(evaluators: Sequence[Evaluator]) -> None:
+    for evaluator in evaluators:
+        if not isinstance(evaluator, Evaluator):
+            raise UserError(
+                f"evaluator {evaluator!r} is no xlingjax.Evaluator: derive its class from that"
+            )
 
 
 def _require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:

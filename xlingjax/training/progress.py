@@ -2,32 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
-
-import jax
+from typing import Any
 
 from xlingjax.data.features import batch_hash
-from xlingjax.model.encoder import Encoder
 from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.cost import Stopwatch, peak_memory_bytes
+from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, Turn
 from xlingjax.training.guard import Guard
 from xlingjax.training.stages import stage_of
 from xlingjax.training.step import TrainState
 from xlingjax.training.sums import Interval, apart
 from xlingjax.training.tracker import Tracker, evaluated_at, flatten
-
-
-class Evaluator(Protocol):
-    name: str
-    # at_end = True, where it is not run before the last step.
-
-    def __call__(
-        self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh
-    ) -> dict[str, Any]:
-        """Scalars and nested dicts or lists of them. Called by every process; must not keep
-        `params`, the next step takes their memory."""
-        ...
 
 
 class Timetable:
@@ -63,7 +49,7 @@ class Timetable:
             return {}
         due = {}
         for evaluator in self._evaluators:
-            if last or not getattr(evaluator, "at_end", False):
+            if last or not evaluator.at_end:
                 due[evaluator.name] = evaluator
         return due
 

@@ -125,13 +125,14 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
     opened: dict[str, tuple[Any, Any]] = {}
 
     def watch(run: Any, start: int) -> Any:
-        @functools.wraps(run.source)  # with its shapes and settings
-        def source() -> Any:
+        def opened_and_kept() -> Any:
             peekable = Peekable(run.source())
             opened[stage_name(run.objective.name, start)] = run.objective, peekable
             return peekable
 
-        return dataclasses.replace(run, source=source)
+        return dataclasses.replace(
+            run, source=dataclasses.replace(run.source, opener=opened_and_kept)
+        )
 
     return [
         {start: watch(run, start) for start, run in in_stages(entry).items()}

@@ -1,0 +1,23 @@
+"""What the loop measures now and then: the contract of `evaluation/`."""
+
+from typing import Any
+
+import jax
+
+from xlingjax.model.encoder import Encoder
+
+
+class Evaluator:
+    """Measures a model between two steps; `train(evaluators=[...])` takes them."""
+
+    name: str
+    """In evaluations.jsonl, and before the name of a metric: "nli_dev/mean"."""
+    at_end = False
+    """True: not before the last step, for what takes long."""
+
+    def __call__(
+        self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh | None
+    ) -> dict[str, Any]:
+        """Scalars and nested dicts or lists of them. Called by every process; must not keep
+        `params`, since the next step takes their memory."""
+        raise NotImplementedError
