@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xlingjax.data.loader import BatchSource
-from xlingjax.data.mixture import Preprocessor, mixture_source
+from xlingjax.data.mixture import mixture_source
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling
 from xlingjax.data.sources import Pair, Text, Triple, find_negatives, find_pairs, find_text
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary

@@ -7,7 +7,6 @@ import pytest
 from tests.helpers import made
 from tests.helpers.made import Xlmr
 from xlingjax.data.draws import STARTS, Draws
-from xlingjax.data.mixture import shapes_of
 from xlingjax.data.rows import RowReader, stack
 from xlingjax.data.token_cache import Records, Tokens
 from xlingjax.errors import UserError
@@ -153,7 +152,7 @@ def test_the_decoder_is_as_long_as_the_targets_of_a_full_row():
         71,
         72,
     ]
-    shapes = shapes_of(XfnpFeatures(), 8, 129)
+    shapes = XfnpFeatures().shapes(8, 129)
     assert {shapes[name] for name in shapes if name.startswith(("decoder", "run"))} == {(8, 18)}
     assert shapes["input_ids"] == (8, 129)
     *_, batch, _ = make(XfnpFeatures(10, 3, packing=False), 41, document=40)

@@ -11,7 +11,8 @@ from xlingjax.config.corpus import Corpus
 from xlingjax.config.evaluators import Files
 from xlingjax.data.frozen import frozen_source, read_header
 from xlingjax.data.loader import Batches, BatchSource
-from xlingjax.data.mixture import mixture_source, shapes_of
+from xlingjax.data.mixture import mixture_source
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling, format_table
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
@@ -36,7 +37,7 @@ class Reading(TypedDict, total=False):
 
 def text_source(
     corpus: Corpus,
-    features: Any,
+    features: Preprocessor,
     batch: int,
     length: int,
     sampling: Sampling,
@@ -123,12 +124,11 @@ def text_source(
         return source
 
     settings = {"batch": batch, "length": length, "sampling": dataclasses.asdict(sampling)}
-    positions = features.positions(length) if hasattr(features, "positions") else 0
     return Batches(
-        shapes_of(features, batch, length),
+        features.shapes(batch, length),
         opened,
         settings | dataclasses.asdict(features),
-        positions,
+        features.positions(length),
     )
 
 

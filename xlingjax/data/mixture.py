@@ -10,64 +10,21 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from xlingjax.data.features import batch_shapes
 from xlingjax.data.loader import BatchSource
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import RowReader, Rows, stack
 from xlingjax.data.sampling import Sampling, sampling_table
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
-SIZES = {"placeholders": "placeholders", "decoder_columns": "targets"}
-"""Sizes of fields that some preprocessors have a method for."""
-
 KINDS = {1: "text of one language", 2: "pairs", 3: "pairs with negatives"}
 """What a preprocessor of so many sides reads."""
-
-
-class Preprocessor(Protocol):
-    """What turns records into an objective's fields: the frozen dataclasses of
-    `preprocessors/<paper>.py`."""
-
-    name: str
-    sides: int
-    """1: reads text of one language; 2: pairs; 3: pairs with negatives."""
-    fields: tuple[str, ...]
-
-    def slots(self, length: int) -> int:
-        """Prediction slots M for rows of `length` tokens."""
-
-    def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
-    ) -> Rows:
-        """The rows of one text; `bases[i]` is where side i of the records begins in the array of
-        ids."""
-
-    # Optional methods, which `hasattr` finds: columns(length), where the reader's rows are not
-    # `length` wide; placeholders(length), where there are some; takes(languages), where it does
-    # not read every text of the mixture; decoder_columns(length): T, where it is not `length`.
-
-    def map(
-        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
-    ) -> Callable[[dict, Any], dict]:
-        """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are
-        token frequencies."""
-
-
-def shapes_of(preprocessor: Preprocessor, batch: int, length: int) -> dict[str, tuple[int, ...]]:
-    """The global shapes of its batches."""
-    sizes = {}
-    for name, size in SIZES.items():
-        if hasattr(preprocessor, name):
-            sizes[size] = getattr(preprocessor, name)(length)
-    return batch_shapes(
-        preprocessor.fields, batch=batch, length=length, slots=preprocessor.slots(length), **sizes
-    )
 
 
 def mixture_source(
@@ -120,9 +77,7 @@ def mixture_source(
     token_counts_V = np.bincount(ids, minlength=vocabulary.size)
     plans = _plans(preprocessor, names, records, bases, length, vocabulary)
     rows, first_row = stack(plans, _language_ids(run_languages, records))
-    columns = length
-    if hasattr(preprocessor, "columns"):
-        columns = preprocessor.columns(length)
+    columns = preprocessor.columns(length)
     reader = RowReader(ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id)
 
     sampling = sampling or Sampling()
@@ -165,7 +120,7 @@ def mixture_source(
         plan,
         data_shards=data_shards,
         shards=tuple(shards),
-        shapes=shapes_of(preprocessor, batch, length),
+        shapes=preprocessor.shapes(batch, length),
         languages=run_languages,
         identity=identity,
     )
@@ -224,8 +179,6 @@ def _vocabulary(task: Any) -> Vocabulary:
 
 def _tasks_to_read(tasks: list[Any], preprocessor: Preprocessor) -> list[Any]:
     """The tasks whose languages the preprocessor takes; all, unless it chooses."""
-    if not hasattr(preprocessor, "takes"):
-        return tasks
     taken = [task for task in tasks if preprocessor.takes(_languages(task))]
     if not taken:
         pairs = ", ".join("-".join(_languages(task)) for task in tasks)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows, stream_rows
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -22,7 +23,7 @@ ALL_MASK = Masking(mask=1.0, random=0.0)
 
 
 @dataclass(frozen=True)
-class CamlmFeatures:
+class CamlmFeatures(Preprocessor):
     """Masked pairs for CAMLM, positions running on over the pair (or restarting,
     `reset_positions`).
 
@@ -104,7 +105,7 @@ class CamlmFeatures:
 
 
 @dataclass(frozen=True)
-class BtmlmFeatures:
+class BtmlmFeatures(Preprocessor):
     """Masked text with placeholders behind it for pseudo tokens of another language.
 
     proportion: placeholders per token of the text. targets: (language id, share) of the languages

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, SPECIAL_IDS, TOKEN_FIELDS
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows
 from xlingjax.data.targets import (
     block_rows,
@@ -40,7 +41,7 @@ def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) 
 
 
 @dataclass(frozen=True)
-class TranslationFeatures:
+class TranslationFeatures(Preprocessor):
     """Pairs, source and target; the switches are those of `targets.translation_rows` and
     `start_ids`. within: reads the pairs of texts within one language, and not the translations;
     truncate: and cuts their sources if too long.
@@ -55,9 +56,6 @@ class TranslationFeatures:
     truncate: bool = False
     sides = 2
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def columns(self, length: int) -> int:
         return 2 * length
@@ -101,7 +99,7 @@ class TranslationFeatures:
 
 
 @dataclass(frozen=True)
-class DenoisingFeatures:
+class DenoisingFeatures(Preprocessor):
     """Text and, as its source, what `noise` makes of it. unit: "sentences", or "blocks" of as many
     consecutive ones as fit in a row. languages: of the run, sorted (it tells how their words are
     written)."""
@@ -119,9 +117,6 @@ class DenoisingFeatures:
     def __post_init__(self):
         if self.unit not in ("sentences", "blocks"):
             raise UserError(f"{self.name}: unit {self.unit!r} is neither sentences nor blocks")
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -159,7 +154,7 @@ class DenoisingFeatures:
 
 
 @dataclass(frozen=True)
-class BackTranslationFeatures:
+class BackTranslationFeatures(Preprocessor):
     """Single sentences, one in a row: the target, and at first the source too, which the model
     translates into `pivot_languages` before it learns to translate that back.
 
@@ -172,9 +167,6 @@ class BackTranslationFeatures:
     name = "back_translation"
     sides = 1
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("special_ids", "edge_ids", "pivot_languages")
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary

@@ -11,6 +11,7 @@ import numpy as np
 
 from xlingjax.data.documents import switched_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows, paraphrase_rows
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -21,7 +22,7 @@ PARITIES = ("even", "odd", "coin")
 
 
 @dataclass(frozen=True)
-class ClwrFeatures:
+class ClwrFeatures(Preprocessor):
     """Pairs for word recovery: positions restart at y, every ordinary piece of both sides is to be
     recovered."""
 
@@ -30,9 +31,6 @@ class ClwrFeatures:
     name = "clwr"
     sides = 2
     fields = (*TOKEN_FIELDS, "target_weights")
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -65,7 +63,7 @@ class ClwrFeatures:
 
 
 @dataclass(frozen=True)
-class ClMlmFeatures:
+class ClMlmFeatures(Preprocessor):
     """Masked documents in which every other sentence is the translation
     (`documents.switched_rows`)."""
 
@@ -95,7 +93,7 @@ class ClMlmFeatures:
 
 
 @dataclass(frozen=True)
-class ClpcFeatures:
+class ClpcFeatures(Preprocessor):
     """One pair per row, half of them translations (`rows.paraphrase_rows`).
 
     mined: wrong partners come from the tables of `xlingjax mine --negatives`; else from other
@@ -112,9 +110,6 @@ class ClpcFeatures:
     @property
     def sides(self) -> int:
         return 3 if self.mined else 2
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -135,16 +130,13 @@ class ClpcFeatures:
 
 
 @dataclass(frozen=True)
-class DanFeatures:
+class DanFeatures(Preprocessor):
     """Pairs, one per row, as they are."""
 
     max_pieces: int = 100
     name = "dan"
     sides = 2
     fields = TOKEN_FIELDS
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary

@@ -11,6 +11,7 @@ import numpy as np
 
 from xlingjax.data.documents import segment_rows
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -18,7 +19,7 @@ from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
 
 
 @dataclass(frozen=True)
-class VecoFeatures:
+class VecoFeatures(Preprocessor):
     """Masked pairs, positions restarting at y; the first token of a side is never masked."""
 
     masking: Masking = field(default_factory=lambda: Masking(rate=0.25))
@@ -56,7 +57,7 @@ class VecoFeatures:
 
 
 @dataclass(frozen=True)
-class VecoTextFeatures:
+class VecoTextFeatures(Preprocessor):
     """Masked adjacent segments of monolingual documents, in the rows of pairs
     (`documents.segment_rows`)."""
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.features import DECODER_FIELDS, TOKEN_FIELDS
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows
 from xlingjax.data.targets import block_rows, columns_where
 from xlingjax.data.token_cache import Records
@@ -22,7 +23,7 @@ Batch = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class XfnpFeatures:
+class XfnpFeatures(Preprocessor):
     """Consecutive sentences of one document, of which the decoder predicts the hidden runs, one
     behind the other.
 
@@ -59,9 +60,6 @@ class XfnpFeatures:
         return Masking(
             self.span / self.block, self.mask, self.random, random_range=self.random_range
         )
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def decoder_columns(self, length: int) -> int:
         """T: so many tokens are hidden in a row of one full example; where several share it, no

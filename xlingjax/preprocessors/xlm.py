@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.data.features import SLOT_FIELDS, TOKEN_FIELDS
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.rows import Rows, pair_rows, stream_rows
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -214,7 +215,7 @@ def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
 
 
 @dataclass(frozen=True)
-class ClmFeatures:
+class ClmFeatures(Preprocessor):
     """Streams for the causal objective (XLM §3.2): no masking; the objective predicts each next
     token of the row."""
 
@@ -222,9 +223,6 @@ class ClmFeatures:
     name = "clm"
     sides = 1
     fields = TOKEN_FIELDS[:4]
-
-    def slots(self, length: int) -> int:
-        return 0
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -239,7 +237,7 @@ class ClmFeatures:
 
 
 @dataclass(frozen=True)
-class MlmFeatures:
+class MlmFeatures(Preprocessor):
     """Masked streams (XLM §3.3). `prediction_slots` (default: as many as the masking needs) fixes
     M."""
 
@@ -262,7 +260,7 @@ class MlmFeatures:
 
 
 @dataclass(frozen=True)
-class TlmFeatures:
+class TlmFeatures(Preprocessor):
     """Masked pairs (XLM §3.4): `</s> x </s> </s> y </s>`, `<s> x </s> </s> y </s>` for layout xlmr.
 
     The switches are those of `rows.pair_rows`.

@@ -1,0 +1,73 @@
+"""How text becomes the fields of one objective: the contract of `preprocessors/<paper>.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from xlingjax.data.features import batch_shapes
+from xlingjax.data.rows import Rows
+from xlingjax.data.token_cache import Records
+from xlingjax.data.vocabulary.sentencepiece import Vocabulary
+
+
+class Preprocessor:
+    """Turns records into rows, and rows into fields. Its subclasses are frozen dataclasses, whose
+    options are part of a run's identity."""
+
+    name: str
+    sides: int
+    """1: reads text of one language; 2: pairs; 3: pairs with negatives."""
+    fields: tuple[str, ...]
+
+    def rows(
+        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+    ) -> Rows:
+        """The rows of one text; `bases[i]` is where side i of the records begins in the array of
+        ids."""
+        raise NotImplementedError
+
+    def map(
+        self, vocabulary: Vocabulary, counts: np.ndarray, length: int
+    ) -> Callable[[dict, Any], dict]:
+        """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are
+        token frequencies."""
+        raise NotImplementedError
+
+    def slots(self, length: int) -> int:
+        """Prediction slots M for rows of `length` tokens."""
+        return 0
+
+    def columns(self, length: int) -> int:
+        """How wide the reader's rows are, before `map` makes rows of `length` tokens of them."""
+        return length
+
+    def decoder_columns(self, length: int) -> int:
+        """T, what the decoder of an encoder-decoder reads."""
+        return length
+
+    def placeholders(self, length: int) -> int:
+        """P for pseudo tokens."""
+        return 0
+
+    def positions(self, length: int) -> int:
+        """How many of the model's positions the rows use, where these are more than their columns;
+        0: they are not."""
+        return 0
+
+    def takes(self, languages: tuple[str, ...]) -> bool:
+        """Whether it reads text in these languages."""
+        return True
+
+    def shapes(self, batch: int, length: int) -> dict[str, tuple[int, ...]]:
+        """The global shapes of its batches."""
+        return batch_shapes(
+            self.fields,
+            batch=batch,
+            length=length,
+            slots=self.slots(length),
+            targets=self.decoder_columns(length),
+            placeholders=self.placeholders(length),
+        )
