@@ -52,10 +52,13 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
 def _require(args: Namespace, *names: str) -> None:
     given = {"run": given_run(args), "data": args.data, "output": args.output}
     flags = {"run": "RUN", "data": "--data", "output": "--to"}
-    if missing := [flags[name] for name in names if not given[name]]:
-        raise UserError(
-            f"{args.name}: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} needed"
-        )
+    missing = [flags[name] for name in names if not given[name]]
+    if not missing:
+        return
+    verb = "are"
+    if len(missing) == 1:
+        verb = "is"
+    raise UserError(f"{args.name}: {' and '.join(missing)} {verb} needed")
 
 
 def finetune(args: Namespace) -> int:
@@ -88,7 +91,7 @@ def finetune(args: Namespace) -> int:
 
 def suite(args: Namespace) -> int:
     """`evaluate --suite`: every task whose files are there; what is missing is said."""
-    from xlingjax.data.labelled.task import languages_present
+    from xlingjax.data.labelled.task import TRAINED, languages_present
     from xlingjax.tasks import suite_tasks
 
     _require(args, "run", "data", "output")
@@ -103,25 +106,29 @@ def suite(args: Namespace) -> int:
             " multi_task`"
         )
     tasks = suite_tasks(args.suite)
-    if strange := [name for name in args.tasks or () if name not in {task.name for task in tasks}]:
-        raise UserError(
-            f"--tasks {' '.join(strange)}: {args.suite} has"
-            f" {', '.join(task.name for task in tasks)}"
-        )
-    tasks = [task for task in tasks if not args.tasks or task.name in args.tasks]
+    names = [task.name for task in tasks]
+    unknown = [name for name in args.tasks or () if name not in names]
+    if unknown:
+        raise UserError(f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}")
+    if args.tasks:
+        tasks = [task for task in tasks if task.name in args.tasks]
     require_read(args, tasks)
-    present, missing = [], []
+    present = []
+    missing = []
     for task in tasks:
-        lacks = [split for split in _needed(task) if not languages_present(task, args.data, split)]
-        there = _tested(task, args.data)
-        lacks += [] if there else ["test or dev"]
-        told = [language for language in task.languages if language not in there]
+        lacks = []
+        if task.kind in TRAINED and not languages_present(task, args.data, "train"):
+            lacks.append("train")
+        tested = _tested(task, args.data)
+        if not tested:
+            lacks.append("test or dev")
         if lacks:
             missing.append(f"{task.full_name}: no {' and no '.join(lacks)} files")
             continue
         present.append(task)
-        if told:
-            missing.append(f"{task.full_name}: no test or dev set of {', '.join(told)}")
+        untested = [language for language in task.languages if language not in tested]
+        if untested:
+            missing.append(f"{task.full_name}: no test or dev set of {', '.join(untested)}")
     if missing:
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
@@ -137,34 +144,32 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
     UserError where none does, and where mining would read several."""
     from xlingjax.data.labelled.task import TRAINED
 
-    given = {
-        f"--{name}": values for name in ("layer", "pooling") if (values := getattr(args, name))
-    }
-    given |= {"--prefix": [args.prefix]} if args.prefix is not None else {}
+    given = []
+    several = False
+    for option, values in (("--layer", args.layer), ("--pooling", args.pooling)):
+        if values:
+            given.append(option)
+            several = several or len(values) > 1 or values == ["all"]
+    # An empty prefix is one, too: it says that none is to be read.
+    if args.prefix is not None:
+        given.append("--prefix")
     if not given:
         return
-    options, read = " and ".join(given), [task for task in tasks if task.kind not in TRAINED]
-    if not read:
+    options = " and ".join(given)
+    reading = [task for task in tasks if task.kind not in TRAINED]
+    if not reading:
         names = ", ".join(task.name for task in tasks)
         raise UserError(
             f"{options}: retrieval and mining alone read this, not {names}; leave it out"
         )
-    mined = [task.name for task in read if task.kind == "mining"]
-    if mined and any(
-        len(values) > 1 or values == ["all"] for name, values in given.items() if name != "--prefix"
-    ):
+    mined = [task.name for task in reading if task.kind == "mining"]
+    if mined and several:
         raise UserError(
             f"{options}: {mined[0]} is mined from one layer and pooling; name the tasks of"
             " retrieval by --tasks"
         )
-    if len(read) < len(tasks):
-        print(f"{options}: read by {', '.join(task.name for task in read)} alone")
-
-
-def _needed(task: Any) -> tuple[str, ...]:
-    from xlingjax.data.labelled.task import TRAINED
-
-    return ("train",) if task.kind in TRAINED else ()
+    if len(reading) < len(tasks):
+        print(f"{options}: read by {', '.join(task.name for task in reading)} alone")
 
 
 def _tested(task: Any, data: str) -> set[str]:
@@ -174,46 +179,41 @@ def _tested(task: Any, data: str) -> set[str]:
 
 
 def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
-    from xlingjax.config.recipe import find_gin, gin_values
+    from xlingjax.config.recipe import gin_values
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import read_run_record
-    from xlingjax.workflows.baselines import applies as baseline_of
     from xlingjax.workflows.cell import Request
     from xlingjax.workflows.measure import measure
     from xlingjax.workflows.scorecard_page import show
-    from xlingjax.workflows.strategies import lacking
     from xlingjax.workflows.sweep import check, run
 
     machine = machine_of(args)
     start(machine)
     source = named_run(args)
-    for layer in getattr(args, "layer", None) or ():  # before anything is trained
+    # A layer that the run lacks is refused before anything is trained.
+    for layer in getattr(args, "layer", None) or ():
         if layer != "all":
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
     overrides = gin_values(args.overrides)
-    several, faults, sweeps = len(tasks) > 1, [], []
+    several = len(tasks) > 1
+    failed = []
 
-    def fault(task, found: UserError) -> None:
+    def note_failure(task: Any, error: UserError) -> None:
         """Of a suite the other tasks are measured all the same."""
         if not several:
-            raise found
-        print(f"{task.full_name}: {found}")
-        faults.append(task.full_name)
+            raise error
+        print(f"{task.full_name}: {error}")
+        failed.append(task.full_name)
 
+    # All are checked before the first one trains.
+    requests = []
     for task in tasks:
-        for strategy in (args.strategy or ["transfer"]) if task.kind in TRAINED else ():
-            if several and not baseline_of(strategy, task):
-                print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
-                continue
-            file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
-            if (
-                several
-                and file
-                and (lacks := lacking(file.read_text(encoding="utf-8"), task, args.data))
-            ):
-                print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {args.data}")
+        if task.kind not in TRAINED:
+            continue
+        for strategy in args.strategy or ["transfer"]:
+            if several and _passed_over(strategy, task, args.data):
                 continue
             request = Request(
                 task,
@@ -230,41 +230,64 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
                 beside=tuple(beside),
             )
             try:
-                check(request)  # of all, before any training
-                sweeps.append(request)
-            except UserError as found:
-                fault(task, found)
+                check(request)
+                requests.append(request)
+            except UserError as error:
+                note_failure(task, error)
     for task in tasks:
         try:
             if task.kind not in TRAINED:
                 measure(measured(args, source, task.suite, [task.name]))
-            for request in (one for one in sweeps if one.task == task):
-                if status := run(request, machine):
+            for request in requests:
+                if request.task != task:
+                    continue
+                status = run(request, machine)
+                if status:
                     return status
-        except UserError as found:
-            fault(task, found)
+        except UserError as error:
+            note_failure(task, error)
     print(show(args.output))
-    if faults:
-        raise UserError(
-            f"{', '.join(dict.fromkeys(faults))} could not be measured (above); the card is of the"
-            " others"
-        )
+    if failed:
+        # A task may have failed by several strategies.
+        names = ", ".join(dict.fromkeys(failed))
+        raise UserError(f"{names} could not be measured (above); the card is of the others")
     return 0
+
+
+def _passed_over(strategy: str, task: Any, data: str) -> bool:
+    """Whether a strategy is none for a task of a suite, and says why."""
+    from xlingjax.config.recipe import find_gin
+    from xlingjax.workflows.baselines import applies
+    from xlingjax.workflows.strategies import lacking
+
+    if not applies(strategy, task):
+        print(f"{task.full_name}: passed over, {strategy} is none of {task.kind}")
+        return True
+    file = find_gin(f"strategies/{strategy}.gin") or find_gin(strategy)
+    # A baseline has none; any other strategy without one is refused by `check`.
+    if not file:
+        return False
+    lacks = lacking(file.read_text(encoding="utf-8"), task, data)
+    if lacks:
+        print(f"{task.full_name}: passed over, {strategy} finds {lacks} below {data}")
+    return bool(lacks)
 
 
 def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """{macro: values} of "LEARNING_RATE=1e-5,2e-5". Raises UserError."""
-    found = {}
+    values_of = {}
     for word in words:
-        name, equals, values = word.partition("=")
-        if not equals or not all(values.split(",")) or not name.isupper():
+        name, equals, text = word.partition("=")
+        values = tuple(text.split(","))
+        if not equals or not all(values) or not name.isupper():
             raise UserError(f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5")
-        if name in found:
+        if name in values_of:
             raise UserError(f"--grid {word}: {name} stands there twice; give all its values in one")
-        found[name] = tuple(values.split(","))
-        if len({*map(_number, found[name])}) < len(found[name]):
+        # As numbers, since 1e-5 and 0.00001 are one value.
+        if len(set(map(_number, values))) < len(values):
             raise UserError(f"--grid {word}: a value stands there twice")
-    return found
+        values_of[name] = values
+    return values_of
 
 
 def _number(text: str) -> float | str:
@@ -306,32 +329,41 @@ def mixture(args: Namespace) -> int:
 
     if args.follow and given_run(args):
         raise UserError(f"--follow names the run; leave {given_run(args)} out")
-    if not args.follow:
+    if args.follow:
+        _require(args, "data", "output")
+    else:
         require_unread(args, ("patience",), "only --follow reads this")
-    _require(args, "data", "output", *(() if args.follow else ("run",)))
+        _require(args, "data", "output", "run")
     require_unread(args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing")
     tasks = {task.name: task for task in suite_tasks(args.mixture)}
-    if strange := {*(args.tasks or ())} - {*tasks}:
+    unknown = set(args.tasks or ()) - set(tasks)
+    if unknown:
         raise UserError(
-            f"--tasks {' '.join(strange)}: {args.mixture} has {', '.join(sorted(tasks))}"
+            f"--tasks {' '.join(unknown)}: {args.mixture} has {', '.join(sorted(tasks))}"
         )
-    require_read(
-        args, [task for name, task in tasks.items() if not args.tasks or name in args.tasks]
-    )
+    chosen = args.tasks or list(tasks)
+    require_read(args, [task for name, task in tasks.items() if name in chosen])
     start(machine_of(args))
     source = args.follow or named_run(args)
     overrides = gin_values(args.overrides)
-    config, read = run_and_checkpoint(source)[0] / "config.gin", (*READING, "DTYPE")
+    run, _ = run_and_checkpoint(source)
+    config = run / "config.gin"
+    read = (*READING, "DTYPE")
 
+    # Read when it is asked for: a run that is followed may not have begun.
     def recipe() -> dict[str, Any]:
-        files = [*([str(config)] if config.is_file() else ()), *args.gin_file]
+        files = list(args.gin_file)
+        if config.is_file():
+            files.insert(0, str(config))
         if files:
             return values_of(bindings(files, overrides))
-        given = [override.partition("=")[0] for override in overrides]
-        if strange := [name for name in given if name not in read]:
-            raise UserError(
-                f"--gin.{strange[0]}: --mixture trains nothing, and reads {', '.join(read)} alone"
-            )
+        for override in overrides:
+            name, _, _ = override.partition("=")
+            if name not in read:
+                raise UserError(
+                    f"--gin.{name}: --mixture trains nothing, and reads {', '.join(read)} alone"
+                )
+        # The files leave these open, and what is read does not depend on them.
         stand_ins = ["TASK=''", "DATA=''", "INIT_FROM=''", "TRAIN_STEPS=1"]
         bound = values_of(bindings(FILES, [*stand_ins, *overrides]))
         return {name: bound[name] for name in read}
@@ -341,10 +373,12 @@ def mixture(args: Namespace) -> int:
         status = measure(request, recipe)
         print(show(args.output))
         return status
+    patience = args.patience
+    if patience is None:
+        patience = 60.0
     try:
-        return follow(
-            request, args.follow, recipe, patience=60.0 if args.patience is None else args.patience
-        )
-    finally:  # what was measured stands in the card, however the run ended
+        return follow(request, args.follow, recipe, patience=patience)
+    finally:
+        # What was measured stands in the card, however the run ended.
         if next(Path(args.output).glob(f"cells/**/{SCORES}"), None):
             print(show(args.output))

@@ -36,9 +36,12 @@ class Finding:
     message: str
 
     def text(self) -> str:
-        where = f"{self.file}, line {self.line}" if self.line else self.file
-        if self.message.startswith(self.file):  # a UserError names the place itself
+        # The message of a UserError names its place itself.
+        if self.message.startswith(self.file):
             return f"{self.severity:<8} {self.message}"
+        where = self.file
+        if self.line:
+            where = f"{self.file}, line {self.line}"
         return f"{self.severity:<8} {where}: {self.message}"
 
 
@@ -59,7 +62,8 @@ class Findings:
 
     def add(self, severity: str, file: Path, line: int | None, message: str) -> None:
         finding = Finding(severity, str(file), line, message)
-        if finding not in self.items:  # a file may be text and one side of a pair
+        # A file may be text and one side of a pair: it is read twice and named once.
+        if finding not in self.items:
             self.items.append(finding)
 
     def text(self) -> str:
@@ -74,19 +78,24 @@ class Findings:
         for name, table in self.tables.items():
             lines += ["", f"{name}:", format_table(table, self.steps)]
         if self.unknown_rate:
-            lines += [
-                "",
-                "unknown pieces: "
-                + ", ".join(f"{k} {v:.2%}" for k, v in self.unknown_rate.items()),
-            ]
+            rates = ", ".join(f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items())
+            lines += ["", f"unknown pieces: {rates}"]
         if self.tables:
             lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
-        counts = Counter(item.severity for item in self.items)
-        lines += [
-            "",
-            ", ".join(f"{counts[name]} {name}{'s' * (counts[name] != 1)}" for name in SHOWN),
-        ]
+        lines += ["", self._counts()]
         return "\n".join(lines).strip()
+
+    def _counts(self) -> str:
+        """How many findings of each severity: "1 error, 0 warnings, 2 notes"."""
+        counts = Counter(item.severity for item in self.items)
+        parts = []
+        for severity in SHOWN:
+            count = counts[severity]
+            ending = "s"
+            if count == 1:
+                ending = ""
+            parts.append(f"{count} {severity}{ending}")
+        return ", ".join(parts)
 
 
 def check(
@@ -107,228 +116,269 @@ def check(
     of `batch` rows of `length` tokens. Patterns that match nothing or files whose language cannot
     be told are errors among the findings.
     """
-    found = Findings(steps=steps)
-    texts = _found(find_text, mono, found)
-    pairs = _found(find_pairs, parallel, found)
-    if not texts and not pairs and not found.items:
+    findings = Findings(steps=steps)
+    texts = _matched(find_text, mono, findings)
+    pairs = _matched(find_pairs, parallel, findings)
+    if not texts and not pairs and not findings.items:
         raise UserError("nothing to check; give monolingual or parallel files")
-    good_texts = [text for text in texts if _check_text(text, found)]
-    good_pairs = [pair for pair in pairs if _check_pair(pair, found)]
-    if vocabulary is not None:
-        _check_tokens(
-            good_texts,
-            good_pairs,
-            vocabulary,
-            found,
-            batch,
-            length,
-            sampling or Sampling(),
-            max_pieces,
-        )
-    return found
+    good_texts = [text for text in texts if _check_text(text, findings)]
+    good_pairs = [pair for pair in pairs if _check_pair(pair, findings)]
+    if vocabulary is None:
+        return findings
+    sides = [side for pair in good_pairs for side in (pair.first, pair.second)]
+    _check_pieces([*good_texts, *sides], vocabulary, findings)
+    sizes = {
+        "text": _text_sizes(good_texts, vocabulary, length),
+        "pairs": _pair_sizes(good_pairs, vocabulary, findings, length, max_pieces),
+    }
+    if sampling is None:
+        sampling = Sampling()
+    for name, sizes_of_kind in sizes.items():
+        table = _sampling_table(sizes_of_kind, sampling, batch)
+        if table:
+            findings.tables[name] = table
+    return findings
 
 
-def _found(find: Any, patterns: str | Sequence[str], found: Findings) -> list[Any]:
-    """What each pattern finds; a pattern that fails is a finding, and the others still count."""
+def _matched(find: Any, patterns: str | Sequence[str], findings: Findings) -> list[Any]:
+    """The files of all patterns, each once; a pattern that fails is a finding, and the others still
+    count."""
+    if isinstance(patterns, str):
+        patterns = [patterns]
     files: dict[Any, None] = {}
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+    for pattern in patterns:
         try:
             files |= dict.fromkeys(find(pattern))
         except UserError as error:
-            found.add("error", Path(pattern), None, str(error))
+            findings.add("error", Path(pattern), None, str(error))
     return list(files)
 
 
-def _lines(text: Text, found: Findings) -> list[str] | None:
+def _read(text: Text, findings: Findings) -> list[str] | None:
     """The lines of a text; None, after a finding, if they cannot be read."""
+    lines: list[str] = []
+    broken: list[int] = []
     try:
         if text.column is not None:
             return list(text.lines())
-        lines: list[str] = []
-        broken: list[int] = []
+        # Decoded line by line, so that the finding counts all broken lines and not the first alone.
         for number, raw in read_raw_lines(text.path):
             try:
                 lines.append(raw.decode("utf-8").strip())
             except UnicodeDecodeError:
                 broken.append(number)
     except UserError as error:
-        found.add("error", text.path, None, str(error))
+        findings.add("error", text.path, None, str(error))
         return None
     if broken:
-        found.add(
-            "error",
-            text.path,
-            broken[0],
-            f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv",
-        )
+        message = f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv"
+        findings.add("error", text.path, broken[0], message)
         return None
     return lines
 
 
 def _number(lines: Sequence[int]) -> str:
-    return "1 line" if len(lines) == 1 else f"{len(lines):,} lines"
+    if len(lines) == 1:
+        return "1 line"
+    return f"{len(lines):,} lines"
 
 
-def _check_text(text: Text, found: Findings) -> bool:
-    lines = _lines(text, found)
+def _check_text(text: Text, findings: Findings) -> bool:
+    lines = _read(text, findings)
     if lines is None:
         return False
-    full = [(number, line) for number, line in enumerate(lines, 1) if line]
-    if not full:
-        found.add("error", text.path, None, f"no {text.language} text in it")
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line]
+    if not numbered:
+        findings.add("error", text.path, None, f"no {text.language} text in it")
         return False
-    _check_length(text, full, found)
-    _check_repeats(text.path, [line for _, line in full], full, found)
-    expected = script_of_language(text.language)
-    sample = " ".join(line for _, line in full[:: max(1, len(full) // 500)])
-    actual = main_script(sample)
-    if (
-        expected
-        and actual
-        and actual != expected
-        and letters_in(expected, sample) < letters_in(actual, sample) / 2
-    ):
-        found.add(
-            "warning",
-            text.path,
-            None,
-            f"most letters are {actual}, but {text.language} is written in {expected}",
-        )
+    _check_length(text, numbered, findings)
+    _check_repeats(text.path, numbered, findings)
+    _check_script(text, numbered, findings)
     return True
 
 
-def _check_length(text: Text, full: Sequence[tuple[int, str]], found: Findings) -> None:
-    long = [number for number, line in full if len(line) > LONG_LINE]
+def _check_length(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
+    long = [number for number, line in numbered if len(line) > LONG_LINE]
     if long:
-        found.add(
-            "warning",
-            text.path,
-            long[0],
-            f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line",
+        message = f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line"
+        findings.add("warning", text.path, long[0], message)
+
+
+def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings) -> None:
+    seen = set()
+    repeated = []
+    for number, line in numbered:
+        if line in seen:
+            repeated.append(number)
+        seen.add(line)
+    if repeated:
+        _add_share(
+            findings, "repeated", path, repeated, len(numbered), "repeated from an earlier line"
         )
 
 
-def _check_repeats(
-    path: Path, keys: Sequence[Any], full: Sequence[tuple[int, Any]], found: Findings
+def _check_script(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
+    # Some 500 lines spread over the file tell its script as well as all of them.
+    every = max(1, len(numbered) // 500)
+    sample = " ".join(line for _, line in numbered[::every])
+    expected = script_of_language(text.language)
+    actual = main_script(sample)
+    if not expected or not actual or actual == expected:
+        return
+    # Names and quotations may be in another script: only twice as many letters are a fault.
+    if letters_in(expected, sample) < letters_in(actual, sample) / 2:
+        message = f"most letters are {actual}, but {text.language} is written in {expected}"
+        findings.add("warning", text.path, None, message)
+
+
+def _add_share(
+    findings: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str
 ) -> None:
-    seen: set[int] = set()
-    repeated = []
-    for (number, _), key in zip(full, keys, strict=True):
-        mark = hash(key)
-        if mark in seen:
-            repeated.append(number)
-        seen.add(mark)
-    if repeated:
-        _share(found, "repeated", path, repeated, len(full), "repeated from an earlier line")
+    severity = "note"
+    if len(lines) > MANY[kind] * total:
+        severity = "warning"
+    message = f"{what}: {_number(lines)} ({len(lines) / total:.1%})"
+    findings.add(severity, path, lines[0], message)
 
 
-def _share(
-    found: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str
-) -> None:
-    severity = "warning" if len(lines) > MANY[kind] * total else "note"
-    found.add(severity, path, lines[0], f"{what}: {_number(lines)} ({len(lines) / total:.1%})")
-
-
-def _check_pair(pair: Pair, found: Findings) -> bool:
-    first, second = _lines(pair.first, found), _lines(pair.second, found)
+def _check_pair(pair: Pair, findings: Findings) -> bool:
+    # Both are read before either is judged, so that one run names the faults of both.
+    first = _read(pair.first, findings)
+    second = _read(pair.second, findings)
     if first is None or second is None:
         return False
+    path = pair.first.path
     if len(first) != len(second):
-        found.add("error", pair.first.path, None, str(pair.mismatch(len(first), len(second))))
+        findings.add("error", path, None, str(pair.mismatch(len(first), len(second))))
         return False
-    path, total = pair.first.path, len(first)
-    both = [(n, (x, y)) for n, (x, y) in enumerate(zip(first, second, strict=True), 1) if x and y]
-    if not both:
-        found.add("error", path, None, f"no pair of {'-'.join(pair.languages)} text in it")
+    numbered: list[tuple[int, tuple[str, str]]] = []
+    one_sided = []
+    for number, (x, y) in enumerate(zip(first, second, strict=True), 1):
+        if x and y:
+            numbered.append((number, (x, y)))
+        elif x or y:
+            one_sided.append(number)
+    if not numbered:
+        findings.add("error", path, None, f"no pair of {'-'.join(pair.languages)} text in it")
         return False
-    empty = [n for n, (x, y) in enumerate(zip(first, second, strict=True), 1) if bool(x) != bool(y)]
-    if empty:
-        _share(found, "empty", path, empty, total, "text on one side only, left out")
-    copied = [n for n, (x, y) in both if x == y and any(c.isalpha() for c in x)]
+    if one_sided:
+        _add_share(
+            findings, "empty", path, one_sided, len(first), "text on one side only, left out"
+        )
+    copied = [number for number, (x, y) in numbered if x == y and _has_letters(x)]
     if copied:
-        _share(found, "copied", path, copied, len(both), "the same on both sides")
-    _check_length(pair.first, [(n, x) for n, (x, _) in both], found)
-    _check_length(pair.second, [(n, y) for n, (_, y) in both], found)
-    _check_repeats(path, [xy for _, xy in both], both, found)
-    _check_swapped(pair, both, found)
+        _add_share(findings, "copied", path, copied, len(numbered), "the same on both sides")
+    _check_length(pair.first, [(number, x) for number, (x, _) in numbered], findings)
+    _check_length(pair.second, [(number, y) for number, (_, y) in numbered], findings)
+    _check_repeats(path, numbered, findings)
+    _check_swapped(pair, numbered, findings)
     return True
+
+
+def _has_letters(line: str) -> bool:
+    # A number or a sign is rightly the same in both languages.
+    return any(character.isalpha() for character in line)
 
 
 def _check_swapped(
-    pair: Pair, both: Sequence[tuple[int, tuple[str, str]]], found: Findings
+    pair: Pair, numbered: Sequence[tuple[int, tuple[str, str]]], findings: Findings
 ) -> None:
-    a, b = (script_of_language(code) for code in pair.languages)
-    if not a or not b or a == b:
+    script_x = script_of_language(pair.languages[0])
+    script_y = script_of_language(pair.languages[1])
+    # Languages of one script are not told apart by their letters.
+    if not script_x or not script_y or script_x == script_y:
         return
-    swapped = [
-        n
-        for n, (x, y) in both
-        if letters_in(b, x) > letters_in(a, x) and letters_in(a, y) > letters_in(b, y)
-    ]
-    if swapped:
-        codes = " and ".join(pair.languages)
-        severity = "error" if len(swapped) > len(both) / 2 else "warning"
-        found.add(
-            severity,
-            pair.first.path,
-            swapped[0],
-            f"{codes} look swapped in {_number(swapped)} of {len(both):,}",
-        )
+    swapped = []
+    for number, (x, y) in numbered:
+        x_is_foreign = letters_in(script_y, x) > letters_in(script_x, x)
+        if x_is_foreign and letters_in(script_x, y) > letters_in(script_y, y):
+            swapped.append(number)
+    if not swapped:
+        return
+    severity = "warning"
+    if len(swapped) > len(numbered) / 2:
+        severity = "error"
+    codes = " and ".join(pair.languages)
+    message = f"{codes} look swapped in {_number(swapped)} of {len(numbered):,}"
+    findings.add(severity, pair.first.path, swapped[0], message)
 
 
-def _check_tokens(
-    texts: Sequence[Text],
-    pairs: Sequence[Pair],
-    vocabulary: Vocabulary,
-    found: Findings,
-    batch: int,
-    length: int,
-    sampling: Sampling,
-    max_pieces: int,
-) -> None:
+def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings) -> None:
+    """Tokenises the texts and finds those that the vocabulary does not know."""
     pieces: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
-    read = [*texts, *(side for pair in pairs for side in (pair.first, pair.second))]
-    for text in read:
-        made = tokens(text, vocabulary)
-        found.cache_bytes += made.ids.size * id_dtype(vocabulary).itemsize + made.lengths.nbytes
-        pieces[text.language] += made.ids.size - made.sentences
-        unknown[text.language] += int((made.ids == vocabulary.unk_id).sum())
-        rate = float((made.ids == vocabulary.unk_id).mean()) if made.ids.size else 0.0
+    for text in texts:
+        ids_and_lengths = tokens(text, vocabulary)
+        ids = ids_and_lengths.ids
+        findings.cache_bytes += ids.size * id_dtype(vocabulary).itemsize
+        findings.cache_bytes += ids_and_lengths.lengths.nbytes
+        # The `</s>` behind each sentence is no piece of it.
+        pieces[text.language] += ids.size - ids_and_lengths.sentences
+        unknown_ids = ids == vocabulary.unk_id
+        unknown[text.language] += int(unknown_ids.sum())
+        rate = 0.0
+        if ids.size:
+            rate = float(unknown_ids.mean())
         if rate > MANY["unknown"]:
-            found.add(
-                "warning",
-                text.path,
-                None,
-                f"{rate:.1%} of the pieces are unknown to the vocabulary",
-            )
-    found.unknown_rate = {code: unknown[code] / max(pieces[code], 1) for code in sorted(pieces)}
+            message = f"{rate:.1%} of the pieces are unknown to the vocabulary"
+            findings.add("warning", text.path, None, message)
+    for code in sorted(pieces):
+        findings.unknown_rate[code] = unknown[code] / max(pieces[code], 1)
+
+
+def _text_sizes(
+    texts: Sequence[Text], vocabulary: Vocabulary, length: int
+) -> dict[str, dict[str, Any]]:
+    """{language: sentences, tokens and rows} of a run on the texts."""
     bos = vocabulary.bos_id != vocabulary.eos_id
-    sizes: dict[str, dict[str, Any]] = {"text": {}, "pairs": {}}
+    sizes = {}
     for language in sorted({text.language for text in texts}):
-        records = text_records([text for text in texts if text.language == language], vocabulary)
-        sizes["text"][language] = stream_rows(records, 1, length, bos=bos).sizes
+        of_language = [text for text in texts if text.language == language]
+        records = text_records(of_language, vocabulary)
+        # The array of ids begins with a `</s>`, hence 1.
+        sizes[language] = stream_rows(records, 1, length, bos=bos).sizes
+    return sizes
+
+
+def _pair_sizes(
+    pairs: Sequence[Pair],
+    vocabulary: Vocabulary,
+    findings: Findings,
+    length: int,
+    max_pieces: int,
+) -> dict[str, dict[str, Any]]:
+    """{pair of languages: sentences, tokens and rows} of a run on the pairs; pairs that no row has
+    room for are a finding."""
+    sizes = {}
     for languages in sorted({pair.languages for pair in pairs}):
-        members = [pair for pair in pairs if pair.languages == languages]
-        records = pair_records(members, vocabulary)
-        rows = pair_rows(records, [1, 1 + records.sides[0].ids.size], length, max_pieces=max_pieces)
-        sizes["pairs"][records.name] = rows.sizes
-        lines = int(((records.sides[0].lengths > 0) & (records.sides[1].lengths > 0)).sum())
-        if rows.sentences < lines:
-            message = (
-                f"{lines - rows.sentences:,} of {lines:,} {records.name} pairs are longer than"
-                f" {max_pieces} pieces "
-            )
-            severity = "error" if rows.sentences == 0 else "note"
-            found.add(
-                severity,
-                members[0].first.path,
-                None,
-                message + f"a side or {length} tokens and are left out",
-            )
-    for name, members in sizes.items():
-        members = {key: size for key, size in members.items() if size["rows"]}
-        if members:
-            key = "tokens" if sampling.counts == "tokens" else "sentences"
-            shares = sampling.shares({code: size[key] for code, size in members.items()})
-            found.tables[name] = sampling_table(members, shares, rows_per_step=batch)
+        of_languages = [pair for pair in pairs if pair.languages == languages]
+        records = pair_records(of_languages, vocabulary)
+        first, second = records.sides
+        rows = pair_rows(records, [1, 1 + first.ids.size], length, max_pieces=max_pieces)
+        sizes[records.name] = rows.sizes
+        lines = int(((first.lengths > 0) & (second.lengths > 0)).sum())
+        if rows.sentences == lines:
+            continue
+        severity = "note"
+        if rows.sentences == 0:
+            severity = "error"
+        message = (
+            f"{lines - rows.sentences:,} of {lines:,} {records.name} pairs are longer than"
+            f" {max_pieces} pieces a side or {length} tokens and are left out"
+        )
+        findings.add(severity, of_languages[0].first.path, None, message)
+    return sizes
+
+
+def _sampling_table(
+    sizes: dict[str, dict[str, Any]], sampling: Sampling, batch: int
+) -> list[dict[str, Any]]:
+    """The table that a run prints, of the languages that fill at least a row."""
+    sizes = {code: size for code, size in sizes.items() if size["rows"]}
+    if not sizes:
+        return []
+    unit = "sentences"
+    if sampling.counts == "tokens":
+        unit = "tokens"
+    shares = sampling.shares({code: size[unit] for code, size in sizes.items()})
+    return sampling_table(sizes, shares, rows_per_step=batch)

@@ -24,7 +24,7 @@ from xlingjax.data.token_cache import Records, Tokens
 
 def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
     """(lines, document of each [same]) of the lines that have text on every side; a line blank on
-    all sides ends a document."""
+    all sides ends a document. Numbers of documents may have gaps."""
     lengths = np.stack([side.lengths for side in sides])
     ends = (lengths == 0).all(axis=0)
     full = (lengths > 0).all(axis=0)
@@ -53,8 +53,11 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
     segment_starts = starts[begins] - 1
     sizes = 1 + np.minimum(np.add.reduceat(lengths, begins), length // 2 - 1)
     document = document[begins]
-    number = np.arange(begins.size) - np.searchsorted(document, document)  # in its document
-    first_of_pair = np.flatnonzero((number[:-1] % 2 == 0) & (document[1:] == document[:-1]))
+    number_in_document = np.arange(begins.size) - np.searchsorted(document, document)
+    # Segments 0 and 1 are a pair, 2 and 3 another: no segment is read twice.
+    opens_pair = number_in_document[:-1] % 2 == 0
+    has_next = document[1:] == document[:-1]
+    first_of_pair = np.flatnonzero(opens_pair & has_next)
     chosen = np.stack([first_of_pair, first_of_pair + 1], axis=1)
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(len(chosen))
     chosen = chosen[order]
@@ -76,7 +79,7 @@ def _segments(
     """(segment of each line in its document, document of each line from 0), [lines] each. Segments
     are an even number of equal shares of a document's tokens; a sentence goes where its middle
     lies."""
-    first = np.flatnonzero(np.diff(document, prepend=document[0] - 1))
+    first = _first_lines(document)
     of_line = np.repeat(np.arange(first.size), np.diff([*first, lengths.size]))
     total = np.add.reduceat(lengths, first)
     before = np.cumsum(lengths) - lengths
@@ -84,7 +87,13 @@ def _segments(
     # Two segments and the tokens that open them fill a row, so there are two for each row begun.
     count = 2 * np.maximum(1, np.ceil((total + 2) / length).astype(np.int64))
     segment = (middle * count[of_line] / total[of_line]).astype(np.int64)
-    return np.minimum(segment, count[of_line] - 1), of_line
+    last = count[of_line] - 1
+    return np.minimum(segment, last), of_line
+
+
+def _first_lines(document: np.ndarray) -> np.ndarray:
+    """[documents]: where each begins in `document` [lines], the sorted documents of lines."""
+    return np.flatnonzero(np.diff(document, prepend=document[0] - 1))
 
 
 def switched_rows(
@@ -109,17 +118,18 @@ def switched_rows(
     starts, lengths = starts_and_lengths(records, bases)
     starts = starts[lines]
     lengths = lengths[lines]
-    first = np.flatnonzero(np.diff(document, prepend=document[0] - 1))
-    number = np.arange(lines.size) - np.repeat(first, np.diff([*first, lines.size]))
+    first = _first_lines(document)
+    every_line = np.arange(lines.size)
+    number = every_line - np.repeat(first, np.diff([*first, lines.size]))
     flips = {"even": [0], "odd": [1], "coin": [0, 1]}[parity]
     examples = []
     slices = []
     total = 0
     for flip in flips:
-        # parity "even": sentence 0 is the translation, in the second language
+        # Flip 0 is parity "even": sentence 0 is the translation, in the second language.
         language = (number + flip + 1) % 2
-        size = np.minimum(lengths[np.arange(lines.size), language], length - 1)
-        begins = starts[np.arange(lines.size), language]
+        size = np.minimum(lengths[every_line, language], length - 1)
+        begins = starts[every_line, language]
         example, position, opens = windows(document, size, length)
         of_flip = {
             # What opens a row is the `</s>` before its first sentence, written over.
@@ -156,12 +166,14 @@ def windows(
     current = -1
     used = length
     last = None
-    for i, (of, tokens) in enumerate(zip(document.tolist(), size.tolist(), strict=True)):
-        if of != last or used + tokens > length:
+    sentences = zip(document.tolist(), size.tolist(), strict=True)
+    for i, (document_of_sentence, tokens) in enumerate(sentences):
+        if document_of_sentence != last or used + tokens > length:
             current += 1
             used = 0
-            last = of
+            last = document_of_sentence
             opens[i] = 1
+            # The token that opens the text.
             tokens += 1
         window[i] = current
         position[i] = used
@@ -172,8 +184,11 @@ def windows(
 def _slices(**fields) -> dict[str, np.ndarray]:
     """Fields of slices [S], 0 where not given."""
     size = np.size(fields.get("starts", ()))
-    names = ("starts", "lengths", "positions", "sides", "languages", "opens")
-    return {name: np.broadcast_to(np.ravel(fields.get(name, 0)), (size,)) for name in names}
+    slices = {}
+    for name in ("starts", "lengths", "positions", "sides", "languages", "opens"):
+        values = np.ravel(fields.get(name, 0))
+        slices[name] = np.broadcast_to(values, (size,))
+    return slices
 
 
 def _ragged(
@@ -194,10 +209,14 @@ def _ragged(
     # Stable, so that the slices of an example keep their order.
     by_row = np.argsort(place[example_of_slice], kind="stable")
     row_of_slice = row_of_example[example_of_slice][by_row]
-    flat = {name: values[by_row].astype(slice_dtype(name)) for name, values in fields.items()}
+    flat = {}
+    for name, values in fields.items():
+        flat[name] = values[by_row].astype(slice_dtype(name))
+    # Packs are numbered from 1: 0 is padding.
+    packs = 1 + number[example_of_slice][by_row]
     return Rows(
         **flat,
-        packs=(1 + number[example_of_slice][by_row]).astype(np.int32),
+        packs=packs.astype(np.int32),
         splits=np.searchsorted(row_of_slice, np.arange(first.size)),
         sentences=sentences,
         passes=passes,

@@ -22,9 +22,9 @@ hiding of tokens."""
 
 def seed_pair(seed: int, purpose: int, number: Any) -> tf.Tensor:
     """The two seeds of one draw."""
-    return tf.stack(
-        [tf.constant((seed % (1 << 48)) * 16 + purpose, tf.int64), tf.cast(number, tf.int64)]
-    )
+    # Room for 16 purposes; the seed is cut so that the product stays within 64 bits.
+    first = (seed % (1 << 48)) * 16 + purpose
+    return tf.stack([tf.constant(first, tf.int64), tf.cast(number, tf.int64)])
 
 
 @dataclass(frozen=True)
@@ -40,25 +40,35 @@ class Draws:
 
     def uniform(self, purpose: int, width: int, maxval: int | None = None) -> tf.Tensor:
         """[count, width]: float32 in [0, 1), or int32 in [0, maxval)."""
+        dtype = tf.int32
+        if maxval is None:
+            dtype = tf.float32
+            maxval = 1.0
+        # Drawn for the whole batch by every host: what a row gets must not depend on how many hosts
+        # there are. "philox" by name: the default is chosen by device.
         draw = tf.random.stateless_uniform(
             [self.rows, width],
             seed_pair(self.seed, purpose, self.step),
-            maxval=1.0 if maxval is None else maxval,
-            dtype=tf.float32 if maxval is None else tf.int32,
+            maxval=maxval,
+            dtype=dtype,
             alg="philox",
         )
-        return draw[self.first : self.first + (self.rows if self.count is None else self.count)]
+        count = self.count
+        if count is None:
+            count = self.rows
+        return draw[self.first : self.first + count]
 
 
-_ROUND = 0x1E3779B97F4A7C15  # far apart, so that no round repeats another shifted
+_ROUND = 0x1E3779B97F4A7C15
+"""Between the keys of two rounds: far apart, so that no round repeats another shifted."""
 
 
 def _scramble(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     """A hash of int64 [B] (multiplication wraps around; the shifts carry the high bits down)."""
-    x = (x + key) * tf.constant(-7046029254386353131, tf.int64)
-    x = (x ^ tf.bitwise.right_shift(x, tf.constant(32, tf.int64))) * tf.constant(
-        -4417276706812531889, tf.int64
-    )
+    first = tf.constant(-7046029254386353131, tf.int64)
+    second = tf.constant(-4417276706812531889, tf.int64)
+    x = (x + key) * first
+    x = (x ^ tf.bitwise.right_shift(x, tf.constant(32, tf.int64))) * second
     return x ^ tf.bitwise.right_shift(x, tf.constant(29, tf.int64))
 
 
@@ -69,19 +79,27 @@ def permute(index: tf.Tensor, size: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     A four-round Feistel network on the next even number of bits, applied until the result falls
     below `size`.
     """
+
+    def too_few(half: tf.Tensor) -> tf.Tensor:
+        return tf.bitwise.left_shift(tf.ones_like(half), 2 * half) < size
+
     (half,) = tf.while_loop(
-        lambda h: tf.reduce_any(tf.bitwise.left_shift(tf.ones_like(h), 2 * h) < size),
-        lambda h: (tf.where(tf.bitwise.left_shift(tf.ones_like(h), 2 * h) < size, h + 1, h),),
+        lambda half: tf.reduce_any(too_few(half)),
+        lambda half: (tf.where(too_few(half), half + 1, half),),
         (tf.ones_like(size),),
     )
     low_bits = tf.bitwise.left_shift(tf.ones_like(half), half) - 1
 
     def network(x: tf.Tensor) -> tf.Tensor:
-        left, right = tf.bitwise.right_shift(x, half), x & low_bits
+        left = tf.bitwise.right_shift(x, half)
+        right = x & low_bits
         for number in range(4):
-            left, right = right, left ^ (_scramble(right, key + number * _ROUND) & low_bits)
+            changed = left ^ (_scramble(right, key + number * _ROUND) & low_bits)
+            left = right
+            right = changed
         return tf.bitwise.left_shift(left, half) | right
 
+    # What falls outside goes through again until it falls inside: that keeps it a permutation.
     (result,) = tf.while_loop(
         lambda x: tf.reduce_any(x >= size),
         lambda x: (tf.where(x >= size, network(x), x),),

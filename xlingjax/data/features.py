@@ -87,7 +87,8 @@ def field_shape(
 ) -> tuple[int, ...]:
     """The shape of field `name` for B=batch, L=length, T=targets (None: as many as L), M=slots,
     P=placeholders."""
-    targets = length if targets is None else targets
+    if targets is None:
+        targets = length
     sizes = {
         "B": batch,
         "L": length,
@@ -124,9 +125,8 @@ def check_batch(
     """Refuses a batch that cannot feed an objective.
 
     `reads` are the fields the objective needs; `shapes` (global, as published by the source) is
-    compared beyond the
-    row axis, and the rows present must divide the global number of rows. Raises UserError naming
-    the field.
+    compared beyond the row axis, and the rows present must divide the global number of rows. Raises
+    UserError naming the field.
     """
     rows = None
     for name in reads:
@@ -137,7 +137,8 @@ def check_batch(
                 f"the batch has no field '{name}' (it has {', '.join(sorted(batch))}); "
                 "use a data source of the objective's own kind"
             )
-        array, field = batch[name], FIELDS[name]
+        array = batch[name]
+        field = FIELDS[name]
         if array.dtype != field.dtype:
             raise UserError(f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}")
         if array.ndim != len(field.shape):
@@ -145,7 +146,8 @@ def check_batch(
                 f"batch field '{name}' has shape {array.shape}, expected axes"
                 f" {' '.join(field.shape)}"
             )
-        rows = array.shape[0] if rows is None else rows
+        if rows is None:
+            rows = array.shape[0]
         if array.shape[0] != rows:
             raise UserError(
                 f"batch field '{name}' has {array.shape[0]} rows, the fields before it have {rows}"

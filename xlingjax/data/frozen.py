@@ -11,7 +11,6 @@ import contextlib
 import io
 import json
 import os
-import threading
 import zipfile
 from pathlib import Path
 
@@ -31,9 +30,9 @@ def _member(index: int, name: str) -> str:
 def _narrow(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind not in "iu" or array.size == 0:
         return array
-    return array.astype(
-        np.promote_types(np.min_scalar_type(array.min()), np.min_scalar_type(array.max()))
-    )
+    lowest = np.min_scalar_type(array.min())
+    highest = np.min_scalar_type(array.max())
+    return array.astype(np.promote_types(lowest, highest))
 
 
 def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> Path:
@@ -41,8 +40,8 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
     path.
 
     The file appears under its name only when it is complete. The source must hold all rows of a
-    batch. Raises
-    UserError when it does not, when it ends early, or when the folder cannot be written.
+    batch. Raises UserError when it does not, when it ends early, or when the folder cannot be
+    written.
     """
     path = Path(path)
     partial = path.with_name(path.name + ".partial")
@@ -57,14 +56,7 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
                     raise UserError(
                         f"the data source ended after {index} batches, {batches} were asked for"
                     ) from None
-                for name, array in batch.items():
-                    if tuple(array.shape) != tuple(source.shapes[name]):
-                        raise UserError(
-                            "frozen batches need whole batches: read the source on one host"
-                        )
-                    buffer = io.BytesIO()
-                    np.save(buffer, _narrow(array), allow_pickle=False)
-                    archive.writestr(_member(index, name), buffer.getvalue())
+                _write_batch(archive, index, batch, source.shapes)
                 hashes.append(batch_hash(batch))
             header = {
                 "version": VERSION,
@@ -84,6 +76,20 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
     return path
+
+
+def _write_batch(
+    archive: zipfile.ZipFile,
+    index: int,
+    batch: dict[str, np.ndarray],
+    shapes: dict[str, tuple[int, ...]],
+) -> None:
+    for name, array in batch.items():
+        if tuple(array.shape) != tuple(shapes[name]):
+            raise UserError("frozen batches need whole batches: read the source on one host")
+        buffer = io.BytesIO()
+        np.save(buffer, _narrow(array), allow_pickle=False)
+        archive.writestr(_member(index, name), buffer.getvalue())
 
 
 def read_header(path: str | os.PathLike) -> dict:
@@ -110,16 +116,13 @@ def read_header(path: str | os.PathLike) -> dict:
 class _FrozenSource(CountedSource):
     def __init__(self, path: str | os.PathLike, header: dict, epochs: int | None):
         self._archive = zipfile.ZipFile(path)
-        self._lock = threading.Lock()
 
         def read(index: int) -> dict[str, np.ndarray]:
             batch = {}
             for name in header["fields"]:
-                with self._lock:
-                    raw = self._archive.read(_member(index, name))
-                batch[name] = np.load(io.BytesIO(raw), allow_pickle=False).astype(
-                    FIELDS[name].dtype
-                )
+                raw = self._archive.read(_member(index, name))
+                stored = np.load(io.BytesIO(raw), allow_pickle=False)
+                batch[name] = stored.astype(FIELDS[name].dtype)
             return batch
 
         # What was frozen is the identity, and nothing of the path: a copied file continues the same

@@ -33,11 +33,9 @@ class Pairs:
     def shuffled(self, seed: int) -> "Pairs":
         """The same pairs in an order drawn from the seed."""
         order = np.random.default_rng(seed).permutation(len(self))
-        return Pairs(
-            self.language,
-            tuple(self.foreign[i] for i in order),
-            tuple(self.english[i] for i in order),
-        )
+        foreign = tuple(self.foreign[i] for i in order)
+        english = tuple(self.english[i] for i in order)
+        return Pairs(self.language, foreign, english)
 
 
 def lines_of(path: str | Path) -> list[str]:
@@ -48,13 +46,14 @@ def lines_of(path: str | Path) -> list[str]:
 
 def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]]:
     """`lines_of` two files. Raises UserError where one has more."""
-    sides = lines_of(first), lines_of(second)
-    if len(sides[0]) != len(sides[1]):
+    first_lines = lines_of(first)
+    second_lines = lines_of(second)
+    if len(first_lines) != len(second_lines):
         raise UserError(
-            f"{first} has {len(sides[0])} lines and {second} has {len(sides[1])}: the two must be"
-            " aligned line by line"
+            f"{first} has {len(first_lines)} lines and {second} has {len(second_lines)}: the two"
+            " must be aligned line by line"
         )
-    return list(zip(*sides, strict=True))
+    return list(zip(first_lines, second_lines, strict=True))
 
 
 def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
@@ -64,7 +63,9 @@ def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0)
     lines = aligned_lines(foreign, english)
     if not lines:
         raise UserError(f"{foreign} and {english} are empty: no pairs to evaluate on")
-    kept = [pair for pair in lines if all(pair)][: limit or None]
+    kept = [pair for pair in lines if all(pair)]
+    if limit:
+        kept = kept[:limit]
     if not kept:
         raise UserError(
             f"{foreign} and {english} have no line with text on both sides: no pairs to evaluate on"
@@ -75,17 +76,25 @@ def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0)
 def pairs_with_english(patterns: Sequence[str]) -> dict[str, Pairs]:
     """{language: all pairs of English and it without an empty side} in training text, files of one
     language one after the other."""
-    sides: dict[str, tuple[list[str], list[str]]] = {}
+    foreign_lines: dict[str, list[str]] = {}
+    english_lines: dict[str, list[str]] = {}
     for pair in find_pairs(patterns):
         if PIVOT not in pair.languages or pair.languages[0] == pair.languages[1]:
             continue
+        # English may be either side: which one follows from the names of the files.
         english = pair.languages.index(PIVOT)
-        foreign, englishes = sides.setdefault(pair.languages[1 - english], ([], []))
+        foreign = 1 - english
+        language = pair.languages[foreign]
+        foreign_lines.setdefault(language, [])
+        english_lines.setdefault(language, [])
         for lines in pair.lines():
             if all(line.strip() for line in lines):
-                foreign.append(lines[1 - english])
-                englishes.append(lines[english])
-    return {language: Pairs(language, tuple(a), tuple(b)) for language, (a, b) in sides.items()}
+                foreign_lines[language].append(lines[foreign])
+                english_lines[language].append(lines[english])
+    pairs = {}
+    for language, lines in foreign_lines.items():
+        pairs[language] = Pairs(language, tuple(lines), tuple(english_lines[language]))
+    return pairs
 
 
 def read_pairs(
@@ -97,30 +106,33 @@ def read_pairs(
     left.
     """
     path = Path(path)
-    found = _in_folder(path) if path.is_dir() else _of_stem(path)
-    if not found:
+    if path.is_dir():
+        files = _in_folder(path)
+    else:
+        files = _of_stem(path)
+    if not files:
         raise UserError(
             f"{path}: no pairs with English here: expected XX-{PIVOT}.XX beside XX-{PIVOT}.{PIVOT},"
             f" or NAME.XX beside NAME.{PIVOT}"
         )
-    kept = {
-        lang: files
-        for lang, files in sorted(found.items())
-        if languages is None or lang in languages
-    }
+    kept = sorted(files)
+    if languages is not None:
+        kept = [language for language in kept if language in languages]
     if not kept:
         raise UserError(
-            f"{path}: has pairs for {', '.join(sorted(found))} but none for the run's languages,"
+            f"{path}: has pairs for {', '.join(sorted(files))} but none for the run's languages,"
             f" {', '.join(languages)}"
         )
-    return {
-        lang: read_pair_files(foreign, english, lang, limit)
-        for lang, (foreign, english) in kept.items()
-    }
+    pairs = {}
+    for language in kept:
+        foreign, english = files[language]
+        pairs[language] = read_pair_files(foreign, english, language, limit)
+    return pairs
 
 
 def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
-    found = {}
+    """{language: (its file, the English one)} of the pairs `XX-en.XX` + `XX-en.en`."""
+    files = {}
     for file in sorted(folder.iterdir()):
         stem, _, language = plain_name(file).rpartition(".")
         match = _PAIR.match(stem)
@@ -129,24 +141,26 @@ def _in_folder(folder: Path) -> dict[str, tuple[Path, Path]]:
         english = find_file(file.with_name(f"{stem}.{PIVOT}"))
         if english is None:
             raise UserError(f"{file}: its English side {stem}.{PIVOT} is missing")
-        if language in found:
+        if language in files:
+            other, _ = files[language]
             raise UserError(
-                f"{folder}: both {found[language][0].name} and {file.name} hold {language}: name"
-                " one by its stem"
+                f"{folder}: both {other.name} and {file.name} hold {language}: name one by its stem"
             )
-        found[language] = (file, english)
-    return found
+        files[language] = (file, english)
+    return files
 
 
 def _of_stem(stem: Path) -> dict[str, tuple[Path, Path]]:
+    """{language: (its file, the English one)} of the files `STEM.XX`."""
     english = find_file(stem.with_name(f"{stem.name}.{PIVOT}"))
     if english is None:
         raise UserError(
             f"{stem}: neither a folder nor the beginning of a file name that ends in .{PIVOT}"
         )
-    found = {}
+    files = {}
     for file in sorted(stem.parent.glob(f"{stem.name}.*")):
         name, _, language = plain_name(file).rpartition(".")
         if name == stem.name and language != PIVOT:
-            found.setdefault(language, (file, english))
-    return found
+            # NAME.de comes before NAME.de.gz, and is the one to read.
+            files.setdefault(language, (file, english))
+    return files

@@ -37,17 +37,24 @@ def held_out_of(
     so a line is held out of a pair and of its side as text alike. Raises UserError: no share.
     """
     masks = [held_out(count, share) for count in lines]
+    # Text that is a side of pairs is counted apart, so that its lines fall as those of the pairs.
     sets: dict[str, list[int]] = {}
     for i, file in enumerate(files):
-        sets.setdefault("" if isinstance(file, Pair) else pair_side(file.path), []).append(i)
+        side = ""
+        if not isinstance(file, Pair):
+            side = pair_side(file.path)
+        sets.setdefault(side, []).append(i)
     for members in sets.values():
-        if sum(masks[i].sum() for i in members) >= share / 2 * sum(lines[i] for i in members):
+        held_lines = sum(masks[i].sum() for i in members)
+        all_lines = sum(lines[i] for i in members)
+        if held_lines >= share / 2 * all_lines:
             continue
         first = 0
         for i in sorted(members, key=lambda i: _place(files[i])):
             if not masks[i].any() and lines[i]:
                 parts = max(1, round(lines[i] / BLOCK))
-                masks[i] = _taken(first + np.arange(lines[i]) * parts // lines[i], share)
+                part_of_line = np.arange(lines[i]) * parts // lines[i]
+                masks[i] = _taken(first + part_of_line, share)
                 first += parts
     return masks
 
@@ -59,5 +66,9 @@ def _taken(block: np.ndarray, share: float) -> np.ndarray:
 
 def _place(file: Text | Pair) -> tuple[str, str]:
     """Folder and name, without the ending that tells the sides of a pair apart."""
-    path = Path(os.path.abspath(file.first.path if isinstance(file, Pair) else file.path))
-    return str(path.parent), plain_name(path).rpartition(".")[0]
+    text = file
+    if isinstance(file, Pair):
+        text = file.first
+    path = Path(os.path.abspath(text.path))
+    name, _, _ = plain_name(path).rpartition(".")
+    return str(path.parent), name

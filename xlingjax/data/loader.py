@@ -80,7 +80,10 @@ class CountedSource:
     ):
         if count < 1:
             raise UserError("a batch source needs at least one batch")
-        self._read, self._count, self._epochs, self._position = read, count, epochs, 0
+        self._read = read
+        self._count = count
+        self._epochs = epochs
+        self._position = 0
         self.shapes = {name: tuple(array.shape) for name, array in read(0).items()}
         self.languages = tuple(languages)
         self.identity = identity
@@ -110,26 +113,33 @@ class Peekable:
     """A `BatchSource` whose next batch can be looked at before it is taken."""
 
     def __init__(self, source: BatchSource):
-        self._source, self._ahead = source, None
-        self.shapes, self.languages, self.identity = (
-            source.shapes,
-            source.languages,
-            source.identity,
-        )
+        self._source = source
+        # The batch looked at and the position before it: what `state` gives is the position of the
+        # batches taken, not of those looked at.
+        self._ahead: tuple[dict[str, bytes], dict[str, np.ndarray]] | None = None
+        self.shapes = source.shapes
+        self.languages = source.languages
+        self.identity = source.identity
 
     def peek(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
-            self._ahead = self._source.state(), self._source.next()
-        return self._ahead[1]
+            before = self._source.state()
+            self._ahead = (before, self._source.next())
+        _, batch = self._ahead
+        return batch
 
     def next(self) -> dict[str, np.ndarray]:
         if self._ahead is None:
             return self._source.next()
-        (_, batch), self._ahead = self._ahead, None
+        _, batch = self._ahead
+        self._ahead = None
         return batch
 
     def state(self) -> dict[str, bytes]:
-        return self._source.state() if self._ahead is None else self._ahead[0]
+        if self._ahead is None:
+            return self._source.state()
+        before, _ = self._ahead
+        return before
 
     def restore(self, state: dict[str, bytes]) -> None:
         self._ahead = None
@@ -147,13 +157,13 @@ def array_source(
     epochs: int | None = None,
 ) -> BatchSource:
     """A source over batches held in memory, in order, repeated `epochs` times (None: for ever)."""
-    return CountedSource(
-        lambda index: dict(batches[index]),
-        len(batches),
-        languages=languages,
-        identity={"kind": "arrays", "batches": len(batches)} if identity is None else identity,
-        epochs=epochs,
-    )
+    if identity is None:
+        identity = {"kind": "arrays", "batches": len(batches)}
+
+    def read(index: int) -> dict[str, np.ndarray]:
+        return dict(batches[index])
+
+    return CountedSource(read, len(batches), languages=languages, identity=identity, epochs=epochs)
 
 
 def to_global(
@@ -162,31 +172,35 @@ def to_global(
     """Global `jax.Array`s from this host's rows.
 
     `sharding` places the row axis (it may leave the other axes out); `shapes` are the source's
-    global shapes. The
-    host has either all rows of the batch or exactly the contiguous rows its own devices hold.
-    Raises UserError
-    when it has neither.
+    global shapes. The host has either all rows of the batch or exactly the contiguous rows its own
+    devices hold. Raises UserError when it has neither.
     """
     import jax
 
     def place(name: str, local: np.ndarray) -> jax.Array:
         shape = tuple(shapes[name])
-        slices = [
-            index[0].indices(shape[0])[:2]
-            for index in sharding.addressable_devices_indices_map(shape).values()
-        ]
-        start = 0 if local.shape[0] == shape[0] else min(begin for begin, _ in slices)
-        if max(end for _, end in slices) - start > local.shape[0]:
+        batch_rows = shape[0]
+        begins = []
+        ends = []
+        for index in sharding.addressable_devices_indices_map(shape).values():
+            begin, end, _ = index[0].indices(batch_rows)
+            begins.append(begin)
+            ends.append(end)
+        # `local` begins with row 0 where the host read the whole batch, else with the first row of
+        # its devices.
+        start = min(begins)
+        if local.shape[0] == batch_rows:
+            start = 0
+        if max(ends) - start > local.shape[0]:
             raise UserError(
-                f"this host read {local.shape[0]} of {shape[0]} rows but its devices hold rows "
-                f"{min(slices)[0]}..{max(end for _, end in slices)}; set data_shards=1"
+                f"this host read {local.shape[0]} of {batch_rows} rows but its devices hold rows "
+                f"{min(begins)}..{max(ends)}; set data_shards=1"
             )
 
         def read(index: tuple[slice, ...]) -> np.ndarray:
-            begin, end, _ = index[0].indices(shape[0])
-            return np.asarray(
-                local[(slice(begin - start, end - start), *index[1:])], dtype=FIELDS[name].dtype
-            )
+            begin, end, _ = index[0].indices(batch_rows)
+            rows_of_device = slice(begin - start, end - start)
+            return np.asarray(local[(rows_of_device, *index[1:])], dtype=FIELDS[name].dtype)
 
         return jax.make_array_from_callback(shape, sharding, read)
 

@@ -151,7 +151,9 @@ def stream_rows(
     (XLM-R). The last chunk may be short.
     """
     (text,) = records.sides
-    chunk = min(stream_length or length, length)
+    chunk = length
+    if stream_length:
+        chunk = min(stream_length, length)
     # `<s>` takes the place of the token before the chunk: the slice begins one token early, and
     # the reader writes `<s>` over it.
     early = int(bos)
@@ -275,7 +277,8 @@ def paraphrase_rows(
     out with their partner row, and so are negatives that say what the translation says.
     """
     starts, lengths = starts_and_lengths(records, bases)
-    keep = np.flatnonzero(((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1))
+    readable = ((lengths > 0) & (lengths <= max_pieces + 1)).all(axis=1)
+    keep = np.flatnonzero(readable)
     line_numbers = _equal_lines(records.sides[1:])
     none = np.zeros((0, 2, 2), np.int64)
     example_starts = [none]
@@ -326,8 +329,12 @@ def _wrong_partners(
     shifts = rng.permutation(np.arange(1, keep.size))[:negatives]
     order = rng.permutation(keep.size)
     place = np.argsort(order)
-    second = np.ones(keep.size, int)
-    return [(keep[order[(place + shift) % keep.size]], second) for shift in shifts]
+    second_side = np.ones(keep.size, int)
+    partners = []
+    for shift in shifts:
+        shifted = order[(place + shift) % keep.size]
+        partners.append((keep[shifted], second_side))
+    return partners
 
 
 def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:

@@ -121,7 +121,9 @@ def expected_epochs(table: Sequence[Mapping[str, Any]], steps: int) -> dict[str,
 
 def format_table(table: Sequence[Mapping[str, Any]], steps: int | None = None) -> str:
     """The sampling table for the terminal; with `steps`, epochs of a run of that many steps."""
-    title = "epochs" if steps else "epochs/1k steps"
+    title = "epochs/1k steps"
+    if steps:
+        title = "epochs"
     lines = [f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}"]
     for row in table:
         epochs = row["epochs_per_1000_steps"] * (steps or 1000) / 1000

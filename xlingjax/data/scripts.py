@@ -36,7 +36,10 @@ def script_of_language(code: str) -> str | None:
     """The script `code` is written in (Japanese counts as Han); None if unknown or if the language
     has several."""
     language, *tags = re.split("[_-]", code)
-    return next((_TAGS[tag] for tag in tags if tag in _TAGS), _SCRIPT_OF.get(language))
+    for tag in tags:
+        if tag in _TAGS:
+            return _TAGS[tag]
+    return _SCRIPT_OF.get(language)
 
 
 def letters_in(script: str, text: str) -> int:
@@ -48,4 +51,6 @@ def main_script(text: str) -> str | None:
     """The script of most of the letters; None without letters."""
     counts = {script: letters_in(script, text) for script in _PATTERNS}
     best = max(counts, key=counts.get)
-    return best if counts[best] else None
+    if not counts[best]:
+        return None
+    return best

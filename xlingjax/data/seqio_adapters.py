@@ -45,8 +45,12 @@ class TextFiles(seqio.DataSource):
     """
 
     def __init__(self, splits: Mapping[str, Sequence[Text] | Sequence[Pair]], holdout: float = 0.0):
-        self.files, self.holdout = {split: tuple(files) for split, files in splits.items()}, holdout
-        super().__init__(splits=(*splits, "validation") if holdout else tuple(splits))
+        self.files = {split: tuple(files) for split, files in splits.items()}
+        self.holdout = holdout
+        names = tuple(splits)
+        if holdout:
+            names = (*names, "validation")
+        super().__init__(splits=names)
 
     @property
     def supports_arbitrary_sharding(self) -> bool:
@@ -56,17 +60,18 @@ class TextFiles(seqio.DataSource):
         return [split]
 
     def _selection(self, split: str) -> tuple[tuple, bool]:
-        return (
-            (self.files["train"], split == "validation")
-            if self.holdout
-            else (self.files[split], False)
-        )
+        """(the files of a split, whether it is their held-out lines)."""
+        if not self.holdout:
+            return self.files[split], False
+        return self.files["train"], split == "validation"
 
     def records(self, split: str, vocabulary: Vocabulary) -> Records:
         """The tokenised lines of a split. Raises UserError: unreadable or empty text, sides of
         unequal length."""
         files, held = self._selection(split)
-        read = pair_records if isinstance(files[0], Pair) else text_records
+        read = text_records
+        if isinstance(files[0], Pair):
+            read = pair_records
         return read(files, vocabulary, self.holdout, held)
 
     def num_input_examples(self, split: str) -> int:
@@ -75,14 +80,15 @@ class TextFiles(seqio.DataSource):
     def _lines(self, split: str) -> Iterator[dict[str, str]]:
         files, held = self._selection(split)
         counts = [sum(1 for _ in file.lines()) for file in files]
-        for file, mask in zip(files, held_out_of(files, counts, self.holdout), strict=True):
+        masks = held_out_of(files, counts, self.holdout)
+        for file, mask in zip(files, masks, strict=True):
             for keep, line in zip(mask == held, file.lines(), strict=True):
-                if keep:
-                    yield (
-                        {"text": line}
-                        if isinstance(line, str)
-                        else dict(zip(SIDES, line, strict=False))
-                    )
+                if not keep:
+                    continue
+                if isinstance(line, str):
+                    yield {"text": line}
+                else:
+                    yield dict(zip(SIDES, line, strict=False))
 
     def get_dataset(
         self,
@@ -93,7 +99,9 @@ class TextFiles(seqio.DataSource):
         **unused,
     ) -> tf.data.Dataset:
         first = self.files["train"][0]
-        names = SIDES[: len(first.sides)] if isinstance(first, Pair) else ("text",)
+        names = ("text",)
+        if isinstance(first, Pair):
+            names = SIDES[: len(first.sides)]
         signature = {name: tf.TensorSpec((), tf.string) for name in names}
         return tf.data.Dataset.from_generator(
             lambda: self._lines(split), output_signature=signature
@@ -121,9 +129,10 @@ def task_records(
             " `seqio.add_global_cache_dirs`, or set use_cached=False"
         )
     gfile = tf.io.gfile
-    shards = (
-        gfile.glob(f"{task.cache_dir}/*{split}*") if use_cached else task.source.list_shards(split)
-    )
+    if use_cached:
+        shards = gfile.glob(f"{task.cache_dir}/*{split}*")
+    else:
+        shards = task.source.list_shards(split)
 
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
         chunks = [[] for _ in names]
@@ -132,24 +141,29 @@ def task_records(
         )
         data = data.map(lambda example: {name: example[name] for name in names}).ragged_batch(1024)
         for batch in data:
-            for name, chunk in zip(names, chunks, strict=True):
-                ids, lengths = batch[name].flat_values.numpy(), batch[name].row_lengths().numpy()
-                chunk.append(
-                    end_sentences(ids.astype(np.int32), lengths.astype(np.int32), vocabulary.eos_id)
-                )
+            for name, chunks_of_side in zip(names, chunks, strict=True):
+                ids = batch[name].flat_values.numpy().astype(np.int32)
+                lengths = batch[name].row_lengths().numpy().astype(np.int32)
+                chunks_of_side.append(end_sentences(ids, lengths, vocabulary.eos_id))
         return chunks
 
     languages = tuple(feature.language for feature in task.output_features.values())
     if not all(gfile.exists(name) and not gfile.isdir(name) for name in shards):
         return Records(languages, tuple(joined(chunks, vocabulary) for chunks in sides()))
-    files = [
-        (name, gfile.stat(name).length, gfile.stat(name).mtime_nsec) for name in sorted(shards)
-    ]
+    files = []
+    for name in sorted(shards):
+        stat = gfile.stat(name)
+        files.append((name, stat.length, stat.mtime_nsec))
+    # Not by content, as plain files are: TFRecords would have to be read whole for a hash.
     key = f"seqio:{task.name}:{split}:{use_cached}:{files}:{task.source}:{task.preprocessors}"
-    key = re.sub(" at 0x[0-9a-f]+", "", key)  # addresses of functions are new in every process
-    made = functools.lru_cache(sides)
-    tokens = [
-        load_or_write(f"{key}:{name}", vocabulary, lambda i=i: made()[i], f"task {task.name}")
-        for i, name in enumerate(names)
-    ]
+    # Addresses of functions are new in every process.
+    key = re.sub(" at 0x[0-9a-f]+", "", key)
+    # All sides come out of one pass, made when the first that is not cached asks for it.
+    sides_once = functools.lru_cache(sides)
+    tokens = []
+    for i, name in enumerate(names):
+        record = load_or_write(
+            f"{key}:{name}", vocabulary, lambda i=i: sides_once()[i], f"task {task.name}"
+        )
+        tokens.append(record)
     return Records(languages, tuple(tokens))

@@ -54,7 +54,8 @@ class BatchPlan:
                     rows = first + rng.permutation(last - first)
                 else:
                     rows = np.arange(first, last)
-                rows = np.pad(rows, (0, -rows.size % self.batch), constant_values=-1)
+                missing = -rows.size % self.batch
+                rows = np.pad(rows, (0, missing), constant_values=-1)
                 blocks.append(rows.reshape(-1, self.batch))
         return np.concatenate(blocks).astype(np.int64)
 

@@ -54,10 +54,17 @@ def translation_rows(
     starts = (starts[keep] - 1)[order]
     lengths = (lengths[keep] + 1)[order]
     ways = _ways(records, directions)
+    # Nothing first, since no direction of these records may be read.
     none = np.zeros((0, 2), np.int64)
-    all_starts = np.concatenate([starts[:, way] for way in ways] + [none])
-    all_lengths = np.concatenate([lengths[:, way] for way in ways] + [none])
-    languages = [np.broadcast_to(way, starts.shape) for way in ways]
+    all_starts = [none]
+    all_lengths = [none]
+    all_languages = [none]
+    for way in ways:
+        all_starts.append(starts[:, way])
+        all_lengths.append(lengths[:, way])
+        all_languages.append(np.broadcast_to(way, starts.shape))
+    all_starts = np.concatenate(all_starts)
+    all_lengths = np.concatenate(all_lengths)
     return plan_rows(
         _rows_of(all_lengths, length, packing),
         1,
@@ -67,7 +74,7 @@ def translation_rows(
         lengths=all_lengths,
         positions=np.zeros(2),
         sides=np.arange(2),
-        languages=np.concatenate(languages + [none]),
+        languages=np.concatenate(all_languages),
         opens=np.array([True, True]),
     )
 
@@ -101,10 +108,11 @@ def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]
     for first, second in pairs:
         known.add(f"{first}-{second}")
         known.add(f"{second}-{first}")
+    names = ", ".join(sorted(known)) or "none"
     for one in directions:
         if one not in known:
             raise UserError(
-                f"DIRECTIONS: no pairs for {one!r}; there are {', '.join(sorted(known)) or 'none'}:"
+                f"DIRECTIONS: no pairs for {one!r}; there are {names}:"
                 " write source-target as the files' languages, or add pairs to PARALLEL"
             )
 
@@ -142,7 +150,7 @@ def block_rows(records: Records, base: int, length: int, *, packing: bool = Fals
     lines, document = documents([text])
     starts = line_starts(text, base)[lines]
     size = np.minimum(text.lengths[lines].astype(np.int64), length - 1)
-    window = windows(document, size, length)[0]
+    window, _, _ = windows(document, size, length)
     first = np.flatnonzero(np.diff(window, prepend=-1))
     # The sentences of a window stand one after the other in the text, so it is one slice.
     lengths = np.add.reduceat(size, first) + 1

@@ -86,7 +86,9 @@ class Records:
 
 
 def cache_folder() -> Path:
-    root = os.environ.get("XLINGJAX_CACHE") or Path.home() / ".cache" / "xlingjax"
+    root = os.environ.get("XLINGJAX_CACHE")
+    if not root:
+        root = Path.home() / ".cache" / "xlingjax"
     return Path(root) / "tokens"
 
 
@@ -99,7 +101,10 @@ def id_dtype(vocabulary: Vocabulary) -> np.dtype:
 
 def _files(key: str, vocabulary: Vocabulary) -> tuple[Path, Path]:
     """Where the ids and the lengths of a record lie."""
-    name = hashlib.sha256(f"{FORMAT}:{key}:{vocabulary.sha256}".encode()).hexdigest()[:32]
+    # By content, not by path: a corpus that was moved or copied is not tokenised again, and one
+    # that was changed is.
+    identity = f"{FORMAT}:{key}:{vocabulary.sha256}"
+    name = hashlib.sha256(identity.encode()).hexdigest()[:32]
     folder = cache_folder()
     return folder / f"{name}.ids.npy", folder / f"{name}.lengths.npy"
 
@@ -136,6 +141,7 @@ def load_or_write(
         record = joined(make(), vocabulary)
         try:
             ids_path.parent.mkdir(parents=True, exist_ok=True)
+            # Each appears whole or not at all; a record counts as written when both are there.
             _write(lengths_path, record.lengths)
             _write(ids_path, record.ids)
         except OSError as error:
@@ -184,6 +190,7 @@ def _write(path: Path, array: np.ndarray) -> None:
 def _tokenise(
     lines: Iterable[str], vocabulary: Vocabulary, threads: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    # In chunks, since a corpus may be larger than memory as text.
     lines = iter(lines)
     while chunk := list(itertools.islice(lines, CHUNK_LINES)):
         ids, lengths = vocabulary.encode_lines(chunk, threads)
@@ -207,7 +214,8 @@ def text_records(
     whole = [tokens(text, vocabulary) for text in texts]
     masks = held_out_of(texts, [part.lengths.size for part in whole], holdout)
     parts = [part.keep(mask == held) for part, mask in zip(whole, masks, strict=True)]
-    records = Records(languages=(texts[0].language,), sides=(concatenate(parts),))
+    languages = (texts[0].language,)
+    records = Records(languages, (concatenate(parts),))
     return _not_empty(records, [text.path for text in texts], held)
 
 
@@ -226,7 +234,8 @@ def pair_records(
         whole.append(sides)
         line_counts.append(counts[0])
     parts = []
-    for sides, mask in zip(whole, held_out_of(pairs, line_counts, holdout), strict=True):
+    masks = held_out_of(pairs, line_counts, holdout)
+    for sides, mask in zip(whole, masks, strict=True):
         # One mask for all sides, so that they stay aligned.
         parts.append([side.keep(mask == held) for side in sides])
     joined_sides = tuple(concatenate(parts_of_side) for parts_of_side in zip(*parts, strict=True))

@@ -17,10 +17,12 @@ def picture(alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], li
     left, right = words
     grid = np.full((len(left), len(right)), np.nan)
     for (i, j), cosine in np.ndenumerate(alignment.similarity):
-        row, column = alignment.left[i], alignment.right[j]
+        row = alignment.left[i]
+        column = alignment.right[j]
         grid[row, column] = np.nanmax([grid[row, column], cosine])
-    size = tuple(float(np.clip(1.6 + 0.32 * len(side), 2.5, 14.0)) for side in (right, left))
-    figure, (axis,) = plots.panels(1, size=size)
+    width = float(np.clip(1.6 + 0.32 * len(right), 2.5, 14.0))
+    height = float(np.clip(1.6 + 0.32 * len(left), 2.5, 14.0))
+    figure, (axis,) = plots.panels(1, size=(width, height))
     axis.grid(False)
     image = axis.imshow(grid, cmap="Blues", interpolation="nearest")
     if links:
@@ -39,17 +41,15 @@ def by_layer(run: Run) -> Any:
     values = run.last("alignment")
     if values is None:
         return None
-    table, layers = values["by_language"], list(values["by_layer"])
+    table = values["by_language"]
+    layers = list(values["by_layer"])
     languages = list(table)
-    figure, axes = plots.panels(
-        len(METHODS), size=(plots.PANEL[0], max(0.7 + 0.27 * len(languages), 1.8))
-    )
+    height = max(0.7 + 0.27 * len(languages), 1.8)
+    figure, axes = plots.panels(len(METHODS), size=(plots.PANEL[0], height))
     for axis, method in zip(axes, METHODS, strict=True):
-        cells = np.array(
-            [[100 * table[language][layer][method] for layer in layers] for language in languages]
-        )
-        plots.heat_map(
-            axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100
-        )
+        cells = np.zeros((len(languages), len(layers)))
+        for i, language in enumerate(languages):
+            cells[i] = [100 * table[language][layer][method] for layer in layers]
+        plots.heat_map(axis, cells, languages, plots.short_layer_names(layers), "{:.0f}", 0, 100)
         axis.set(title=f"{method}: alignment error rate (%)", xlabel="layer")
     return figure

@@ -32,9 +32,12 @@ def build_report(
     """
     main = read_run(run)
     others = {name: read_run(path) for name, path in (compare or {}).items()}
-    finetuned = [finetuned] if isinstance(finetuned, str | Path) else finetuned
+    if isinstance(finetuned, str | Path):
+        finetuned = [finetuned]
     tuned = [read_run(path) for path in finetuned]
-    folder = Path(output) if output else main.path
+    folder = main.path
+    if output:
+        folder = Path(output)
     summary = summarise(main, others, tuned)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,18 +62,22 @@ def figures(
     """What report.json holds: the summary, and the latest values of every evaluation of every run
     shown."""
 
-    def latest(one: Run) -> dict[str, Any]:
-        return {line["name"]: {"step": line["step"]} | line["values"] for line in one.evaluations}
+    def latest(run: Run) -> dict[str, Any]:
+        # The lines are in the order of steps, so a later one takes the place of an earlier one.
+        evaluations = {}
+        for line in run.evaluations:
+            evaluations[line["name"]] = {"step": line["step"]} | line["values"]
+        return evaluations
 
+    compared = {}
+    for name, other in others.items():
+        compared[name] = {"run": other.path.name, "evaluations": latest(other)}
     return {
         "summary": dict(summary),
         "run": run.path.name,
         "languages": run.languages,
         "evaluations": latest(run),
-        "compare": {
-            name: {"run": other.path.name, "evaluations": latest(other)}
-            for name, other in others.items()
-        },
+        "compare": compared,
         "finetuned": {one.path.name: latest(one) for one in tuned},
         "sampling": sections.sampling_tables(run),
         "versions": run.last_start.get("versions", {}),
@@ -82,6 +89,7 @@ def render(
 ) -> str:
     """The page."""
     runs = {_name(run, others): run} | dict(others)
+    mined = run.record.get("config", {}).get("negatives", ())
     shown = {
         "schedule": ("Schedule", schedule.section(run.record)),
         "rows": ("What the objectives read", sections.rows(run)),
@@ -98,32 +106,33 @@ def render(
         "samples": ("Masked words", examples.masked(run)),
         "recovery": ("Word recovery", examples.recovery(run)),
         "pseudo": ("Pseudo tokens", examples.pseudo(run)),
-        "negatives": (
-            "Mined negatives",
-            negatives.section(run.record.get("config", {}).get("negatives", ())),
-        ),
+        "negatives": ("Mined negatives", negatives.section(mined)),
         "sampling": ("What was sampled", sections.sampling(run)),
         "setting": ("Setting", sections.setting(run)),
     }
-    rendered = {
-        anchor: html.section(anchor, title, *parts) for anchor, (title, parts) in shown.items()
-    }
-    links = " ".join(
-        f'<a href="#{a}">{html.esc(shown[a][0])}</a>' for a, text in rendered.items() if text
-    )
-    machine = run.last_start.get("machine", "")
+    links = []
+    rendered = []
+    for anchor, (title, parts) in shown.items():
+        text = html.section(anchor, title, *parts)
+        rendered.append(text)
+        if text:
+            links.append(f'<a href="#{anchor}">{html.esc(title)}</a>')
     state = run.result.get("exit_reason", "not finished")
-    subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}" + (
-        f" · {machine}" if machine else ""
-    )
-    empty = "" if run.metrics else html.section("empty", "Nothing yet", html.note(BEFORE))
+    subtitle = f"{state} at step {run.step:,} of {run.record.get('steps') or '?'}"
+    machine = run.last_start.get("machine", "")
+    if machine:
+        subtitle += f" · {machine}"
+    empty = ""
+    if not run.metrics:
+        empty = html.section("empty", "Nothing yet", html.note(BEFORE))
     title = f"<h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p>"
-    head = f"<header>{title}<nav>{links}</nav></header>"
-    return html.page(
-        f"{run.path.name} · xlingjax",
-        "\n".join([head, sections.tiles(summary, list(others)), empty, *rendered.values()]),
-    )
+    head = f"<header>{title}<nav>{' '.join(links)}</nav></header>"
+    tiles = sections.tiles(summary, list(others))
+    return html.page(f"{run.path.name} · xlingjax", "\n".join([head, tiles, empty, *rendered]))
 
 
 def _name(run: Run, others: Mapping[str, Run]) -> str:
-    return run.path.name if run.path.name not in others else "this run"
+    """What the run is called beside the others: by default the name of its folder."""
+    if run.path.name in others:
+        return "this run"
+    return run.path.name

@@ -115,34 +115,60 @@ def model_card(
     identifiers of the hub. before_after: rows "figure", "before", "after". vectors: the model's own
     way to make sentence vectors; None: means of the last layer.
     """
+    # Later figures are of other weights than those that were exported.
     until = dataclasses.replace(
         run,
         evaluations=[line for line in run.evaluations if line["step"] <= step],
         metrics=[line for line in run.metrics if line["step"] <= step],
     )
-    architecture, embeds = described["architectures"][0], bool(described.get("use_lang_emb"))
-    auto, task = next(found for end, found in _TASKS.items() if architecture.endswith(end))
-    shape, weights = run.record["model"], run.record.get("weights", {})
-    how = f"trained on {', '.join(weights)}" if weights else "exported"
-    # The pipelines of the hub give no `langs`.
+    architecture = described["architectures"][0]
+    auto, task = _task_of(architecture)
+    shape = run.record["model"]
+    how = "exported"
+    weights = run.record.get("weights", {})
+    if weights:
+        how = f"trained on {', '.join(weights)}"
+    embeds_languages = bool(described.get("use_lang_emb"))
+    embedded = []
+    pipeline = task
+    if embeds_languages:
+        embedded = list(described["lang2id"])
+        # The pipelines of the hub give no `langs`.
+        pipeline = ""
+    if vectors is None:
+        vectors = Sentences()
     sections = [
-        _metadata(languages, "" if embeds else task, licence, base),
+        _metadata(languages, pipeline, licence, base),
         f"# {name}",
         (
             f"{architecture}: {shape['layers']} layers of {shape['dim']}, {shape['vocab_size']:,}"
             f" pieces; {how} by xlingjax, checkpoint {step}."
         ),
-        _code(auto, task, [*described["lang2id"]] if embeds else (), vectors or Sentences()),
-        *([_LANGS] if embeds else []),
-        *_section("Objectives", _objectives(run)),
-        *_section("Data", _data(run)),
-        *_section("Measured", _measured(until)),
-        *_section("Before and after", _before_after(before_after)),
-        *_section("Training", _training(run, step)),
-        *_section("Export", "\n".join(f"- {note}" for note in notes)),
-        *_section("Licence", licence or _NONE),
+        _code(auto, task, embedded, vectors),
     ]
+    if embeds_languages:
+        sections.append(_LANGS)
+    bodies = {
+        "Objectives": _objectives(run),
+        "Data": _data(run),
+        "Measured": _measured(until),
+        "Before and after": _before_after(before_after),
+        "Training": _training(run, step),
+        "Export": "\n".join(f"- {note}" for note in notes),
+        "Licence": licence or _NONE,
+    }
+    for title, body in bodies.items():
+        if body:
+            sections += [f"## {title}", body]
     return "\n\n".join(sections) + "\n"
+
+
+def _task_of(architecture: str) -> tuple[str, str]:
+    """(the class of transformers that opens it, the task of the hub)."""
+    for ending, classes in _TASKS.items():
+        if architecture.endswith(ending):
+            return classes
+    raise ValueError(f"no export has architecture {architecture}")
 
 
 def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences) -> str:
@@ -157,15 +183,15 @@ def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences) -> 
     pooled = _POOLED[vectors.pooling or "mean"]
     if vectors.normalize:
         pooled += "\nvectors = torch.nn.functional.normalize(vectors, dim=-1)"
-    states = "last_hidden_state" if vectors.layer is None else f"hidden_states[{vectors.layer}]"
-    prefix = f"{json.dumps(vectors.prefix, ensure_ascii=False)} + " if vectors.prefix else ""
-    return _CODE.format(
-        auto=auto, read=_READ[task].format(langs=langs, prefix=prefix, states=states, pooled=pooled)
-    )  # fmt: skip
-
-
-def _section(title: str, body: str) -> list[str]:
-    return [f"## {title}", body] if body else []
+    states = "last_hidden_state"
+    if vectors.layer is not None:
+        states = f"hidden_states[{vectors.layer}]"
+    prefix = ""
+    if vectors.prefix:
+        # As Python writes it, too.
+        prefix = f"{json.dumps(vectors.prefix, ensure_ascii=False)} + "
+    read = _READ[task].format(langs=langs, prefix=prefix, states=states, pooled=pooled)
+    return _CODE.format(auto=auto, read=read)
 
 
 def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> str:
@@ -177,32 +203,32 @@ def _metadata(languages: Sequence[str], task: str, licence: str, base: str) -> s
         "pipeline_tag": task,
         "tags": ["xlingjax", "cross-lingual", "multilingual"],
     }
-    lines = [
-        f"{name}: {json.dumps(value, ensure_ascii=False)}"
-        for name, value in values.items()
-        if value
-    ]
-    return "\n".join(["---", *lines, "---"])
+    lines = ["---"]
+    for name, value in values.items():
+        if value:
+            # JSON is YAML, and quotes what needs it.
+            lines.append(f"{name}: {json.dumps(value, ensure_ascii=False)}")
+    return "\n".join([*lines, "---"])
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = [f"| {' | '.join(map(str, row))} |" for row in rows]
-    return (
-        "\n".join([f"| {' | '.join(header)} |", "|" + "---|" * len(header), *lines])
-        if lines
-        else ""
-    )
+    if not lines:
+        return ""
+    return "\n".join([f"| {' | '.join(header)} |", "|" + "---|" * len(header), *lines])
 
 
 def _objectives(run: Run) -> str:
     rows = []
     for stage, settings in run.record.get("stages", {}).items():
         masking = settings.get("masking") or {}
-        rate = f"{masking['rate']:g} of the pieces" if masking.get("rate") is not None else ""
-        weight = run.record.get("weights", {}).get(stage.split("@")[0], "")
-        rows.append(
-            (stage, weight, f"{settings.get('batch', '')} x {settings.get('length', '')}", rate)
-        )
+        masked = ""
+        if masking.get("rate") is not None:
+            masked = f"{masking['rate']:g} of the pieces"
+        objective, _, _ = stage.partition("@")
+        weight = run.record.get("weights", {}).get(objective, "")
+        batch = f"{settings.get('batch', '')} x {settings.get('length', '')}"
+        rows.append((stage, weight, batch, masked))
     return _table(("objective", "weight", "rows x tokens of a batch", "masked"), rows)
 
 
@@ -210,60 +236,54 @@ def _data(run: Run) -> str:
     rows = []
     for stage, data in run.record["identity"].get("data", {}).items():
         for line in data.get("sampling_table") or ():
-            share = line["share"] if isinstance(line.get("share"), int | float) else 0.0
-            rows.append(
-                (
-                    stage,
-                    line["name"],
-                    f"{line['sentences']:,}",
-                    f"{line['tokens']:,}",
-                    f"{100 * share:.1f} %",
-                )
-            )
+            share = line.get("share")
+            if not isinstance(share, int | float):
+                share = 0.0
+            sentences = f"{line['sentences']:,}"
+            tokens = f"{line['tokens']:,}"
+            rows.append((stage, line["name"], sentences, tokens, f"{100 * share:.1f} %"))
     return _table(("objective", "language", "sentences", "tokens", "share of the draws"), rows)
 
 
 def _measured(run: Run) -> str:
-    found: Mapping[str, Any] = summarise(run, {}, ())
-    rows = [
-        (what.format(**found), f"{found[name]:.4f}")
-        for name, what in _FIGURES.items()
-        if name in found
-    ]
-    rows += [
-        (f"training loss, {name}", f"{loss:.4f}")
-        for name, loss in found.get("final_loss", {}).items()
-    ]
+    figures: Mapping[str, Any] = summarise(run, {}, ())
+    rows = []
+    for name, what in _FIGURES.items():
+        if name in figures:
+            rows.append((what.format(**figures), f"{figures[name]:.4f}"))
+    for name, loss in figures.get("final_loss", {}).items():
+        rows.append((f"training loss, {name}", f"{loss:.4f}"))
     return _table(("figure", "value"), rows)
 
 
 def _before_after(rows: Sequence[Mapping[str, Any]]) -> str:
-    cells = [
-        ["" if row[name] is None else f"{row[name]:.4f}" for name in ("before", "after")]
-        for row in rows
-    ]
-    return _table(
-        ("figure", "before", "after"),
-        [(row["figure"], *two) for row, two in zip(rows, cells, strict=True)],
-    )
+    def shown(value: float | None) -> str:
+        if value is None:
+            return ""
+        return f"{value:.4f}"
+
+    cells = [(row["figure"], shown(row["before"]), shown(row["after"])) for row in rows]
+    return _table(("figure", "before", "after"), cells)
 
 
 def _training(run: Run, step: int) -> str:
     lines = []
-    if optimizer := run.record.get("optimizer"):
+    optimizer = run.record.get("optimizer")
+    if optimizer:
         planned = run.record["steps"]
         warmup = OptimizerConfig(**optimizer).warmup(planned)
-        done = f"{step:,} of {planned:,} updates" if step != planned else f"{step:,} updates"
+        done = f"{step:,} updates"
+        if step != planned:
+            done = f"{step:,} of {planned:,} updates"
         lines.append(
             f"- {done} of {optimizer['name']}, peak rate {optimizer['learning_rate']:g}, "
             f"{optimizer['schedule']} schedule, warm-up of {warmup:,} updates"
         )
-    if machine := run.last_start.get("machine"):
+    machine = run.last_start.get("machine")
+    if machine:
         versions = run.last_start.get("versions", {})
-        lines.append(
-            f"- on {machine}; "
-            + ", ".join(f"{name} {version}" for name, version in versions.items())
-        )
+        named = ", ".join(f"{name} {version}" for name, version in versions.items())
+        lines.append(f"- on {machine}; {named}")
     if run.config:
         lines.append("- recipe: config.gin in this folder")
     return "\n".join(lines)

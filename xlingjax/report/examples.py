@@ -36,27 +36,39 @@ def masked(run: Run) -> list[str]:
 
 
 def _sample(sample: Mapping[str, Any]) -> str:
-    words = [html.esc(piece.replace("▁", " ")) for piece in sample["pieces"]]
+    pieces = [html.esc(piece.replace("▁", " ")) for piece in sample["pieces"]]
     guesses = []
     for slot in sample["slots"]:
-        best = slot.get("with_partner", slot["predictions"])
-        right = " right" if best[0][0] == slot["target"] else ""
-        gap = " " if slot["target"].startswith("▁") else ""
-        words[slot["column"]] = (
-            f'{gap}<span class="blank{right}">{html.esc(slot["target"].replace("▁", ""))}</span>'
-        )
+        pieces[slot["column"]] = _blank(slot)
         line = f"<b>{html.esc(slot['target'])}</b>: {_guesses(slot['predictions'])}"
         if "with_partner" in slot:
             line += f" &nbsp;→&nbsp; {_guesses(slot['with_partner'])}"
         guesses.append(f'<p class="guesses">{line}</p>')
-    partner = (
-        f'<p class="guesses">en: {html.esc(sample["partner"])}</p>' if "partner" in sample else ""
-    )
-    text = "".join(words[1:-1])
+    partner = ""
+    if "partner" in sample:
+        partner = f'<p class="guesses">en: {html.esc(sample["partner"])}</p>'
+    # Without the tokens that begin and end the text.
+    text = "".join(pieces[1:-1])
     return (
         f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
-        f" <bdi>{text}</bdi>{partner}" + "".join(guesses) + "</div>"
+        f" <bdi>{text}</bdi>{partner}{''.join(guesses)}</div>"
     )
+
+
+def _blank(slot: Mapping[str, Any]) -> str:
+    """The true piece in its place, marked where the first guess, with the partner if there is one,
+    is it."""
+    target = slot["target"]
+    predictions = slot.get("with_partner", slot["predictions"])
+    best, _ = predictions[0]
+    kind = "blank"
+    if best == target:
+        kind = "blank right"
+    # The space before a word stays outside of the frame.
+    gap = ""
+    if target.startswith("▁"):
+        gap = " "
+    return f'{gap}<span class="{kind}">{html.esc(target.replace("▁", ""))}</span>'
 
 
 def _guesses(predictions: Sequence[tuple[str, float]]) -> str:
@@ -67,10 +79,10 @@ def recovery(run: Run) -> list[str]:
     values = run.last("recovery_samples")
     if not values or not values["samples"]:
         return []
-    figures = [
-        html.figure(plots.svg(recovery_picture(one)), "attention of word recovery")
-        for one in values["samples"]
-    ]
+    figures = []
+    for sample in values["samples"]:
+        picture = plots.svg(recovery_picture(sample))
+        figures.append(html.figure(picture, "attention of word recovery"))
     return [f'<div class="pictures">{"".join(figures)}</div>', html.note(RECOVERY_NOTE)]
 
 
@@ -78,13 +90,14 @@ def recovery(run: Run) -> list[str]:
 def recovery_picture(sample: Mapping[str, Any]) -> Any:
     """The attention of word recovery in one pair: words recovered down, those they are mixed from
     across."""
-    shares, pieces, partner = np.array(sample["attention"]), sample["pieces"], sample["partner"]
-    size = tuple(float(np.clip(2.0 + 0.27 * len(side), 2.6, 14.0)) for side in (partner, pieces))
-    figure, (axis,) = plots.panels(1, size=size)
+    pieces = sample["pieces"]
+    partner = sample["partner"]
+    width = float(np.clip(2.0 + 0.27 * len(partner), 2.6, 14.0))
+    height = float(np.clip(2.0 + 0.27 * len(pieces), 2.6, 14.0))
+    figure, (axis,) = plots.panels(1, size=(width, height))
     axis.grid(False)
-    image = axis.imshow(
-        shares.reshape(len(pieces), len(partner)), cmap="Blues", vmin=0, interpolation="nearest"
-    )
+    shares = np.array(sample["attention"]).reshape(len(pieces), len(partner))
+    image = axis.imshow(shares, cmap="Blues", vmin=0, interpolation="nearest")
     figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
     axis.set_xticks(range(len(partner)), partner, rotation=60, ha="right", rotation_mode="anchor")
     axis.set_yticks(range(len(pieces)), pieces)
@@ -92,10 +105,12 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     guesses.set_yticks(range(len(pieces)), sample["recovered"])
     guesses.spines["right"].set_visible(False)
     guesses.tick_params(length=0)
-    for label, guess, piece in zip(
-        guesses.get_yticklabels(), sample["recovered"], pieces, strict=True
-    ):
-        label.set_color("#24713a" if guess == piece else "#a8322a")
+    labels = guesses.get_yticklabels()
+    for label, guess, piece in zip(labels, sample["recovered"], pieces, strict=True):
+        colour = "#a8322a"
+        if guess == piece:
+            colour = "#24713a"
+        label.set_color(colour)
     axis.set_title(f"{sample['language']} from {sample['partner_language']}")
     return figure
 
@@ -107,13 +122,13 @@ def pseudo(run: Run) -> list[str]:
     parts = []
     for sample in values["samples"]:
         text = html.esc("".join(sample["pieces"][1:-1]).replace("▁", " "))
-        written = " ".join(
-            f'<span class="pseudo">{html.esc(piece.replace("▁", ""))}</span> <small>{at}</small>'
-            for at, piece in sample["pseudo"]
-        )
+        written = []
+        for column, piece in sample["pseudo"]:
+            shown = html.esc(piece.replace("▁", ""))
+            written.append(f'<span class="pseudo">{shown}</span> <small>{column}</small>')
         parts.append(
             f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
             f' <bdi>{text}</bdi><p class="guesses">{html.esc(sample["target_language"])}:'
-            f" {written}</p></div>"
+            f" {' '.join(written)}</p></div>"
         )
     return [*parts, html.note(PSEUDO_NOTE)]

@@ -1,6 +1,7 @@
 """What a run wrote for held-out sources: scores, their course, and a few texts."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 from xlingjax.report import html, plots
@@ -20,54 +21,51 @@ def section(runs: Mapping[str, Run], tuned: Sequence[Run] = ()) -> list[str]:
     for run in (next(iter(runs.values())), *tuned):
         for name, evaluations in run.evaluated("generation").items():
             step, values = evaluations[-1]
-            rows = [
-                [
-                    direction,
-                    values["lines"][direction],
-                    *(
-                        round(values[metric][direction], 1)
-                        for metric in ("bleu", "chrf", "rouge_l", "tokenised_bleu")
-                    ),
-                    html.percent(values["wrong_language_rate"][direction]),
-                ]
-                for direction in values["bleu"]
-            ]
-            signatures = {of["bleu"] for of in values["signatures"].values()}
-            parts += [
-                f"<h3>{html.esc(f'{run.path.name}: {name}, step {step:,}')}</h3>",
-                html.table(HEAD, rows),
-            ]
-            parts += [html.note(NOTE.format(signatures=", ".join(sorted(signatures))))]
-            texts = [
-                [s[key] for key in ("direction", "source", "reference", "output")]
-                for s in values["samples"]
-            ]
-            parts.append(
-                html.table(("direction", "source", "reference", "output"), texts) if texts else ""
-            )
+            title = f"{run.path.name}: {name}, step {step:,}"
+            parts.append(f"<h3>{html.esc(title)}</h3>")
+            parts += _tables(values)
     return [part for part in parts if part]
+
+
+def _tables(values: Mapping[str, Any]) -> list[str]:
+    """Of one evaluation: the scores by direction, their signatures and the texts."""
+    rows = []
+    for direction in values["bleu"]:
+        scores = []
+        for metric in ("bleu", "chrf", "rouge_l", "tokenised_bleu"):
+            scores.append(round(values[metric][direction], 1))
+        wrong = html.percent(values["wrong_language_rate"][direction])
+        rows.append([direction, values["lines"][direction], *scores, wrong])
+    # One for each way to cut a language into words.
+    signatures = sorted({of_direction["bleu"] for of_direction in values["signatures"].values()})
+    parts = [html.table(HEAD, rows), html.note(NOTE.format(signatures=", ".join(signatures)))]
+    head = ("direction", "source", "reference", "output")
+    texts = [[sample[key] for key in head] for sample in values["samples"]]
+    if texts:
+        parts.append(html.table(head, texts))
+    return parts
 
 
 @plots.styled
 def curves(runs: Mapping[str, Run]) -> Any:
     """BLEU by step and direction, of the first such evaluator of each run. None where no run has
     two evaluations."""
-    found = {
-        name: next(iter(run.evaluated("generation").values()), []) for name, run in runs.items()
-    }
-    found = {name: evaluations for name, evaluations in found.items() if len(evaluations) > 1}
-    if not found:
+    evaluated = {}
+    for name, run in runs.items():
+        evaluations = next(iter(run.evaluated("generation").values()), [])
+        if len(evaluations) > 1:
+            evaluated[name] = evaluations
+    if not evaluated:
         return None
     figure, (axis,) = plots.panels(1)
-    for (name, evaluations), colour in zip(
-        found.items(), plots.RUN_COLOURS * len(found), strict=False
-    ):
+    colours = plots.RUN_COLOURS * len(evaluated)
+    for (name, evaluations), colour in zip(evaluated.items(), colours, strict=False):
         steps = [step for step, _ in evaluations]
-        for direction, style in zip(
-            evaluations[-1][1]["bleu"], ("-", "--", ":", "-.") * 25, strict=False
-        ):
-            values = [v["bleu"].get(direction) for _, v in evaluations]
-            axis.plot(steps, values, style, color=colour, label=f"{name}: {direction}")
+        _, last = evaluations[-1]
+        for direction, style in zip(last["bleu"], cycle(("-", "--", ":", "-.")), strict=False):
+            bleu = [values["bleu"].get(direction) for _, values in evaluations]
+            axis.plot(steps, bleu, style, color=colour, label=f"{name}: {direction}")
     axis.set(title="held-out BLEU", xlabel="steps", ylabel="BLEU", ylim=(0, None))
-    figure.legend(loc="outside right upper")  # runs times directions would hide lines
+    # Runs times directions would hide lines.
+    figure.legend(loc="outside right upper")
     return figure

@@ -21,7 +21,9 @@ def page(title: str, body: str) -> str:
 def section(anchor: str, title: str, *parts: str) -> str:
     """A section, or nothing where all its parts are empty."""
     body = "\n".join(part for part in parts if part)
-    return f'<section id="{anchor}"><h2>{esc(title)}</h2>\n{body}\n</section>' if body else ""
+    if not body:
+        return ""
+    return f'<section id="{anchor}"><h2>{esc(title)}</h2>\n{body}\n</section>'
 
 
 def table(
@@ -30,14 +32,19 @@ def table(
     """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out. words:
     cells hold text."""
     rows = list(rows)
-    lines = ["<tr>" + "".join(f"<th>{esc(name)}</th>" for name in head) + "</tr>"]
+    names = "".join(f"<th>{esc(name)}</th>" for name in head)
+    lines = [f"<tr>{names}</tr>"]
     for i, row in enumerate(rows):
-        mark = ' class="mean"' if i >= len(rows) - mean_rows else ""
-        lines.append(
-            f"<tr{mark}>" + "".join(f"<td>{esc(number(cell))}</td>" for cell in row) + "</tr>"
-        )
-    kind = ' class="words"' if words else ""
-    return f'<div class="scroll"><table{kind}>' + "\n".join(lines) + "</table></div>"
+        mark = ""
+        if i >= len(rows) - mean_rows:
+            mark = ' class="mean"'
+        cells = "".join(f"<td>{esc(number(cell))}</td>" for cell in row)
+        lines.append(f"<tr{mark}>{cells}</tr>")
+    kind = ""
+    if words:
+        kind = ' class="words"'
+    body = "\n".join(lines)
+    return f'<div class="scroll"><table{kind}>{body}</table></div>'
 
 
 def number(value: Any) -> str:
@@ -48,11 +55,15 @@ def number(value: Any) -> str:
         return str(value)
     if isinstance(value, int) or abs(value) >= 10_000:
         return f"{value:,.0f}"
-    return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.1f}"
+    if abs(value) >= 1000:
+        return f"{value:,.1f}"
+    return f"{value:.4g}"
 
 
 def percent(value: float | None) -> str | None:
-    return None if value is None else f"{100 * value:.1f}"
+    if value is None:
+        return None
+    return f"{100 * value:.1f}"
 
 
 def note(text: str) -> str:
@@ -69,8 +80,9 @@ def details(title: str, text: str) -> str:
 
 def tiles(entries: Iterable[tuple[str, Any]]) -> str:
     """Name and value of each headline figure."""
-    cells = "".join(
-        f'<div class="tile"><b>{esc(number(v))}</b><span>{esc(name)}</span></div>'
-        for name, v in entries
-    )
-    return f'<div class="tiles">{cells}</div>' if cells else ""
+    cells = []
+    for name, value in entries:
+        cells.append(f'<div class="tile"><b>{esc(number(value))}</b><span>{esc(name)}</span></div>')
+    if not cells:
+        return ""
+    return f'<div class="tiles">{"".join(cells)}</div>'

@@ -5,7 +5,7 @@ The attention grids come from the objective's own mask predicates, the ones the 
 use.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ from xlingjax.objectives.base import Objective
 from xlingjax.report import html, negatives, plots, schedule, switched
 from xlingjax.training.stages import stage_of
 
-SHOWN_ON_TERMINAL = 40  # tokens of a row
+SHOWN_ON_TERMINAL = 40
+"""Tokens of a row."""
 Batch = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Token:
     """One column of a row. `target`: the piece to predict here, "" for none; `how`: "mask",
-    "random", "kept" (the
-    three fates of a chosen token), "next" (CLM, decoders), "recover" (word recovery), "pseudo" (a
-    placeholder of BTMLM), "answer" (of span question answering) or ""."""
+    "random", "kept" (the three fates of a chosen token), "next" (CLM, decoders), "recover" (word
+    recovery), "pseudo" (a placeholder of BTMLM), "answer" (of span question answering) or ""."""
 
     column: int
     piece: str
@@ -38,6 +38,20 @@ class Token:
     language: str
     pack: int
     side: int
+
+    @property
+    def cells(self) -> tuple[Any, ...]:
+        """In the order of `TOKENS_HEAD`."""
+        return (
+            self.column,
+            self.piece,
+            self.target,
+            self.how,
+            self.position,
+            self.language,
+            self.pack,
+            self.side,
+        )
 
 
 @dataclass(frozen=True)
@@ -56,65 +70,79 @@ def read_row(
     """Row `row` of a batch of `objective`, in pieces."""
     one = {name: np.asarray(values[row : row + 1]) for name, values in batch.items()}
     targets, fates = _targets(objective, one, vocabulary)
+    # All words that the model reads, a decoder's too; targets are columns among them.
     one |= {name: np.asarray(values) for name, values in objective.words(one).items()}
+    has_decoder = "decoder_ids" in objective.reads
     used = np.flatnonzero(one["pack_ids"][0])
-    if "decoder_ids" in objective.reads:
-        used = used[
-            np.argsort(one["pack_ids"][0, used], kind="stable")
-        ]  # each example's target behind its source
+    if has_decoder:
+        # Each example's target behind its source.
+        by_example = np.argsort(one["pack_ids"][0, used], kind="stable")
+        used = used[by_example]
     sides = one.get("sides", np.zeros_like(one["pack_ids"]))[0]
 
     def piece(token: int) -> str:
-        """Of decoders, a row behind the vocabulary's is a language."""
+        # Of decoders, a row behind the vocabulary's is a language.
         behind = token - vocabulary.size
-        is_language = behind >= 0 and "decoder_ids" in objective.reads
-        return f"[{languages[behind]}]" if is_language else vocabulary.pieces([token])[0]
+        if behind >= 0 and has_decoder:
+            return f"[{languages[behind]}]"
+        (name,) = vocabulary.pieces([token])
+        return name
 
-    tokens = [
-        Token(
-            int(column),
-            piece(int(one["input_ids"][0, column])),
-            piece(targets[column]) if column in targets else "",
-            fates.get(column, ""),
-            int(one["position_ids"][0, column]),
-            languages[int(one["language_ids"][0, column])],
-            int(one["pack_ids"][0, column]),
-            int(sides[column]),
+    tokens = []
+    for column in used.tolist():
+        target = ""
+        if column in targets:
+            target = piece(targets[column])
+        token = Token(
+            column=column,
+            piece=piece(int(one["input_ids"][0, column])),
+            target=target,
+            how=fates.get(column, ""),
+            position=int(one["position_ids"][0, column]),
+            language=languages[int(one["language_ids"][0, column])],
+            pack=int(one["pack_ids"][0, column]),
+            side=int(sides[column]),
         )
-        for column in used.tolist()
-    ]
-    label = int(one["labels"][0]) if "labels" in one else None
+        tokens.append(token)
+    label = None
+    if "labels" in one:
+        label = int(one["labels"][0])
     fields = Fields.from_batch(one)
-    grids = {
-        name: np.asarray(mask(fields, fields))[0][np.ix_(used, used)]
-        for name, mask in objective.masks().items()
-    }
+    grids = {}
+    for name, mask in objective.masks().items():
+        whole_BLL = np.asarray(mask(fields, fields))
+        grids[name] = whole_BLL[0][np.ix_(used, used)]
     return Row(tokens, grids, label)
 
 
 def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
-    ids, packs = one["input_ids"][0], one["pack_ids"][0]
+    ids = one["input_ids"][0]
     if "decoder_targets" in objective.reads:
         columns = np.flatnonzero(one["decoder_weights"][0]).tolist()
+        # The target's columns stand behind the source's.
         targets = {ids.size + c: int(one["decoder_targets"][0, c]) for c in columns}
-        hidden = _slots(with_slots(one), vocabulary)[1] if "run_offsets" in objective.reads else {}
-        return targets, dict.fromkeys(targets, "next") | hidden
+        fates = dict.fromkeys(targets, "next")
+        if "run_offsets" in objective.reads:
+            _, hidden = _slots(with_slots(one), vocabulary)
+            fates |= hidden
+        return targets, fates
     if "target_weights" in objective.reads:
         columns = np.flatnonzero(one["target_weights"][0]).tolist()
         return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "recover")
     if "masked_positions" in objective.reads:
-        targets, how = _slots(one, vocabulary)
+        targets, fates = _slots(one, vocabulary)
         if "pseudo_positions" in objective.reads:
-            how |= dict.fromkeys(
-                one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist(), "pseudo"
-            )
-        return targets, how
+            columns = one["pseudo_positions"][0][one["pseudo_weights"][0] > 0].tolist()
+            fates |= dict.fromkeys(columns, "pseudo")
+        return targets, fates
     if "start_positions" in objective.reads:
         columns = range(one["start_positions"][0], one["end_positions"][0] + 1)
         return {c: int(ids[c]) for c in columns}, dict.fromkeys(columns, "answer")
     if objective.attention().causal:
-        columns = np.flatnonzero((packs[:-1] > 0) & (packs[:-1] == packs[1:])).tolist()
+        packs = one["pack_ids"][0]
+        has_next = (packs[:-1] > 0) & (packs[:-1] == packs[1:])
+        columns = np.flatnonzero(has_next).tolist()
         return {c: int(ids[c + 1]) for c in columns}, dict.fromkeys(columns, "next")
     return {}, {}
 
@@ -122,12 +150,20 @@ def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, in
 def _slots(one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id hidden there}, {column: how the input shows it}) of the prediction slots of a
     batch of one row."""
-    ids, slots = one["input_ids"][0], np.flatnonzero(one["masked_weights"][0])
-    targets = {int(one["masked_positions"][0, s]): int(one["masked_targets"][0, s]) for s in slots}
-    fate = {True: "kept", False: "random"}
-    return targets, {
-        c: "mask" if ids[c] == vocabulary.mask_id else fate[ids[c] == t] for c, t in targets.items()
-    }
+    ids = one["input_ids"][0]
+    targets = {}
+    fates = {}
+    for slot in np.flatnonzero(one["masked_weights"][0]):
+        column = int(one["masked_positions"][0, slot])
+        target = int(one["masked_targets"][0, slot])
+        targets[column] = target
+        if ids[column] == vocabulary.mask_id:
+            fates[column] = "mask"
+        elif ids[column] == target:
+            fates[column] = "kept"
+        else:
+            fates[column] = "random"
+    return targets, fates
 
 
 def with_slots(batch: Batch) -> Batch:
@@ -135,11 +171,16 @@ def with_slots(batch: Batch) -> Batch:
     of the source."""
     if "run_offsets" not in batch:
         return batch
-    here_BTL = True
-    for name, ahead in (("pack_ids", 0), ("position_ids", 1)):
-        here_BTL &= batch[name][:, None] == batch[f"decoder_{name}"][..., None] + ahead
-    slots = {f"masked_{name}": batch[f"decoder_{name}"] for name in ("targets", "weights")}
-    return {**batch, **slots, "masked_positions": here_BTL.argmax(-1)}
+    # The word that a decoder's column predicts stands one position further, in the same example.
+    same_pack_BTL = batch["pack_ids"][:, None] == batch["decoder_pack_ids"][..., None]
+    next_position_BT = batch["decoder_position_ids"] + 1
+    same_position_BTL = batch["position_ids"][:, None] == next_position_BT[..., None]
+    return {
+        **batch,
+        "masked_targets": batch["decoder_targets"],
+        "masked_weights": batch["decoder_weights"],
+        "masked_positions": (same_pack_BTL & same_position_BTL).argmax(-1),
+    }
 
 
 def mask_statistics(
@@ -156,31 +197,34 @@ def mask_statistics(
         language_BL = batch["language_ids"]
         np.add.at(counts[:, 0], language_BL[batch["pack_ids"] > 0], 1)
         used_BM = batch["masked_weights"] > 0
-        shown_BM, of_BM = (
-            np.take_along_axis(x, batch["masked_positions"], axis=1)
-            for x in (batch["input_ids"], language_BL)
-        )
+        columns_BM = batch["masked_positions"]
+        shown_BM = np.take_along_axis(batch["input_ids"], columns_BM, axis=1)
+        language_BM = np.take_along_axis(language_BL, columns_BM, axis=1)
         is_mask = shown_BM == vocabulary.mask_id
         is_kept = ~is_mask & (shown_BM == batch["masked_targets"])
-        for column, kind in enumerate((is_mask, ~is_mask & ~is_kept, is_kept), 1):
-            np.add.at(counts[:, column], of_BM[used_BM & kind], 1)
-    table = {name: counts[i] for i, name in enumerate(languages) if counts[i, 0]}
-    return {
-        name: _shares(*map(int, row)) for name, row in (table | {"all": counts.sum(axis=0)}).items()
-    }
+        is_random = ~is_mask & ~is_kept
+        for column, kind in enumerate((is_mask, is_random, is_kept), 1):
+            np.add.at(counts[:, column], language_BM[used_BM & kind], 1)
+    statistics = {}
+    for name, row in zip(languages, counts, strict=True):
+        if row[0]:
+            statistics[name] = _shares(*map(int, row))
+    statistics["all"] = _shares(*map(int, counts.sum(axis=0)))
+    return statistics
 
 
 def _shares(tokens: int, mask: int, random: int, kept: int) -> dict[str, float]:
     predictions = mask + random + kept
-    shares = {
-        name: count / max(predictions, 1)
-        for name, count in (("mask", mask), ("random", random), ("kept", kept))
-    }
+    # Of none all shares are 0.
+    divisor = max(predictions, 1)
     return {
         "tokens": tokens,
         "predictions": predictions,
         "rate": predictions / max(tokens, 1),
-    } | shares
+        "mask": mask / divisor,
+        "random": random / divisor,
+        "kept": kept / divisor,
+    }
 
 
 # --- Showing --------------------------------------------------------------------------------------
@@ -207,28 +251,37 @@ def inspect(
     """
     from rich.console import Console
 
-    console = console or Console()
+    if console is None:
+        console = Console()
     statistics: dict[str, Any] = {}
-    parts, pictures = [], {}
+    parts = []
+    pictures: dict[str, Any] = {}
     if record:
         _print_table(console, "schedule", ("what", "objective", "value"), schedule.rows(record))
-        pictures |= {"schedule": figure} if (figure := schedule.picture(record)) else {}
+        figure = schedule.picture(record)
+        if figure is not None:
+            pictures["schedule"] = figure
         parts.append(html.section("schedule", "Schedule", *schedule.section(record)))
     for name, (objective, source) in objectives.items():
-        masked = bool({"masked_positions", "run_offsets"} & {*objective.reads})
-        drawn = [source.next() for _ in range(batches if masked else 1)]
-        count = min(rows, len(drawn[0]["input_ids"]))
-        views = [
-            read_row(objective, drawn[0], row, vocabulary, source.languages) for row in range(count)
-        ]
-        statistics[name] = mask_statistics(drawn, vocabulary, source.languages) if masked else {}
+        masked = "masked_positions" in objective.reads or "run_offsets" in objective.reads
+        # One batch is enough to show rows; a rate needs more of them.
+        count = 1
+        if masked:
+            count = batches
+        drawn = [source.next() for _ in range(count)]
+        statistics[name] = {}
+        if masked:
+            statistics[name] = mask_statistics(drawn, vocabulary, source.languages)
+        first = drawn[0]
+        views = []
+        for row in range(min(rows, len(first["input_ids"]))):
+            views.append(read_row(objective, first, row, vocabulary, source.languages))
         _print(console, name, objective, source, views, statistics[name])
         if output:
             for i, view in enumerate(views):
-                grids = {f"{name}-{i}-{use.replace(' ', '-')}": use for use in view.grids_LL}
-                pictures |= {
-                    file: attention_picture(view, use, name) for file, use in grids.items()
-                }
+                for use in view.grids_LL:
+                    file = f"{name}-{i}-{use.replace(' ', '-')}"
+                    pictures[file] = attention_picture(view, use, name)
             parts.append(_section(name, objective, source, views, statistics[name]))
     for table in tables:
         _print_table(console, negatives.title(table), negatives.HEAD, table["rows"])
@@ -240,12 +293,15 @@ def inspect(
 
 
 def _facts(objective: Objective, source: BatchSource, view: Row) -> str:
-    shapes = ", ".join(
-        f"{name} {'×'.join(map(str, source.shapes[name]))}" for name in objective.reads
-    )
-    label = f"; label {view.label}" if view.label is not None else ""
     masks = ", ".join(f"{use} {mask.name}" for use, mask in objective.masks().items())
-    return f"{masks}; {shapes}{label}"
+    shapes = []
+    for name in objective.reads:
+        sizes = "×".join(map(str, source.shapes[name]))
+        shapes.append(f"{name} {sizes}")
+    text = f"{masks}; {', '.join(shapes)}"
+    if view.label is not None:
+        text += f"; label {view.label}"
+    return text
 
 
 def _print_table(console, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -269,18 +325,17 @@ def _print(
     for i, view in enumerate(views):
         console.rule(f"{name}, row {i}")
         console.print(Text(_facts(objective, source, view), style="dim"))
-        if (text := switched.as_text(view.tokens, source.languages)) is not None:
+        text = switched.as_text(view.tokens, source.languages)
+        if text is not None:
             console.print(text)
         shown = shown_tokens(view, "decoder_ids" in objective.reads)
         table = Table(box=None, header_style="dim", pad_edge=False)
         for head in TOKENS_HEAD:
-            table.add_column(
-                head, justify="right" if head in ("column", "position", "pack", "side") else "left"
-            )
-        for t in (view.tokens[index] for index in shown):
-            style = {"mask": "yellow", "random": "red", "kept": "green"}.get(t.how)
-            cells = (t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side)
-            table.add_row(*(Text(str(cell)) for cell in cells), style=style)
+            table.add_column(head, justify=TOKENS_JUSTIFY.get(head, "left"))
+        for index in shown:
+            token = view.tokens[index]
+            cells = [Text(str(cell)) for cell in token.cells]
+            table.add_row(*cells, style=FATE_STYLE.get(token.how))
         console.print(table)
         for use, grid_LL in view.grids_LL.items():
             console.print(Text(f"{use}: who sees whom", style="dim"))
@@ -288,11 +343,12 @@ def _print(
         if len(view.tokens) > len(shown):
             console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim"))
     if statistics:
-        table = Table(
-            title=f"{name}: realised masking", box=None, header_style="dim", title_justify="left"
-        )
-        for head in STATISTICS_HEAD:
-            table.add_column(head, justify="left" if head == "language" else "right")
+        title = f"{name}: realised masking"
+        table = Table(title=title, box=None, header_style="dim", title_justify="left")
+        language, *figures = STATISTICS_HEAD
+        table.add_column(language, justify="left")
+        for head in figures:
+            table.add_column(head, justify="right")
         for row in _statistics_rows(statistics):
             table.add_row(*map(html.number, row))
         console.print(table)
@@ -304,21 +360,25 @@ def shown_tokens(view: Row, decoder: bool) -> list[int]:
     count = len(view.tokens)
     if not decoder:
         return list(range(min(SHOWN_ON_TERMINAL, count)))
-    half, source = SHOWN_ON_TERMINAL // 2, sum(token.side == 0 for token in view.tokens)
+    half = SHOWN_ON_TERMINAL // 2
+    source = sum(token.side == 0 for token in view.tokens)
     return [*range(min(half, source)), *range(source, min(source + half, count))]
 
 
 def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
     """The rows and columns `shown` of an attention grid in characters, a line per query: ■ sees, ·
     does not."""
-    return "\n".join(
-        f"{view.tokens[i].column:4d} "
-        + "".join("■" if seen else "·" for seen in grid_LL[i, list(shown)])
-        for i in shown
-    )
+    lines = []
+    for query in shown:
+        seen = grid_LL[query, list(shown)]
+        signs = "".join("·■"[int(sees)] for sees in seen)
+        lines.append(f"{view.tokens[query].column:4d} {signs}")
+    return "\n".join(lines)
 
 
 TOKENS_HEAD = ("column", "piece", "target", "how", "position", "language", "pack", "side")
+TOKENS_JUSTIFY = {"column": "right", "position": "right", "pack": "right", "side": "right"}
+FATE_STYLE = {"mask": "yellow", "random": "red", "kept": "green"}
 STATISTICS_HEAD = (
     "language",
     "tokens",
@@ -331,15 +391,20 @@ STATISTICS_HEAD = (
 
 
 def _statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
-    return [
-        [
-            name,
-            s["tokens"],
-            s["predictions"],
-            *(html.percent(s[key]) for key in ("rate", "mask", "random", "kept")),
-        ]
-        for name, s in statistics.items()
-    ]
+    rows = []
+    for name, of_language in statistics.items():
+        shares = [html.percent(of_language[key]) for key in ("rate", "mask", "random", "kept")]
+        rows.append([name, of_language["tokens"], of_language["predictions"], *shares])
+    return rows
+
+
+def _grids(view: Row, uses: Iterable[str], name: str) -> list[str]:
+    """Attention grids as HTML."""
+    figures = []
+    for use in uses:
+        picture = plots.svg(attention_picture(view, use, name))
+        figures.append(html.figure(picture, f"{use}: grid"))
+    return figures
 
 
 def _section(
@@ -347,25 +412,13 @@ def _section(
 ) -> str:
     parts = []
     for i, view in enumerate(views):
-        cells = [
-            [t.column, t.piece, t.target, t.how, t.position, t.language, t.pack, t.side]
-            for t in view.tokens
-        ]
-        figures = [
-            html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid")
-            for use in view.grids_LL
-        ]
         parts += [f"<h3>row {i}</h3>", html.note(_facts(objective, source, view))]
-        parts += [
-            switched.as_html(view.tokens, source.languages),
-            *figures,
-            html.table(TOKENS_HEAD, cells),
-        ]
+        parts.append(switched.as_html(view.tokens, source.languages))
+        parts += _grids(view, view.grids_LL, name)
+        parts.append(html.table(TOKENS_HEAD, [token.cells for token in view.tokens]))
     if statistics:
-        parts += [
-            "<h3>Realised masking</h3>",
-            html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1),
-        ]
+        table = html.table(STATISTICS_HEAD, _statistics_rows(statistics), mean_rows=1)
+        parts += ["<h3>Realised masking</h3>", table]
     return html.section(name, name.upper(), *parts)
 
 
@@ -374,24 +427,24 @@ def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary)
     in most languages, coloured, and of all masks one grid. A later stage is left out unless it
     brings a mask of its own.
     """
-    parts, seen = [], set()
+    parts = []
+    shown_masks = set()
     for name, (objective, source) in objectives.items():
-        new = {use: mask.name for use, mask in objective.masks().items() if mask.name not in seen}
-        if stage_of(name)[1] and not new:
+        masks = objective.masks()
+        new_uses = [use for use, mask in masks.items() if mask.name not in shown_masks]
+        _, start = stage_of(name)
+        if start and not new_uses:
             continue
-        seen |= {*new.values()}
+        shown_masks.update(masks[use].name for use in new_uses)
         batch = source.peek()
-        languages = [
-            len({*row[used > 0]})
-            for row, used in zip(batch["language_ids"], batch["pack_ids"], strict=True)
-        ]
-        view = read_row(objective, batch, int(np.argmax(languages)), vocabulary, source.languages)
-        figures = [
-            html.figure(plots.svg(attention_picture(view, use, name)), f"{use}: grid")
-            for use in new
-        ]
+        languages = []
+        for language_L, pack_L in zip(batch["language_ids"], batch["pack_ids"], strict=True):
+            languages.append(len(np.unique(language_L[pack_L > 0])))
+        row = int(np.argmax(languages))
+        view = read_row(objective, batch, row, vocabulary, source.languages)
         parts += [f"<h3>{html.esc(name.upper())}</h3>", html.note(_facts(objective, source, view))]
-        parts += [switched.as_html(view.tokens, source.languages), *figures]
+        parts.append(switched.as_html(view.tokens, source.languages))
+        parts += _grids(view, new_uses, name)
     return "\n".join(part for part in parts if part)
 
 
@@ -415,9 +468,8 @@ def _write(folder: Path, parts: Sequence[str], pictures: Mapping[str, Any]) -> N
     head = "<header><h1>What the objectives read</h1></header>"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "inspect.html").write_text(
-            html.page("inspect · xlingjax", "\n".join([head, *parts])), encoding="utf-8"
-        )
+        page = html.page("inspect · xlingjax", "\n".join([head, *parts]))
+        (folder / "inspect.html").write_text(page, encoding="utf-8")
         for name, picture in pictures.items():
             plots.save(picture, folder / f"{name}.png")
     except OSError as error:

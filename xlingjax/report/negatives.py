@@ -20,39 +20,45 @@ def read(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
     "pairs", "similarity": {kind: mean}, "rows": the first `shown` as [similarity, kind, sentence,
     translation, wrong partner]}. A table may lack similarity and kind. Raises UserError for what is
     no such table."""
-    found = []
-    for triple in find_negatives(patterns) if patterns else ():
-        path, texts = triple.first.path, list(triple.lines())
-        scores = [_number(score, path) for score in _column(triple.first, "similarity", len(texts))]
+    if not patterns:
+        return []
+    tables = []
+    for triple in find_negatives(patterns):
+        path = triple.first.path
+        texts = list(triple.lines())
+        cells = _column(triple.first, "similarity", len(texts))
+        scores = [_number(cell, path) for cell in cells]
         kinds = _column(triple.first, "kind", len(texts))
         by_kind: dict[str, list[float]] = {}
-        for kind, score in zip(kinds, scores, strict=True):
+        rows = []
+        for score, kind, sentences in zip(scores, kinds, texts, strict=True):
             if score is not None:
                 by_kind.setdefault(kind or "all", []).append(score)
-        rows = [
-            [score, kind, *three] for score, kind, three in zip(scores, kinds, texts, strict=True)
-        ]
-        found.append(
-            {
-                "table": path.name,
-                "languages": list(triple.languages[:2]),
-                "pairs": len(texts),
-                "similarity": {kind: statistics.fmean(of) for kind, of in sorted(by_kind.items())},
-                "rows": rows[:shown],
-            }
-        )
-    return found
+            rows.append([score, kind, *sentences])
+        table = {
+            "table": path.name,
+            "languages": list(triple.languages[:2]),
+            "pairs": len(texts),
+            "similarity": {kind: statistics.fmean(by_kind[kind]) for kind in sorted(by_kind)},
+            "rows": rows[:shown],
+        }
+        tables.append(table)
+    return tables
 
 
 def _column(text: Text, name: str, count: int) -> list[str | None]:
     """The cells of a column that a table need not have."""
-    header = next(read_lines(text.path))[1].split("\t")
-    return list(Text(text.path, text.language, name).lines()) if name in header else [None] * count
+    _, header = next(read_lines(text.path))
+    if name not in header.split("\t"):
+        return [None] * count
+    return list(Text(text.path, text.language, name).lines())
 
 
 def _number(cell: str | None, path: Any) -> float | None:
+    if cell is None:
+        return None
     try:
-        return None if cell is None else float(cell)
+        return float(cell)
     except ValueError:
         raise UserError(
             f"{path}: similarity {cell!r} is not a number: mine the table again"
@@ -61,14 +67,18 @@ def _number(cell: str | None, path: Any) -> float | None:
 
 def section(tables: Sequence[Mapping[str, Any]]) -> list[str]:
     """The parts of the section of a page."""
+    if not tables:
+        return []
     parts = []
     for table in tables:
-        parts += [f"<h3>{html.esc(title(table))}</h3>", html.table(HEAD, table["rows"], words=True)]
-    return [*parts, html.note(NOTE)] if parts else []
+        parts.append(f"<h3>{html.esc(title(table))}</h3>")
+        parts.append(html.table(HEAD, table["rows"], words=True))
+    return [*parts, html.note(NOTE)]
 
 
 def title(table: Mapping[str, Any]) -> str:
     means = ", ".join(f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items())
-    return f"{table['table']}: {table['pairs']:,} pairs" + (
-        f"; mean similarity: {means}" if means else ""
-    )
+    text = f"{table['table']}: {table['pairs']:,} pairs"
+    if means:
+        text += f"; mean similarity: {means}"
+    return text

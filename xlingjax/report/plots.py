@@ -1,6 +1,5 @@
 """The pictures of a report: each function takes runs and gives one matplotlib figure, or None where
-there is nothing
-to draw.
+there is nothing to draw.
 
 The common axis is tokens seen, so that runs of unequal batches compare. Colours follow the thing
 drawn (a language keeps its colour throughout a report).
@@ -22,22 +21,26 @@ from xlingjax.report.run import Run
 
 RUN_COLOURS = ("#1f5fa8", "#d1662b", "#4c8b3f", "#8a4f9e", "#7a6a53", "#b8960c")
 LANGUAGE_COLOURS = (
-    *(
-        "#1f5fa8",
-        "#d1662b",
-        "#4c8b3f",
-        "#b5352d",
-        "#7f5aa8",
-        "#7c5446",
-        "#c9609b",
-        "#6e6e6e",
-        "#a39a1d",
-        "#2a99a8",
-    ),
-    *("#88b1de", "#f0ad7c", "#94c58a", "#e39089", "#bda6d8"),
+    "#1f5fa8",
+    "#d1662b",
+    "#4c8b3f",
+    "#b5352d",
+    "#7f5aa8",
+    "#7c5446",
+    "#c9609b",
+    "#6e6e6e",
+    "#a39a1d",
+    "#2a99a8",
+    "#88b1de",
+    "#f0ad7c",
+    "#94c58a",
+    "#e39089",
+    "#bda6d8",
 )
-PANEL = (5.3, 3.0)  # inches
-POINTS = 400  # a curve is thinned to about as many points
+PANEL = (5.3, 3.0)
+"""Inches."""
+POINTS = 400
+"""A curve is thinned to about as many points: a page of many curves stays small."""
 
 _STYLE = {
     "font.size": 9,
@@ -85,9 +88,8 @@ def styled(draw):
         import matplotlib
 
         with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", "Glyph .* missing"
-            )  # the reader's fonts draw the page's text
+            # The reader's fonts draw the page's text.
+            warnings.filterwarnings("ignore", "Glyph .* missing")
             return draw(*args, **kwargs)
 
     drawn.__doc__ = draw.__doc__
@@ -95,14 +97,33 @@ def styled(draw):
 
 
 def _thin(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    x, y = np.asarray(x, float), np.asarray([np.nan if v is None else v for v in y], float)
+    x = np.asarray(x, float)
+    # As floats None is NaN, which leaves a gap in the curve.
+    y = np.asarray(y, float)
     every = max(1, len(x) // POINTS)
-    return (x[::every], y[::every]) if every > 1 else (x, y)
+    return x[::every], y[::every]
 
 
 def _curve(axis, run: Run, steps: Sequence[int], values: Sequence[float], **style) -> None:
     x, y = _thin(run.tokens_at(steps) / 1e6, values)
-    axis.plot(x, y, marker="o" if len(x) < 12 else None, markersize=3, **style)
+    # Of few points one sees which were measured.
+    marker = None
+    if len(x) < 12:
+        marker = "o"
+    axis.plot(x, y, marker=marker, markersize=3, **style)
+
+
+def layer_name(layer: str) -> str:
+    """Layer 0 is what the embeddings give."""
+    if layer == "0":
+        return "embeddings"
+    return f"layer {layer}"
+
+
+def short_layer_names(layers: Iterable[str]) -> list[str]:
+    """For the ticks of an axis."""
+    names = {"0": "emb"}
+    return [names.get(layer, layer) for layer in layers]
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -126,14 +147,9 @@ def losses(runs: Mapping[str, Run]) -> Any:
         for (name, run), colour in zip(runs.items(), RUN_COLOURS * len(runs), strict=False):
             lines = run.lines(objective)
             if lines:
-                _curve(
-                    axis,
-                    run,
-                    [r["step"] for r in lines],
-                    [r.get("loss") for r in lines],
-                    color=colour,
-                    label=name,
-                )
+                steps = [line["step"] for line in lines]
+                values = [line.get("loss") for line in lines]
+                _curve(axis, run, steps, values, color=colour, label=name)
         axis.set(title=objective.upper(), xlabel="million tokens", ylabel="training loss (nats)")
         if len(runs) > 1:
             axis.legend()
@@ -145,9 +161,10 @@ def by_language(
     run: Run, value: str = "loss_by_language", label: str = "training loss (nats)"
 ) -> Any:
     """One value per language over training, a panel per objective."""
-    objectives = [
-        name for name in run.objectives if any(line.get(value) for line in run.lines(name))
-    ]
+    objectives = []
+    for name in run.objectives:
+        if any(line.get(value) for line in run.lines(name)):
+            objectives.append(name)
     if not objectives:
         return None
     coloured = language_colours(run)
@@ -157,12 +174,14 @@ def by_language(
         for language, colour in coloured.items():
             seen = [line for line in lines if language in line.get(value, ())]
             if seen:
+                steps = [line["step"] for line in seen]
                 values = [line[value][language] for line in seen]
-                _curve(
-                    axis, run, [line["step"] for line in seen], values, color=colour, label=language
-                )
+                _curve(axis, run, steps, values, color=colour, label=language)
         axis.set(title=objective.upper(), xlabel="million tokens", ylabel=label)
-        axis.legend(ncols=2 if len(coloured) <= 10 else 3)
+        columns = 3
+        if len(coloured) <= 10:
+            columns = 2
+        axis.legend(ncols=columns)
     return figure
 
 
@@ -170,30 +189,36 @@ def by_language(
 def retrieval_by_layer(run: Run) -> Any:
     """Mean over languages, a curve per layer: raw and centred side by side. None without two
     evaluations."""
-    found = run.evaluated("retrieval")
-    evaluated = next(iter(found.values()), [])
+    evaluated = _first(run.evaluated("retrieval"))
     if not evaluated:
         return None
     import matplotlib
 
-    pooling = next(iter(evaluated[-1][1]["by_layer"]))
-    layers = list(evaluated[-1][1]["by_layer"][pooling])
+    _, last = evaluated[-1]
+    pooling = next(iter(last["by_layer"]))
+    layers = list(last["by_layer"][pooling])
     shades = matplotlib.colormaps["viridis_r"](np.linspace(0.12, 1, len(layers)))
     figure, axes = panels(2)
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
         for layer, colour in zip(layers, shades, strict=True):
-            steps = [step for step, _ in evaluated]
-            values = [100 * v["by_layer"][pooling][layer][f"{kind}_en_to_xx"] for _, v in evaluated]
-            name = "embeddings" if layer == "0" else f"layer {layer}"
-            _curve(axis, run, steps, values, color=colour, label=name)
-        _chance(axis, evaluated[-1][1])
+            steps = []
+            values = []
+            for step, evaluation in evaluated:
+                scores = evaluation["by_layer"][pooling][layer]
+                steps.append(step)
+                values.append(100 * scores[f"{kind}_en_to_xx"])
+            _curve(axis, run, steps, values, color=colour, label=layer_name(layer))
+        _chance(axis, last)
         axis.set(
             title=f"{kind} cosine",
             xlabel="million tokens",
             ylabel="en → xx accuracy (%)",
             ylim=(0, None),
         )
-    axes[-1].legend(ncols=2 if len(layers) > 7 else 1)
+    columns = 1
+    if len(layers) > 7:
+        columns = 2
+    axes[-1].legend(ncols=columns)
     _same_height(axes)
     return figure
 
@@ -204,21 +229,29 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     run."""
     figure, axes = panels(2)
     drawn = 0
-    for axis, key in zip(axes, ("retrieval_mean", "retrieval_mean_centred"), strict=True):
+    keys = {"raw cosine": "retrieval_mean", "centred cosine": "retrieval_mean_centred"}
+    for axis, (title, key) in zip(axes, keys.items(), strict=True):
         for (name, run), colour in zip(runs.items(), RUN_COLOURS * len(runs), strict=False):
-            evaluated = next(iter(run.evaluated("retrieval").values()), [])
+            evaluated = _first(run.evaluated("retrieval"))
             if evaluated:
-                values = [100 * v[key] for _, v in evaluated]
-                _curve(axis, run, [step for step, _ in evaluated], values, color=colour, label=name)
+                steps = [step for step, _ in evaluated]
+                values = [100 * evaluation[key] for _, evaluation in evaluated]
+                _curve(axis, run, steps, values, color=colour, label=name)
                 drawn += 1
-        title = "centred cosine" if key.endswith("centred") else "raw cosine"
         axis.set(
             title=title, xlabel="million tokens", ylabel="en → xx accuracy (%)", ylim=(0, None)
         )
-    if drawn:
-        axes[0].legend()
+    # Two curves are one run: nothing to compare it with.
+    if drawn <= 2:
+        return None
+    axes[0].legend()
     _same_height(axes)
-    return figure if drawn > 2 else None
+    return figure
+
+
+def _first(evaluated: Mapping[str, list]) -> list[tuple[int, Any]]:
+    """(step, values) of the first evaluator of a kind; [] without one."""
+    return next(iter(evaluated.values()), [])
 
 
 def _plain_numbers(axis) -> None:
@@ -257,17 +290,17 @@ def retrieval_layers(run: Run) -> Any:
         return None
     pooling = next(iter(values["by_language"]))
     table = values["by_language"][pooling]
-    languages, layers = list(table), list(values["by_layer"][pooling])
+    languages = list(table)
+    layers = list(values["by_layer"][pooling])
     height = 0.7 + 0.27 * len(languages)
     figure, axes = panels(2, size=(PANEL[0], max(height, 1.8)))
     for axis, kind in zip(axes, ("raw", "centred"), strict=True):
-        cells = np.array(
-            [[100 * table[la][n][f"{kind}_en_to_xx"] for n in layers] for la in languages]
-        )
-        best = best_layer(values["by_layer"][pooling], f"{kind}_en_to_xx")
-        heat_map(
-            axis, cells, languages, ["emb" if n == "0" else n for n in layers], "{:.0f}", 0, 100
-        )
+        score = f"{kind}_en_to_xx"
+        cells = np.zeros((len(languages), len(layers)))
+        for i, language in enumerate(languages):
+            cells[i] = [100 * table[language][layer][score] for layer in layers]
+        best = best_layer(values["by_layer"][pooling], score)
+        heat_map(axis, cells, languages, short_layer_names(layers), "{:.0f}", 0, 100)
         axis.set(title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer")
     return figure
 
@@ -278,7 +311,8 @@ def similarity(run: Run) -> Any:
     values = run.last("retrieval")
     if values is None:
         return None
-    names, cells = values["similarity"]["languages"], np.array(values["similarity"]["cosine"])
+    names = values["similarity"]["languages"]
+    cells = np.array(values["similarity"]["cosine"])
     side = 1.6 + 0.36 * len(names)
     figure, (axis,) = panels(1, size=(side + 0.5, side))
     heat_map(axis, cells, names, names, "{:.2f}", float(cells.min()), 1.0)
@@ -290,59 +324,55 @@ def heat_map(
     axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float
 ) -> None:
     axis.grid(False)
-    axis.imshow(cells, cmap="YlGnBu", vmin=low, vmax=high if high > low else low + 1, aspect="auto")
+    # Of equal values all have the lowest colour.
+    if high <= low:
+        high = low + 1
+    axis.imshow(cells, cmap="YlGnBu", vmin=low, vmax=high, aspect="auto")
     axis.set_xticks(range(len(columns)), columns)
     axis.set_yticks(range(len(rows)), rows)
     axis.tick_params(length=0)
-    size = 8 if len(columns) <= 10 else 6
+    size = 6
+    if len(columns) <= 10:
+        size = 8
+    style = {"ha": "center", "va": "center", "fontsize": size}
     for (i, j), value in np.ndenumerate(cells):
-        dark = (value - low) / ((high - low) or 1) > 0.6
-        axis.text(
-            j,
-            i,
-            form.format(value),
-            ha="center",
-            va="center",
-            fontsize=size,
-            color="white" if dark else "#222",
-        )
+        colour = "#222"
+        is_dark = (value - low) / (high - low) > 0.6
+        if is_dark:
+            colour = "white"
+        axis.text(j, i, form.format(value), color=colour, **style)
 
 
 @styled
 def perplexities(run: Run) -> Any:
     """Held-out perplexity per language, and TLM with the partner visible and hidden. None without
     two evaluations."""
-    text = next(iter(run.evaluated("perplexity").values()), [])
-    pairs = next(iter(run.evaluated("translation_perplexity").values()), [])
+    text = _first(run.evaluated("perplexity"))
+    pairs = _first(run.evaluated("translation_perplexity"))
     count = (len(text) > 1) + (len(pairs) > 1)
     if not count:
         return None
     figure, axes = panels(count)
     if len(text) > 1:
         for language, colour in language_colours(run).items():
-            seen = [
-                (step, v["by_language"][language])
-                for step, v in text
-                if language in v["by_language"]
-            ]
-            if seen:
-                _curve(axes[0], run, *zip(*seen, strict=True), color=colour, label=language)
+            steps = []
+            values = []
+            for step, evaluation in text:
+                if language in evaluation["by_language"]:
+                    steps.append(step)
+                    values.append(evaluation["by_language"][language])
+            if steps:
+                _curve(axes[0], run, steps, values, color=colour, label=language)
         axes[0].set(
             title="held-out text", xlabel="million tokens", ylabel="perplexity", yscale="log"
         )
         _plain_numbers(axes[0])
         axes[0].legend(ncols=2)
     if len(pairs) > 1:
+        steps = [step for step, _ in pairs]
         for kind, colour in (("hidden", RUN_COLOURS[1]), ("visible", RUN_COLOURS[0])):
-            values = [v[f"{kind}_mean"] for _, v in pairs]
-            _curve(
-                axes[-1],
-                run,
-                [step for step, _ in pairs],
-                values,
-                color=colour,
-                label=f"partner {kind}",
-            )
+            values = [evaluation[f"{kind}_mean"] for _, evaluation in pairs]
+            _curve(axes[-1], run, steps, values, color=colour, label=f"partner {kind}")
         axes[-1].set(
             title="held-out pairs (TLM)", xlabel="million tokens", ylabel="perplexity", yscale="log"
         )
@@ -354,30 +384,26 @@ def perplexities(run: Run) -> Any:
 @styled
 def machinery(run: Run) -> Any:
     """Learning rate, gradient norm and speed over training."""
-    shown = (
-        ("learning_rate", "learning rate"),
-        ("grad_norm", "gradient norm"),
-        ("tokens_per_second", "tokens per second"),
-    )
-    shown = [
-        (key, name) for key, name in shown if any(line.get(key) is not None for line in run.metrics)
-    ]
+    titles = {
+        "learning_rate": "learning rate",
+        "grad_norm": "gradient norm",
+        "tokens_per_second": "tokens per second",
+    }
+    shown = [key for key in titles if any(line.get(key) is not None for line in run.metrics)]
     if not shown:
         return None
     figure, axes = panels(len(shown), columns=3, size=(PANEL[0] * 2 / 3, 2.2))
-    for axis, (key, name) in zip(axes, shown, strict=True):
-        split = run.objectives if key == "grad_norm" else run.objectives[:1]
+    for axis, key in zip(axes, shown, strict=True):
+        # The norm is an objective's own; the others are of all steps.
+        split = run.objectives[:1]
+        if key == "grad_norm":
+            split = run.objectives
         for objective, colour in zip(split, RUN_COLOURS * len(split), strict=False):
             lines = [line for line in run.lines(objective) if line.get(key) is not None]
-            _curve(
-                axis,
-                run,
-                [r["step"] for r in lines],
-                [r[key] for r in lines],
-                color=colour,
-                label=objective,
-            )
-        axis.set(title=name, xlabel="million tokens", ylim=(0, None))
+            steps = [line["step"] for line in lines]
+            values = [line[key] for line in lines]
+            _curve(axis, run, steps, values, color=colour, label=objective)
+        axis.set(title=titles[key], xlabel="million tokens", ylim=(0, None))
         if len(split) > 1:
             axis.legend()
     return figure
@@ -401,7 +427,9 @@ def svg(figure: Any) -> str:
 @styled
 def drawn(figure: Any, label: str) -> str:
     """A figure as HTML; "" for None."""
-    return html.figure(svg(figure), label) if figure is not None else ""
+    if figure is None:
+        return ""
+    return html.figure(svg(figure), label)
 
 
 def save(figure: Any, path: Path, dpi: int = 130) -> None:
@@ -425,6 +453,7 @@ def save_pictures(runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]
     written = []
     for name, figure in figures.items():
         if figure is not None:
-            written.append(folder / f"{name}.png")
-            save(figure, written[-1], dpi=150)
+            path = folder / f"{name}.png"
+            save(figure, path, dpi=150)
+            written.append(path)
     return written

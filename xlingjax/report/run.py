@@ -17,8 +17,7 @@ from xlingjax.errors import UserError
 @dataclass(frozen=True)
 class Run:
     """`record` is run.json, `result` result.json (empty while the run goes), `metrics` and
-    `evaluations` their
-    lines, `rows` rows.html.
+    `evaluations` their lines, `rows` rows.html.
     """
 
     path: Path
@@ -54,28 +53,33 @@ class Run:
     def tokens_at(self, steps: Sequence[int]) -> np.ndarray:
         """Tokens seen by those steps, between log lines by interpolation: the common axis of runs
         that are compared."""
-        known = {
-            line["step"]: line["tokens_seen"]
-            for line in self.metrics
-            if line.get("tokens_seen") is not None
-        }
-        at = [0, *known]
-        return np.interp(np.asarray(steps, float), at, [0, *known.values()])
+        tokens = {}
+        for line in self.metrics:
+            if line.get("tokens_seen") is not None:
+                tokens[line["step"]] = line["tokens_seen"]
+        return np.interp(np.asarray(steps, float), [0, *tokens], [0, *tokens.values()])
 
     def evaluated(self, kind: str) -> dict[str, list[tuple[int, dict[str, Any]]]]:
         """{evaluator: [(step, values)]} of one kind of evaluation, in the order of steps."""
-        found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+        evaluated: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         for line in self.evaluations:
             if line["values"].get("kind") == kind:
-                found.setdefault(line["name"], []).append((line["step"], line["values"]))
-        return {name: sorted(values, key=lambda pair: pair[0]) for name, values in found.items()}
+                evaluated.setdefault(line["name"], []).append((line["step"], line["values"]))
+        for evaluations in evaluated.values():
+            evaluations.sort(key=lambda pair: pair[0])
+        return evaluated
 
     def last(self, kind: str, prefer: str = "") -> dict[str, Any] | None:
         """The latest values of the evaluator of that kind: of several, the first whose name
         contains `prefer`."""
-        found = self.evaluated(kind)
-        names = [name for name in found if prefer and prefer in name] + list(found)
-        return found[names[0]][-1][1] if names else None
+        evaluated = self.evaluated(kind)
+        if not evaluated:
+            return None
+        names = list(evaluated)
+        if prefer:
+            names = [name for name in evaluated if prefer in name] + names
+        _, values = evaluated[names[0]][-1]
+        return values
 
     def wall_seconds(self) -> float | None:
         """Seconds between the first and the last line of log.txt, the time between two sittings not
@@ -83,11 +87,16 @@ class Run:
         sittings: list[list[float]] = []
         for line in self.log:
             match = re.match(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (.*)", line)
-            if match:
-                if not sittings or match[2].startswith("xlingjax on "):
-                    sittings.append([])
-                sittings[-1].append(time.mktime(time.strptime(match[1], "%Y-%m-%d %H:%M:%S")))
-        return sum(times[-1] - times[0] for times in sittings) if sittings else None
+            if not match:
+                continue
+            # Every start begins with this line.
+            if not sittings or match[2].startswith("xlingjax on "):
+                sittings.append([])
+            second = time.mktime(time.strptime(match[1], "%Y-%m-%d %H:%M:%S"))
+            sittings[-1].append(second)
+        if not sittings:
+            return None
+        return sum(times[-1] - times[0] for times in sittings)
 
 
 def read_run(path: str | Path) -> Run:
@@ -113,7 +122,9 @@ def read_run(path: str | Path) -> Run:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    if not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8")
 
 
 def _json(path: Path) -> dict[str, Any]:

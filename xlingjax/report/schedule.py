@@ -1,6 +1,7 @@
 """The course of a run, from what its record says before the first step: learning rate, turns, and
 all that changes in stages."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,13 +11,20 @@ from xlingjax.report import html, plots
 from xlingjax.training.optimizer import OptimizerConfig, learning_rate_schedule
 from xlingjax.training.stages import stage_of
 
-POINTS = 500  # of the learning rate's curve
-# Shown where they do not change, too.
+POINTS = 500
+"""Of the learning rate's curve."""
 ALWAYS = ("weight", "batch", "length", "masking rate", "sampling alpha")
+"""Shown where they do not change, too, and before the others."""
 SAID = {
     "alternate": "one a step, in turn by their weights",
     "weighted": "one a step, drawn by their weights",
     "summed": "all in every step, losses times their weights",
+}
+DECAY = {
+    "linear": "linear decay to 0",
+    "inverse_sqrt": "inverse square root",
+    "constant": "constant",
+    "linear_from_0": "linear decay to 0 as if from step 0",
 }
 NOTE = "Planned, from the recipe. A value holds from its step on until the next one."
 
@@ -26,46 +34,51 @@ Stages = dict[int, Any]
 def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     """{what: {objective: {first step: value}}}, steps at which nothing changes left out. record:
     run.json, or `run_record.schedule_record`."""
-    found: dict[str, dict[str, Stages]] = {"weight": {}}
+    settings: dict[str, dict[str, Stages]] = {"weight": {}}
     for objective, weight in record.get("weights", {}).items():
-        found["weight"][objective] = _stages(weight)
-    for name, settings in record.get("stages", {}).items():
+        settings["weight"][objective] = _stages(weight)
+    for name, of_stage in record.get("stages", {}).items():
         objective, start = stage_of(name)
-        for what, value in _flat(settings).items():
-            found.setdefault(what, {}).setdefault(objective, {})[start] = value
+        for what, value in _flat(of_stage).items():
+            settings.setdefault(what, {}).setdefault(objective, {})[start] = value
     frozen = _stages(record.get("optimizer", {}).get("frozen", []))
     if len(frozen) > 1 or any(frozen.values()):
-        found["frozen"] = {"all": frozen}
-    return {
-        what: {objective: _changes(stages) for objective, stages in of.items()}
-        for what, of in found.items()
-        if of
-    }
+        settings["frozen"] = {"all": frozen}
+    changes: dict[str, dict[str, Stages]] = {}
+    for what, by_objective in settings.items():
+        if by_objective:
+            changes[what] = {name: _changes(stages) for name, stages in by_objective.items()}
+    return changes
 
 
 def _stages(value: Any) -> Stages:
     """A constant as stages, and the keys of JSON as steps."""
-    return (
-        {int(step): one for step, one in value.items()}
-        if isinstance(value, Mapping)
-        else {0: value}
-    )
+    if not isinstance(value, Mapping):
+        return {0: value}
+    return {int(step): of_step for step, of_step in value.items()}
 
 
 def _changes(stages: Stages) -> Stages:
-    steps = sorted(stages)
-    return {
-        step: stages[step]
-        for i, step in enumerate(steps)
-        if not i or stages[step] != stages[steps[i - 1]]
-    }
+    changes: Stages = {}
+    for before, step in itertools.pairwise([None, *sorted(stages)]):
+        if before is None or stages[step] != stages[before]:
+            changes[step] = stages[step]
+    return changes
+
+
+def _at(stages: Stages, step: int) -> Any:
+    """What holds at a step: the value of the last stage that has begun."""
+    return stages[max(start for start in stages if start <= step)]
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat = {}
     for key, value in settings.items():
         name = f"{prefix}{key}".replace("_", " ")
-        flat |= _flat(value, f"{name} ") if isinstance(value, Mapping) else {name: value}
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{name} ")
+        else:
+            flat[name] = value
     return flat
 
 
@@ -73,89 +86,96 @@ def shares(weights: Mapping[str, Stages]) -> dict[str, Stages]:
     """{objective: {first step: its share of the steps}} of weights in stages; of all 0, which
     `train` refuses, 0."""
     steps = sorted({step for stages in weights.values() for step in stages})
-    now = {
-        step: {
-            name: stages[max(s for s in stages if s <= step)] for name, stages in weights.items()
-        }
-        for step in steps
-    }
-    total = {step: sum(now[step].values()) or 1 for step in steps}
-    return {
-        name: _changes({step: now[step][name] / total[step] for step in steps}) for name in weights
-    }
+    shares: dict[str, Stages] = {name: {} for name in weights}
+    # At every step at which any weight changes, since then all shares do.
+    for step in steps:
+        now = {name: _at(stages, step) for name, stages in weights.items()}
+        total = sum(now.values()) or 1
+        for name, weight in now.items():
+            shares[name][step] = weight / total
+    return {name: _changes(stages) for name, stages in shares.items()}
 
 
 def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(what, objective, its values by step) of all that changes and of what one asks for first."""
-    out = []
-    if optimizer := record.get("optimizer"):
-        shape = {
-            "linear": "linear decay to 0",
-            "inverse_sqrt": "inverse square root",
-            "constant": "constant",
-        }
-        shape["linear_from_0"] = "linear decay to 0 as if from step 0"
+    rows = []
+    optimizer = record.get("optimizer")
+    if optimizer:
         config = OptimizerConfig(**optimizer)
-        warm = (
-            f"peak {config.learning_rate:g} after {config.warmup(record['steps']):,} steps of"
-            " warm-up"
-        )
-        out.append(("learning rate", "all", f"{warm}, then {shape[config.schedule]}"))
+        warmup = config.warmup(record["steps"])
+        peak = f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
+        rows.append(("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"))
     if len(record.get("weights", {})) > 1 and "schedule" in record:
-        out.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
-    found = values(record)
-    for what in sorted(
-        found, key=lambda what: (what not in ALWAYS, ALWAYS.index(what) if what in ALWAYS else 0)
-    ):
+        rows.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
+    settings = values(record)
+    for what in sorted(settings, key=_rank):
+        # Objectives of the same values share a row.
         alike: dict[str, list[str]] = {}
-        for objective, stages in found[what].items():
-            if (len(stages) > 1 or what in (*ALWAYS, "frozen")) and stages != {0: None}:
+        for objective, stages in settings[what].items():
+            if stages == {0: None}:
+                continue
+            if len(stages) > 1 or what in ALWAYS or what == "frozen":
                 alike.setdefault(_said(stages), []).append(objective)
-        out += [(what, ", ".join(objectives), said) for said, objectives in alike.items()]
-    return out
+        for text, objectives in alike.items():
+            rows.append((what, ", ".join(objectives), text))
+    return rows
+
+
+def _rank(what: str) -> int:
+    """The order of rows: `ALWAYS`, then the others as they come."""
+    if what in ALWAYS:
+        return ALWAYS.index(what)
+    return len(ALWAYS)
 
 
 def _said(stages: Stages) -> str:
-    def one(value: Any) -> str:
+    def text_of(value: Any) -> str:
         if isinstance(value, list):
             return ", ".join(map(str, value)) or "none"
         return html.number(value)
 
-    first, *later = stages.items()
-    return "; ".join(
-        [one(first[1]), *(f"from step {step:,}: {one(value)}" for step, value in later)]
-    )
+    (_, first), *later = stages.items()
+    parts = [text_of(first)]
+    parts += [f"from step {step:,}: {text_of(value)}" for step, value in later]
+    return "; ".join(parts)
 
 
 @plots.styled
 def picture(record: Mapping[str, Any]) -> Any:
     """Learning rate, shares of the objectives (where losses are summed their weights), and a panel
     for each number or switch that changes, by step."""
-    found, steps = values(record), record.get("steps") or 0
-    weights = found.get("weight", {})
+    settings = values(record)
+    steps = record.get("steps") or 0
+    weights = settings.get("weight", {})
     in_turn = len(weights) > 1 and record.get("schedule") != "summed"
-    elsewhere = ("weight", "frozen") if in_turn else ("frozen",)
-    drawn = {
-        what: {objective: stages for objective, stages in of.items() if _is_drawn(stages)}
-        for what, of in found.items()
-        if what not in elsewhere and any(len(stages) > 1 for stages in of.values())
-    }
-    drawn = {what: of for what, of in drawn.items() if of}
-    frozen = _frozen_spans(found.get("frozen", {}).get("all", {}), steps)
-    rate = bool(record.get("optimizer"))
-    count = rate + in_turn + len(drawn) + bool(frozen)
+    # They have panels of their own: weights as shares of the steps.
+    elsewhere = ["frozen"]
+    if in_turn:
+        elsewhere.append("weight")
+    drawn: dict[str, dict[str, Stages]] = {}
+    for what, by_objective in settings.items():
+        if what in elsewhere or not any(len(stages) > 1 for stages in by_objective.values()):
+            continue
+        numbers = {name: stages for name, stages in by_objective.items() if _is_drawn(stages)}
+        if numbers:
+            drawn[what] = numbers
+    frozen = _frozen_spans(settings.get("frozen", {}).get("all", {}), steps)
+    has_rate = bool(record.get("optimizer"))
+    count = has_rate + in_turn + len(drawn) + bool(frozen)
     if not count or not steps:
         return None
     figure, axes = plots.panels(count, columns=3, size=(plots.PANEL[0] * 2 / 3, 2.2))
-    left = list(axes)
-    if rate:
-        _learning_rate(left.pop(0), record["optimizer"], steps)
+    unused = iter(axes)
+    if has_rate:
+        _learning_rate(next(unused), record["optimizer"], steps)
     if in_turn:
-        _turns(left.pop(0), shares(weights), steps)
-    for what, of in drawn.items():
-        _steps(left.pop(0), what, of, steps, list(weights or of))
+        _turns(next(unused), shares(weights), steps)
+    for what, by_objective in drawn.items():
+        # An objective has the colour of its place in the run, whatever panel it is in.
+        objectives = list(weights or by_objective)
+        _steps(next(unused), what, by_objective, steps, objectives)
     if frozen:
-        _frozen(left.pop(0), frozen)
+        _frozen(next(unused), frozen)
     for axis in axes:
         axis.set(xlabel="step", xlim=(0, steps))
     return figure
@@ -167,20 +187,19 @@ def _is_drawn(stages: Stages) -> bool:
 
 def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
     at = np.unique(np.linspace(0, max(steps - 1, 0), POINTS).astype(int))
-    axis.plot(
-        at,
-        learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)(at),
-        color=plots.RUN_COLOURS[0],
-    )
+    rate = learning_rate_schedule(OptimizerConfig(**optimizer), steps, np)
+    axis.plot(at, rate(at), color=plots.RUN_COLOURS[0])
     axis.set(title="learning rate", ylim=(0, None))
 
 
 def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     """Shares of the steps, one on the other."""
     starts = sorted({0, *(step for stages in of.values() for step in stages if step < steps)})
-    edges, below = [*starts, steps], np.zeros(len(starts) + 1)
+    edges = [*starts, steps]
+    below = np.zeros(len(edges))
     for (objective, stages), colour in zip(of.items(), plots.RUN_COLOURS * len(of), strict=False):
-        now = [stages[max(step for step in stages if step <= start)] for start in starts]
+        now = [_at(stages, start) for start in starts]
+        # The last value holds to the end.
         above = below + [*now, now[-1]]
         axis.fill_between(
             edges, below, above, step="post", color=colour, linewidth=0, label=objective
@@ -198,10 +217,15 @@ def _steps(
         alike.setdefault(tuple(stages.items()), []).append(objective)
     for stages, names in alike.items():
         begun = {step: float(value) for step, value in stages if step < steps}
-        colour = plots.RUN_COLOURS[objectives.index(names[0]) % len(plots.RUN_COLOURS)]
-        at, value = [*begun, steps], [*begun.values()]
-        axis.step(at, [*value, value[-1]], where="post", color=colour, label=", ".join(names))
-    if all(isinstance(value, bool) for stages in of.values() for value in stages.values()):
+        at = [*begun, steps]
+        levels = list(begun.values())
+        # The last value holds to the end.
+        levels.append(levels[-1])
+        place = objectives.index(names[0])
+        colour = plots.RUN_COLOURS[place % len(plots.RUN_COLOURS)]
+        axis.step(at, levels, where="post", color=colour, label=", ".join(names))
+    all_values = [value for stages in of.values() for value in stages.values()]
+    if all(isinstance(value, bool) for value in all_values):
         axis.set_yticks([0, 1], ["off", "on"])
         axis.set_ylim(-0.1, 1.1)
     else:

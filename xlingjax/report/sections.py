@@ -70,19 +70,21 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
         ("tokens_seen", "tokens seen", 1),
         ("parameters", "parameters", 1),
     ]
-    entries = [
-        (name, round(scale * summary[figure], 1))
-        for figure, name, scale in shown
-        if summary.get(figure) is not None
-    ]
-    entries = [(name, int(value) if value >= 1000 else value) for name, value in entries]
+    entries = []
+    for figure, name, scale in shown:
+        if summary.get(figure) is None:
+            continue
+        value = round(scale * summary[figure], 1)
+        if value >= 1000:
+            value = int(value)
+        entries.append((name, value))
     for i, name in enumerate(compared):
-        means = [summary.get(f"retrieval_mean_{key(name)}{kind}") for kind in ("", "_centred")]
-        if None not in means:
-            entries.insert(
-                2 + i,
-                (f"retrieval of {name}, raw / centred (%)", " / ".join(map(html.percent, means))),
-            )
+        raw = summary.get(f"retrieval_mean_{key(name)}")
+        centred = summary.get(f"retrieval_mean_{key(name)}_centred")
+        if raw is not None and centred is not None:
+            value = f"{html.percent(raw)} / {html.percent(centred)}"
+            # Behind the run's own two.
+            entries.insert(2 + i, (f"retrieval of {name}, raw / centred (%)", value))
     if summary.get("wall_seconds"):
         entries.append(("minutes, everything included", round(summary["wall_seconds"] / 60, 1)))
     return html.tiles(entries)
@@ -90,23 +92,18 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
 
 def rows(run: Run) -> list[str]:
     """What `inspector.first_rows` made before the first step."""
-    return [run.rows, html.note(ROWS_NOTE)] if run.rows else []
+    if not run.rows:
+        return []
+    return [run.rows, html.note(ROWS_NOTE)]
 
 
 def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
-    rows = [
-        [
-            name,
-            objective,
-            line["step"],
-            line.get("tokens_seen"),
-            line.get("loss"),
-            line.get("accuracy"),
-        ]
-        for name, one in runs.items()
-        for objective in one.objectives
-        for line in one.lines(objective)[-1:]
-    ]
+    rows = []
+    for name, one in runs.items():
+        for objective in one.objectives:
+            for line in one.lines(objective)[-1:]:
+                figures = [line.get(key) for key in ("tokens_seen", "loss", "accuracy")]
+                rows.append([name, objective, line["step"], *figures])
     if not rows:
         return []
     return [
@@ -118,12 +115,11 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
 
 
 def languages(run: Run) -> list[str]:
+    losses = plots.by_language(run)
+    accuracies = plots.by_language(run, "accuracy_by_language", "training accuracy")
     return [
-        plots.drawn(plots.by_language(run), "training loss per language"),
-        plots.drawn(
-            plots.by_language(run, "accuracy_by_language", "training accuracy"),
-            "training accuracy per language",
-        ),
+        plots.drawn(losses, "training loss per language"),
+        plots.drawn(accuracies, "training accuracy per language"),
     ]
 
 
@@ -136,7 +132,8 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
         plots.drawn(plots.retrieval_runs(runs), "retrieval of the compared runs"),
         plots.drawn(plots.retrieval_layers(run), "retrieval by language and layer"),
     ]
-    head, columns = ["language", "pairs"], []
+    head = ["language", "pairs"]
+    columns = []
     for name, one in runs.items():
         for kind in ("raw", "centred"):
             column = _best_column(one.last("retrieval"), f"{kind}_en_to_xx")
@@ -144,23 +141,29 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
                 head.append(f"{name}, {kind} (%)")
                 columns.append(column)
     floors = run.last("floors") or {}
-    for floor, title in (
-        ("char_tfidf", "character TF-IDF (%)"),
-        ("lsi", "LSI on the training pairs (%)"),
-    ):
+    titles = {
+        "char_tfidf": "character TF-IDF (%)",
+        "lsi": "LSI on the training pairs (%)",
+    }
+    for floor, title in titles.items():
         if floors.get(floor):
+            column = {name: scores["raw_en_to_xx"] for name, scores in floors[floor].items()}
+            column["mean"] = floors["mean"][floor]
             head.append(title)
-            columns.append(
-                {la: s["raw_en_to_xx"] for la, s in floors[floor].items()}
-                | {"mean": floors["mean"][floor]}
-            )
-    rows = [
-        [la, n, *(html.percent(c.get(la)) for c in columns)] for la, n in values["pairs"].items()
-    ]
-    rows.append(["mean", "", *(html.percent(c.get("mean")) for c in columns)])
+            columns.append(column)
+    rows = []
+    for language, pairs in values["pairs"].items():
+        rows.append([language, pairs, *_percents(columns, language)])
+    rows.append(["mean", "", *_percents(columns, "mean")])
     parts.append(html.table(head, rows, mean_rows=1))
-    parts.append(html.note(RETRIEVAL_NOTE.format(pooling=next(iter(values["by_layer"])))))
+    pooling = next(iter(values["by_layer"]))
+    parts.append(html.note(RETRIEVAL_NOTE.format(pooling=pooling)))
     return parts
+
+
+def _percents(columns: Sequence[Mapping[str, float]], name: str) -> list[str | None]:
+    """A row of a table by language."""
+    return [html.percent(column.get(name)) for column in columns]
 
 
 def _best_column(values: Mapping[str, Any] | None, score: str) -> dict[str, float] | None:
@@ -170,56 +173,77 @@ def _best_column(values: Mapping[str, Any] | None, score: str) -> dict[str, floa
         return None
     pooling = next(iter(values["by_language"]))
     best = values["best"][pooling][score]
-    table = {
-        language: layers[str(best["layer"])][score]
-        for language, layers in values["by_language"][pooling].items()
-    }
-    return table | {"mean": best["value"]}
+    layer = str(best["layer"])
+    column = {}
+    for language, layers in values["by_language"][pooling].items():
+        column[language] = layers[layer][score]
+    column["mean"] = best["value"]
+    return column
 
 
 def similarity(run: Run) -> list[str]:
     drawn = plots.drawn(plots.similarity(run), "cosine of language means")
-    return [drawn, html.note(SIMILARITY_NOTE)] if drawn else []
+    if not drawn:
+        return []
+    return [drawn, html.note(SIMILARITY_NOTE)]
 
 
 def perplexity(runs: Mapping[str, Run]) -> list[str]:
     run = next(iter(runs.values()))
     parts = [plots.drawn(plots.perplexities(run), "held-out perplexity over training")]
-    text = {name: v for name, one in runs.items() if (v := one.last("perplexity"))}
+    text = _last_of(runs, "perplexity")
     if text:
-        languages = list(dict.fromkeys(la for v in text.values() for la in v["by_language"]))
-        rows = [[la, *(v["by_language"].get(la) for v in text.values())] for la in languages]
-        rows.append(["mean", *(v["mean"] for v in text.values())])
-        parts += [html.table(["running text", *text], rows, mean_rows=1)]
-    pairs = {name: v for name, one in runs.items() if (v := one.last("translation_perplexity"))}
+        by_language = [values["by_language"] for values in text.values()]
+        rows = []
+        for language in _in_order(by_language):
+            rows.append([language, *(column.get(language) for column in by_language)])
+        rows.append(["mean", *(values["mean"] for values in text.values())])
+        parts.append(html.table(["running text", *text], rows, mean_rows=1))
+    pairs = _last_of(runs, "translation_perplexity")
     if pairs:
-        names = list(
-            dict.fromkeys(
-                (pair, side)
-                for v in pairs.values()
-                for pair in v["visible"]
-                for side in v["visible"][pair]
-            )
-        )
-        rows = [
-            [
-                f"{side} of {pair}",
-                *(
-                    v[kind].get(pair, {}).get(side)
-                    for v in pairs.values()
-                    for kind in ("hidden", "visible")
-                ),
-            ]
-            for pair, side in names
-        ]
-        rows.append(
-            ["mean", *(v[f"{kind}_mean"] for v in pairs.values() for kind in ("hidden", "visible"))]
-        )
-        head = [f"{name}, partner {kind}" for name in pairs for kind in ("hidden", "visible")]
-        parts += ["<h3>Translated pairs</h3>", html.table(["side", *head], rows, mean_rows=1)]
+        parts += ["<h3>Translated pairs</h3>", _table_of_pairs(pairs)]
     if text or pairs:
         parts.append(html.note(PERPLEXITY_NOTE))
     return parts
+
+
+def _last_of(runs: Mapping[str, Run], kind: str) -> dict[str, Any]:
+    """{name of a run: its last values of an evaluator}, of those that have some."""
+    last = {}
+    for name, run in runs.items():
+        values = run.last(kind)
+        if values:
+            last[name] = values
+    return last
+
+
+def _in_order(tables: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All keys, in the order in which they are met."""
+    return list(dict.fromkeys(name for table in tables for name in table))
+
+
+def _table_of_pairs(pairs: Mapping[str, Any]) -> str:
+    """Of each side of each pair, the partner hidden and visible; a column for each run and kind."""
+    head = ["side"]
+    columns = []
+    means = []
+    for name, values in pairs.items():
+        for kind in ("hidden", "visible"):
+            head.append(f"{name}, partner {kind}")
+            columns.append(values[kind])
+            means.append(values[f"{kind}_mean"])
+    # In the order in which they are met; a side has a row whichever run measured it.
+    sides: dict[tuple[str, str], None] = {}
+    for values in pairs.values():
+        for pair, by_side in values["visible"].items():
+            for side in by_side:
+                sides[pair, side] = None
+    rows = []
+    for pair, side in sides:
+        figures = [column.get(pair, {}).get(side) for column in columns]
+        rows.append([f"{side} of {pair}", *figures])
+    rows.append(["mean", *means])
+    return html.table(head, rows, mean_rows=1)
 
 
 def accuracy(runs: Sequence[Run]) -> list[str]:
@@ -234,67 +258,72 @@ def tagging(runs: Sequence[Run]) -> list[str]:
 
 def answers(runs: Sequence[Run]) -> list[str]:
     """Span question answering by language."""
-    found = [
-        (one.path.name, name, v[-1][1])
-        for one in runs
-        for name, v in one.evaluated("span_qa").items()
-    ]
-    if not found:
+    evaluated = _evaluated(runs, "span_qa")
+    if not evaluated:
         return []
 
     def both(f1: float | None, exact: float | None) -> str | None:
-        return None if f1 is None else f"{html.percent(f1)} / {html.percent(exact)}"
+        if f1 is None:
+            return None
+        return f"{html.percent(f1)} / {html.percent(exact)}"
 
-    languages = list(dict.fromkeys(la for _, _, v in found for la in v["by_language"]))
-    rows = [
-        [
-            la,
-            *(
-                both(v["by_language"].get(la), v["exact_match_by_language"].get(la))
-                for _, _, v in found
-            ),
-        ]
-        for la in languages
-    ]
-    means = (both(v.get("mean_other"), v.get("mean_other_exact_match")) for _, _, v in found)
-    rows.append(["mean of the others", *means])
-    head = [f"{run}: {name} ({v['metric']})" for run, name, v in found]
-    return [html.table(["language", *head], rows, mean_rows=1), html.note(ANSWER_NOTE)]
+    rows = []
+    for language in _in_order([values["by_language"] for _, values in evaluated]):
+        row = [language]
+        for _, values in evaluated:
+            f1 = values["by_language"].get(language)
+            row.append(both(f1, values["exact_match_by_language"].get(language)))
+        rows.append(row)
+    means = ["mean of the others"]
+    head = ["language"]
+    for title, values in evaluated:
+        head.append(f"{title} ({values['metric']})")
+        means.append(both(values.get("mean_other"), values.get("mean_other_exact_match")))
+    rows.append(means)
+    return [html.table(head, rows, mean_rows=1), html.note(ANSWER_NOTE)]
+
+
+def _evaluated(runs: Sequence[Run], kind: str) -> list[tuple[str, Any]]:
+    """("RUN: EVALUATOR", its last values) of all evaluators of a kind."""
+    last = []
+    for run in runs:
+        for name, evaluations in run.evaluated(kind).items():
+            _, values = evaluations[-1]
+            last.append((f"{run.path.name}: {name}", values))
+    return last
 
 
 def _by_language(runs: Sequence[Run], kind: str, note: str) -> list[str]:
-    found = [
-        (one.path.name, name, v[-1][1]) for one in runs for name, v in one.evaluated(kind).items()
-    ]
-    if not found:
+    evaluated = _evaluated(runs, kind)
+    if not evaluated:
         return []
-    languages = list(dict.fromkeys(la for _, _, v in found for la in v["by_language"]))
-    rows = [
-        [la, *(html.percent(v["by_language"].get(la)) for _, _, v in found)] for la in languages
-    ]
-    rows.append(["mean of the others", *(html.percent(v.get("mean_other")) for _, _, v in found)])
-    metrics = {"f1": "F1, %", "accuracy": "accuracy, %"}
-    head = [
-        f"{run}: {name} ({metrics[v['metric']] if 'metric' in v else '%'})"
-        for run, name, v in found
-    ]
-    return [html.table(["language", *head], rows, mean_rows=1), html.note(note)]
+    by_language = [values["by_language"] for _, values in evaluated]
+    rows = []
+    for language in _in_order(by_language):
+        rows.append([language, *_percents(by_language, language)])
+    means = _percents([values for _, values in evaluated], "mean_other")
+    rows.append(["mean of the others", *means])
+    units = {"f1": "F1, %", "accuracy": "accuracy, %"}
+    head = ["language"]
+    for title, values in evaluated:
+        unit = "%"
+        if "metric" in values:
+            unit = units[values["metric"]]
+        head.append(f"{title} ({unit})")
+    return [html.table(head, rows, mean_rows=1), html.note(note)]
 
 
 def alignment(run: Run) -> list[str]:
     values = run.last("alignment")
     if values is None:
         return []
-    table = [
-        [
-            "embeddings" if layer == "0" else f"layer {layer}",
-            *(html.percent(of[method]) for method in METHODS),
-        ]
-        for layer, of in values["by_layer"].items()
-    ]
+    head = ["mean over languages", *(f"{method} (%)" for method in METHODS)]
+    rows = []
+    for layer, errors in values["by_layer"].items():
+        rows.append([plots.layer_name(layer), *(html.percent(errors[name]) for name in METHODS)])
     return [
         plots.drawn(by_layer(run), "alignment error by language and layer"),
-        html.table(["mean over languages", *(f"{method} (%)" for method in METHODS)], table),
+        html.table(head, rows),
         html.note(ALIGNMENT_NOTE),
     ]
 
@@ -302,75 +331,69 @@ def alignment(run: Run) -> list[str]:
 def sampling_tables(run: Run) -> dict[str, list[dict[str, Any]]]:
     """{stage of an objective: the sampling table of its data}, epochs added for the steps that it
     took."""
-    tables, data = {}, run.record.get("identity", {}).get("data", {})
+    tables = {}
+    data = run.record.get("identity", {}).get("data", {})
     for name, identity in data.items():
-        objective, start = stage_of(name)
-        later = [
-            begin for other, begin in map(stage_of, data) if other == objective and begin > start
-        ]
-        lines = [
-            line
-            for line in run.lines(objective)
-            if start < line["step"] <= min(later, default=math.inf)
-        ]
-        taken = sum(
-            line.get("steps", 0) for line in lines
-        )  # a line is of one stage: training logs where one begins
         rows = identity.get("sampling_table", [])
-        if rows:
-            tables[name] = [
-                row | {"epochs": row["epochs_per_1000_steps"] * taken / 1000} for row in rows
-            ]
+        if not rows:
+            continue
+        objective, start = stage_of(name)
+        end = math.inf
+        for other, begin in map(stage_of, data):
+            if other == objective and begin > start:
+                end = min(end, begin)
+        # A line is of one stage: training logs where one begins.
+        taken = 0
+        for line in run.lines(objective):
+            if start < line["step"] <= end:
+                taken += line.get("steps", 0)
+        tables[name] = []
+        for row in rows:
+            epochs = row["epochs_per_1000_steps"] * taken / 1000
+            tables[name].append(row | {"epochs": epochs})
     return tables
 
 
 def sampling(run: Run) -> list[str]:
+    head = ["text", "sentences", "tokens", "share of rows (%)", "epochs so far"]
     parts = []
     for objective, rows in sampling_tables(run).items():
-        cells = [
-            [
-                r["name"],
-                r["sentences"],
-                r["tokens"],
-                html.percent(r["share"]),
-                round(r["epochs"], 2),
-            ]
-            for r in rows
-        ]
-        head = ["text", "sentences", "tokens", "share of rows (%)", "epochs so far"]
+        cells = []
+        for row in rows:
+            share = html.percent(row["share"])
+            epochs = round(row["epochs"], 2)
+            cells.append([row["name"], row["sentences"], row["tokens"], share, epochs])
         parts += [f"<h3>{html.esc(objective.upper())}</h3>", html.table(head, cells)]
     return parts
 
 
 def setting(run: Run) -> list[str]:
-    sessions = [
-        [s.get("time"), s.get("step"), s.get("machine"), s.get("weights")]
-        for s in run.record.get("sessions", [])
-    ]
-    data = {name: i for name, i in run.record.get("identity", {}).get("data", {}).items()}
-    plain = {
-        name: {k: v for k, v in i.items() if k != "sampling_table"} for name, i in data.items()
-    }
-    shown = {
-        k: run.record[k]
-        for k in ("model", "optimizer", "objectives", "schedule", "microbatches")
-        if k in run.record
-    }
     parts = []
-    if versions := run.last_start.get("versions"):
-        parts.append(
-            html.note(" · ".join(f"{name} {version}" for name, version in versions.items()))
-        )
+    versions = run.last_start.get("versions")
+    if versions:
+        named = [f"{name} {version}" for name, version in versions.items()]
+        parts.append(html.note(" · ".join(named)))
+    sessions = []
+    for session in run.record.get("sessions", []):
+        sessions.append([session.get(key) for key in ("time", "step", "machine", "weights")])
     if sessions:
         parts.append(html.table(["started", "at step", "machine", "weights from"], sessions))
     if run.config:
         parts.append(html.details("config.gin", run.config))
-    if shown:
-        parts.append(
-            html.details(
-                "model, optimizer, objectives", json.dumps(shown, indent=2, ensure_ascii=False)
-            )
-        )
-    if plain:
-        parts.append(html.details("data", json.dumps(plain, indent=2, ensure_ascii=False)))
+    settings = {}
+    for name in ("model", "optimizer", "objectives", "schedule", "microbatches"):
+        if name in run.record:
+            settings[name] = run.record[name]
+    if settings:
+        parts.append(html.details("model, optimizer, objectives", _json(settings)))
+    data = {}
+    for name, identity in run.record.get("identity", {}).get("data", {}).items():
+        # Sampling tables have a section of their own.
+        data[name] = {key: value for key, value in identity.items() if key != "sampling_table"}
+    if data:
+        parts.append(html.details("data", _json(data)))
     return parts
+
+
+def _json(values: Any) -> str:
+    return json.dumps(values, indent=2, ensure_ascii=False)

@@ -10,23 +10,27 @@ from xlingjax.report.run import Run
 
 def final_losses(run: Run) -> dict[str, float]:
     """{objective: its last logged training loss}."""
-    return {
-        name: run.lines(name)[-1]["loss"]
-        for name in run.objectives
-        if run.lines(name)[-1].get("loss") is not None
-    }
+    losses = {}
+    for name in run.objectives:
+        last = run.lines(name)[-1]
+        if last.get("loss") is not None:
+            losses[name] = last["loss"]
+    return losses
 
 
 def tokens_per_second(run: Run) -> float | None:
     """Of the whole run where it finished; before that the median of the log lines."""
     if run.result.get("tokens_per_second") is not None:
         return run.result["tokens_per_second"]
-    rates = [
-        line["tokens_per_second"]
-        for line in run.metrics
-        if line.get("tokens_per_second") is not None
-    ]
-    return statistics.median(rates) if rates else None
+    rates = _logged(run, "tokens_per_second")
+    if not rates:
+        return None
+    return statistics.median(rates)
+
+
+def _logged(run: Run, name: str) -> list[float]:
+    """What the log lines that have it say of it."""
+    return [line[name] for line in run.metrics if line.get(name) is not None]
 
 
 def key(name: str) -> str:
@@ -47,17 +51,20 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
     Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME.
     Accuracies and retrieval in 0..1. nli_en and nli_mean_other come from the first fine-tuned run
     that has them (else from the run itself), on test where there are dev and test; so do tagging_en
-    and tagging_mean_other, qa_en and
-    qa_mean_other (F1), and the scores of generated text, bleu_mean and others.
+    and tagging_mean_other, qa_en and qa_mean_other (F1), and the scores of generated text,
+    bleu_mean and others.
     """
-    tokens = [line["tokens_seen"] for line in run.metrics if line.get("tokens_seen") is not None]
+    tokens = None
+    logged = _logged(run, "tokens_seen")
+    if logged:
+        tokens = logged[-1]
     retrieval = run.last("retrieval") or {}
     out: dict[str, Any] = {
         "steps": run.result.get("steps", run.step),
         "steps_planned": run.record.get("steps"),
         "exit_reason": run.result.get("exit_reason", "not finished"),
         "parameters": run.record.get("parameters"),
-        "tokens_seen": run.result.get("tokens_seen", tokens[-1] if tokens else None),
+        "tokens_seen": run.result.get("tokens_seen", tokens),
         "tokens_per_second": tokens_per_second(run),
         "wall_seconds": run.wall_seconds(),
         "final_loss": final_losses(run),
@@ -73,27 +80,32 @@ def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) ->
         out[f"retrieval_{name}"] = retrieval.get(f"retrieval_{name}")
     for name, other in compare.items():
         raw, centred = retrieval_means(other)
-        out[f"retrieval_mean_{key(name)}"], out[f"retrieval_mean_{key(name)}_centred"] = (
-            raw,
-            centred,
-        )
+        out[f"retrieval_mean_{key(name)}"] = raw
+        out[f"retrieval_mean_{key(name)}_centred"] = centred
         out[f"tokens_seen_{key(name)}"] = summarise(other, {}, ()).get("tokens_seen")
     for floor, value in (run.last("floors") or {}).get("mean", {}).items():
         out[f"retrieval_mean_{floor}"] = value
     out["perplexity_mean"] = (run.last("perplexity") or {}).get("mean")
+    translation = run.last("translation_perplexity") or {}
     for side in ("visible", "hidden"):
-        out[f"tlm_perplexity_{side}"] = (run.last("translation_perplexity") or {}).get(
-            f"{side}_mean"
-        )
-    accuracy = next((v for r in (*finetuned, run) if (v := r.last("accuracy", prefer="test"))), {})
-    out["nli_en"], out["nli_mean_other"] = accuracy.get("en"), accuracy.get("mean_other")
-    tagging = next((v for r in (*finetuned, run) if (v := r.last("tagging", prefer="test"))), {})
-    out["tagging_en"], out["tagging_mean_other"] = tagging.get("en"), tagging.get("mean_other")
-    answers = next((v for r in (*finetuned, run) if (v := r.last("span_qa", prefer="test"))), {})
-    out["qa_en"], out["qa_mean_other"] = answers.get("en"), answers.get("mean_other")
-    written = next((v for r in (*finetuned, run) if (v := r.last("generation", prefer="test"))), {})
+        out[f"tlm_perplexity_{side}"] = translation.get(f"{side}_mean")
+    candidates = [*finetuned, run]
+    for name, kind in (("nli", "accuracy"), ("tagging", "tagging"), ("qa", "span_qa")):
+        values = _first_last(candidates, kind)
+        out[f"{name}_en"] = values.get("en")
+        out[f"{name}_mean_other"] = values.get("mean_other")
+    written = _first_last(candidates, "generation")
     for figure in ("bleu", "chrf", "rouge_l", "wrong_language_rate"):
         for group in ("mean", "trained", "others"):
             out[f"{figure}_{group}"] = written.get(f"{figure}_{group}")
     out["alignment_error"] = (run.last("alignment") or {}).get("alignment_error")
     return {name: value for name, value in out.items() if value is not None}
+
+
+def _first_last(runs: Sequence[Run], kind: str) -> dict[str, Any]:
+    """The latest values of the first run that has some; {}: none has."""
+    for run in runs:
+        values = run.last(kind, prefer="test")
+        if values:
+            return values
+    return {}

@@ -15,26 +15,37 @@ def stretches(tokens: Iterable[Any]) -> list[tuple[str, list[Any]]]:
 
 def said(token: Any) -> str:
     """The piece of the text itself, also where the row shows a MASK or another piece."""
-    return (token.target if token.how in ("mask", "random", "kept") else token.piece).replace(
-        "▁", " "
-    )
+    piece = token.piece
+    if token.how in ("mask", "random", "kept"):
+        piece = token.target
+    return piece.replace("▁", " ")
+
+
+def _used(tokens: Sequence[Any], languages: Sequence[str]) -> list[str]:
+    """The languages that the text is in."""
+    present = {token.language for token in tokens}
+    return [name for name in languages if name in present]
 
 
 def as_html(tokens: Sequence[Any], languages: Sequence[str]) -> str:
     """The text in colours, chosen words underlined, and a legend. Nothing for a text of one
     language."""
-    used = [name for name in languages if any(token.language == name for token in tokens)]
+    used = _used(tokens, languages)
     if len(used) < 2:
         return ""
     colour = plots.colours(languages)
     parts = []
-    for language, of in stretches(tokens):
-        words = [
-            f"<u>{html.esc(said(t))}</u>" if t.how in CHOSEN else html.esc(said(t)) for t in of
-        ]
+    for language, stretch in stretches(tokens):
+        pieces = []
+        for token in stretch:
+            piece = html.esc(said(token))
+            if token.how in CHOSEN:
+                piece = f"<u>{piece}</u>"
+            pieces.append(piece)
+        # Isolated, since a stretch from right to left must not turn its neighbours around.
         parts.append(
             f'<bdi lang="{html.esc(language)}"'
-            f' style="color:{colour[language]}">{"".join(words)}</bdi>'
+            f' style="color:{colour[language]}">{"".join(pieces)}</bdi>'
         )
     legend = " ".join(f'<b style="color:{colour[name]}">{html.esc(name)}</b>' for name in used)
     return (
@@ -50,17 +61,21 @@ def as_text(tokens: Sequence[Any], languages: Sequence[str]) -> Any:
     """The same as a rich text, or None."""
     from rich.text import Text
 
-    used = [name for name in languages if any(token.language == name for token in tokens)]
+    used = _used(tokens, languages)
     if len(used) < 2:
         return None
-    colour, text = plots.colours(languages), Text()
-    for language, of in stretches(tokens):
-        for token in of:
-            text.append(
-                said(token),
-                style=f"{colour[language]}{' underline' if token.how in CHOSEN else ''}",
-            )
+    colour = plots.colours(languages)
+    text = Text()
+    for language, stretch in stretches(tokens):
+        for token in stretch:
+            style = colour[language]
+            if token.how in CHOSEN:
+                style += " underline"
+            text.append(said(token), style=style)
         text.append(" ")
+    # The legend has a line of its own.
+    before = "\n"
     for name in used:
-        text.append(f"\n{name}" if name == used[0] else f" {name}", style=f"bold {colour[name]}")
+        text.append(f"{before}{name}", style=f"bold {colour[name]}")
+        before = " "
     return text.append(" · underlined: to be predicted", style="dim")

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,9 @@ class CheckpointConfig:
     @property
     def metrics(self) -> tuple[str, ...]:
         """By which the best are kept."""
-        return tuple(self.best_metric.replace(",", " ").split()) if self.keep_best else ()
+        if not self.keep_best:
+            return ()
+        return tuple(self.best_metric.replace(",", " ").split())
 
     @property
     def kept(self) -> int:
@@ -74,6 +76,21 @@ class Restored:
     progress: dict[str, Any]
 
 
+def _best_by(metric: str, config: CheckpointConfig) -> Any:
+    """The policy that keeps the best checkpoints by a metric."""
+    smallest_first = config.best_mode == "min"
+    # A checkpoint without the metric is the first to go.
+    worst = float("-inf")
+    if smallest_first:
+        worst = float("inf")
+    return ocp.checkpoint_managers.BestN(
+        get_metric_fn=lambda values: values.get(metric, worst),
+        reverse=smallest_first,
+        n=config.keep_best,
+        keep_checkpoints_without_metrics=False,
+    )
+
+
 class Checkpoints:
     """The checkpoints of one run. Every process makes one and calls the same methods at the same
     steps."""
@@ -87,23 +104,20 @@ class Checkpoints:
     ):
         self.folder = (workdir / "checkpoints").absolute()
         self._positions = workdir / "data_state"
-        self._config, self._identity, self._say = config, identity, say
+        self._config = config
+        self._identity = identity
+        self._say = say
         policies = [ocp.checkpoint_managers.LatestN(n=config.keep_last)]
-        worst = float("inf" if config.best_mode == "min" else "-inf")
-        policies += [
-            ocp.checkpoint_managers.BestN(
-                get_metric_fn=lambda values, metric=metric: values.get(metric, worst),
-                reverse=config.best_mode == "min",
-                n=config.keep_best,
-                keep_checkpoints_without_metrics=False,
-            )
-            for metric in config.metrics
-        ]
+        for metric in config.metrics:
+            policies.append(_best_by(metric, config))
+        # Without one Orbax writes no metrics, and a continued run has none. What it gives does not
+        # matter: the policies choose.
+        best_fn = None
+        if config.metrics:
+            best_fn = len
         options = ocp.CheckpointManagerOptions(
             preservation_policy=ocp.checkpoint_managers.AnyPreservationPolicy(policies),
-            best_fn=(
-                len if config.metrics else None
-            ),  # without one Orbax writes no metrics, and a continued run has none
+            best_fn=best_fn,
             cleanup_tmp_directories=True,
         )
         self._manager = ocp.CheckpointManager(
@@ -124,24 +138,22 @@ class Checkpoints:
         values: dict[str, float],
     ) -> None:
         """Start writing the checkpoint of `step`; returns when the state has been copied to the
-        host. `values`:
-        scalars of an evaluation at this very step. Raises UserError when the disk is full or not
-        writable.
+        host. `values`: scalars of an evaluation at this very step. Raises UserError when the disk
+        is full or not writable.
         """
         metrics = self._metrics(values)
+        failed = None
         try:
             self._write_positions(step, positions)
-            failed = None
         except OSError as error:
             failed = error
-        if not all_agree(
-            failed is None
-        ):  # agreeing also makes sure that every host's position is on disk
-            raise explained(
-                failed or OSError("another process could not write its data position"), self.folder
-            )
+        # Agreeing also makes sure that every host's position is on disk.
+        if not all_agree(failed is None):
+            if failed is None:
+                failed = OSError("another process could not write its data position")
+            raise explained(failed, self.folder)
+        training = _without_params(state)
         try:
-            training = {name: value for name, value in vars(state).items() if name != "params"}
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
@@ -160,34 +172,37 @@ class Checkpoints:
         """`values` of an evaluation of the checkpoint of `step`, which was saved without."""
         metrics = self._metrics(values)
         if metrics:
-            handler = ocp.JsonCheckpointHandler(
-                filename="metrics"
-            )  # as the manager writes and reads them
-            ocp.Checkpointer(handler).save(
-                self.folder / str(step) / "metrics", args=ocp.args.JsonSave(metrics), force=True
-            )
+            # As the manager writes and reads them.
+            handler = ocp.JsonCheckpointHandler(filename="metrics")
+            path = self.folder / str(step) / "metrics"
+            ocp.Checkpointer(handler).save(path, args=ocp.args.JsonSave(metrics), force=True)
             self._manager.reload()
         self._note_best(step, metrics, values)
 
     def _metrics(self, values: dict[str, float]) -> dict[str, float]:
-        return {
-            name: values[name]
-            for name in self._config.metrics
-            if math.isfinite(values.get(name, math.nan))
-        }
+        metrics = {}
+        for name in self._config.metrics:
+            # No order puts NaN last.
+            if math.isfinite(values.get(name, math.nan)):
+                metrics[name] = values[name]
+        return metrics
 
     def _note_best(self, step: int, metrics: dict[str, float], values: dict[str, float]) -> None:
-        if values and (unknown := [name for name in self._config.metrics if name not in values]):
+        unknown = [name for name in self._config.metrics if name not in values]
+        if values and unknown:
             near = difflib.get_close_matches(unknown[0], values, 1, 0.0)
             self._say(
                 f"no checkpoint is the best by {unknown[0]}: nothing measures it; the nearest is"
                 f" {near[0]}"
             )
         for name, value in metrics.items():
-            known = self.best.get(name, {}).get("value", value)
-            if (
-                value <= known if self._config.best_mode == "min" else value >= known
-            ):  # of equals Orbax keeps the last
+            best = self.best.get(name, {}).get("value", value)
+            # Of equals the last, as Orbax keeps it.
+            if self._config.best_mode == "min":
+                is_best = value <= best
+            else:
+                is_best = value >= best
+            if is_best:
                 self.best[name] = {"step": step, "value": value}
         if metrics and is_primary():
             write_json(self.folder.with_name(BEST), self.best)
@@ -207,32 +222,34 @@ class Checkpoints:
             folder = self._positions / str(step) / objective
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in shards.items():
-                partial = (
-                    folder / f"{name}.partial-{jax.process_index()}"
-                )  # hosts may hold the same shard
+                # Written beside and renamed, so that a file under its name is whole. By process,
+                # since hosts may hold the same shard.
+                partial = folder / f"{name}.partial-{jax.process_index()}"
                 with open(partial, "wb") as file:
                     file.write(hashlib.sha256(content).digest() + content)
                     file.flush()
                     os.fsync(file.fileno())
                 partial.replace(folder / f"{name}.bin")
         if is_primary():
-            kept = {str(s) for s in self._manager.all_steps()} | {str(step)}
+            # Orbax removes old checkpoints and knows nothing of their positions.
+            kept = {str(step), *map(str, self._manager.all_steps())}
             for folder in self._positions.iterdir():
                 if folder.name not in kept:
                     shutil.rmtree(folder, ignore_errors=True)
 
     def _read_positions(self, step: int) -> Positions:
         positions: Positions = {}
-        for file in sorted((self._positions / str(step)).glob("*/*.bin")):
+        folder = self._positions / str(step)
+        for file in sorted(folder.glob("*/*.bin")):
             raw = file.read_bytes()
-            if hashlib.sha256(raw[32:]).digest() != raw[:32]:
+            digest = raw[:32]
+            content = raw[32:]
+            if hashlib.sha256(content).digest() != digest:
                 raise ValueError(f"{file} is damaged")
-            positions.setdefault(file.parent.name, {})[file.stem] = raw[32:]
-        if missing := set(self._identity["objectives"]) - set(positions):
-            raise ValueError(
-                f"{self._positions / str(step)} lacks the data position of"
-                f" {', '.join(sorted(missing))}"
-            )
+            positions.setdefault(file.parent.name, {})[file.stem] = content
+        missing = set(self._identity["objectives"]) - set(positions)
+        if missing:
+            raise ValueError(f"{folder} lacks the data position of {', '.join(sorted(missing))}")
         return positions
 
     # ---- restoring -------------------------------------------------------------------------------
@@ -249,31 +266,20 @@ class Checkpoints:
         steps = checkpoint_steps(self.folder)
         unreadable: list[tuple[int, str]] = []
         for step in reversed(steps):
-            found, problem = None, ""
+            restored = None
+            problem = ""
             try:
-                found = self._read(step, abstract)
+                restored = self._read(step, abstract)
             except UserError:
                 raise
             except Exception as error:
+                # Whatever Orbax raises of a damaged file: the one before may be whole.
                 problem = f"{type(error).__name__}: {first_line(error)}"
-            if all_agree(found is not None):
-                for bad, why in unreadable:
-                    self._say(
-                        f"checkpoint {bad} cannot be read ({why}); set aside as {bad}.unreadable"
-                    )
-                    if is_primary():
-                        (self.folder / str(bad)).rename(self.folder / f"{bad}.unreadable")
-                barrier("set-aside")
-                self._manager.reload()
+            if all_agree(restored is not None):
+                self._set_aside(unreadable)
                 self.saved_step = step
-                for name, best in read_best(self.folder.parent).items():
-                    if (
-                        name in self._config.metrics
-                        and best["step"] in steps
-                        and best["step"] <= step
-                    ):
-                        self.best[name] = best
-                return found
+                self._know_best(step, steps)
+                return restored
             unreadable.append((step, problem or "another process could not read it"))
         if unreadable:
             step, why = unreadable[0]
@@ -284,11 +290,30 @@ class Checkpoints:
             )
         return None
 
+    def _set_aside(self, unreadable: Sequence[tuple[int, str]]) -> None:
+        """Renames the checkpoints that could not be read, once one before them could: a run that
+        can read none changes nothing. unreadable: (step, why)."""
+        for step, why in unreadable:
+            self._say(f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable")
+            if is_primary():
+                (self.folder / str(step)).rename(self.folder / f"{step}.unreadable")
+        barrier("set-aside")
+        self._manager.reload()
+
+    def _know_best(self, step: int, steps: Sequence[int]) -> None:
+        """The best so far of a run that goes on from `step`: later ones are no longer part of
+        it."""
+        for name, best in read_best(self.folder.parent).items():
+            still_there = best["step"] in steps and best["step"] <= step
+            if name in self._config.metrics and still_there:
+                self.best[name] = best
+
     def _read(self, step: int, abstract: TrainState) -> Restored:
+        # The identity first: of another run neither positions nor shapes would fit.
         run = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
         require_same(run["identity"], self._identity, self.folder / str(step))
         positions = self._read_positions(step)
-        training = {name: value for name, value in vars(abstract).items() if name != "params"}
+        training = _without_params(abstract)
         items = self._manager.restore(
             step,
             args=ocp.args.Composite(
@@ -296,25 +321,30 @@ class Checkpoints:
                 training=ocp.args.StandardRestore(training),
             ),
         )
-        return Restored(
-            step, TrainState(params=items.params, **items.training), positions, run["progress"]
-        )
+        state = TrainState(params=items.params, **items.training)
+        return Restored(step, state, positions, run["progress"])
+
+
+def _without_params(state: TrainState) -> dict[str, Any]:
+    """What training alone needs. Parameters are an item of their own, so that others can read them
+    without it."""
+    return {name: value for name, value in vars(state).items() if name != "params"}
 
 
 def checkpoint_steps(folder: Path) -> list[int]:
     """Steps of the finalised checkpoints in a folder, ascending. An interrupted write has another
     name and does not count."""
-    return (
-        sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
-        if folder.is_dir()
-        else []
-    )
+    if not folder.is_dir():
+        return []
+    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
 
 
 def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
     """{metric: {"step", "value"}} of a run's best checkpoints; empty where it kept none."""
     path = workdir / BEST
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def find_checkpoint(path: str | Path) -> Path:
@@ -329,19 +359,24 @@ def find_checkpoint(path: str | Path) -> Path:
     if (path / "params").is_dir():
         return path
     for folder in (path / "checkpoints", path):
-        if steps := checkpoint_steps(folder):
+        steps = checkpoint_steps(folder)
+        if steps:
             return folder / str(steps[-1])
     raise UserError(f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP")
 
 
 def _named_checkpoint(run: Path, which: str) -> Path:
-    best, steps = read_best(run), checkpoint_steps(run / "checkpoints")
-    if not which.isdigit() and which not in best:
+    best = read_best(run)
+    steps = checkpoint_steps(run / "checkpoints")
+    if which.isdigit():
+        step = int(which)
+    elif which in best:
+        step = best[which]["step"]
+    else:
         raise UserError(
             f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
             f" train with KEEP_BEST=1 and BEST_METRIC={which}"
         )
-    step = int(which) if which.isdigit() else best[which]["step"]
     if step not in steps:
         there = ", ".join(map(str, steps)) or "none"
         raise UserError(
@@ -367,71 +402,77 @@ def load_params(
     other missing parameter, every mismatched shape, another vocabulary, and an unreadable
     checkpoint.
     """
-    ours, tree = jax.tree_util.tree_flatten_with_path(params)
+    leaves_with_paths, tree = jax.tree_util.tree_flatten_with_path(params)
+    model = {path_name(path): leaf for path, leaf in leaves_with_paths}
     checkpoint = find_checkpoint(path)
     saved, trained_on = saved_params(checkpoint)
     require_vocabulary(checkpoint, trained_on, vocabulary)
-    names = [path_name(key) for key, _ in ours]
-    kept = [
-        name
-        for name in names
-        if name not in saved and any(re.match(pattern, name) for pattern in new)
-    ]
-    problems = [f"{name} is missing" for name in names if name not in saved and name not in kept]
-    problems += [f"{name} is not the model's" for name in saved if exact and name not in names]
-    problems += [
-        f"{name}: checkpoint {saved[name]}, model {leaf.shape}"
-        for name, (_, leaf) in zip(names, ours, strict=True)
-        if name in saved and saved[name] != leaf.shape
-    ]
+    kept = []
+    missing = []
+    for name in model:
+        if name in saved:
+            continue
+        if any(re.match(pattern, name) for pattern in new):
+            kept.append(name)
+        else:
+            missing.append(name)
+    problems = [f"{name} is missing" for name in missing]
+    if exact:
+        problems += [f"{name} is not the model's" for name in saved if name not in model]
+    for name, leaf in model.items():
+        if name in saved and saved[name] != leaf.shape:
+            problems.append(f"{name}: checkpoint {saved[name]}, model {leaf.shape}")
     if problems:
-        remedy = (
-            "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir"
-            " describes"
-        )
-        if any(name.startswith("decoder/") for name in names) and not any(
-            n.startswith("decoder/") for n in saved
-        ):
-            remedy = (
-                "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both"
-                " (gin/runs/init_seq2seq.gin)"
-            )
+        remedy = _remedy(model, saved)
         raise UserError(
             f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
         )
-    wanted = [
-        (
-            None
-            if name in kept
-            else jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
-        )
-        for name, (_, leaf) in zip(names, ours, strict=True)
-    ]
+    # Read onto the shardings of the model: no host ever holds all of a large one.
+    wanted = []
+    for name, leaf in model.items():
+        if name in kept:
+            wanted.append(None)
+        else:
+            wanted.append(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding))
     loaded = read_params(checkpoint, jax.tree.unflatten(tree, wanted))
-    values = {path_name(key): leaf for key, leaf in jax.tree_util.tree_flatten_with_path(loaded)[0]}
-    leaves = [values.get(name, leaf) for name, (_, leaf) in zip(names, ours, strict=True)]
+    loaded_with_paths, _ = jax.tree_util.tree_flatten_with_path(loaded)
+    values = {path_name(path): leaf for path, leaf in loaded_with_paths}
+    leaves = [values.get(name, leaf) for name, leaf in model.items()]
     return jax.tree.unflatten(tree, leaves), kept
+
+
+def _remedy(model: Iterable[str], saved: Iterable[str]) -> str:
+    """What to do about a checkpoint of other parameters than the model's, by the names of both."""
+    if _has_decoder(model) and not _has_decoder(saved):
+        return (
+            "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both"
+            " (gin/runs/init_seq2seq.gin)"
+        )
+    return (
+        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir describes"
+    )
+
+
+def _has_decoder(names: Iterable[str]) -> bool:
+    return any(name.startswith("decoder/") for name in names)
 
 
 def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
     """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a
     checkpoint. Raises UserError when it cannot be read."""
     forget_abandoned_reads()
-    run = checkpoint / "run"  # not there in a checkpoint that did not come from training
+    run = checkpoint / "run"
     try:
-        tree = (
-            ocp.Checkpointer(ocp.PyTreeCheckpointHandler())
-            .metadata(checkpoint / "params")
-            .item_metadata.tree
-        )
-        shapes = {
-            path_name(key): tuple(x.shape)
-            for key, x in jax.tree_util.tree_flatten_with_path(tree)[0]
-        }
-        record = (
-            ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run) if run.is_dir() else None
-        )
-        return shapes, vocabulary_of(record["identity"]) if record else None
+        metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(checkpoint / "params")
+        leaves, _ = jax.tree_util.tree_flatten_with_path(metadata.item_metadata.tree)
+        shapes = {path_name(path): tuple(leaf.shape) for path, leaf in leaves}
+        # Not there in a checkpoint that did not come from training.
+        if not run.is_dir():
+            return shapes, None
+        record = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run)
+        if not record:
+            return shapes, None
+        return shapes, vocabulary_of(record["identity"])
     except Exception as error:
         raise _unreadable(checkpoint, error) from error
 

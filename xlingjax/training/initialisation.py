@@ -87,7 +87,12 @@ class Initialisation:
     @property
     def parts(self) -> dict[str, str]:
         """{"embeddings", "encoder", "decoder": its donor} of those that have one."""
-        return {part: run for part in MACROS if (run := getattr(self, part))}
+        parts = {}
+        for part in MACROS:
+            run = getattr(self, part)
+            if run:
+                parts[part] = run
+        return parts
 
 
 class Plan:
@@ -110,33 +115,42 @@ class Plan:
         counts = {"encoder": config.layers, "decoder": config.decoder_layers}
         for part, donor in self._donors.items():
             self._require_alike(part, donor)
-        self._layers = {
-            side: self._donors[side].layers(chosen[side], side, counts[side])
-            for side in LAYERS
-            if side in self._donors
-        }
+        self._layers = {}
+        for side in LAYERS:
+            if side in self._donors:
+                donor = self._donors[side]
+                self._layers[side] = donor.layers(chosen[side], side, counts[side])
         self._copies: dict[str, Copy | None] = {}
-        for path, leaf in jax.tree_util.tree_flatten_with_path(abstract)[0]:
+        leaves, _ = jax.tree_util.tree_flatten_with_path(abstract)
+        for path, leaf in leaves:
             name = path_name(path)
-            found = None
-            if not (name.startswith(SLOT) and initialisation.cross_attention is False):
-                found = next(self._candidates(name), None)
-            if found is None and name.startswith(SLOT) and initialisation.cross_attention:
+            self._copies[name] = None
+            is_cross_attention = name.startswith(SLOT)
+            if is_cross_attention and initialisation.cross_attention is False:
+                continue
+            for part, donor, source in self._candidates(name):
+                self._copies[name] = self._copy(name, leaf.shape, part, donor, source)
+                break
+            missing = self._copies[name] is None
+            if missing and is_cross_attention and initialisation.cross_attention:
                 raise UserError(
                     f"INIT_CROSS_ATTENTION=True: INIT_DECODER={initialisation.decoder} has no"
                     " cross-attention; give a VECO run or an encoder-decoder, or leave it out"
                 )
-            self._copies[name] = found and self._copy(name, leaf.shape, *found)
 
     def _require_alike(self, part: str, donor: Donor) -> None:
         ours = self._config
         theirs = donor.config
         where = f"{MACROS[part]}={donor.run} does not fit the model"
-        for field in _OF_EMBEDDINGS if part == "embeddings" else _OF_LAYERS + _OF_EMBEDDINGS:
-            a, b = getattr(ours, field), getattr(theirs, field)
-            if a != b:
+        fields = _OF_EMBEDDINGS
+        if part != "embeddings":
+            fields = _OF_LAYERS + _OF_EMBEDDINGS
+        for field in fields:
+            here = getattr(ours, field)
+            there = getattr(theirs, field)
+            if here != there:
                 raise UserError(
-                    f"{where}: {field} is {a} here and {b} there; set model.{field}={b}"
+                    f"{where}: {field} is {here} here and {there} there; set model.{field}={there}"
                 )
         pieces = ours.vocab_size - ours.language_tokens
         if donor.pieces != pieces:
@@ -148,82 +162,114 @@ class Plan:
 
     def _candidates(self, name: str) -> Iterator[tuple[str, Donor, str]]:
         """(part of `Initialisation`, its donor, the donor's name of the parameter), best first."""
-        shared = self._config.decoder_embeddings
         part, _, rest = name.partition("/")
-        whose = {
+        givers = {
             "embeddings": ("encoder", "decoder", "embeddings"),
             "decoder_embeddings": ("decoder", "embeddings"),
             "head": ("encoder", "decoder"),
             "decoder_head": ("decoder",),
             "decoder": ("decoder",),
         }.get(part, ("encoder",))
-        of_both = (
-            shared == "shared"
-            or shared == "shared_tokens"
-            and (part == "head" or rest.startswith("tokens/"))
-        )
-        for one in whose:
-            if one not in self._donors or (
-                one == "decoder" and not part.startswith("decoder") and not of_both
-            ):
+        # Which of the encoder's parameters the decoder reads too, so that its donor may give them.
+        shared = self._config.decoder_embeddings
+        of_both = shared == "shared"
+        if shared == "shared_tokens":
+            of_both = part == "head" or rest.startswith("tokens/")
+        for giver in givers:
+            if giver not in self._donors:
                 continue
-            donor, side = self._donors[one], one
-            if one == "embeddings":
-                side = "decoder" if part == "decoder_embeddings" else "encoder"
-            if (source := donor.source(name, side)) is not None:
-                yield one, donor, source
+            if giver == "decoder" and not part.startswith("decoder") and not of_both:
+                continue
+            # From which side of the donor: an encoder-decoder may have embeddings of each.
+            side = giver
+            if giver == "embeddings":
+                side = "encoder"
+                if part == "decoder_embeddings":
+                    side = "decoder"
+            donor = self._donors[giver]
+            source = donor.source(name, side)
+            if source is not None:
+                yield giver, donor, source
 
     def _copy(
         self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
     ) -> Copy:
-        ours = self._config
-        theirs = donor.config
-        rest = donor.shapes[source]
-        origin = donor.run
-        rows = None
-        languages = None
         if "/layers/" in name:
-            stack, numbers = source.split("/")[0], self._layers[part]
-            origin = f"{stack} {layer_names(numbers)} of {donor.run}"
-            if (
-                name.startswith(SLOT)
-                and theirs.cross_attention_query == "input"
-                and not theirs.decoder_layers
-            ):
-                origin += ", which asked by the input of their layer there"
-            if (
-                part == "decoder" and theirs.decoder_layers and stack == "encoder"
-            ):  # tied: the last ones
-                numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
-                origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
-            rows = ((slice(None), numbers),)
+            copy = self._copy_of_layers(name, part, donor, source)
         elif name.endswith("positions/embedding"):
-            if rest[0] < shape[0] and rest[1] == shape[1]:
-                raise UserError(
-                    f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-                    f" {source} there {rest}; set model.max_positions={rest[0]}"
-                )
-            if rest[0] > shape[0]:
-                rows = ((slice(None), slice(shape[0])),)
-                origin = f"the first {shape[0]} rows of {donor.run}"
+            copy = self._copy_of_positions(name, shape, part, donor, source)
         elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
-            rows = ((slice(donor.pieces), slice(donor.pieces)),)
-            if ours.language_tokens and theirs.language_tokens:
-                languages = tuple(range(donor.pieces, c.vocab_size) for c in (ours, theirs))
-            elif ours.language_tokens:
-                origin = f"{donor.run} (language tokens random)"
+            copy = self._copy_of_pieces(donor, source)
         elif name.endswith("languages/embedding"):
-            rows, languages = (), (range(ours.num_languages), range(theirs.num_languages))
-        if shape[int(rows is not None) :] != rest[int(rows is not None) :]:
-            differ = [f for f in _SIZES if getattr(ours, f) != getattr(theirs, f)]
-            remedy = [f"model.{f}={getattr(theirs, f)}" for f in differ] or [
-                "the model of its run.json"
-            ]
+            languages = (range(self._config.num_languages), range(donor.config.num_languages))
+            copy = Copy(donor, source, (), donor.run, languages)
+        else:
+            copy = Copy(donor, source, None, donor.run)
+        # Where rows are chosen the numbers of rows may differ, and nothing else.
+        first_axis = int(copy.rows is not None)
+        if shape[first_axis:] != donor.shapes[source][first_axis:]:
+            raise self._misfit(name, shape, part, donor, source)
+        return copy
+
+    def _copy_of_layers(self, name: str, part: str, donor: Donor, source: str) -> Copy:
+        theirs = donor.config
+        stack, _, _ = source.partition("/")
+        numbers = self._layers[part]
+        origin = f"{stack} {layer_names(numbers)} of {donor.run}"
+        is_cross_attention = name.startswith(SLOT)
+        plugged = theirs.cross_attention_query == "input" and not theirs.decoder_layers
+        if is_cross_attention and plugged:
+            origin += ", which asked by the input of their layer there"
+        if part == "decoder" and theirs.decoder_layers and stack == "encoder":
+            # The donor's decoder is tied to the last layers of its encoder.
+            numbers = [theirs.layers - theirs.decoder_layers + i for i in numbers]
+            origin = f"encoder {layer_names(numbers)} of {donor.run} (tied there)"
+        # A stack is one array, its layers the first axis.
+        return Copy(donor, source, ((slice(None), numbers),), origin)
+
+    def _copy_of_positions(
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+    ) -> Copy:
+        positions, width = donor.shapes[source]
+        if positions < shape[0] and width == shape[1]:
             raise UserError(
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
-                f" {source} there {rest}; set {', '.join(remedy)}"
+                f" {source} there {donor.shapes[source]}; set model.max_positions={positions}"
             )
-        return Copy(donor, source, rows, origin, languages)
+        if positions > shape[0]:
+            rows = ((slice(None), slice(shape[0])),)
+            return Copy(donor, source, rows, f"the first {shape[0]} rows of {donor.run}")
+        return Copy(donor, source, None, donor.run)
+
+    def _copy_of_pieces(self, donor: Donor, source: str) -> Copy:
+        # Behind the pieces stand language tokens, and rows that fill up, which stay as they are.
+        rows = ((slice(donor.pieces), slice(donor.pieces)),)
+        ours = self._config
+        theirs = donor.config
+        if not ours.language_tokens:
+            return Copy(donor, source, rows, donor.run)
+        if not theirs.language_tokens:
+            return Copy(donor, source, rows, f"{donor.run} (language tokens random)")
+        languages = (
+            range(donor.pieces, ours.vocab_size),
+            range(donor.pieces, theirs.vocab_size),
+        )
+        return Copy(donor, source, rows, donor.run, languages)
+
+    def _misfit(
+        self, name: str, shape: tuple[int, ...], part: str, donor: Donor, source: str
+    ) -> UserError:
+        settings = []
+        for field in _SIZES:
+            there = getattr(donor.config, field)
+            if getattr(self._config, field) != there:
+                settings.append(f"model.{field}={there}")
+        if not settings:
+            settings = ["the model of its run.json"]
+        return UserError(
+            f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
+            f" {source} there {donor.shapes[source]}; set {', '.join(settings)}"
+        )
 
     def load(
         self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]
@@ -238,49 +284,68 @@ class Plan:
         vocabulary = vocabulary_of(identity)
         for donor in self._donors.values():
             require_vocabulary(donor.checkpoint, donor.vocabulary, vocabulary)
-        copies = {
-            name: copy and copy.named(tuple(languages)) for name, copy in self._copies.items()
-        }
+        copies: dict[str, Copy | None] = {}
+        for name, copy in self._copies.items():
+            copies[name] = None
+            if copy is not None:
+                copies[name] = copy.named(tuple(languages))
         leaves, tree = jax.tree_util.tree_flatten_with_path(params)
         ours = {path_name(path): leaf for path, leaf in leaves}
         taken = {name: copy for name, copy in copies.items() if copy}
         given = read(taken, ours)
 
         def fill(ours, given):
-            made = {}
+            filled = {}
             for name, copy in taken.items():
                 value = given[copy.donor.run][copy.source]
-                for to, of in copy.rows or ():
-                    ours[name] = ours[name].at[_index(to)].set(value[_index(of)])
-                made[name] = ours[name] if copy.rows is not None else value
-            return made
+                if copy.rows is not None:
+                    theirs = value
+                    value = ours[name]
+                    for to, of in copy.rows:
+                        value = value.at[_index(to)].set(theirs[_index(of)])
+                filled[name] = value
+            return filled
 
         shardings = {name: ours[name].sharding for name in taken}
-        made = jax.jit(fill, out_shardings=shardings)({name: ours[name] for name in taken}, given)
-        origins = {name: copy.origin if copy else RANDOM for name, copy in copies.items()}
+        fill = jax.jit(fill, out_shardings=shardings)
+        filled = fill({name: ours[name] for name in taken}, given)
+        origins = {}
+        for name, copy in copies.items():
+            origins[name] = RANDOM
+            if copy:
+                origins[name] = copy.origin
         if self._config.tied_self_attention:
             origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
-        named = ", ".join(
-            f"{part} of {g.run} (checkpoint {g.checkpoint.name})"
-            for part, g in self._donors.items()
-        )
-        params = jax.tree.unflatten(tree, [made.get(name, leaf) for name, leaf in ours.items()])
-        return params, named, [*grouped(origins), *self._left(taken)]
+        givers = []
+        for part, donor in self._donors.items():
+            givers.append(f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})")
+        params = jax.tree.unflatten(tree, [filled.get(name, leaf) for name, leaf in ours.items()])
+        return params, ", ".join(givers), [*grouped(origins), *self._left(taken)]
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
         """What of the donors of a side stands nowhere in the model."""
-        for run in dict.fromkeys(
-            donor.run for part, donor in self._donors.items() if part != "embeddings"
-        ):
+        # Of a donor of embeddings nothing else was wanted.
+        shapes_of = {}
+        for part, donor in self._donors.items():
+            if part != "embeddings":
+                shapes_of[donor.run] = donor.shapes
+        for run, shapes in shapes_of.items():
             used = {copy.source for copy in taken.values() if copy.donor.run == run}
-            shapes = next(donor.shapes for donor in self._donors.values() if donor.run == run)
-            lines = [*grouped({name: "" if name in used else "left" for name in shapes})]
-            if left := [line.removesuffix(": left") for line in lines if line.endswith(": left")]:
-                yield f"left behind of {run}: {', '.join(left)}"
+            origins = {}
+            for name in shapes:
+                origins[name] = "left"
+                if name in used:
+                    origins[name] = ""
+            lines = [line for line in grouped(origins) if line.endswith(": left")]
+            if lines:
+                left = ", ".join(line.removesuffix(": left") for line in lines)
+                yield f"left behind of {run}: {left}"
 
 
 def _index(rows: Any) -> Any:
-    return rows if isinstance(rows, slice) else jax.numpy.array(rows)
+    if isinstance(rows, slice):
+        return rows
+    return jax.numpy.array(rows)
 
 
 def first_weights(
@@ -329,17 +394,21 @@ def _require_languages(run: str, languages: Sequence[str]) -> None:
 def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
     """Raise UserError where a run's head was trained on other labels than those to learn now, or on
     these in another order: its outputs would stand for the wrong ones. name: how the message names
-    the run; task: whose head, of a
-    model with several."""
+    the run; task: whose head, of a model with several."""
     record = read_run_record(run)
-    theirs = labels_of(record, task) if task or record["model"]["num_labels"] else []
+    theirs = []
+    if task or record["model"]["num_labels"]:
+        theirs = labels_of(record, task)
     if not theirs or theirs == [*labels]:
         return
     before = _first_four(theirs)
     now = _first_four(labels)
+    head = "a head"
+    if task:
+        head = f"a head of {task}"
     raise UserError(
-        f"{name} has a head{f' of {task}' if task else ''} for the labels {before}, and those to"
-        f" learn are {now}: start from the run that it was fine-tuned from"
+        f"{name} has {head} for the labels {before}, and those to learn are {now}: start from the"
+        " run that it was fine-tuned from"
     )
 
 

@@ -61,7 +61,9 @@ class Bakeoff:
     @property
     def last_words(self) -> list[str]:
         """Behind those of every run."""
-        return [f"DTYPE={self.dtype}"] if self.dtype else []
+        if not self.dtype:
+            return []
+        return [f"DTYPE={self.dtype}"]
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,15 @@ class Cell:
 
     def values(self, tasks: Sequence[str]) -> dict[str, Any]:
         """What the cell's runs measured."""
-        result = json.loads((self.folder / "pretrain" / "result.json").read_text(encoding="utf-8"))
-        of_tasks = {
-            task: json.loads((self.folder / task / "result.json").read_text(encoding="utf-8"))[
-                "evaluations"
-            ]
-            for task in tasks
-        }
+        result = _read(self.folder / "pretrain" / "result.json")
+        of_tasks = {}
+        for task in tasks:
+            of_tasks[task] = _read(self.folder / task / "result.json")["evaluations"]
         return {"mix": self.mix, "seed": self.seed, "pretrain": result, "tasks": of_tasks}
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def run(
@@ -99,11 +102,11 @@ def run(
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
     runner = Runner(read, say)
-    cells = [
-        Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}")
-        for seed in config.seeds
-        for mix in config.mixes
-    ]
+    cells = []
+    # Seed by seed, so that a bake-off that is stopped early has compared all mixes.
+    for seed in config.seeds:
+        for mix in config.mixes:
+            cells.append(Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}"))
     same_data(cells, config.tasks)
 
     def steps_of(mix: str) -> int | None:
@@ -112,7 +115,8 @@ def run(
     failed = threading.Event()
 
     def values_of(cell: Cell) -> dict[str, Any]:
-        if failed.is_set():  # the cell that failed comes before this one and is what is told
+        # The cell that failed comes before this one, and its error is the one that is raised.
+        if failed.is_set():
             return {}
         try:
             _train(config, cell, steps[cell.mix], runner, arguments)
@@ -122,7 +126,8 @@ def run(
             raise
         return cell.values(list(config.tasks))
 
-    # The threads learn it from the event; signals are the main thread's.
+    # Threads and not processes, since each only waits for its run. They learn of a signal from the
+    # event: signals are the main thread's.
     with (
         stop_requested(runner.stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
         ThreadPoolExecutor(config.jobs) as pool,
@@ -131,30 +136,31 @@ def run(
             steps = dict(zip(config.mixes, pool.map(steps_of, config.mixes), strict=True))
             values = list(pool.map(values_of, cells))
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # those that run are finished, no other is begun
+            # Those that run are finished, no other is begun.
+            pool.shutdown(cancel_futures=True)
             raise
-    found = {"config": asdict(config), "cells": [summary(cell) for cell in values]}
-    (folder / "bakeoff.json").write_text(
-        json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
-    return found
+    content = {"config": asdict(config), "cells": [summary(cell) for cell in values]}
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    (folder / "bakeoff.json").write_text(text, encoding="utf-8")
+    return content
 
 
 def _train(
     config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]
 ) -> None:
     """The runs of a cell."""
-    more = [f"SEED={cell.seed}", *([f"TRAIN_STEPS={steps}"] if steps else []), *config.last_words]
-    words = [*config.base, *config.mixes[cell.mix], *more]
+    words = [*config.base, *config.mixes[cell.mix], f"SEED={cell.seed}"]
+    if steps:
+        words.append(f"TRAIN_STEPS={steps}")
+    words += config.last_words
     pretrain = cell.folder / "pretrain"
-    encoder = runner.run(command("pretrain", words, pretrain, steps, arguments), pretrain)
+    line = command("pretrain", words, pretrain, steps, arguments)
+    settings = runner.run(line, pretrain)
     for task, recipe in config.tasks.items():
         words = [*recipe, f"INIT_FROM={pretrain}", f"SEED={cell.seed}", *config.last_words]
-        runner.run(
-            command("finetune", words, cell.folder / task, None, arguments),
-            cell.folder / task,
-            encoder,
-        )
+        line = command("finetune", words, cell.folder / task, None, arguments)
+        # Of a fine-tuning the settings of its encoder are part: with others it is another run.
+        runner.run(line, cell.folder / task, settings)
 
 
 def slug(name: str) -> str:
@@ -200,11 +206,14 @@ class Runner:
         with self.one_at_a_time:
             settings = before + self.read(line)
         record = workdir / "bakeoff.settings"
-        if record.is_file() and (stands := record.read_text(encoding="utf-8")) != settings:
-            raise UserError(
-                f"bakeoff: {workdir} was run with other settings ({difference(stands, settings)}):"
-                " choose another --workdir, or delete that folder"
-            )
+        if record.is_file():
+            written = record.read_text(encoding="utf-8")
+            if written != settings:
+                raise UserError(
+                    f"bakeoff: {workdir} was run with other settings"
+                    f" ({difference(written, settings)}): choose another --workdir, or delete that"
+                    " folder"
+                )
         self.leave_if_asked()
         if finished(workdir):
             self.say(f"{workdir}: finished before")
@@ -225,9 +234,11 @@ class Runner:
             while child.poll() is None and not self.stop.wait(0.5):
                 pass
             if child.poll() is None:
+                # SIGTERM has the run save before it ends, so nothing is lost.
                 child.terminate()
             status = child.wait()
         if status:
+            # A run that was told to stop has not failed.
             self.leave_if_asked()
             last = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
             raise UserError(
@@ -239,10 +250,7 @@ class Runner:
 
 def finished(workdir: Path) -> bool:
     result = workdir / "result.json"
-    return (
-        result.is_file()
-        and json.loads(result.read_text(encoding="utf-8"))["exit_reason"] == "finished"
-    )
+    return result.is_file() and _read(result)["exit_reason"] == "finished"
 
 
 def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
@@ -251,14 +259,16 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
     known: dict[tuple[str, ...], tuple[Any, Path]] = {}
     for cell in cells:
         for name in ("pretrain", *tasks):
-            if not finished(folder := cell.folder / name):
+            folder = cell.folder / name
+            if not finished(folder):
                 continue
-            data = json.loads((folder / "run.json").read_text(encoding="utf-8"))["identity"]["data"]
-            for objective, of in data.items():
+            data = _read(folder / "run.json")["identity"]["data"]
+            for objective, identity in data.items():
                 # Of a text objective the hash of each text; of a fine-tuning that of all its rows.
-                read = of.get("text") or {"examples": of.get("sha256")}
-                before, other = known.setdefault((cell.mix, name, objective), (read, folder))
-                for what, there, here in differences(before, read):
+                hashes = identity.get("text") or {"examples": identity.get("sha256")}
+                key = (cell.mix, name, objective)
+                before, other = known.setdefault(key, (hashes, folder))
+                for what, there, here in differences(before, hashes):
                     raise UserError(
                         f"bakeoff: {folder} has read other data than {other} ({objective}, {what}:"
                         f" {str(here)[:16]}, there {str(there)[:16]}): choose another --workdir, or"
@@ -268,10 +278,19 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
 
 def difference(before: str, now: str) -> str:
     """The first lines that two settings do not share."""
-    ours, theirs = now.splitlines(), before.splitlines()
-    lost = next((line for line in theirs if line not in set(ours)), "nothing")
-    new = next((line for line in ours if line not in set(theirs)), "nothing")
+    lines_before = before.splitlines()
+    lines_now = now.splitlines()
+    lost = _first_missing(lines_before, lines_now)
+    new = _first_missing(lines_now, lines_before)
     return f"there: {lost}; now: {new}"
+
+
+def _first_missing(lines: Sequence[str], others: Sequence[str]) -> str:
+    """The first line that is not one of the others."""
+    for line in lines:
+        if line not in others:
+            return line
+    return "nothing"
 
 
 def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments) -> int | None:
@@ -282,19 +301,19 @@ def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments)
     words = [
         *config.base,
         *config.mixes[mix],
+        # How much a step reads, and nothing else, is asked: no evaluations, no checkpoints.
         f"TRAIN_STEPS={CALIBRATION_STEPS}",
         "WARMUP_STEPS=1",
         "EVAL_EVERY=0",
-    ]
-    words += [
         "HELDOUT_TEXT=None",
         "HELDOUT_PAIRS=None",
         "HELDOUT_ALIGNMENTS=None",
         "CHECKPOINT_EVERY=0",
         *config.last_words,
     ]
-    runner.run(command("pretrain", words, workdir, CALIBRATION_STEPS, arguments), workdir)
-    seen = json.loads((workdir / "result.json").read_text(encoding="utf-8"))["tokens_seen"]
+    line = command("pretrain", words, workdir, CALIBRATION_STEPS, arguments)
+    runner.run(line, workdir)
+    seen = _read(workdir / "result.json")["tokens_seen"]
     return max(1, round(config.tokens * CALIBRATION_STEPS / seen))
 
 
@@ -303,32 +322,38 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
     pictures."""
     result = cell["pretrain"]
     evaluations = result["evaluations"]
-    retrieval, aligned, text = (
-        evaluations.get(name, {}) for name in ("retrieval", "alignment", "perplexity")
-    )
+    retrieval = evaluations.get("retrieval", {})
+    alignment = evaluations.get("alignment", {})
+    perplexity = evaluations.get("perplexity", {})
     figures = {
         "retrieval": retrieval.get("retrieval_mean"),
         "retrieval_centred": retrieval.get("retrieval_mean_centred"),
-        "alignment_error": aligned.get("alignment_error"),
-        "alignment_error_intersection": aligned.get("alignment_error_intersection"),
-        "masked_accuracy": text.get("accuracy_mean"),
+        "alignment_error": alignment.get("alignment_error"),
+        "alignment_error_intersection": alignment.get("alignment_error_intersection"),
+        "masked_accuracy": perplexity.get("accuracy_mean"),
     }
     for task, values in cell["tasks"].items():
-        (tested,) = [v for name, v in values.items() if name.endswith("_test")]
-        figures |= {f"{task}_en": tested.get("en"), f"{task}_other": tested.get("mean_other")}
-    figures |= {"tokens": result["tokens_seen"], "tokens_per_second": result["tokens_per_second"]}
+        # The test set's: the dev set chose the checkpoint.
+        (tested,) = [value for name, value in values.items() if name.endswith("_test")]
+        figures[f"{task}_en"] = tested.get("en")
+        figures[f"{task}_other"] = tested.get("mean_other")
+    figures["tokens"] = result["tokens_seen"]
+    figures["tokens_per_second"] = result["tokens_per_second"]
+    # Of several poolings the first is shown.
     layers = next(iter(retrieval.get("by_layer", {}).values()), {})
+    retrieval_by_layer = {}
+    for kind in ("raw", "centred"):
+        name = f"{kind}_en_to_xx"
+        retrieval_by_layer[kind] = {layer: scores[name] for layer, scores in layers.items()}
+    error_by_layer = {}
+    for layer, errors in alignment.get("by_layer", {}).items():
+        error_by_layer[layer] = errors["itermax"]
     return {
         "mix": cell["mix"],
         "seed": cell["seed"],
         "figures": {name: value for name, value in figures.items() if value is not None},
-        "retrieval_by_layer": {
-            kind: {layer: scores[f"{kind}_en_to_xx"] for layer, scores in layers.items()}
-            for kind in ("raw", "centred")
-        },
-        "alignment_error_by_layer": {
-            layer: of["itermax"] for layer, of in aligned.get("by_layer", {}).items()
-        },
-        "masked_accuracy_by_language": text.get("accuracy_by_language", {}),
+        "retrieval_by_layer": retrieval_by_layer,
+        "alignment_error_by_layer": error_by_layer,
+        "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
         "tokens_per_second_by_objective": result.get("tokens_per_second_by_objective", {}),
     }

@@ -3,7 +3,7 @@ seeds; and of a suite its average."""
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,30 +36,42 @@ def read_scores(folder: str | Path) -> list[Cell]:
             f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate"
             " --suite` write them"
         )
-    cells = [(path.parent, json.loads(path.read_text(encoding="utf-8"))) for path in paths]
-    return [cell | {"curve": _curve(folder, cell)} for folder, cell in cells]
+    cells = []
+    for path in paths:
+        cell = json.loads(path.read_text(encoding="utf-8"))
+        cells.append(cell | {"curve": _curve(path.parent, cell)})
+    return cells
 
 
 def _curve(folder: Path, cell: Cell) -> list[list[float]]:
-    together = "TASKS" in cell["variant"]  # one training, above the folders of its tasks
-    path, found = (folder.parent if together else folder) / "run" / "evaluations.jsonl", {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        if (entry := json.loads(line))["name"] != "dev":
+    together = "TASKS" in cell["variant"]
+    run = folder / "run"
+    if together:
+        # One training, above the folders of its tasks.
+        run = folder.parent / "run"
+    path = run / "evaluations.jsonl"
+    if not path.is_file():
+        return []
+    _, _, task = cell["task"].partition("/")
+    means_by_step = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if entry["name"] != "dev":
             continue
-        values = (
-            entry["values"]["by_task"][cell["task"].partition("/")[2]]
-            if together
-            else entry["values"]
-        )
+        values = entry["values"]
+        if together:
+            values = values["by_task"][task]
         if values.get("mean") is not None:
-            found[entry["step"]] = values["mean"]
-    return [[step, found[step]] for step in sorted(found)]
+            means_by_step[entry["step"]] = values["mean"]
+    return [[step, means_by_step[step]] for step in sorted(means_by_step)]
 
 
 def mean_and_sd(values: Sequence[float]) -> dict[str, float]:
     """sd: of a sample (n - 1); left out where there is one value."""
-    found = {"mean": float(np.mean(values))}
-    return found | ({"sd": float(np.std(values, ddof=1))} if len(values) > 1 else {})
+    result = {"mean": float(np.mean(values))}
+    if len(values) > 1:
+        result["sd"] = float(np.std(values, ddof=1))
+    return result
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -72,195 +84,201 @@ def rows_of(cells: Iterable[Cell]) -> list[Row]:
     that it was trained in, are one row."""
     groups: dict[tuple, dict[str, list[Cell]]] = {}
     for cell in cells:
-        key = (
-            *_across(cell),
-            json.dumps(cell["variant"], sort_keys=True),
-            *sorted(cell["test"]["by_language"]),
-        )
-        groups.setdefault(key, {}).setdefault(
-            json.dumps(cell["settings"], sort_keys=True), []
-        ).append(cell)
-    rows: dict[tuple, list[tuple[list[Cell], int]]] = {}
+        variant = json.dumps(cell["variant"], sort_keys=True)
+        key = (*_across(cell), variant, *sorted(cell["test"]["by_language"]))
+        settings = json.dumps(cell["settings"], sort_keys=True)
+        groups.setdefault(key, {}).setdefault(settings, []).append(cell)
+    # What becomes one row: the seeds of a group's best settings, or those of several targets.
+    parts_by_row: dict[tuple, list[tuple[list[Cell], int]]] = {}
     for key, by_settings in groups.items():
-        best = _best(by_settings)
-        rows.setdefault(_across(best[0]) if _of_one_target(best[0]) else key, []).append(
-            (best, len(by_settings))
-        )
-    return [
-        _joined(parts) if _of_one_target(parts[0][0][0]) else _row(*parts[0])
-        for parts in rows.values()
-    ]
+        seeds = _best(by_settings)
+        if _of_one_target(seeds[0]):
+            key = _across(seeds[0])
+        parts_by_row.setdefault(key, []).append((seeds, len(by_settings)))
+    rows = []
+    for parts in parts_by_row.values():
+        seeds, tried = parts[0]
+        if _of_one_target(seeds[0]):
+            rows.append(_joined(parts))
+        else:
+            rows.append(_row(seeds, tried))
+    return rows
 
 
 def _across(cell: Cell) -> tuple[str, ...]:
     """What rows of several variants and languages have in common. Random weights are told by the
     run whose shape they have."""
-    start = cell["start"]
-    return cell["task"], cell["strategy"], cell["test"]["split"], _weights(start), *_chosen_by(cell)
+    weights = _weights(cell["start"])
+    return cell["task"], cell["strategy"], cell["test"]["split"], weights, *_chosen_by(cell)
 
 
 def _chosen_by(cell: Cell) -> tuple[str, ...]:
     """What chose the checkpoint, and the prefix of sentences: figures of several policies are not
     compared. The models of several targets have a dev set of their own each."""
     select = cell["select"]
-    languages = () if "TARGET" in cell["variant"] else sorted(cell["dev"].get("by_language", ()))
-    return (
-        select["by"],
-        select["split"],
-        str(select.get("limit", "")),
-        select.get("prefix", ""),
-        *languages,
-    )
+    languages = []
+    if "TARGET" not in cell["variant"]:
+        languages = sorted(cell["dev"].get("by_language", ()))
+    limit = str(select.get("limit", ""))
+    return select["by"], select["split"], limit, select.get("prefix", ""), *languages
 
 
 def _weights(start: Mapping[str, str]) -> str:
-    return (
-        start["sha256"]
-        if start["sha256"] not in ("", "random")
-        else f"{start['sha256']} {start['run']}"
-    )
+    sha256 = start["sha256"]
+    if sha256 in ("", "random"):
+        return f"{sha256} {start['run']}"
+    return sha256
 
 
 def _of_one_target(cell: Cell) -> bool:
-    return [cell["variant"].get("TARGET")] == [*cell["test"]["by_language"]]
+    return [cell["variant"].get("TARGET")] == list(cell["test"]["by_language"])
 
 
 def _best(by_settings: Mapping[str, list[Cell]]) -> list[Cell]:
     """The seeds of the best settings."""
 
     def on_dev(cells: list[Cell]) -> float:
-        by = cells[0]["select"]["by"]
-        own = [
-            cell["dev"]["means"].get(by, cell["dev"]["means"].get("mean", 0.0)) for cell in cells
-        ]
-        # "value": of all tasks that were trained together, for which one setting is chosen
-        return float(
-            np.mean(
-                [cell["select"].get("value", mean) for cell, mean in zip(cells, own, strict=True)]
-            )
-        )
+        return float(np.mean([_dev_score(cell) for cell in cells]))
 
-    cells = (
-        max(by_settings.values(), key=on_dev)
-        if len(by_settings) > 1
-        else next(iter(by_settings.values()))
-    )
-    return sorted(cells, key=lambda cell: cell["seed"])
+    candidates = list(by_settings.values())
+    best = candidates[0]
+    # Cells of one setting need no score on dev: some have none.
+    if len(candidates) > 1:
+        best = max(candidates, key=on_dev)
+    return sorted(best, key=lambda cell: cell["seed"])
+
+
+def _dev_score(cell: Cell) -> float:
+    """What settings are compared by."""
+    select = cell["select"]
+    # Of all tasks that were trained together, for which one setting is chosen.
+    if "value" in select:
+        return select["value"]
+    means_on_dev = cell["dev"]["means"]
+    return means_on_dev.get(select["by"], means_on_dev.get("mean", 0.0))
 
 
 def _row(cells: Sequence[Cell], tried: int) -> Row:
     first = cells[0]
-    languages = [*first["test"]["by_language"]]
-    metrics = [*next(iter(first["test"]["by_language"].values()), {})]
-    return {
-        **{name: first[name] for name in ("task", "strategy", "variant", "settings")},
+    test = first["test"]
+    languages = list(test["by_language"])
+    metrics = []
+    if languages:
+        metrics = list(test["by_language"][languages[0]])
+    by_language: dict[str, dict[str, Any]] = {}
+    for metric in metrics:
+        by_language[metric] = {}
+        for language in languages:
+            scores = [cell["test"]["by_language"][language][metric] for cell in cells]
+            by_language[metric][language] = mean_and_sd(scores)
+    means_over_seeds = {}
+    for name in test["means"]:
+        means_over_seeds[name] = mean_and_sd([cell["test"]["means"][name] for cell in cells])
+    steps = [cell["select"]["step"] for cell in cells]
+    row = {name: first[name] for name in ("task", "strategy", "variant", "settings")}
+    row |= {
         "tried": tried,
         "seeds": [cell["seed"] for cell in cells],
-        "by_language": {
-            metric: {
-                language: mean_and_sd(
-                    [cell["test"]["by_language"][language][metric] for cell in cells]
-                )
-                for language in languages
-            }
-            for metric in metrics
-        },
-        "means": {
-            name: mean_and_sd([cell["test"]["means"][name] for cell in cells])
-            for name in first["test"]["means"]
-        },
+        "by_language": by_language,
+        "means": means_over_seeds,
         "averaged": _averaged(first["task"], languages),
-        "examples": first["test"]["examples"],
-        "split": first["test"]["split"],
-        "select": first["select"] | {"step": [cell["select"]["step"] for cell in cells]},
+        "examples": test["examples"],
+        "split": test["split"],
+        "select": first["select"] | {"step": steps},
         "dev_languages": _of_dev_mean(first),
         **_trained(cells),
         "start": first["start"],
         "machine": first["machine"],
         "curves": [cell["curve"] for cell in cells if cell.get("curve")],
-        **({"layers": first["layers"]} if "layers" in first else {}),
     }
+    if "layers" in first:
+        row["layers"] = first["layers"]
+    return row
 
 
 def _of_dev_mean(cell: Cell) -> list[str]:
     """The languages whose mean on dev is that of the task, as `means` takes it; []: nothing was
     measured there."""
-    there, official = sorted(cell["dev"].get("by_language", ())), task_named(cell["task"]).averaged
-    return [language for language in there if official is None or language in official] or there
+    measured = sorted(cell["dev"].get("by_language", ()))
+    official = task_named(cell["task"]).averaged
+    if official is None:
+        return measured
+    averaged = [language for language in measured if language in official]
+    return averaged or measured
 
 
 def _trained(cells: Iterable[Cell]) -> dict[str, Any]:
     """{"trained": {"split", "examples": the counts that there are}}; {}: the cells do not tell."""
-    told = [cell["trained"] for cell in cells if cell.get("trained")]
-    if not told:
+    trained = [cell["trained"] for cell in cells if cell.get("trained")]
+    if not trained:
         return {}
-    return {
-        "trained": {
-            "split": told[0]["split"],
-            "examples": sorted({each["examples"] for each in told}),
-        }
-    }
+    counts = sorted({each["examples"] for each in trained})
+    return {"trained": {"split": trained[0]["split"], "examples": counts}}
 
 
 def _averaged(task: str, languages: Iterable[str]) -> list[int]:
     """[languages of the official average that are here, all of them]."""
     official = averaged_languages(task_named(task))
-    return [len({*official} & {*languages}), len(official)]
+    return [len(set(official) & set(languages)), len(official)]
 
 
 def _joined(parts: Sequence[tuple[list[Cell], int]]) -> Row:
     """One row of the models of several targets; it has a mean where all have the same seeds."""
-    of = {cells[0]["variant"]["TARGET"]: cells for cells, _ in parts}
-    rows = {
-        language: _row(cells, tried)
-        for (language, cells), (_, tried) in zip(of.items(), parts, strict=True)
-    }
-    first, seeds = (
-        next(iter(rows.values())),
-        {language: row["seeds"] for language, row in rows.items()},
-    )
-    found = {}
-    if all(each == first["seeds"] for each in seeds.values()):
-        task, per_seed = task_named(first["task"]), []
-        for at in range(len(first["seeds"])):
-            by_language = {
-                language: cells[at]["test"]["by_language"][language]
-                for language, cells in of.items()
-            }
-            per_seed.append(means(by_language, task, [*of])["mean"])
-        found = {"mean": mean_and_sd(per_seed)}
+    cells_of = {}
+    rows = {}
+    for cells, tried in parts:
+        language = cells[0]["variant"]["TARGET"]
+        cells_of[language] = cells
+        rows[language] = _row(cells, tried)
+    first = next(iter(rows.values()))
     settings = {language: row["settings"] for language, row in rows.items()}
-    one = all(each == first["settings"] for each in settings.values())
-    return first | {
-        "variant": {},
-        "settings": first["settings"] if one else {},
-        "settings_by_target": {} if one else settings,
-        "tried": max(row["tried"] for row in rows.values()),
-        "seeds_by_target": seeds,
-        "means": found,
-        "seeds": sorted({seed for each in seeds.values() for seed in each}),
-        "by_language": {
-            metric: {
-                language: row["by_language"][metric][language] for language, row in rows.items()
-            }
-            for metric in first["by_language"]
-        },
-        "averaged": _averaged(first["task"], rows),
-        "examples": {
-            name: count for row in rows.values() for name, count in row["examples"].items()
-        },
-        "select": (
-            first["select"]
-            | {"step": {language: row["select"]["step"] for language, row in rows.items()}}
-        ),
-        "dev_languages": (
-            ["the target language"]
-            if all(row["dev_languages"] == [language] for language, row in rows.items())
-            else sorted({name for row in rows.values() for name in row["dev_languages"]})
-        ),
-        **_trained(cell for cells in of.values() for cell in cells),
-        "curves": [curve for row in rows.values() for curve in row["curves"]],
-    }
+    joined = first | {"variant": {}, "settings": {}, "settings_by_target": settings}
+    if all(each == first["settings"] for each in settings.values()):
+        joined["settings"] = first["settings"]
+        joined["settings_by_target"] = {}
+    joined["tried"] = max(row["tried"] for row in rows.values())
+    seeds = {language: row["seeds"] for language, row in rows.items()}
+    joined["seeds_by_target"] = seeds
+    joined["means"] = {}
+    if all(each == first["seeds"] for each in seeds.values()):
+        joined["means"] = {"mean": _mean_over_targets(cells_of)}
+    joined["seeds"] = sorted({seed for each in seeds.values() for seed in each})
+    by_language = {}
+    for metric in first["by_language"]:
+        by_language[metric] = {
+            language: row["by_language"][metric][language] for language, row in rows.items()
+        }
+    joined["by_language"] = by_language
+    joined["averaged"] = _averaged(first["task"], rows)
+    joined["examples"] = {}
+    for row in rows.values():
+        joined["examples"] |= row["examples"]
+    steps = {language: row["select"]["step"] for language, row in rows.items()}
+    joined["select"] = first["select"] | {"step": steps}
+    if all(row["dev_languages"] == [language] for language, row in rows.items()):
+        joined["dev_languages"] = ["the target language"]
+    else:
+        names = {name for row in rows.values() for name in row["dev_languages"]}
+        joined["dev_languages"] = sorted(names)
+    joined |= _trained(cell for cells in cells_of.values() for cell in cells)
+    joined["curves"] = []
+    for row in rows.values():
+        joined["curves"] += row["curves"]
+    return joined
+
+
+def _mean_over_targets(cells_of: Mapping[str, Sequence[Cell]]) -> dict[str, float]:
+    """The task's mean over the languages, each of its own model; `cells_of` {language: its seeds},
+    the same seeds in all."""
+    first = next(iter(cells_of.values()))
+    task = task_named(first[0]["task"])
+    per_seed = []
+    for seed in range(len(first)):
+        by_language = {}
+        for language, cells in cells_of.items():
+            by_language[language] = cells[seed]["test"]["by_language"][language]
+        per_seed.append(means(by_language, task, list(cells_of))["mean"])
+    return mean_and_sd(per_seed)
 
 
 # ---- the card ------------------------------------------------------------------------------------
@@ -271,41 +289,56 @@ def card(*folders: str | Path) -> dict[str, Any]:
     metrics with signatures, rows, papers, "mean": what its mean is of. Seeds of several folders are
     not put together: each folder has rows of its own. Raises UserError for a folder without cells.
     """
-    above = (
-        os.path.commonpath([os.path.abspath(folder) for folder in folders])
-        if len(folders) > 1
-        else ""
-    )
     rows = []
-    for folder in folders:
-        name = os.path.relpath(os.path.abspath(folder), above) if above else ""
+    for folder, name in zip(folders, _short_names(folders), strict=True):
         rows += [row | {"folder": name} for row in rows_of(read_scores(folder))]
     tables: dict[str, dict[str, Any]] = {}
     for row in rows:
-        metrics = {name: METRICS[name].signature for name in row["by_language"]}
-        found = tables.setdefault(row["task"], {"task": row["task"], "metrics": {}, "rows": []})
-        found["metrics"] |= metrics
-        found["rows"].append(row)
-    for name, found in tables.items():
-        _tell_apart(found["rows"])
-        both = len(task_metrics(task_named(name))) > 1
-        figure = METRICS[task_named(name).metrics[0]].name if both else ""
-        found["mean"] = "mean of F1 and EM" if both else "mean"
-        found["papers"] = [
-            {
-                "model": model,
-                "strategy": strategy,
-                "mean": value,
-                "source": source,
-                "figure": figure,
-            }
-            for task, model, strategy, value, source in PAPERS
-            if task == name
-        ]
+        table = tables.setdefault(row["task"], {"task": row["task"], "metrics": {}, "rows": []})
+        for name in row["by_language"]:
+            table["metrics"][name] = METRICS[name].signature
+        table["rows"].append(row)
+    for name, table in tables.items():
+        _tell_apart(table["rows"])
+        task = task_named(name)
+        table["mean"] = "mean"
+        # Papers give one figure where a task's mean is of several: it is named beside theirs.
+        figure = ""
+        if len(task_metrics(task)) > 1:
+            table["mean"] = "mean of F1 and EM"
+            figure = METRICS[task.metrics[0]].name
+        table["papers"] = _papers(name, figure)
     return {
-        "folders": [str(folder) for folder in folders], "overall": overall_of(rows),
+        "folders": [str(folder) for folder in folders],
+        "overall": overall_of(rows),
         "tables": [tables[name] for name in sorted(tables)],
-    }  # fmt: skip
+    }
+
+
+def _short_names(folders: Sequence[str | Path]) -> list[str]:
+    """What tells the folders apart; nothing of a single one."""
+    if len(folders) < 2:
+        return [""] * len(folders)
+    paths = [os.path.abspath(folder) for folder in folders]
+    above = os.path.commonpath(paths)
+    return [os.path.relpath(path, above) for path in paths]
+
+
+def _papers(name: str, figure: str) -> list[dict[str, Any]]:
+    """The published figures of a task."""
+    papers = []
+    for task, model, strategy, mean, source in PAPERS:
+        if task != name:
+            continue
+        paper = {
+            "model": model,
+            "strategy": strategy,
+            "mean": mean,
+            "source": source,
+            "figure": figure,
+        }
+        papers.append(paper)
+    return papers
 
 
 def _tell_apart(rows: Sequence[Row]) -> None:
@@ -314,21 +347,36 @@ def _tell_apart(rows: Sequence[Row]) -> None:
     alike: dict[str, list[Row]] = {}
     for row in rows:
         alike.setdefault(said(row), []).append(row)
-    ways: list[Callable[[Row], str]] = [
-        lambda row: row.get("folder", ""),
-        lambda row: Path(row["start"]["run"]).name,
-        lambda row: row["start"]["sha256"][:8],
-        lambda row: row.get("split", ""),
-        lambda row: policy(row) if "select" in row else "",
-    ]
     for same in alike.values():
-        differ = [way for way in ways if len({way(row) for row in same}) > 1]
-        enough = next(
-            ([way] for way in differ if len({way(row) for row in same}) == len(same)), differ
-        )
-        for row in same:
-            if of := ", ".join(text for way in enough if (text := way(row))):
-                row["of"] = of
+        differ = []
+        for values in zip(*map(_marks, same), strict=True):
+            if len(set(values)) > 1:
+                differ.append(values)
+        # One that tells all of them apart is enough.
+        for values in differ:
+            if len(set(values)) == len(same):
+                differ = [values]
+                break
+        for i, row in enumerate(same):
+            marks = [values[i] for values in differ if values[i]]
+            if marks:
+                row["of"] = ", ".join(marks)
+
+
+def _marks(row: Row) -> list[str]:
+    """In what rows of one name may differ, the plainest first."""
+    start = row["start"]
+    chosen_by = ""
+    # A row of averages has no policy of its own.
+    if "select" in row:
+        chosen_by = policy(row)
+    return [
+        row.get("folder", ""),
+        Path(start["run"]).name,
+        start["sha256"][:8],
+        row.get("split", ""),
+        chosen_by,
+    ]
 
 
 def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
@@ -340,105 +388,144 @@ def overall_of(rows: Sequence[Row]) -> list[dict[str, Any]]:
     words; none: it is}} of what has two tasks or more. Retrieval and mining, which train nothing,
     count to `transfer` as measured on the weights it started from ("untrained": their names).
     """
-    found = []
+    overall = []
     for suite in ("xtreme", "xglue"):
-        tasks = {task.full_name: task for task in suite_tasks(suite)}
-        own: dict[tuple, dict[str, list[Row]]] = {}
-        for row in rows:
-            if row["task"] in tasks and "mean" in row["means"]:
-                key = (
-                    row["strategy"],
-                    json.dumps(row["variant"], sort_keys=True),
-                    _weights(row["start"]),
-                )
-                own.setdefault(key, {}).setdefault(row["task"], []).append(row)
-        untrained: dict[str, dict[str, list[Row]]] = {}
-        for (_, _, weights), of in own.items():
-            for name in (name for name in of if tasks[name].kind not in TRAINED):
-                untrained.setdefault(weights, {}).setdefault(name, []).extend(of[name])
-        made = []
-        for (strategy, _, weights), of in own.items():
-            more = untrained.get(weights, {}) if strategy == "transfer" else {}
-            if len(of) > 1:
-                made.append(
-                    _overall(suite, [*tasks.values()], of | more) | {"untrained": sorted(more)}
-                )
-        if made := [row for row in made if row["averages"]]:
-            _tell_apart(made)
-            found.append({"suite": suite, "rows": made})
-    return found
+        rows_of_suite = _overall_rows(suite, rows)
+        if rows_of_suite:
+            _tell_apart(rows_of_suite)
+            overall.append({"suite": suite, "rows": rows_of_suite})
+    return overall
 
 
-def _overall(suite: str, tasks: Sequence[Task], of: Mapping[str, Sequence[Row]]) -> Row:
-    alone = {name: rows[0] for name, rows in of.items() if len(rows) == 1}
-    stray = {
-        name for name, row in alone.items() if name in DEV_OF_OTHERS and row["split"] not in TESTS
-    }
-    scores = {
-        name: row["means"]["mean"]["mean"] for name, row in alone.items() if name not in stray
-    }
-    averages = {}
-    for part, members in (groups(tasks) if suite == "xglue" else {"average": tasks}).items():
-        there = [scores[task.full_name] for task in members if task.full_name in scores]
-        if len(there) < 2:
+def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
+    tasks = {task.full_name: task for task in suite_tasks(suite)}
+    # {what an average is over: {task: its rows}}.
+    members: dict[tuple, dict[str, list[Row]]] = {}
+    for row in rows:
+        if row["task"] not in tasks or "mean" not in row["means"]:
             continue
-        lacks = [f"{len(there)} of {len(members)} tasks"] if len(there) < len(members) else []
+        variant = json.dumps(row["variant"], sort_keys=True)
+        key = (row["strategy"], variant, _weights(row["start"]))
+        members.setdefault(key, {}).setdefault(row["task"], []).append(row)
+    # {weights: {task: its rows}}.
+    untrained: dict[str, dict[str, list[Row]]] = {}
+    for (_, _, weights), by_task in members.items():
+        for name, rows_of_task in by_task.items():
+            if tasks[name].kind not in TRAINED:
+                untrained.setdefault(weights, {}).setdefault(name, []).extend(rows_of_task)
+    overall = []
+    for (strategy, _, weights), by_task in members.items():
+        if len(by_task) < 2:
+            continue
+        more = {}
+        if strategy == "transfer":
+            more = untrained.get(weights, {})
+        row = _overall(suite, list(tasks.values()), by_task | more)
+        row["untrained"] = sorted(more)
+        if row["averages"]:
+            overall.append(row)
+    return overall
+
+
+def _overall(suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[Row]]) -> Row:
+    # A task of several rows counts with none of them: nothing says which.
+    scores = {}
+    for name, rows in by_task.items():
+        if len(rows) == 1 and not _on_dev_of_others(rows[0]):
+            scores[name] = rows[0]["means"]["mean"]["mean"]
+    parts = {"average": tasks}
+    if suite == "xglue":
+        parts = groups(tasks)
+    averages = {}
+    for part, members in parts.items():
+        values = [scores[task.full_name] for task in members if task.full_name in scores]
+        if len(values) < 2:
+            continue
+        lacks = []
+        if len(values) < len(members):
+            lacks.append(f"{len(values)} of {len(members)} tasks")
         for task in members:
-            rows = of.get(task.full_name, ())
-            if len(rows) > 1:
-                lacks.append(f"{task.name} has {len(rows)} rows, none of which counts")
-            elif task.full_name in stray:
-                owner = DEV_OF_OTHERS[task.full_name]
-                lacks.append(
-                    f"{task.name} left out: tested on {rows[0]['split']}, which is {owner} and not"
-                    " its own"
-                )
-            elif rows:
-                here, all_ = rows[0]["averaged"]
-                lacks += [f"{here} of {all_} languages of {task.name}"] if here < all_ else []
-                tested = rows[0]["split"]
-                lacks += [f"{task.name} tested on {tested}"] if tested not in TESTS else []
+            lacks += _lacks(task, by_task.get(task.full_name, ()))
         averages[part] = {
-            "mean": float(np.mean(there)), "tasks": len(there), "of": len(members), "lacks": lacks,
-        }  # fmt: skip
-    first = next(rows[0] for rows in of.values())
+            "mean": float(np.mean(values)),
+            "tasks": len(values),
+            "of": len(members),
+            "lacks": lacks,
+        }
+    first = next(iter(by_task.values()))[0]
     row = {name: first[name] for name in ("strategy", "variant", "start")}
     return row | {"settings": {}, "tasks": scores, "averages": averages}
+
+
+def _on_dev_of_others(row: Row) -> bool:
+    return row["task"] in DEV_OF_OTHERS and row["split"] not in TESTS
+
+
+def _lacks(task: Task, rows: Sequence[Row]) -> list[str]:
+    """What keeps an average with the rows of this task from being official, in words."""
+    if not rows:
+        return []
+    if len(rows) > 1:
+        return [f"{task.name} has {len(rows)} rows, none of which counts"]
+    split = rows[0]["split"]
+    if _on_dev_of_others(rows[0]):
+        owner = DEV_OF_OTHERS[task.full_name]
+        return [f"{task.name} left out: tested on {split}, which is {owner} and not its own"]
+    lacks = []
+    here, official = rows[0]["averaged"]
+    if here < official:
+        lacks.append(f"{here} of {official} languages of {task.name}")
+    if split not in TESTS:
+        lacks.append(f"{task.name} tested on {split}")
+    return lacks
 
 
 def said(row: Row) -> str:
     """The name of a row: its strategy, variant and settings, and what tells it from another one."""
     parts = [row["strategy"].replace("_", " "), *row["variant"].values()]
     parts += [f"{name}={value}" for name, value in row["settings"].items()]
-    return " ".join(parts) + (f" ({row['of']})" if row.get("of") else "")
+    name = " ".join(parts)
+    if row.get("of"):
+        name += f" ({row['of']})"
+    return name
 
 
 def policy(row: Row) -> str:
     """How the row's checkpoints, and settings, were chosen."""
-    select, tried = row["select"], row["tried"]
-    note = f", {select['note']}" if "note" in select else ""
-    split = select["split"] + (
-        f", {select['limit']} examples of each language" if "limit" in select else ""
-    )
+    select = row["select"]
+    tried = row["tried"]
+    note = ""
+    if "note" in select:
+        note = f", {select['note']}"
+    split = select["split"]
+    if "limit" in select:
+        split += f", {select['limit']} examples of each language"
     if select["by"] == "none":
-        return (
-            "as it is: the run's own training"
-            if row["strategy"] == AS_IT_IS
-            else "nothing is trained"
-        ) + note
+        if row["strategy"] == AS_IT_IS:
+            return f"as it is: the run's own training{note}"
+        return f"nothing is trained{note}"
     if select["by"] == "last":
-        chosen = (
-            f"; one of {tried} settings chosen by {_dev_mean(row)} ({split})" if tried > 1 else ""
-        )
-        return "the last checkpoint" + note + chosen
-    over = _dev_mean(row) if select["by"] == "mean" else f"dev in {select['by']}"
-    over += " and of all tasks" if "TASKS" in row["variant"] else ""
-    settings = f", as was one of {tried} settings" if tried > 1 else ""
+        chosen = ""
+        if tried > 1:
+            chosen = f"; one of {tried} settings chosen by {_dev_mean(row)} ({split})"
+        return f"the last checkpoint{note}{chosen}"
+    over = f"dev in {select['by']}"
+    if select["by"] == "mean":
+        over = _dev_mean(row)
+    if "TASKS" in row["variant"]:
+        over += " and of all tasks"
+    settings = ""
+    if tried > 1:
+        settings = f", as was one of {tried} settings"
     return f"checkpoint chosen by {over} ({split}){settings}"
 
 
 def _dev_mean(row: Row) -> str:
     languages = row.get("dev_languages")
-    if not languages:  # a cell that does not tell them
+    # A cell that does not tell them.
+    if not languages:
         return "the mean of all dev languages"
-    return f"{'the mean of ' if len(languages) > 1 else ''}dev in {', '.join(languages)}"
+    where = f"dev in {', '.join(languages)}"
+    if len(languages) > 1:
+        return f"the mean of {where}"
+    return where

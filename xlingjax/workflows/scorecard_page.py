@@ -35,20 +35,26 @@ class Grid:
 def write(card: dict[str, Any], folder: Path) -> list[Path]:
     """card.json, card.md, card.tex and card.html in `folder`, and a picture of each task in its
     folder images."""
-    made = {
+    texts = {
         "card.json": json.dumps(card, indent=1, ensure_ascii=False) + "\n",
         "card.md": markdown(card),
         "card.tex": latex(card),
         "card.html": page(card),
     }
-    for name, text in made.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    written = [folder / name for name in made]
+    written = []
+    for name, text in texts.items():
+        path = folder / name
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
     for table in card["tables"]:
-        if drawing := scorecard_plots.by_language(table):
-            written.append(folder / "images" / f"{table['task'].replace('/', '-')}.png")
-            written[-1].parent.mkdir(exist_ok=True)
-            plots.save(drawing, written[-1])
+        drawing = scorecard_plots.by_language(table)
+        if drawing is None:
+            continue
+        name = table["task"].replace("/", "-")
+        path = folder / "images" / f"{name}.png"
+        path.parent.mkdir(exist_ok=True)
+        plots.save(drawing, path)
+        written.append(path)
     return written
 
 
@@ -58,122 +64,151 @@ def write(card: dict[str, Any], folder: Path) -> list[Path]:
 def figure(value: dict[str, float] | None, between: str = " ± ") -> str:
     if value is None:
         return "–"
-    return _number(value["mean"]) + (f"{between}{_number(value['sd'])}" if "sd" in value else "")
+    mean = _number(value["mean"])
+    if "sd" not in value:
+        return mean
+    return f"{mean}{between}{_number(value['sd'])}"
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:z.1f}"  # z: no -0.0
+    if value is None:
+        return "–"
+    # z: no -0.0.
+    return f"{value:z.1f}"
 
 
 def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]]:
     """(head, rows) of one metric of a task: a row for each strategy, then those of papers, which
     have a mean alone. The means are of the task's score and stand in its grid only."""
-    rows = [row for row in table["rows"] if metric in row["by_language"]]
-    languages = sorted({language for row in rows for language in row["by_language"][metric]})
-    score = metric == next(iter(table["metrics"]))
-    named = {name for row in rows for name in row["means"]} | (
-        {"mean"} if table["papers"] else set()
-    )
-    means = [name for name in MEANS if name in named] if score else []
-    head = [
-        "",
-        *(table.get("mean", "mean") if name == "mean" else MEANS[name] for name in means),
-        *languages,
-        "seeds",
-    ]
-    found = []
-    for row in rows:
-        of = row["by_language"][metric]
-        figures = [_mean(row, name) for name in means] + [
-            figure(of.get(name)) for name in languages
-        ]
-        found.append([said(row), *figures, _seeds(row)])
-    if score:
-        for paper in table["papers"]:
-            blank = ["–"] * (len(means) - 1 + len(languages))
-            name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
-            found.append(
-                [
-                    name,
-                    _number(paper["mean"]) + (f" ({of})" if (of := paper["figure"]) else ""),
-                    *blank,
-                    "",
-                ]
-            )
-    return head, found
+    measured = [row for row in table["rows"] if metric in row["by_language"]]
+    languages = _languages(measured, metric)
+    is_score = metric == next(iter(table["metrics"]))
+    papers = []
+    means = []
+    if is_score:
+        papers = table["papers"]
+        means = _means_of(measured, papers)
+    head = [""]
+    for name in means:
+        if name == "mean":
+            head.append(table.get("mean", "mean"))
+        else:
+            head.append(MEANS[name])
+    head += [*languages, "seeds"]
+    rows = []
+    for row in measured:
+        figures = [_mean(row, name) for name in means]
+        figures += [figure(row["by_language"][metric].get(language)) for language in languages]
+        rows.append([said(row), *figures, _seeds(row)])
+    for paper in papers:
+        name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
+        mean = _number(paper["mean"])
+        if paper["figure"]:
+            mean += f" ({paper['figure']})"
+        # Papers' figures by language are not kept, nor their seeds.
+        blank = ["–"] * (len(means) - 1 + len(languages))
+        rows.append([name, mean, *blank, ""])
+    return head, rows
+
+
+def _languages(rows: Iterable[dict[str, Any]], metric: str) -> list[str]:
+    return sorted({language for row in rows for language in row["by_language"][metric]})
+
+
+def _means_of(rows: Iterable[dict[str, Any]], papers: Sequence[Any]) -> list[str]:
+    """The means that a row or a paper has, in their usual order."""
+    names = {name for row in rows for name in row["means"]}
+    if papers:
+        names.add("mean")
+    return [name for name in MEANS if name in names]
 
 
 def _mean(row: dict[str, Any], name: str) -> str:
-    shown = figure(row["means"].get(name))
+    text = figure(row["means"].get(name))
     here, official = row["averaged"]
-    return (
-        f"{shown} ({here} of {official} languages)"
-        if name == "mean" in row["means"] and here < official
-        else shown
-    )
+    if name == "mean" and "mean" in row["means"] and here < official:
+        text += f" ({here} of {official} languages)"
+    return text
 
 
 def _seeds(row: dict[str, Any]) -> str:
-    counts = sorted(
-        {len(seeds) for seeds in row.get("seeds_by_target", {"": row["seeds"]}).values()}
-    )
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    by_target = row.get("seeds_by_target", {"": row["seeds"]})
+    counts = sorted({len(seeds) for seeds in by_target.values()})
+    if len(counts) == 1:
+        return str(counts[0])
+    return f"{counts[0]} to {counts[-1]}"
 
 
 def notes(table: dict[str, Any]) -> list[str]:
     """What a figure of the table means, in lines."""
     lines = [f"{name}: {signature}" for name, signature in table["metrics"].items()]
-    if overlap := task_named(table["task"]).overlap:
+    overlap = task_named(table["task"]).overlap
+    if overlap:
         lines.append(overlap)
     for row in table["rows"]:
-        start, split, size = (
-            row["start"]["sha256"][:12],
-            row["split"],
-            f"{_range(row['examples'].values())} examples",
-        )
-        hidden = f"no figures for {split} ({size} a language): predicted; the files have no answers"
-        trained = row.get("trained")
+        lines += _notes_of_row(row)
+    papers = table["papers"]
+    if any(paper["figure"] for paper in papers):
         lines.append(
-            f"{said(row)}: "
-            + (f"tested on {split} ({size} a language)" if row["by_language"] else hidden)
-            + (
-                f"; trained on {_range(trained['examples'])} examples ({trained['split']})"
-                if trained
-                else ""
-            )
-            + f"; {policy(row)}"
-            + (f"; from {row['start']['run']} ({start})" if start else "")
-            + (f"; {row['machine']}" if row["machine"] else "")
+            f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match"
         )
-        if seeds := row.get("seeds_by_target"):
+    return lines + [f"{paper['model']}: {paper['source']}" for paper in papers]
+
+
+def _notes_of_row(row: dict[str, Any]) -> list[str]:
+    split = row["split"]
+    size = f"{_range(row['examples'].values())} examples"
+    if row["by_language"]:
+        parts = [f"tested on {split} ({size} a language)"]
+    else:
+        parts = [
+            f"no figures for {split} ({size} a language): predicted; the files have no answers"
+        ]
+    trained = row.get("trained")
+    if trained:
+        parts.append(f"trained on {_range(trained['examples'])} examples ({trained['split']})")
+    parts.append(policy(row))
+    weights = row["start"]["sha256"][:12]
+    if weights:
+        parts.append(f"from {row['start']['run']} ({weights})")
+    if row["machine"]:
+        parts.append(row["machine"])
+    lines = [f"{said(row)}: {'; '.join(parts)}"]
+    seeds = row.get("seeds_by_target")
+    if seeds:
+        lines.append(
+            f"{said(row)}: each language has a model of its own, trained and tested in it"
+            + _unequal(row)
+        )
+        if not row["means"]:
+            by_language = [
+                f"{language} {' '.join(map(str, numbers))}" for language, numbers in seeds.items()
+            ]
             lines.append(
-                f"{said(row)}: each language has a model of its own, trained and tested in it"
-                + _unequal(row)
+                f"{said(row)}: no mean, since the languages have other seeds:"
+                f" {'; '.join(by_language)}"
             )
-            if not row["means"]:
-                told = "; ".join(
-                    f"{language} {' '.join(map(str, each))}" for language, each in seeds.items()
-                )
-                lines.append(f"{said(row)}: no mean, since the languages have other seeds: {told}")
-    if any(paper["figure"] for paper in table["papers"]):
-        lines.append(
-            f"papers: {table['papers'][0]['figure']} alone, where the mean is of F1 and exact match"
-        )
-    return lines + [f"{paper['model']}: {paper['source']}" for paper in table["papers"]]
+    return lines
 
 
 def _range(counts: Iterable[int]) -> str:
-    low, high = min(counts := [*counts]), max(counts)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    counts = list(counts)
+    low = min(counts)
+    high = max(counts)
+    if low == high:
+        return f"{low:,}"
+    return f"{low:,} to {high:,}"
 
 
 def _unequal(row: dict[str, Any]) -> str:
     """The settings that dev chose, where they differ by language."""
-    told = [
-        f"{language} {' '.join(f'{name}={value}' for name, value in settings.items())}"
-        for language, settings in row["settings_by_target"].items()
-    ]
-    return f", with settings of its own: {'; '.join(told)}" if told else ""
+    if not row["settings_by_target"]:
+        return ""
+    parts = []
+    for language, settings in row["settings_by_target"].items():
+        values = " ".join(f"{name}={value}" for name, value in settings.items())
+        parts.append(f"{language} {values}")
+    return f", with settings of its own: {'; '.join(parts)}"
 
 
 def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
@@ -181,105 +216,122 @@ def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
     lines."""
     averages = list(dict.fromkeys(name for row in suite["rows"] for name in row["averages"]))
     tasks = sorted({name for row in suite["rows"] for name in row["tasks"]})
-    rows, lines = [], []
+    lines = ["average: mean of the tasks' means; *: no official one"]
+    rows = []
     for row in suite["rows"]:
-        cells = [said(row)]
         if row["untrained"]:
-            names = ", ".join(name.partition("/")[2] for name in row["untrained"])
+            names = ", ".join(map(_without_suite, row["untrained"]))
             lines.append(f"{said(row)}: {names} as measured on the weights that it started from")
+        cells = [said(row)]
         for name in averages:
-            found = row["averages"].get(name)
-            cells.append(_average(found) if found else "–")
-            if found and found["lacks"]:
-                lines.append(
-                    f"{said(row)}, {name}: no official average: {'; '.join(found['lacks'])}"
-                )
-        rows.append(cells + [_number(row["tasks"].get(name)) for name in tasks])
-    lines.insert(0, "average: mean of the tasks' means; *: no official one")
-    head = ["", *averages, *(name.partition("/")[2] for name in tasks)]
+            average = row["averages"].get(name)
+            if average is None:
+                cells.append("–")
+                continue
+            cells.append(_average(average))
+            if average["lacks"]:
+                lacks = "; ".join(average["lacks"])
+                lines.append(f"{said(row)}, {name}: no official average: {lacks}")
+        cells += [_number(row["tasks"].get(name)) for name in tasks]
+        rows.append(cells)
+    head = ["", *averages, *map(_without_suite, tasks)]
     return Grid("mean over tasks", head, rows), lines
 
 
-def _average(found: dict[str, Any]) -> str:
-    return (
-        f"{_number(found['mean'])}{'*' if found['lacks'] else ''} ({found['tasks']} of"
-        f" {found['of']} tasks)"
-    )
+def _without_suite(task: str) -> str:
+    """ "xnli" of "xtreme/xnli"."""
+    return task.partition("/")[2]
+
+
+def _average(average: dict[str, Any]) -> str:
+    star = ""
+    if average["lacks"]:
+        star = "*"
+    return f"{_number(average['mean'])}{star} ({average['tasks']} of {average['of']} tasks)"
 
 
 def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
     """Of a row that was measured at several layers or poolings: pooling by layer, mean over
     languages; of each pooling language by layer; and what stands in them, in lines. *: of the row
     itself."""
-    of, chosen, pooled = (
-        row["layers"]["by_language"],
-        row["layers"]["layer"],
-        row["layers"]["pooling"],
-    )
-    names = sorted(
-        {layer for by in of.values() for values in by.values() for layer in values}, key=int
-    )
-    head = [f"{name}*" if int(name) == chosen else name for name in names]
+    by_pooling = row["layers"]["by_language"]
+    names = set()
+    for by_language in by_pooling.values():
+        for scores in by_language.values():
+            names.update(scores)
+    names = sorted(names, key=int)
+    head = [""]
+    for name in names:
+        star = ""
+        if int(name) == row["layers"]["layer"]:
+            star = "*"
+        head.append(f"{name}{star}")
 
-    def shown(caption: str, rows: Mapping[str, Sequence[float | None]]) -> Grid:
+    def heat_map(caption: str, rows: Mapping[str, Sequence[float | None]]) -> Grid:
         texts = [[name, *map(_number, values)] for name, values in rows.items()]
-        return Grid(caption, ["", *head], texts, [list(values) for values in rows.values()])
+        return Grid(caption, head, texts, [list(values) for values in rows.values()])
 
-    means = {
-        f"{pooling}*" if pooling == pooled else pooling: [
-            (
-                float(np.mean(there))
-                if (there := [values[name] for values in by.values() if name in values])
-                else None
-            )
-            for name in names
-        ]
-        for pooling, by in of.items()
-    }
-    grids = [shown(f"{said(row)}: pooling by layer, mean over languages", means)]
-    for pooling, by in of.items():
-        values = {language: [by[language].get(name) for name in names] for language in sorted(by)}
-        grids.append(shown(f"{said(row)}, pooled by {pooling}: language by layer", values))
-    return grids, [
+    means = {}
+    for pooling, by_language in by_pooling.items():
+        star = ""
+        if pooling == row["layers"]["pooling"]:
+            star = "*"
+        means[f"{pooling}{star}"] = [_mean_of_layer(by_language, name) for name in names]
+    grids = [heat_map(f"{said(row)}: pooling by layer, mean over languages", means)]
+    for pooling, by_language in by_pooling.items():
+        values = {}
+        for language in sorted(by_language):
+            values[language] = [by_language[language].get(name) for name in names]
+        grids.append(heat_map(f"{said(row)}, pooled by {pooling}: language by layer", values))
+    note = (
         f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission."
         f" {_FLATTERS}"
-    ]
+    )
+    return grids, [note]
+
+
+def _mean_of_layer(by_language: Mapping[str, Mapping[str, float]], name: str) -> float | None:
+    """Over the languages that were measured there."""
+    scores = [of_layer[name] for of_layer in by_language.values() if name in of_layer]
+    if not scores:
+        return None
+    return float(np.mean(scores))
 
 
 def _pivots(table: dict[str, Any]) -> list[Grid]:
     """A heat-map of pivot, or languages trained on, x test language, where there are several."""
-    metric = next(iter(table["metrics"]), "")  # "": the files have no answers
+    # No metric: the files have no answers.
+    metric = next(iter(table["metrics"]), "")
     rows = [row for row in table["rows"] if trained_on(row) and metric in row["by_language"]]
     if len(rows) < 2:
         return []
-    languages = sorted({language for row in rows for language in row["by_language"][metric]})
-    values = [
-        [row["by_language"][metric].get(language, {}).get("mean") for language in languages]
-        for row in rows
-    ]
+    languages = _languages(rows, metric)
+    values = []
+    for row in rows:
+        figures = row["by_language"][metric]
+        values.append([figures.get(language, {}).get("mean") for language in languages])
     names = [[trained_on(row)] for row in rows]
     return [Grid("trained on (row) by test language", ["", *languages], names, values)]
 
 
 def _sections(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], dict[str, Any]]]:
     """(title, tables, notes, the table of the card) of each part."""
-    found = []
+    sections = []
     for suite in card["overall"]:
-        made, lines = overall(suite)
-        found.append((suite["suite"], [made], lines, {}))
+        averages, lines = overall(suite)
+        sections.append((suite["suite"], [averages], lines, {}))
     for table in card["tables"]:
-        grids, lines = (
-            [Grid(metric, *grid(table, metric)) for metric in table["metrics"]],
-            notes(table),
-        )
+        grids = [Grid(metric, *grid(table, metric)) for metric in table["metrics"]]
+        lines = notes(table)
         if number_study.by_number(table["rows"]):
             grids.append(Grid(number_study.CAPTION, *number_study.grid(table["rows"])))
         for row in table["rows"]:
             if "layers" in row:
-                more, told = layers(row)
-                grids, lines = grids + more, lines + told
-        found.append((table["task"], grids, lines, table))
-    return found
+                more_grids, more_lines = layers(row)
+                grids += more_grids
+                lines += more_lines
+        sections.append((table["task"], grids, lines, table))
+    return sections
 
 
 # ---- their forms ---------------------------------------------------------------------------------
@@ -290,10 +342,8 @@ def markdown(card: dict[str, Any]) -> str:
     for title, grids, lines, _ in _sections(card):
         parts.append(f"## {title}")
         for each in grids:
-            rows = [
-                "| " + " | ".join(row) + " |"
-                for row in [each.head, ["---"] * len(each.head), *each.rows]
-            ]
+            rule = ["---"] * len(each.head)
+            rows = ["| " + " | ".join(row) + " |" for row in (each.head, rule, *each.rows)]
             parts += [f"{each.caption}:", "\n".join(rows)]
         parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
@@ -304,24 +354,20 @@ def latex(card: dict[str, Any]) -> str:
     parts = [f"% {_ABOUT}"]
     for title, grids, lines, _ in _sections(card):
         for each in grids:
-            body = [" & ".join(map(_escaped, row)) + r" \\" for row in each.rows]
-            parts.append(
-                "\n".join(
-                    [
-                        *(f"% {line}" for line in lines),
-                        r"\begin{table}\centering\small",
-                        rf"\caption{{{_escaped(title)}, {_escaped(each.caption)}}}",
-                        rf"\begin{{tabular}}{{l{'r' * (len(each.head) - 1)}}}",
-                        r"\toprule",
-                        " & ".join(map(_escaped, each.head)) + r" \\",
-                        r"\midrule",
-                        *body,
-                        r"\bottomrule",
-                        r"\end{tabular}",
-                        r"\end{table}",
-                    ]
-                )
-            )
+            table = [
+                *(f"% {line}" for line in lines),
+                r"\begin{table}\centering\small",
+                rf"\caption{{{_escaped(title)}, {_escaped(each.caption)}}}",
+                rf"\begin{{tabular}}{{l{'r' * (len(each.head) - 1)}}}",
+                r"\toprule",
+                _latex_row(each.head),
+                r"\midrule",
+                *map(_latex_row, each.rows),
+                r"\bottomrule",
+                r"\end{tabular}",
+                r"\end{table}",
+            ]
+            parts.append("\n".join(table))
     return "\n\n".join(parts) + "\n"
 
 
@@ -341,6 +387,10 @@ _LATEX = {
 }
 
 
+def _latex_row(cells: Iterable[str]) -> str:
+    return " & ".join(map(_escaped, cells)) + r" \\"
+
+
 def _escaped(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
@@ -349,16 +399,20 @@ def page(card: dict[str, Any]) -> str:
     sections = [html.note(_ABOUT)]
     for title, grids, lines, table in _sections(card):
         parts = []
-        if drawn := plots.drawn(
-            scorecard_plots.by_language(table) if table else None, f"{title}: score by language"
-        ):
-            parts.append(drawn)
-        for each in [*grids, *(_pivots(table) if table else ())]:
-            shown = _heat(each) if each.values else html.table(each.head, each.rows)
+        if table:
+            drawing = scorecard_plots.by_language(table)
+            parts.append(plots.drawn(drawing, f"{title}: score by language"))
+            grids = grids + _pivots(table)
+        for each in grids:
+            if each.values:
+                shown = _heat(each)
+            else:
+                shown = html.table(each.head, each.rows)
             parts.append(f"<h3>{html.esc(each.caption)}</h3>{shown}")
         if table:
             label = "mean of the dev sets over steps; thin: a training, thick: their mean"
-            if drawn := plots.drawn(scorecard_plots.curves(table["rows"]), f"{title}: {label}"):
+            drawn = plots.drawn(scorecard_plots.curves(table["rows"]), f"{title}: {label}")
+            if drawn:
                 parts.append(f"<h3>{label}</h3>{drawn}")
         parts.append(html.details("what the figures are", "\n".join(lines)))
         sections.append(html.section(title.replace("/", "-"), title, *parts))
@@ -367,26 +421,32 @@ def page(card: dict[str, Any]) -> str:
 
 def _heat(each: Grid) -> str:
     known = [value for row in each.values for value in row if value is not None]
-    low, high = min(known), max(known)
+    low = min(known)
+    high = max(known)
 
     def cell(value: float | None) -> str:
         if value is None:
             return "<td>–</td>"
-        share = (value - low) / (high - low) if high > low else 0.5
-        colour = f"rgba(31,119,180,{0.05 + 0.55 * share:.2f})"
+        share = 0.5
+        if high > low:
+            share = (value - low) / (high - low)
+        # At most 0.6, so that dark text can be read on it.
+        opacity = 0.05 + 0.55 * share
+        colour = f"rgba(31,119,180,{opacity:.2f})"
         return f'<td style="background:{colour}">{_number(value)}</td>'
 
-    head = "<tr>" + "".join(f"<th>{html.esc(name)}</th>" for name in each.head) + "</tr>"
-    body = [
-        f"<tr><td>{html.esc(name)}</td>" + "".join(map(cell, row)) + "</tr>"
-        for (name, *_), row in zip(each.rows, each.values, strict=True)
-    ]
-    return f'<div class="scroll"><table>{head}{"".join(body)}</table></div>'
+    names = "".join(f"<th>{html.esc(name)}</th>" for name in each.head)
+    body = []
+    for (name, *_), values in zip(each.rows, each.values, strict=True):
+        cells = "".join(map(cell, values))
+        body.append(f"<tr><td>{html.esc(name)}</td>{cells}</tr>")
+    return f'<div class="scroll"><table><tr>{names}</tr>{"".join(body)}</table></div>'
 
 
 def show(*folders: str | Path, output: str | Path = "") -> str:
     """Writes the score card of folders of cells, of one into itself; returns it as Markdown, and
     where it is."""
-    made = scorecard.card(*folders)
-    paths = write(made, Path(output or folders[0]))
-    return f"{markdown(made)}\nscore card: {', '.join(map(str, paths))}"
+    card = scorecard.card(*folders)
+    folder = Path(output or folders[0])
+    paths = write(card, folder)
+    return f"{markdown(card)}\nscore card: {', '.join(map(str, paths))}"

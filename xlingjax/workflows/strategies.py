@@ -33,58 +33,89 @@ def variants(
     """
     if len(tasks) > 1 and not requested:
         return [{"TASKS": "+".join(task.name for task in tasks)}]
-    over = next((name for name in OVER if name in required), None)
+    over = None
+    for macro in OVER:
+        if macro in required:
+            over = macro
+            break
     if over is None and requested and strategy != STUDIED:
         raise UserError(f"--languages: {strategy} does not run over languages; leave it out")
     if over is None and not requested:
         return [{}]
-    task, gold = tasks[0], over != "TARGET"
-    present = [*languages_present(task, data, "train")] if gold else []
-    present += [
-        name for name in languages_present(task, data, "translate_train") if name not in present
-    ]
-    sets = {one: [one] if over else one.split("+") for one in requested}
-    if missing := [name for one in sets.values() for name in one if name not in present]:
+    task = tasks[0]
+    present = _trainable(task, data, over)
+    if over:
+        sets = {one: [one] for one in requested}
+    else:
+        sets = {one: one.split("+") for one in requested}
+    missing = [name for names in sets.values() for name in names if name not in present]
+    if missing:
         raise UserError(
             f"--languages {' '.join(missing)}: {task.full_name} has no training examples of them"
             f" below {data}; there are {', '.join(present) or 'none'}"
         )
     if not present:
-        split = "train" if gold else "translate_train"
+        split = "train"
+        if over == "TARGET":
+            split = "translate_train"
         raise UserError(f"{task.full_name}: no {split} files below {data}, which {strategy} needs")
     if over:
         return [{over: language} for language in requested or present]
-    if both := [name for name in ("TRAIN_LANGUAGES", "TRANSLATED") if name in given]:
-        raise UserError(
-            f"--gin.{both[0]} and --languages both say what is trained on: give one of them"
-        )
+    return _variants_of_sets(sets, task, given)
+
+
+def _trainable(task: Task, data: str, over: str | None) -> list[str]:
+    """Languages with training examples: gold ones first, then those with translated ones alone. A
+    target is trained on translations even where it has gold ones."""
+    present = []
+    if over != "TARGET":
+        present += languages_present(task, data, "train")
+    for name in languages_present(task, data, "translate_train"):
+        if name not in present:
+            present.append(name)
+    return present
+
+
+def _variants_of_sets(
+    sets: Mapping[str, list[str]], task: Task, given: Collection[str]
+) -> list[dict[str, str]]:
+    for macro in ("TRAIN_LANGUAGES", "TRANSLATED"):
+        if macro in given:
+            raise UserError(
+                f"--gin.{macro} and --languages both say what is trained on: give one of them"
+            )
+    # Sets of the same languages are one, in whatever order they were given.
+    names = {}
     for one, languages in sets.items():
-        if len({*languages}) < len(languages):
+        if len(set(languages)) < len(languages):
             raise UserError(f"--languages {one}: a language stands there twice")
-        languages.sort(key=lambda name: (name != task.trained_on, name))
-    return [{"LANGUAGES": name} for name in dict.fromkeys("+".join(one) for one in sets.values())]
+        # The language of the gold training set stands first.
+        ordered = sorted(languages, key=lambda name: (name != task.trained_on, name))
+        names["+".join(ordered)] = None
+    return [{"LANGUAGES": name} for name in names]
 
 
 def lacking(text: str, task: Task, data: str) -> str:
     """What a strategy, by the text of its gin file, needs of a task that is not there; "":
     nothing."""
+
+    def has(line: str) -> bool:
+        return re.search(f"^{line}", text, re.MULTILINE) is not None
+
     gold = languages_present(task, data, "train")
-    if task.kind not in TAUGHT and re.search(r"^LABELLED =", text, re.MULTILINE):
-        return "no classes or tags to label"
-    if task.kind not in PAIRED and re.search(r'^CLASSIFIER = "plug_in"', text, re.MULTILINE):
-        return "no classes of pairs of translations"
     translated = languages_present(task, data, "translate_train")
-    if not translated and re.search(
-        r"^(TRANSLATED = \"all\"|TARGET =|LABELLED =)", text, re.MULTILINE
-    ):
+    if has("LABELLED =") and task.kind not in TAUGHT:
+        return "no classes or tags to label"
+    if has('CLASSIFIER = "plug_in"') and task.kind not in PAIRED:
+        return "no classes of pairs of translations"
+    reads_translations = has('TRANSLATED = "all"') or has("TARGET =") or has("LABELLED =")
+    if reads_translations and not translated:
         return "no translated training sets"
-    if re.search(r"^TARGET =", text, re.MULTILINE) and not any(
-        is_tested(task, data, name) for name in translated
-    ):
+    if has("TARGET =") and not any(is_tested(task, data, name) for name in translated):
         return "no answers to test with in the languages of its translations"
     if "translate_test" in text and not languages_present(task, data, "translate_test"):
         return "no test sets translated into English"
-    if len(gold) < 2 and re.search(r"^TRAIN_LANGUAGES = \"all\"", text, re.MULTILINE):
+    if has('TRAIN_LANGUAGES = "all"') and len(gold) < 2:
         return f"training sets of {', '.join(gold) or 'no language'} alone"
     return ""
 
@@ -93,9 +124,9 @@ def is_tested(task: Task, data: str, language: str) -> bool:
     """Whether a language has a dev set, or a test set with answers."""
     if find(task, data, "dev", language):
         return True
-    return bool(find(task, data, "test", language)) and has_gold(
-        task, read(task, data, "test", language)
-    )
+    if not find(task, data, "test", language):
+        return False
+    return has_gold(task, read(task, data, "test", language))
 
 
 def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:
@@ -106,8 +137,14 @@ def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict
         return {"TRAIN_LANGUAGES": "None", "TRANSLATED": repr(variant["PIVOT"])}
     if "LANGUAGES" not in variant:
         return {}
-    languages = variant["LANGUAGES"].split("+")
-    found = {"TRAIN_LANGUAGES": [], "TRANSLATED": []}
-    for name in languages:
-        found["TRAIN_LANGUAGES" if name in gold else "TRANSLATED"].append(name)
-    return {macro: repr(" ".join(names) or None) for macro, names in found.items()}
+    trained = []
+    translated = []
+    for name in variant["LANGUAGES"].split("+"):
+        if name in gold:
+            trained.append(name)
+        else:
+            translated.append(name)
+    return {
+        "TRAIN_LANGUAGES": repr(" ".join(trained) or None),
+        "TRANSLATED": repr(" ".join(translated) or None),
+    }

@@ -15,7 +15,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from xlingjax.training.run_record import read_run_record
 
 CHUNK = 1024
 """Lines that are sorted by length together; the most that an interruption costs."""
-HASHED = "input", "score"
+HASHED = ("input", "score")
 """Files that a resumed output must have been written from."""
 
 
@@ -63,62 +63,74 @@ def write(job: Job) -> None:
     repair, as far as the input is a file before the first line is written."""
     apart(job)
     generator, source = opened(job)
+    lines_each = job.decoding.n_best
+    if job.score:
+        lines_each = 1
+    empty = 0
     with contextlib.ExitStack() as stack:
+        path = job.input or None
         # Nothing but a pipe into a pipe goes on without knowing all lines.
-        whole = job.input or job.output or job.score or job.references
-        path = (job.input or stack.enter_context(spooled())) if whole else None
-        total = checked(job, generator, path) if path else None
-        lines_each = 1 if job.score else job.decoding.n_best
+        if path is None and (job.output or job.score or job.references):
+            path = stack.enter_context(spooled())
+        total = None
+        if path is not None:
+            total = checked(job, generator, path)
         if job.output:
+            # Raised where it stands, so that the partial file is closed and named.
             stack.enter_context(stopped_by(signal.SIGTERM))
-        output = stack.enter_context(
-            Partial(job.output, made_with(job, source, path)) if job.output else Pipe()
-        )
-        done = number = output.keep(lines_each)
-        empty = 0
+            output = Partial(job.output, made_with(job, source, path))
+        else:
+            output = Pipe()
+        stack.enter_context(output)
+        done = output.keep(lines_each)
         meter = stack.enter_context(Meter(total, done))
-        rows = zip(
-            texts(path), texts(job.score) if job.score else itertools.repeat(""), strict=False
-        )
-        best = (
-            [text_of(line, lines_each) for line in output.kept()][::lines_each]
-            if job.references
-            else []
-        )
+        best = []
+        if job.references:
+            # The first line of each input line is its best text.
+            for line in itertools.islice(output.kept(), 0, None, lines_each):
+                best.append(text_of(line, lines_each))
+        to_score = itertools.repeat("")
+        if job.score:
+            to_score = texts(job.score)
+        rows = zip(texts(path), to_score, strict=False)
+        number = done
         for chunk in chunks(itertools.islice(rows, done, None), CHUNK):
             lines, given = zip(*chunk, strict=True)
             where: dict[str, Any] = {"first": number + 1, "progress": meter.batch}
             if job.score:
-                output.write(
-                    scored(one)
-                    for one in generator.score(lines, given, source, job.target, **where)
-                )
+                scores = generator.score(lines, given, source, job.target, **where)
+                output.write(map(scored, scores))
             else:
-                found = generator.generate(lines, source, job.target, **where)
-                empty += sum(
-                    bool(line) and not texts[0].text
-                    for line, texts in zip(lines, found, strict=True)
-                )
-                output.write(
-                    line for n, texts in enumerate(found, number) for line in shown(n, texts)
-                )
-                best += [texts[0].text for texts in found] if job.references else []
+                written = []
+                texts_of_lines = generator.generate(lines, source, job.target, **where)
+                pairs = zip(lines, texts_of_lines, strict=True)
+                for i, (line, texts_of_line) in enumerate(pairs, number):
+                    best_text = texts_of_line[0].text
+                    if line and not best_text:
+                        empty += 1
+                    if job.references:
+                        best.append(best_text)
+                    written += shown(i, texts_of_line)
+                output.write(written)
             number += len(lines)
             meter.lines(number)
         output.finish()
-    print(meter.told(number) + (f", {empty:,} of them empty" if empty else ""), file=sys.stderr)
+    summary = meter.told(number)
+    if empty:
+        summary += f", {empty:,} of them empty"
+    print(summary, file=sys.stderr)
     if job.references:
         print("\n".join(compared(best, job, source, path)), file=sys.stderr)
 
 
 def apart(job: Job) -> None:
     """Raises UserError where the output would be written over what is read."""
-    for option, path in (
-        ("--input", job.input),
-        ("--score", job.score),
-        ("--references", job.references),
-    ):
-        if path and job.output and os.path.realpath(path) == os.path.realpath(job.output):
+    if not job.output:
+        return
+    output = os.path.realpath(job.output)
+    read = {"--input": job.input, "--score": job.score, "--references": job.references}
+    for option, path in read.items():
+        if path and os.path.realpath(path) == output:
             raise UserError(f"--output {job.output} is the file of {option}: name another one")
 
 
@@ -147,22 +159,29 @@ def opened(job: Job) -> tuple[Generator, str]:
         job.truncate,
         job.seed,
     )
-    for code in filter(None, (job.source, job.target)):
-        generator.language(code)
-    source = job.source or next(iter(others), job.target)
-    stages = record.get("stages", {})
-    learnt = [way for settings in stages.values() for way in settings.get("directions") or ()]
-    if (
-        source != job.target
-        and learnt
-        and f"{source}-{job.target}" not in learnt
-        and "back_translation" not in stages
-    ):
-        print(
-            f"note: {job.run} learnt {', '.join(learnt)}, not {source}-{job.target}",
-            file=sys.stderr,
-        )
+    # Refuses a language that is not of the run.
+    if job.source:
+        generator.language(job.source)
+    generator.language(job.target)
+    source = job.source
+    if not source:
+        # The other one of two; of a run that restores text the target itself.
+        source = next(iter(others), job.target)
+    _note_untrained(job, source, record.get("stages", {}))
     return generator, source
+
+
+def _note_untrained(job: Job, source: str, stages: Mapping[str, Any]) -> None:
+    """Tells where a run that learnt to translate did not learn this direction."""
+    # Back-translation learns all directions, whatever pairs there are.
+    if source == job.target or "back_translation" in stages:
+        return
+    learnt = []
+    for settings in stages.values():
+        learnt += settings.get("directions") or ()
+    direction = f"{source}-{job.target}"
+    if learnt and direction not in learnt:
+        print(f"note: {job.run} learnt {', '.join(learnt)}, not {direction}", file=sys.stderr)
 
 
 # --- Input ----------------------------------------------------------------------------------------
@@ -183,8 +202,12 @@ def texts(path: str | Path | None) -> Iterator[str]:
         yield from (line.strip() for _, line in read_lines(path))
         return
     for number, raw in enumerate(sys.stdin.buffer, 1):
+        encoding = "utf-8"
+        if number == 1:
+            # Some programs begin a file with a byte order mark, which is no text.
+            encoding = "utf-8-sig"
         try:
-            yield raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            yield raw.decode(encoding).strip()
         except UnicodeDecodeError:
             raise UserError(
                 f"standard input, line {number}: invalid UTF-8; convert it, for example with iconv"
@@ -204,7 +227,10 @@ def checked(job: Job, generator: Generator, path: str) -> int:
         generator.tokens(chunk, total + 1)
         total += len(chunk)
     for option, other in (("--score", job.score), ("--references", job.references)):
-        if other and (count := sum(1 for _ in read_lines(other))) != total:
+        if not other:
+            continue
+        count = sum(1 for _ in read_lines(other))
+        if count != total:
             raise UserError(
                 f"{option} {other} has {count} lines and the input {total}: give one for each line,"
                 " in order"
@@ -217,21 +243,31 @@ def checked(job: Job, generator: Generator, path: str) -> int:
 
 def shown(number: int, texts: list[Generated]) -> list[str]:
     """The lines for one line of input, its number from 0."""
-    clean = [" ".join(one.text.split("\n")) for one in texts]
-    if len(texts) == 1:
-        return clean
-    return [
-        f"{number} ||| {text} ||| {one.score:.6f}" for text, one in zip(clean, texts, strict=True)
-    ]
+    lines = []
+    for one in texts:
+        # A line end in a text would shift all lines behind it.
+        text = one.text.replace("\n", " ")
+        if len(texts) > 1:
+            text = f"{number} ||| {text} ||| {one.score:.6f}"
+        lines.append(text)
+    return lines
 
 
 def text_of(line: str, lines_each: int) -> str:
     """The text of a line of `shown`."""
-    return line if lines_each == 1 else line.split(" ||| ", 1)[1].rsplit(" ||| ", 1)[0]
+    if lines_each == 1:
+        return line
+    # From both ends, since the text may have a separator of its own.
+    _, rest = line.split(" ||| ", 1)
+    text, _ = rest.rsplit(" ||| ", 1)
+    return text
 
 
 def scored(one: Generated) -> str:
-    return f"{one.score:.6f}\t{one.log_probability:.6f}\t{len(one.ids)}" if one.ids else ""
+    # An empty line of input has no score.
+    if not one.ids:
+        return ""
+    return f"{one.score:.6f}\t{one.log_probability:.6f}\t{len(one.ids)}"
 
 
 class Pipe:
@@ -262,8 +298,10 @@ class Partial:
     FILE once whole."""
 
     def __init__(self, path: str, made_with: dict[str, Any]):
-        self.path, self.made_with = Path(path), made_with
-        self.partial, self.record = Path(f"{path}.partial"), Path(f"{path}.partial.json")
+        self.path = Path(path)
+        self.made_with = made_with
+        self.partial = Path(f"{path}.partial")
+        self.record = Path(f"{path}.partial.json")
 
     def __enter__(self):
         try:
@@ -271,9 +309,8 @@ class Partial:
             if self.partial.exists():
                 self._check()
             else:
-                self.record.write_text(
-                    json.dumps(self.made_with, indent=1) + "\n", encoding="utf-8"
-                )
+                record = json.dumps(self.made_with, indent=1) + "\n"
+                self.record.write_text(record, encoding="utf-8")
             self.file = open(self.partial, "a+b")  # noqa: SIM115 - closed at the exit
         except OSError as error:
             raise UserError(
@@ -298,26 +335,32 @@ class Partial:
                 f"{self.partial} is there, and {self.record.name}, which says of what, is not:"
                 f" {remedy}"
             ) from None
-        differ = [
-            (
-                f"text of --{key}"
-                if key in HASHED
-                else f"{key} {begun.get(key)!r} (now {self.made_with.get(key)!r})"
-            )
-            for key in sorted({*begun, *self.made_with})
-            if begun.get(key) != self.made_with.get(key)
-        ]
+        differ = []
+        for key in sorted({*begun, *self.made_with}):
+            before = begun.get(key)
+            now = self.made_with.get(key)
+            if before == now:
+                continue
+            if key in HASHED:
+                # Hashes say nothing to a reader.
+                differ.append(f"text of --{key}")
+            else:
+                differ.append(f"{key} {before!r} (now {now!r})")
         if differ:
             raise UserError(f"{self.partial} was begun with other {', '.join(differ)}: {remedy}")
 
     def keep(self, lines_each: int) -> int:
         """The number of input lines that are finished; what follows the last of them is dropped."""
         self.file.seek(0)
-        count = offset = end = 0
+        count = 0
+        offset = 0
+        end = 0
         for line in self.file:
+            # An interruption may have cut the last line, or the last of several for one of input.
             if not line.endswith(b"\n"):
                 break
-            count, offset = count + 1, offset + len(line)
+            count += 1
+            offset += len(line)
             if count % lines_each == 0:
                 end = offset
         self.file.truncate(end)
@@ -345,15 +388,15 @@ def made_with(job: Job, source: str, path: str) -> dict[str, Any]:
     """All that the output depends on."""
     checkpoint = find_checkpoint(job.run)
     record: dict[str, Any] = {"checkpoint": str(checkpoint), "from": source, "to": job.target}
-    record |= dataclasses.asdict(job.decoding) | {"max_length": list(job.decoding.max_length)}
+    record |= dataclasses.asdict(job.decoding)
+    # As JSON gives it back: the record is compared with the one that was written.
+    record["max_length"] = list(job.decoding.max_length)
     record |= {"seed": job.seed, "truncate": job.truncate}
-    return record | dict(
-        zip(
-            HASHED,
-            (content_hash(path), content_hash(job.score) if job.score else None),
-            strict=True,
-        )
-    )
+    record["input"] = content_hash(path)
+    record["score"] = None
+    if job.score:
+        record["score"] = content_hash(job.score)
+    return record
 
 
 # --- What is told ---------------------------------------------------------------------------------
@@ -374,7 +417,9 @@ class Meter:
             *columns, console=console, transient=True, disable=not console.is_terminal
         )
         self._task = self._bar.add_task("", total=total, completed=done, rate="")
-        self._done, self._tokens, self._started = done, 0, time.monotonic()
+        self._done = done
+        self._tokens = 0
+        self._started = time.monotonic()
 
     def __enter__(self):
         self._bar.start()
@@ -395,7 +440,9 @@ class Meter:
         return self._tokens / (time.monotonic() - self._started)
 
     def told(self, number: int) -> str:
-        before = f" and {self._done:,} before" if self._done else ""
+        before = ""
+        if self._done:
+            before = f" and {self._done:,} before"
         seconds = time.monotonic() - self._started
         return (
             f"{number - self._done:,} lines{before}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
@@ -405,15 +452,14 @@ class Meter:
 def compared(best: list[str], job: Job, source: str, path: str) -> Iterator[str]:
     """A line for each metric against the references."""
     references = list(texts(job.references))
-    for name, (value, signature) in (
-        ("BLEU", bleu(best, references, job.target)),
-        ("chrF", chrf(best, references)),
-    ):
-        yield f"{name} {value:.2f} ({signature})"
+    value, signature = bleu(best, references, job.target)
+    yield f"BLEU {value:.2f} ({signature})"
+    value, signature = chrf(best, references)
+    yield f"chrF {value:.2f} ({signature})"
     yield f"ROUGE-L {rouge_l(best, references, job.target):.2f}"
-    by_language = {job.target: references} | (
-        {source: list(texts(path))} if source != job.target else {}
-    )
+    by_language = {job.target: references}
+    if source != job.target:
+        by_language[source] = list(texts(path))
     try:
         yield f"wrong language {wrong_language_rate(best, job.target, by_language):.2%}"
     except UserError as error:

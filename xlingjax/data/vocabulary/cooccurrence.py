@@ -25,29 +25,30 @@ def piece_vectors(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
     import scipy.sparse.linalg
 
     ids, lengths = vocabulary.encode_lines(list(lines))
-    sentence, shape = (
-        np.repeat(np.arange(len(lengths)), lengths),
-        (
-            vocabulary.size,
-            vocabulary.size,
-        ),
-    )
-    near = scipy.sparse.csr_matrix(shape)
-    for step in range(1, WINDOW + 1):
-        inside = np.flatnonzero(sentence[step:] == sentence[:-step])
-        pairs = ids[inside], ids[inside + step]
-        near += scipy.sparse.csr_matrix((np.ones(len(inside)), pairs), shape)
-    near = (near + near.T).tocoo()
-    of_each = np.asarray(near.sum(axis=1)).ravel()
-    shared = np.log(near.data * of_each.sum() / (of_each[near.row] * of_each[near.col]))
-    keep = shared > 0
-    company = scipy.sparse.csr_matrix((shared[keep], (near.row[keep], near.col[keep])), shape)
-    width = min(WIDTH, int((of_each > 0).sum()) - 1)
+    sentence = np.repeat(np.arange(len(lengths)), lengths)
+    shape = (vocabulary.size, vocabulary.size)
+    counts = scipy.sparse.csr_matrix(shape)
+    for distance in range(1, WINDOW + 1):
+        # The first of each two pieces at this distance that stand in one sentence.
+        first = np.flatnonzero(sentence[distance:] == sentence[:-distance])
+        pairs = (ids[first], ids[first + distance])
+        counts += scipy.sparse.csr_matrix((np.ones(len(first)), pairs), shape)
+    counts = (counts + counts.T).tocoo()
+    total_of_piece = np.asarray(counts.sum(axis=1)).ravel()
+    expected = total_of_piece[counts.row] * total_of_piece[counts.col]
+    information = np.log(counts.data * total_of_piece.sum() / expected)
+    # Of pieces that are together less than by chance, too few counts tell how much less.
+    keep = information > 0
+    width = min(WIDTH, int((total_of_piece > 0).sum()) - 1)
     if width < 1 or not keep.any():
         return np.zeros((vocabulary.size, 1), np.float32)
-    u, s, _ = scipy.sparse.linalg.svds(company, k=width, random_state=0)
+    places = (counts.row[keep], counts.col[keep])
+    matrix = scipy.sparse.csr_matrix((information[keep], places), shape)
+    # `random_state`: the solver starts from a random vector.
+    u, s, _ = scipy.sparse.linalg.svds(matrix, k=width, random_state=0)
     vectors = (u * np.sqrt(s)).astype(np.float32)
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(norms, 1e-6)
 
 
 def most_alike(
@@ -55,12 +56,13 @@ def most_alike(
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """{new row: (the rows of `known` most like it, weights)} by cosine, which is the weight before
     they sum to 1; rows that are like none are left out."""
-    found = {}
+    neighbours = {}
     table = vectors[known]
     for row in new:
         cosine = table @ vectors[row]
         best = np.argsort(-cosine, kind="stable")[:NEIGHBOURS]
         best = best[cosine[best] > 0]
         if best.size:
-            found[row] = known[best], cosine[best] / cosine[best].sum()
-    return found
+            weights = cosine[best] / cosine[best].sum()
+            neighbours[row] = (known[best], weights)
+    return neighbours

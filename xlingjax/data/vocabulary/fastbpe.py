@@ -30,7 +30,8 @@ NOTES = (
     "every text is cut into words by Moses's rules of English, whatever its language",
     "sentences begin with </s>, as XLM trains them; transformers' XLMTokenizer puts <s> there",
 )
-_GOES_ON = "@@"  # at the end of a piece that does not end its word, in the files of XLM's own code
+_GOES_ON = "@@"
+"""The end of a piece that does not end its word, in the files of XLM's own code."""
 _SPECIAL = {
     "unk_token": "<unk>",
     "sep_token": "</s>",
@@ -38,7 +39,9 @@ _SPECIAL = {
     "mask_token": "<special1>",
 }
 _OTHERS = (".json", ".model", ".txt", ".pth")
-_CACHED = 1 << 18  # words
+"""Endings of files whose names may begin as those of XLM's codes and vocabulary do."""
+_CACHED = 1 << 18
+"""Words, or characters, whose pieces are kept: words come again, and Moses's rules take long."""
 
 
 class FastBpeVocabulary(PieceTable):
@@ -59,29 +62,24 @@ class FastBpeVocabulary(PieceTable):
                 "XLM's byte pair codes need sacremoses: pip install 'xlingjax[interop]'"
             ) from None
         self._pieces = sorted(ids, key=ids.__getitem__)
-        if gap := next((i for i, piece in enumerate(self._pieces) if ids[piece] != i), None):
-            raise UserError(
-                f"its vocabulary has no piece, or several, for id {gap}; fetch it again"
-            )
-        if tuple(self._pieces[: len(XLM_SPECIAL_PIECES)]) != XLM_SPECIAL_PIECES:
+        for i, piece in enumerate(self._pieces):
+            if ids[piece] != i:
+                raise UserError(
+                    f"its vocabulary has no piece, or several, for id {i}; fetch it again"
+                )
+        specials = len(XLM_SPECIAL_PIECES)
+        if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
             raise UserError(
                 f"its pieces do not begin with {', '.join(XLM_SPECIAL_PIECES[:5])}, ..., as those"
                 " of XLM do; other byte pair codes than XLM's are not read"
             )
-        made = {first + second for first, second in merges}
-        longer = [
-            piece
-            for piece in self._pieces[len(XLM_SPECIAL_PIECES) :]
-            if len(piece.removesuffix(END)) > 1
-        ]
-        if len(missing := [piece for piece in longer if piece not in made]) > 0.01 * len(longer):
-            raise UserError(
-                f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {missing[0]!r}"
-                " for one; fetch the merges that belong to it"
-            )
-        self._take(range(len(XLM_SPECIAL_PIECES)), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
-        self.layout, self.lowercase, self.notes = "xlm", lowercase, NOTES
-        self._ids, self._ranks = ids, {pair: rank for rank, pair in enumerate(merges)}
+        _check_merges(self._pieces[specials:], merges)
+        self._take(range(specials), bos=1, eos=1, pad=2, unk=3, mask=XLM_MASK_ID)
+        self.layout = "xlm"
+        self.lowercase = lowercase
+        self.notes = NOTES
+        self._ids = ids
+        self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         files = self.files()
         self.sha256 = hashlib.sha256(b"\0".join(files[name] for name in sorted(files))).hexdigest()
         self._punctuation = sacremoses.MosesPunctNormalizer(
@@ -89,17 +87,17 @@ class FastBpeVocabulary(PieceTable):
         )
         self._moses = sacremoses.MosesTokenizer(lang=LANGUAGE)
         self._cut = functools.lru_cache(_CACHED)(self._merged)
-        self._encoded = functools.lru_cache(_CACHED)(lambda word: tuple(self.encode(word)))
-        self._alone = functools.lru_cache(_CACHED)(
-            lambda c: "".join(self._folded(self._plain(c).split()))
-        )
+        self._encoded = functools.lru_cache(_CACHED)(self._encode_word)
+        self._alone = functools.lru_cache(_CACHED)(self._rewritten)
 
     @classmethod
     def read(cls, folder: Path) -> FastBpeVocabulary:
         """Of transformers' folder, or ours, which is the same. Raises UserError."""
         try:
-            told = folder / "tokenizer_config.json"
-            config = json.loads(told.read_text(encoding="utf-8")) if told.is_file() else {}
+            config = {}
+            config_path = folder / "tokenizer_config.json"
+            if config_path.is_file():
+                config = json.loads(config_path.read_text(encoding="utf-8"))
             lowercase = config.get("do_lowercase_and_remove_accent", True)
             if not isinstance(lowercase, bool):
                 raise UserError(
@@ -107,7 +105,8 @@ class FastBpeVocabulary(PieceTable):
                 )
             for role, token in _SPECIAL.items():
                 given = config.get(role, token)
-                given = given.get("content") if isinstance(given, dict) else given
+                if isinstance(given, dict):
+                    given = given.get("content")
                 if given != token:
                     raise UserError(
                         f"tokenizer_config.json has {role} {given!r}; XLM's is {token!r}"
@@ -129,34 +128,36 @@ class FastBpeVocabulary(PieceTable):
         their ids, `vocab*`; None where `folder` has no codes. A vocabulary without capitals is of
         lower-cased text. Raises UserError.
         """
-        if not [*_named(folder, "codes")]:
+        if not _named(folder, "codes"):
             return None
         try:
             codes = _lines(_only(folder, "codes"))
-            words = words or [*XLM_SPECIAL_PIECES, *_words(_lines(_only(folder, "vocab")))]
-            special, pieces = words[: len(XLM_SPECIAL_PIECES)], words[len(XLM_SPECIAL_PIECES) :]
-            pieces = [*special, *map(_piece, pieces)]
-            lowercase = not any(c.isupper() for piece in pieces for c in piece)
-            made = cls({piece: i for i, piece in enumerate(pieces)}, _pairs(codes), lowercase)
+            if not words:
+                words = [*XLM_SPECIAL_PIECES, *_words(_lines(_only(folder, "vocab")))]
+            specials = len(XLM_SPECIAL_PIECES)
+            pieces = [*words[:specials], *map(_piece, words[specials:])]
+            # Nothing in the files says whether case was folded but the pieces themselves.
+            lowercase = not any(map(_has_capital, pieces))
+            ids = {piece: i for i, piece in enumerate(pieces)}
+            vocabulary = cls(ids, _pairs(codes), lowercase)
         except (OSError, UnicodeDecodeError, UserError) as error:
             raise UserError(f"{folder}: {error}") from None
-        seen = (
-            "no capitals: capitals and accents are removed"
-            if lowercase
-            else "capitals: they and accents are kept"
-        )
-        made.notes = (f"its vocabulary has {seen}", *made.notes)
-        return made
+        case = "capitals: they and accents are kept"
+        if lowercase:
+            case = "no capitals: capitals and accents are removed"
+        vocabulary.notes = (f"its vocabulary has {case}", *vocabulary.notes)
+        return vocabulary
 
     def files(self) -> dict[str, bytes]:
-        # Their <s> is told to be </s>: so AutoTokenizer puts around a text what our models are
+        # Their <s> is said to be </s>: so AutoTokenizer puts around a text what our models are
         # given.
         config = {
             "tokenizer_class": TOKENIZER_CLASS,
             "do_lowercase_and_remove_accent": self.lowercase,
             "bos_token": "</s>",
         }
-        merges = "".join(f"{a} {b}\n" for a, b in sorted(self._ranks, key=self._ranks.__getitem__))
+        by_rank = sorted(self._ranks, key=self._ranks.__getitem__)
+        merges = "".join(f"{first} {second}\n" for first, second in by_rank)
         vocab = {piece: i for i, piece in enumerate(self._pieces)}
         return {
             "vocab.json": (json.dumps(vocab, ensure_ascii=False) + "\n").encode(),
@@ -165,34 +166,51 @@ class FastBpeVocabulary(PieceTable):
         }
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
-        return [[i for word in self._words(line) for i in self._cut(word)[1]] for line in lines]
+        encoded = []
+        for line in lines:
+            ids = []
+            for word in self._words(line):
+                _, ids_of_word = self._cut(word)
+                ids += ids_of_word
+            encoded.append(ids)
+        return encoded
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        return [
-            [*self._encoded(word)] for word in words
-        ]  # Moses's rules take long, and words come again
+        return [list(self._encoded(word)) for word in words]
+
+    def _encode_word(self, word: str) -> tuple[int, ...]:
+        return tuple(self.encode(word))
+
+    def _rewritten(self, character: str) -> str:
+        """What is made of a character by itself."""
+        return "".join(self._folded(self._plain(character).split()))
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """As of `Vocabulary`. Characters that Moses's rules rewrite in their context (`''`, `",`)
         are aligned by the longest runs that stayed; a piece that stands for nothing of `text` has
         an empty span."""
         words = self._words(text)
-        origins, ids, spans, at = aligned(text, "".join(words), self._alone), [], [], 0
-        for pieces, of_pieces in map(self._cut, words):
+        origins = aligned(text, "".join(words), self._alone)
+        ids = []
+        spans = []
+        at = 0
+        for word in words:
+            pieces, ids_of_word = self._cut(word)
+            ids += ids_of_word
             for piece in pieces:
                 own = origins[at : at + len(piece.removesuffix(END))]
                 at += len(own)
-                spans.append((min(begin for begin, _ in own), max(end for _, end in own)))
-            ids += of_pieces
+                begin = min(begin for begin, _ in own)
+                end = max(end for _, end in own)
+                spans.append((begin, end))
         return ids, spans
 
     def decode(self, ids: Iterable[int]) -> str:
         """The words, as Moses cut them, with a space between them; special ids other than `<unk>`
         are left out."""
         dropped = self.special_ids - {self.unk_id}
-        return (
-            "".join(self.pieces(i for i in ids if int(i) not in dropped)).replace(END, " ").strip()
-        )
+        pieces = self.pieces(i for i in ids if int(i) not in dropped)
+        return "".join(pieces).replace(END, " ").strip()
 
     def begins_word(self) -> list[bool]:
         """Whether the piece after each id opens a word. `<unk>` does not tell, and is taken to end
@@ -201,17 +219,19 @@ class FastBpeVocabulary(PieceTable):
 
     def _plain(self, text: str) -> str:
         """With Moses's punctuation, without characters that are not printed."""
-        return "".join(
-            c for c in self._punctuation.normalize(text) if unicodedata.category(c)[0] != "C"
-        )
+        normalized = self._punctuation.normalize(text)
+        return "".join(c for c in normalized if unicodedata.category(c)[0] != "C")
 
     def _words(self, text: str) -> list[str]:
-        return self._folded(self._moses.tokenize(self._plain(text), escape=False))
+        words = self._moses.tokenize(self._plain(text), escape=False)
+        return self._folded(words)
 
     def _folded(self, words: Iterable[str]) -> list[str]:
-        return (
-            [word for word in map(_without_accents, words) if word] if self.lowercase else [*words]
-        )
+        if not self.lowercase:
+            return list(words)
+        folded = map(_without_accents, words)
+        # A word of accents alone is nothing without them.
+        return [word for word in folded if word]
 
     def _merged(self, word: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """(the pieces of a word, their ids)."""
@@ -219,68 +239,103 @@ class FastBpeVocabulary(PieceTable):
         # Each merge wherever it applies, before the next is looked for. The `tokenizers` library's
         # goes on after each single one, which is not the same: of "bc", "abc a", "a bc" it makes
         # "abca bc" of abcabc, and XLM "abc abc".
+        no_merge = len(self._ranks)
         while len(pieces) > 1:
-            best = min(
-                itertools.pairwise(pieces), key=lambda pair: self._ranks.get(pair, len(self._ranks))
-            )
+            pairs = itertools.pairwise(pieces)
+            best = min(pairs, key=lambda pair: self._ranks.get(pair, no_merge))
             if best not in self._ranks:
                 break
-            left, pieces = pieces[::-1], []
-            while left:
-                piece = left.pop()
-                pieces.append(piece + left.pop() if left and (piece, left[-1]) == best else piece)
-        return tuple(pieces), tuple(self._ids.get(piece, self.unk_id) for piece in pieces)
+            unread = pieces[::-1]
+            pieces = []
+            while unread:
+                piece = unread.pop()
+                if unread and (piece, unread[-1]) == best:
+                    piece += unread.pop()
+                pieces.append(piece)
+        ids = [self._ids.get(piece, self.unk_id) for piece in pieces]
+        return tuple(pieces), tuple(ids)
 
 
 def aligned(text: str, made: str, alone: Callable[[str], str]) -> list[tuple[int, int]]:
     """The characters `begin:end` of `text` that each one of `made` stands for. alone: what is made
     of a character by itself."""
-    sources = [(c, i) for i, original in enumerate(text) for c in alone(original)]
-    given = "".join(c for c, _ in sources)
-    spans = [(i, i + 1) for _, i in sources]
+    given = ""
+    spans = []
+    for i, original in enumerate(text):
+        characters = alone(original)
+        given += characters
+        spans += [(i, i + 1)] * len(characters)
     if given == made:
         return spans
     found = []
-    for _, i, i_end, j, j_end in difflib.SequenceMatcher(
-        None, given, made, autojunk=False
-    ).get_opcodes():
-        if i_end - i == j_end - j:
-            found += spans[i:i_end]
-        elif i < i_end:
-            found += [(spans[i][0], spans[i_end - 1][1])] * (j_end - j)
+    matcher = difflib.SequenceMatcher(None, given, made, autojunk=False)
+    for _, begin, end, made_begin, made_end in matcher.get_opcodes():
+        count = made_end - made_begin
+        if end - begin == count:
+            # Equal, or as many others in their place: one for one.
+            found += spans[begin:end]
+        elif begin < end:
+            # Fewer or more: each stands for the whole run.
+            run = (spans[begin][0], spans[end - 1][1])
+            found += [run] * count
         else:
-            here = spans[i][0] if i < len(spans) else len(text)
-            found += [(here, here)] * (j_end - j)
+            # Put in: an empty span where it was put.
+            place = len(text)
+            if begin < len(spans):
+                place = spans[begin][0]
+            found += [(place, place)] * count
     return found
+
+
+def _check_merges(pieces: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
+    """Raises UserError where the merges make other pieces than these."""
+    made = {first + second for first, second in merges}
+    longer = [piece for piece in pieces if len(piece.removesuffix(END)) > 1]
+    missing = [piece for piece in longer if piece not in made]
+    # Released vocabularies have a few pieces that no merge makes.
+    if len(missing) > 0.01 * len(longer):
+        raise UserError(
+            f"no merge makes {len(missing)} of its {len(longer)} longer pieces, {missing[0]!r}"
+            " for one; fetch the merges that belong to it"
+        )
 
 
 def _without_accents(word: str) -> str:
     """In lower case, as XLM's lowercase_and_remove_accent.py does it."""
-    return "".join(
-        c for c in unicodedata.normalize("NFD", word.lower()) if unicodedata.category(c) != "Mn"
-    ).lower()
+    decomposed = unicodedata.normalize("NFD", word.lower())
+    return "".join(c for c in decomposed if unicodedata.category(c) != "Mn").lower()
+
+
+def _has_capital(piece: str) -> bool:
+    return any(c.isupper() for c in piece)
 
 
 def _pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
-    return [(cells[0], cells[1]) for cells in map(str.split, lines) if len(cells) > 1]
+    """The merges of lines `first second`, perhaps with a count behind."""
+    pairs = []
+    for line in lines:
+        cells = line.split()
+        if len(cells) > 1:
+            pairs.append((cells[0], cells[1]))
+    return pairs
 
 
-def _named(folder: Path, name: str) -> Iterable[Path]:
-    return (
-        path
-        for path in sorted(folder.glob(f"{name}*"))
-        if path.is_file() and path.suffix not in _OTHERS
-    )
+def _named(folder: Path, name: str) -> list[Path]:
+    files = []
+    for path in sorted(folder.glob(f"{name}*")):
+        if path.is_file() and path.suffix not in _OTHERS:
+            files.append(path)
+    return files
 
 
 def _only(folder: Path, name: str) -> Path:
-    found = [*_named(folder, name)]
-    if len(found) != 1:
-        names = " and ".join(path.name for path in found) or f"no {name} file"
+    files = _named(folder, name)
+    if len(files) != 1:
+        names = " and ".join(path.name for path in files) or f"no {name} file"
         raise UserError(
             f"the folder has {names}; leave the one {name} file that belongs to the checkpoint"
         )
-    return found[0]
+    return files[0]
 
 
 def _lines(path: Path) -> list[str]:
@@ -288,17 +343,17 @@ def _lines(path: Path) -> list[str]:
 
 
 def _piece(word: str) -> str:
-    """Ours for a word of theirs."""
-    return (
-        word.removesuffix(_GOES_ON)
-        if len(word) > len(_GOES_ON) and word.endswith(_GOES_ON)
-        else word + END
-    )
+    """Our piece for a word of XLM's vocabulary, which marks those that go on and we those that
+    end."""
+    if len(word) > len(_GOES_ON) and word.endswith(_GOES_ON):
+        return word.removesuffix(_GOES_ON)
+    return word + END
 
 
 def _words(lines: Iterable[str]) -> list[str]:
     """The words of a vocabulary, `word count` a line; XLM's code passes over the lines that are
     left out here."""
+    # A dict for its order: the first of equal words counts, and none that is special.
     words = dict.fromkeys(XLM_SPECIAL_PIECES)
     for number, line in enumerate(lines, 1):
         cells = line.split()

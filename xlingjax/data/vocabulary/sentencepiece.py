@@ -59,12 +59,24 @@ def _written_layout(side: Path) -> str | None:
         written = json.loads(side.read_text(encoding="utf-8"))
     except ValueError:
         return None
-    layout = written.get("layout") if isinstance(written, dict) else None
-    return layout if layout in LAYOUTS else None
+    if not isinstance(written, dict):
+        return None
+    layout = written.get("layout")
+    if layout not in LAYOUTS:
+        return None
+    return layout
 
 
 def _is_tokenizer(folder: Path) -> bool:
     return (folder / "tokenizer.json").is_file() or (folder / "vocab.txt").is_file()
+
+
+def _flat(encoded: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """(ids of all lines one after the other, int32; number of each line's, int32)."""
+    lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
+    # With its size, so that NumPy need not make the array anew as it grows.
+    ids = itertools.chain.from_iterable(encoded)
+    return np.fromiter(ids, np.int32, int(lengths.sum())), lengths
 
 
 class Vocabulary:
@@ -89,41 +101,66 @@ class Vocabulary:
             raise UserError(
                 f"unknown vocabulary layout '{layout}'; use one of {', '.join(LAYOUTS)}"
             )
-        self.model_bytes, self.layout = model, layout
+        self.model_bytes = model
+        self.layout = layout
         self.sha256 = hashlib.sha256(model + layout.encode()).hexdigest()
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._pieces = [
-            self._processor.id_to_piece(i) for i in range(self._processor.get_piece_size())
-        ]
-        count = len(self._pieces)
+        count = self._processor.get_piece_size()
+        self._pieces = [self._processor.id_to_piece(i) for i in range(count)]
         if layout == "xlm":
-            if tuple(self._pieces[: len(XLM_SPECIAL_PIECES)]) != XLM_SPECIAL_PIECES:
-                raise UserError(
-                    "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
-                    "load it with layout 'xlmr' or train one with `xlingjax vocab`"
-                )
-            self.size, self.to_model = count, np.arange(count, dtype=np.int32)
-            self.bos_id = self.eos_id = 1
-            self.pad_id, self.unk_id, self.mask_id = 2, 3, XLM_MASK_ID
-            self.special_ids = frozenset(range(len(XLM_SPECIAL_PIECES)))
-        else:
-            ids = self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id()
-            if ids != (0, 1, 2):
-                raise UserError(
-                    f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2;"
-                    f" it has {ids}"
-                )
+            self._take_xlm(count)
+            return
+        ids = (self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id())
+        if ids != (0, 1, 2):
+            raise UserError(
+                f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2;"
+                f" it has {ids}"
+            )
         if layout == "xlmr":
-            self.size, self.to_model = count + 2, np.arange(1, count + 1, dtype=np.int32)
-            self.to_model[:3] = 3, 0, 2
-            self.bos_id, self.pad_id, self.eos_id, self.unk_id, self.mask_id = 0, 1, 2, 3, count + 1
-            self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
-            self.pair_separators = 4
-        elif layout == "xprophetnet":
-            self.size, self.to_model = count + 12, np.arange(12, count + 12, dtype=np.int32)
-            self.to_model[:3] = 3, 1, 2
-            self.pad_id, self.bos_id, self.eos_id, self.unk_id, self.mask_id = range(5)
-            self.special_ids = frozenset(range(len(_FIRST[layout])))
+            self._take_xlmr(count)
+        else:
+            self._take_xprophetnet(count)
+
+    def _take_xlm(self, count: int) -> None:
+        specials = len(XLM_SPECIAL_PIECES)
+        if tuple(self._pieces[:specials]) != XLM_SPECIAL_PIECES:
+            raise UserError(
+                "the SentencePiece model does not begin with the pieces of layout 'xlm'; "
+                "load it with layout 'xlmr' or train one with `xlingjax vocab`"
+            )
+        self.size = count
+        self.to_model = np.arange(count, dtype=np.int32)
+        self.bos_id = 1
+        self.eos_id = 1
+        self.pad_id = 2
+        self.unk_id = 3
+        self.mask_id = XLM_MASK_ID
+        self.special_ids = frozenset(range(specials))
+
+    def _take_xlmr(self, count: int) -> None:
+        # One further than in the SentencePiece model, which has no <pad>; <mask> comes last.
+        self.size = count + 2
+        self.to_model = np.arange(1, count + 1, dtype=np.int32)
+        self.bos_id = 0
+        self.pad_id = 1
+        self.eos_id = 2
+        self.unk_id = 3
+        self.mask_id = count + 1
+        self.to_model[:3] = self.unk_id, self.bos_id, self.eos_id
+        self.special_ids = frozenset((0, 1, 2, 3, self.mask_id))
+        self.pair_separators = 4
+
+    def _take_xprophetnet(self, count: int) -> None:
+        # The 3 special pieces of the SentencePiece model are replaced by 15 names.
+        self.size = count + 12
+        self.to_model = np.arange(12, count + 12, dtype=np.int32)
+        self.pad_id = 0
+        self.bos_id = 1
+        self.eos_id = 2
+        self.unk_id = 3
+        self.mask_id = 4
+        self.to_model[:3] = self.unk_id, self.bos_id, self.eos_id
+        self.special_ids = frozenset(range(len(_FIRST["xprophetnet"])))
 
     @classmethod
     def load(cls, path: str | os.PathLike, layout: str | None = None) -> Vocabulary:
@@ -158,7 +195,11 @@ class Vocabulary:
         if layout is None and side.is_file():
             layout = _written_layout(side)
         if layout is None:
-            layout = "xlm" if b"<special1>" in model else "xlmr"
+            # The models that `xlingjax vocab` trains have XLM's special pieces; others are taken
+            # for XLM-R's.
+            layout = "xlmr"
+            if b"<special1>" in model:
+                layout = "xlm"
         try:
             return cls(model, layout)
         except UserError as error:
@@ -171,23 +212,28 @@ class Vocabulary:
     def files(self) -> dict[str, bytes]:
         """{name: content} of what `load` reads from a folder, so that one can be moved to where the
         original is not."""
-        told = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
-        return {"vocab.model": self.model_bytes, "vocab.json": told.encode()}
+        side = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
+        return {"vocab.model": self.model_bytes, "vocab.json": side.encode()}
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without begin or end."""
-        return self.to_model[self._processor.encode(text)].tolist() if text else []
+        if not text:
+            return []
+        return self.to_model[self._processor.encode(text)].tolist()
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """(ids, the characters `begin:end` of `text` that each piece stands for)."""
-        pieces = self._processor.encode(text, out_type="immutable_proto").pieces if text else []
-        return [int(self.to_model[p.id]) for p in pieces], [(p.begin, p.end) for p in pieces]
+        if not text:
+            return [], []
+        pieces = self._processor.encode(text, out_type="immutable_proto").pieces
+        ids = [int(self.to_model[piece.id]) for piece in pieces]
+        spans = [(piece.begin, piece.end) for piece in pieces]
+        return ids, spans
 
     def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
         encoded = self._processor.encode(list(lines), num_threads=threads)
-        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        flat = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
+        flat, lengths = _flat(encoded)
         return self.to_model[flat], lengths
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
@@ -203,9 +249,8 @@ class Vocabulary:
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the pieces; special ids other than `<unk>` are left out."""
         dropped = self.special_ids - {self.unk_id}
-        return self._processor.decode(
-            [int(self._from_model[i]) for i in ids if int(i) not in dropped]
-        )
+        kept = [int(self._from_model[i]) for i in ids if int(i) not in dropped]
+        return self._processor.decode(kept)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The name of each id, special ids and `<mask>` included. Raises UserError for an id
@@ -271,12 +316,7 @@ class PieceTable(Vocabulary, abc.ABC):
 
     def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""
-        encoded = self._encode_all(list(lines))
-        lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
-        return (
-            np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())),
-            lengths,
-        )
+        return _flat(self._encode_all(list(lines)))
 
     def _name(self, i: int) -> str:
         if not 0 <= i < self.size:

@@ -63,13 +63,18 @@ class SeqioVocabulary(seqio.Vocabulary):
 
         lines = tf.reshape(s, [-1])
         flat, lengths = tf.numpy_function(encode, [lines], (tf.int32, tf.int32), stateful=False)
-        flat, lengths = tf.ensure_shape(flat, [None]), tf.ensure_shape(lengths, [None])
-        return flat if s.shape.rank == 0 else tf.RaggedTensor.from_row_lengths(flat, lengths)
+        # What comes out of Python has no shape of its own.
+        flat = tf.ensure_shape(flat, [None])
+        lengths = tf.ensure_shape(lengths, [None])
+        if s.shape.rank == 0:
+            return flat
+        return tf.RaggedTensor.from_row_lengths(flat, lengths)
 
     def _decode_tf(self, ids: tf.Tensor) -> tf.Tensor:
-        return tf.numpy_function(
-            lambda a: self.vocabulary.decode(a).encode(), [ids], tf.string, stateful=False
-        )
+        def decode(ids):
+            return self.vocabulary.decode(ids).encode()
+
+        return tf.numpy_function(decode, [ids], tf.string, stateful=False)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SeqioVocabulary) and self.vocabulary == other.vocabulary

@@ -8,9 +8,9 @@ scores stay, so that text of old pieces is cut as before.
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from math import log
 from typing import Any
 
@@ -21,8 +21,10 @@ from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.training import explain, sentences_of, smoothed_sample
 from xlingjax.errors import UserError
 
-KINDS = {1: "unigram", 2: "bpe"}  # TrainerSpec.ModelType
-NORMAL, UNKNOWN = 1, 2  # SentencePiece.Type
+KINDS = {1: "unigram", 2: "bpe"}
+"""TrainerSpec.ModelType, of the kinds that can be changed."""
+NORMAL = 1
+"""SentencePiece.Type."""
 SPACE = "\u2581"
 CHUNK = 8192
 OF_TRAINING = (
@@ -39,7 +41,7 @@ OF_TRAINING = (
 
 def chunks(lines: Iterable[str]) -> Iterator[list[str]]:
     lines = iter(lines)
-    while chunk := list(islice(lines, CHUNK)):
+    while chunk := list(itertools.islice(lines, CHUNK)):
         yield chunk
 
 
@@ -63,13 +65,14 @@ def proto_of(vocabulary: Vocabulary) -> Any:
 
 def _rewritten(proto: Any, pieces: Sequence[Any], layout: str) -> Vocabulary:
     """The vocabulary with these pieces. They are copied: a proto's list owns its own."""
-    made = type(proto)()
-    made.CopyFrom(proto)
-    del made.pieces[:]
-    made.pieces.extend(pieces)
-    made.trainer_spec.vocab_size = len(pieces)
-    made.ClearField("self_test_data")  # of the old pieces
-    return Vocabulary(made.SerializeToString(), layout)
+    rewritten = type(proto)()
+    rewritten.CopyFrom(proto)
+    del rewritten.pieces[:]
+    rewritten.pieces.extend(pieces)
+    rewritten.trainer_spec.vocab_size = len(pieces)
+    # It says how the old pieces cut sample sentences, and loading would check it.
+    rewritten.ClearField("self_test_data")
+    return Vocabulary(rewritten.SerializeToString(), layout)
 
 
 class Splitter:
@@ -89,13 +92,16 @@ class Splitter:
 
     def __call__(self, pieces: Sequence[str]) -> list[list[int]]:
         """The rows of the pieces that spell each; none where one of them is unknown."""
+        if not pieces:
+            return []
         unknown = self._processor.unk_id()
-        cut = (
-            self._processor.encode([piece.replace(SPACE, " ") for piece in pieces])
-            if pieces
-            else []
-        )
-        return [[] if unknown in ids else self._vocabulary.to_model[ids].tolist() for ids in cut]
+        rows = []
+        for ids in self._processor.encode([piece.replace(SPACE, " ") for piece in pieces]):
+            if unknown in ids:
+                rows.append([])
+            else:
+                rows.append(self._vocabulary.to_model[ids].tolist())
+        return rows
 
 
 # --- rows by meaning ------------------------------------------------------------------------------
@@ -106,18 +112,17 @@ def source_rows(old: Vocabulary, new: Vocabulary) -> np.ndarray:
     found by what it is for (`</s>` ends, in layout "xlm" it begins too; MASK is not where it was),
     any other by its piece.
     """
-    rows = {(i in old.special_ids, piece): i for i, piece in enumerate(old.pieces(range(old.size)))}
-    names = enumerate(new.pieces(range(new.size)))
-    found = np.array([rows.get((i in new.special_ids, piece), -1) for i, piece in names], np.int32)
-    for role in (
-        "bos_id",
-        "eos_id",
-        "pad_id",
-        "unk_id",
-        "mask_id",
-    ):  # one that does both is what ends
-        found[getattr(new, role)] = getattr(old, role)
-    return found
+    # Special or not is part of the key: an ordinary piece may be spelt like a special token.
+    old_rows = {}
+    for i, piece in enumerate(old.pieces(range(old.size))):
+        old_rows[i in old.special_ids, piece] = i
+    rows = np.full(new.size, -1, np.int32)
+    for i, piece in enumerate(new.pieces(range(new.size))):
+        rows[i] = old_rows.get((i in new.special_ids, piece), -1)
+    # The end after the beginning: a row that is both gets what ended a sentence.
+    for role in ("bos_id", "eos_id", "pad_id", "unk_id", "mask_id"):
+        rows[getattr(new, role)] = getattr(old, role)
+    return rows
 
 
 def cut_otherwise(
@@ -125,19 +130,27 @@ def cut_otherwise(
 ) -> dict[str, list[int]]:
     """{language: [sentences of other pieces than before, sentences]}, of those without an unknown
     piece before."""
-    to_old, found = source_rows(old, new), {}
+    to_old = source_rows(old, new)
+    counts = {}
     for language, lines in by_language.items():
-        count = np.zeros(2, int)
+        changed = 0
+        sentences = 0
         for chunk in chunks(lines):
-            (ids, lengths), (new_ids, new_lengths) = (one.encode_lines(chunk) for one in (old, new))
-            ends, new_ends = (np.cumsum(each)[:-1] for each in (lengths, new_lengths))
-            for was, now in zip(
-                np.split(ids, ends), np.split(to_old[new_ids], new_ends), strict=True
-            ):
-                if old.unk_id not in was:
-                    count += not np.array_equal(was, now), 1
-        found[language] = count.tolist()
-    return found
+            before = _by_line(*old.encode_lines(chunk))
+            new_ids, new_lengths = new.encode_lines(chunk)
+            after = _by_line(to_old[new_ids], new_lengths)
+            for old_rows, new_rows in zip(before, after, strict=True):
+                if old.unk_id in old_rows:
+                    continue
+                sentences += 1
+                if not np.array_equal(old_rows, new_rows):
+                    changed += 1
+        counts[language] = [changed, sentences]
+    return counts
+
+
+def _by_line(ids: np.ndarray, lengths: np.ndarray) -> list[np.ndarray]:
+    return np.split(ids, np.cumsum(lengths)[:-1])
 
 
 # --- extend ---------------------------------------------------------------------------------------
@@ -176,10 +189,16 @@ def extend(
     UserError: text that gives fewer pieces, more characters than pieces.
     """
     proto = proto_of(old)
-    kind, known = KINDS[proto.trainer_spec.model_type], {piece.piece for piece in proto.pieces}
-    sample = _normalised(old, smoothed_sample(by_language, alpha, sentences, seed)[0])
-    learner = _Learner(proto, kind, [*sample], character_coverage, threads)
-    split, left_out, size, learnt = Splitter(old), set(), pieces, []
+    kind = KINDS[proto.trainer_spec.model_type]
+    known = {piece.piece for piece in proto.pieces}
+    sample, _ = smoothed_sample(by_language, alpha, sentences, seed)
+    lines = list(_normalised(old, sample))
+    learner = _Learner(proto, kind, lines, character_coverage, threads)
+    split = Splitter(old)
+    left_out: set[str] = set()
+    # Asked for again, and for more, when too many of them are known or left out.
+    size = pieces
+    learnt: list[tuple[str, float]] = []
     while True:
         if not learnt:
             learnt = [(piece, score) for piece, score in learner(size) if piece not in known]
@@ -189,37 +208,48 @@ def extend(
                 f"--pieces {pieces}: the text has {characters} characters that the vocabulary"
                 " lacks; give at least so many, or lower --character_coverage"
             )
-        pool = sorted(learnt, key=lambda one: (len(one[0]) > 1, -one[1]))
-        pool = [one for one in pool if one[0] not in left_out]
+        pool = [(piece, score) for piece, score in learnt if piece not in left_out]
+        pool.sort(key=_characters_first)
         if len(pool) < pieces and learner.gave < size:
             raise UserError(
                 f"--pieces {pieces}: the text gives {len(pool)} pieces that the vocabulary lacks;"
                 " ask for fewer, or give more text"
             )
         if len(pool) < pieces:
-            size, learnt = learner.gave + pieces - len(pool), []
+            size = learner.gave + pieces - len(pool)
+            learnt = []
             continue
         chosen = pool[:pieces]
-        spelt = {
-            piece
-            for (piece, _), ids in zip(chosen, split([p for p, _ in chosen]), strict=True)
-            if ids
-        }
-        made = _appended(old, proto, kind, chosen, spelt)
-        unwanted = spelt & _pieces_of(made, old_lines)
-        if kind == "bpe":  # one whose parts are not there is never made
-            own, first = (
-                Splitter(made)([piece for piece, _ in chosen]),
-                old.size - (old.layout == "xlmr"),
-            )
-            unwanted |= {
-                piece
-                for i, (piece, _) in enumerate(chosen)
-                if own[i] != [first + i] and len(piece) > 1
-            }
+        names = [piece for piece, _ in chosen]
+        spelt = set()
+        for piece, old_rows in zip(names, split(names), strict=True):
+            if old_rows:
+                spelt.add(piece)
+        extended = _appended(old, proto, kind, chosen, spelt)
+        unwanted = spelt & _pieces_of(extended, old_lines)
+        if kind == "bpe":
+            unwanted |= _never_made(old, extended, names)
         if not unwanted:
-            return Extension(made, len(spelt), len(left_out))
+            return Extension(extended, len(spelt), len(left_out))
         left_out |= unwanted
+
+
+def _characters_first(learnt: tuple[str, float]) -> tuple[bool, float]:
+    """The order in which learnt pieces are taken: all characters, then the best."""
+    piece, score = learnt
+    return len(piece) > 1, -score
+
+
+def _never_made(old: Vocabulary, extended: Vocabulary, pieces: Sequence[str]) -> set[str]:
+    """The new pieces whose parts are not there, so that no merge comes to them."""
+    # In layout "xlmr" the last row is <mask>, and new pieces come before it.
+    first = old.size - (old.layout == "xlmr")
+    own_rows = Splitter(extended)(pieces)
+    never = set()
+    for i, piece in enumerate(pieces):
+        if len(piece) > 1 and own_rows[i] != [first + i]:
+            never.add(piece)
+    return never
 
 
 def _normalised(vocabulary: Vocabulary, lines: Iterable[str]) -> Iterator[str]:
@@ -228,7 +258,8 @@ def _normalised(vocabulary: Vocabulary, lines: Iterable[str]) -> Iterator[str]:
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model_bytes)
     for chunk in chunks(lines):
-        yield from (line.replace(SPACE, " ").strip() for line in processor.normalize(chunk))
+        for line in processor.normalize(chunk):
+            yield line.replace(SPACE, " ").strip()
 
 
 @dataclass
@@ -245,16 +276,22 @@ class _Learner:
     def __call__(self, size: int) -> list[tuple[str, float]]:
         import sentencepiece
 
-        model, spec, extra = io.BytesIO(), self.proto.trainer_spec, 1  # <unk>
-        smallest = len({*"".join(self.lines)}) + extra
-        options = {"hard_vocab_limit": False} if self.kind == "unigram" else {}
+        model = io.BytesIO()
+        unknown = 1
+        # The trainer refuses a size that cannot hold the characters.
+        smallest = len({*"".join(self.lines)}) + unknown
+        options = {name: getattr(self.proto.trainer_spec, name) for name in OF_TRAINING}
+        if self.kind == "unigram":
+            # Fewer than asked for are no failure: `gave` says how many there were.
+            options["hard_vocab_limit"] = False
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(self.lines),
                 model_writer=model,
-                vocab_size=max(size, smallest) + extra,
+                vocab_size=max(size, smallest) + unknown,
                 model_type=self.kind,
                 character_coverage=self.character_coverage,
+                # The lines are normalised already, as the old vocabulary does it.
                 normalization_rule_name="identity",
                 add_dummy_prefix=self.proto.normalizer_spec.add_dummy_prefix,
                 unk_id=0,
@@ -265,13 +302,12 @@ class _Learner:
                 max_sentence_length=16_384,
                 num_threads=self.threads,
                 minloglevel=2,
-                **{name: getattr(spec, name) for name in OF_TRAINING},
                 **options,
             )
         except RuntimeError as error:
             raise UserError(explain(str(error), size)) from None
-        found = type(self.proto).FromString(model.getvalue()).pieces
-        learnt = [(piece.piece, piece.score) for piece in found if piece.type == NORMAL]
+        pieces = type(self.proto).FromString(model.getvalue()).pieces
+        learnt = [(piece.piece, piece.score) for piece in pieces if piece.type == NORMAL]
         self.gave = len(learnt)
         return learnt
 
@@ -281,20 +317,24 @@ def _appended(
 ) -> Vocabulary:
     lowest = min(piece.score for piece in proto.pieces if piece.type == NORMAL)
     shift = log(len(chosen) / (len(proto.pieces) + len(chosen)))
-    pieces = [*proto.pieces]
-    merges = {piece: i for i, (piece, _) in enumerate(sorted(chosen, key=lambda one: -one[1]))}
+    by_score = sorted(chosen, key=lambda one: -one[1])
+    merges = {piece: i for i, (piece, _) in enumerate(by_score)}
+    pieces = list(proto.pieces)
     for piece, score in chosen:
-        score = (
-            max(score + shift * (piece in spelt), lowest)
-            if kind == "unigram"
-            else lowest - 1 - merges[piece]
-        )
+        if kind == "bpe":
+            # A score is the merge's place in the order: behind all old ones, one after the other.
+            score = lowest - 1 - merges[piece]
+        else:
+            if piece in spelt:
+                score += shift
+            score = max(score, lowest)
         pieces.append(type(proto).SentencePiece(piece=piece, score=score, type=NORMAL))
     return _rewritten(proto, pieces, old.layout)
 
 
 def _pieces_of(vocabulary: Vocabulary, lines: Sequence[str]) -> set[str]:
-    return {*vocabulary.pieces(np.flatnonzero(count_rows(vocabulary, lines)))}
+    occurring = np.flatnonzero(count_rows(vocabulary, lines))
+    return set(vocabulary.pieces(occurring))
 
 
 # --- trim -----------------------------------------------------------------------------------------
@@ -304,9 +344,8 @@ def count_rows(vocabulary: Vocabulary, lines: Iterable[str]) -> np.ndarray:
     """int64 [size]: how often each row occurs in the text."""
     counts = np.zeros(vocabulary.size, np.int64)
     for chunk in chunks(lines):
-        counts += np.bincount(
-            vocabulary.encode_lines(chunk, threads=2)[0], minlength=vocabulary.size
-        )
+        ids, _ = vocabulary.encode_lines(chunk, threads=2)
+        counts += np.bincount(ids, minlength=vocabulary.size)
     return counts
 
 
@@ -332,33 +371,40 @@ def trim(
     must = ~normal
     if characters:
         must |= np.array([len(piece.piece) == 1 for piece in proto.pieces])
+    needed = _itself
     if KINDS[proto.trainer_spec.model_type] == "unigram":
-        must[min(np.flatnonzero(normal), key=lambda i: proto.pieces[i].score)] = True
-        keep = must | (counts >= min_count)
-        merges = None
+        lowest = min(np.flatnonzero(normal), key=lambda i: proto.pieces[i].score)
+        must[lowest] = True
     else:
-        merges = _Merges(proto)
-        keep = must.copy()
-        for i in np.flatnonzero(counts >= min_count):
-            keep[merges(i)] = True
-    if size is not None and keep.sum() + old.size - len(normal) > size:
-        room = size - (old.size - len(normal)) - int(must.sum())
+        needed = _Merges(proto)
+    keep = must.copy()
+    for i in np.flatnonzero(counts >= min_count):
+        keep[needed(i)] = True
+    # Rows that are no piece of the SentencePiece model, as <pad> and <mask> of layout "xlmr".
+    beside = old.size - len(normal)
+    if size is not None and keep.sum() + beside > size:
+        room = size - beside - int(must.sum())
         if room < 0:
             raise UserError(
                 f"--size {size}: {size - room} rows are special pieces and characters, which stay;"
                 " give at least so many, or --drop_characters"
             )
         keep = must.copy()
+        # Stable, so that of pieces equally frequent the one with the lower id stays.
         for i in np.argsort(-counts, kind="stable"):
-            added = [j for j in (merges(i) if merges else [i]) if not keep[j]]
             if counts[i] < min_count or room == 0:
                 break
+            added = [j for j in needed(i) if not keep[j]]
             if len(added) <= room:
                 keep[added] = True
                 room -= len(added)
-    return _rewritten(
-        proto, [piece for piece, kept in zip(proto.pieces, keep, strict=True) if kept], old.layout
-    )
+    pieces = [piece for piece, kept in zip(proto.pieces, keep, strict=True) if kept]
+    return _rewritten(proto, pieces, old.layout)
+
+
+def _itself(i: int) -> list[int]:
+    """What a piece of a unigram model needs."""
+    return [i]
 
 
 class _Merges:
@@ -366,17 +412,32 @@ class _Merges:
 
     def __init__(self, proto: Any):
         self._pieces = proto.pieces
-        self._index = {
-            piece.piece: i for i, piece in enumerate(proto.pieces) if piece.type == NORMAL
-        }
+        self._index: dict[str, int] = {}
+        for i, piece in enumerate(proto.pieces):
+            if piece.type == NORMAL:
+                self._index[piece.piece] = i
 
     def __call__(self, i: int) -> list[int]:
-        parts, found = list(self._pieces[i].piece), {int(i)}
+        parts = list(self._pieces[i].piece)
+        needed = {int(i)}
         while True:
-            pairs = [self._index.get(a + b) for a, b in zip(parts, parts[1:], strict=False)]
-            there = [(-self._pieces[j].score, at) for at, j in enumerate(pairs) if j is not None]
-            found |= {self._index[part] for part in parts if part in self._index}
-            if not there:
-                return sorted(found)
-            _, at = min(there)
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
+            for part in parts:
+                if part in self._index:
+                    needed.add(self._index[part])
+            best = self._best_merge(parts)
+            if best is None:
+                return sorted(needed)
+            parts[best : best + 2] = [parts[best] + parts[best + 1]]
+
+    def _best_merge(self, parts: Sequence[str]) -> int | None:
+        """Where the two neighbours stand that are merged first, the leftmost of equals; None where
+        none are."""
+        candidates = []
+        for at, (first, second) in enumerate(itertools.pairwise(parts)):
+            i = self._index.get(first + second)
+            if i is not None:
+                candidates.append((-self._pieces[i].score, at))
+        if not candidates:
+            return None
+        _, at = min(candidates)
+        return at

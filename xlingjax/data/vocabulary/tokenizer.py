@@ -37,8 +37,8 @@ class TokenizerVocabulary(PieceTable):
         """content: of tokenizer.json; special: the token of each role. Raises UserError when it is
         no such file, marks words in no way that is known here, or lacks a token."""
         try:
-            told = json.loads(content)
-            self._marker = _marker(told)
+            config = json.loads(content)
+            self._marker = _marker(config)
             self._tokenizer = Tokenizer.from_str(content.decode())
         except UserError:
             raise
@@ -49,24 +49,20 @@ class TokenizerVocabulary(PieceTable):
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
-        self.content, self.special, self.layout = (
-            content,
-            {role: special[role] for role in BERT},
-            LAYOUT,
-        )
-        self.pair_separators = _pair_separators(told)
-        roles_told = json.dumps(self.special, sort_keys=True)
-        self.sha256 = hashlib.sha256(content + roles_told.encode() + LAYOUT.encode()).hexdigest()
-        names = self._tokenizer.get_vocab(with_added_tokens=True)
-        by_id = {i: name for name, i in names.items()}
-        if (gap := next((i for i in range(len(by_id)) if i not in by_id), None)) is not None:
-            raise UserError(f"tokenizer.json has no piece for id {gap}; its ids must have no gaps")
-        self._pieces = [by_id[i] for i in range(len(by_id))]
-        roles = {role: names.get(token) for role, token in self.special.items()}
-        if missing := [role for role, i in roles.items() if i is None]:
-            raise UserError(
-                f"tokenizer.json has no piece {self.special[missing[0]]!r}, its {ROLES[missing[0]]}"
-            )
+        self.content = content
+        self.special = {role: special[role] for role in BERT}
+        self.layout = LAYOUT
+        self.pair_separators = _pair_separators(config)
+        # The same file with other special tokens gives other ids.
+        hashed = content + json.dumps(self.special, sort_keys=True).encode() + LAYOUT.encode()
+        self.sha256 = hashlib.sha256(hashed).hexdigest()
+        ids = self._tokenizer.get_vocab(with_added_tokens=True)
+        self._pieces = _pieces_by_id(ids)
+        roles = {}
+        for role, token in self.special.items():
+            if token not in ids:
+                raise UserError(f"tokenizer.json has no piece {token!r}, its {ROLES[role]}")
+            roles[role] = ids[token]
         added = self._tokenizer.get_added_tokens_decoder()
         self._take([i for i, token in added.items() if token.special], **roles)
 
@@ -83,12 +79,12 @@ class TokenizerVocabulary(PieceTable):
             raise UserError(f"{folder}: its tokenizer cannot be read: {error}") from None
 
     def files(self) -> dict[str, bytes]:
-        told = {"layout": LAYOUT, "sha256": self.sha256, "special": self.special}
-        return {"tokenizer.json": self.content, "vocab.json": (json.dumps(told) + "\n").encode()}
+        side = {"layout": LAYOUT, "sha256": self.sha256, "special": self.special}
+        return {"tokenizer.json": self.content, "vocab.json": (json.dumps(side) + "\n").encode()}
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        found = self._tokenizer.encode(text, add_special_tokens=False)
-        return found.ids, found.offsets
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        return encoding.ids, encoding.offsets
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         # The space is what tells a tokenizer of bytes that a word begins; to the others it is
@@ -96,33 +92,42 @@ class TokenizerVocabulary(PieceTable):
         return self._encode_all([f" {word}" for word in words])
 
     def _encode_all(self, lines: list[str]) -> list[list[int]]:
-        # How many threads is told by RAYON_NUM_THREADS.
-        return [
-            found.ids
-            for found in self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
-        ]
+        # The number of threads is that of RAYON_NUM_THREADS.
+        encodings = self._tokenizer.encode_batch_fast(lines, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         dropped = self.special_ids - {self.unk_id}
-        return self._tokenizer.decode(
-            [int(i) for i in ids if int(i) not in dropped], skip_special_tokens=False
-        )
+        kept = [int(i) for i in ids if int(i) not in dropped]
+        return self._tokenizer.decode(kept, skip_special_tokens=False)
 
     def begins_word(self) -> list[bool]:
-        ordinary = (i not in self.special_ids for i in range(self.size))
-        if self._marker == CONTINUED:
-            opens = [not name.startswith(CONTINUED) for name in self._pieces]
-        else:
-            opens = [name.startswith(self._marker) for name in self._pieces]
-        return [a and b for a, b in zip(opens, ordinary, strict=True)]
+        begins = []
+        for i, piece in enumerate(self._pieces):
+            if self._marker == CONTINUED:
+                opens = not piece.startswith(CONTINUED)
+            else:
+                opens = piece.startswith(self._marker)
+            begins.append(opens and i not in self.special_ids)
+        return begins
 
 
-def _marker(told: Any) -> str:
-    """What tells the pieces that open a word, or (WordPiece) go on in one. Raises UserError where
+def _pieces_by_id(ids: dict[str, int]) -> list[str]:
+    """The piece of each id. Raises UserError for an id without one."""
+    pieces = {i: piece for piece, i in ids.items()}
+    for i in range(len(pieces)):
+        if i not in pieces:
+            raise UserError(f"tokenizer.json has no piece for id {i}; its ids must have no gaps")
+    return [pieces[i] for i in range(len(pieces))]
+
+
+def _marker(config: Any) -> str:
+    """What marks the pieces that open a word, or (WordPiece) go on in one. Raises UserError where
     nothing does."""
-    kind = told["model"].get("type") or "nameless"
+    model = config["model"]
+    kind = model.get("type") or "nameless"
     if kind == "WordPiece":
-        if told["model"].get("continuing_subword_prefix") != CONTINUED:
+        if model.get("continuing_subword_prefix") != CONTINUED:
             raise UserError(
                 "tokenizer.json holds a WordPiece model whose pieces do not go on with"
                 f" '{CONTINUED}'"
@@ -130,11 +135,12 @@ def _marker(told: Any) -> str:
         return CONTINUED
     if kind not in ("Unigram", "BPE", "nameless"):
         raise UserError(f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece")
-    steps = {*_types(told.get("pre_tokenizer")), *_types(told.get("decoder"))}
-    if marking := [marker for step, marker in MARKERS.items() if step in steps]:
-        return marking[0]
+    steps = {*_types(config.get("pre_tokenizer")), *_types(config.get("decoder"))}
+    for step, marker in MARKERS.items():
+        if step in steps:
+            return marker
     # What SentencePiece's models of other kinds become: the marker is put in by the normalizer.
-    if MARKERS["Metaspace"] in json.dumps(told.get("normalizer"), ensure_ascii=False):
+    if MARKERS["Metaspace"] in json.dumps(config.get("normalizer"), ensure_ascii=False):
         return MARKERS["Metaspace"]
     raise UserError(
         f"tokenizer.json holds a {kind} model whose pieces do not tell where words begin (Metaspace"
@@ -146,20 +152,29 @@ def _types(step: Any) -> list[str]:
     """Of a step and those that it consists of."""
     if not isinstance(step, dict):
         return []
-    inner = step.get("pretokenizers") or step.get("decoders") or step.get("processors") or []
-    return [step["type"], *(kind for one in inner for kind in _types(one))]
+    types = [step["type"]]
+    for name in ("pretokenizers", "decoders", "processors"):
+        for inner in step.get(name) or ():
+            types += _types(inner)
+    return types
 
 
-def _pair_separators(told: Any) -> int:
+def _pair_separators(config: Any) -> int:
     """Special tokens in a pair, 3 or 4: RoBERTa has two between its texts, BERT one; 3 where no
     template tells."""
-    step = told.get("post_processor")
-    steps = step["processors"] if isinstance(step, dict) and step["type"] == "Sequence" else [step]
+    step = config.get("post_processor")
+    steps = [step]
+    if isinstance(step, dict) and step["type"] == "Sequence":
+        steps = step["processors"]
     for one in steps:
-        if isinstance(one, dict) and one["type"] == "RobertaProcessing":
+        if not isinstance(one, dict):
+            continue
+        if one["type"] == "RobertaProcessing":
             return 4
-        if isinstance(one, dict) and one["type"] == "TemplateProcessing":
-            parts = [*one["pair"]]
-            first, second = (i for i, part in enumerate(parts) if "Sequence" in part)
-            return 2 + second - first - 1
+        if one["type"] == "TemplateProcessing":
+            texts = [i for i, part in enumerate(one["pair"]) if "Sequence" in part]
+            first, second = texts
+            between = second - first - 1
+            # One before the first text and one behind the second.
+            return 2 + between
     return 3

@@ -2,12 +2,14 @@
 tokens by role."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
 
-CONTINUED, PROPHETNET = "##", "prophetnet.tokenizer"
+CONTINUED = "##"
+PROPHETNET = "prophetnet.tokenizer"
 BERT = {"bos": "[CLS]", "eos": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
 ROBERTA = {"bos": "<s>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
 SPECIAL = (BERT, ROBERTA)
@@ -19,7 +21,8 @@ ROLES = {
     "unk": "unk_token",
     "mask": "mask_token",
 }
-_OTHER_ROLES = {"bos": "bos_token", "eos": "eos_token"}  # where there is no cls_token, no sep_token
+_OTHER_ROLES = {"bos": "bos_token", "eos": "eos_token"}
+"""Where there is no cls_token, no sep_token."""
 _XLM_ROBERTA = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 
 
@@ -29,33 +32,36 @@ def content_of(folder: Path, pieces: str = "vocab.txt") -> bytes:
     config = read_object(folder / "tokenizer_config.json")
     if (folder / "tokenizer.json").is_file():
         content = (folder / "tokenizer.json").read_bytes()
-        of_class = config.get("tokenizer_class") in _XLM_ROBERTA
-        return (
-            _as_xlm_roberta(content, config.get("add_prefix_space", True)) if of_class else content
-        )
+        if config.get("tokenizer_class") in _XLM_ROBERTA:
+            return _as_xlm_roberta(content, config.get("add_prefix_space", True))
+        return content
     if (folder / "merges.txt").is_file() and not (folder / pieces).is_file():
         return _byte_level(folder, config)
     if pieces == PROPHETNET:
-        config.setdefault("do_lower_case", True)  # as transformers' ProphetNetTokenizer
+        # As transformers' ProphetNetTokenizer.
+        config.setdefault("do_lower_case", True)
     lines = (folder / pieces).read_text(encoding="utf-8").split("\n")
-    lines = lines[:-1] if lines[-1] == "" else lines
+    # Behind the last end of a line stands no piece; a blank line elsewhere is one.
+    if lines[-1] == "":
+        lines = lines[:-1]
     return _wordpiece(lines, config, special_of(folder), pieces)
 
 
 def special_of(folder: Path, content: bytes | None = None) -> dict[str, str]:
     """{role: token}: what vocab.json of ours says, else the files of transformers, else what pieces
     there are in `content`, else BERT's."""
-    named = read_object(folder / "special_tokens_map.json") | read_object(
-        folder / "tokenizer_config.json"
-    )
+    named = read_object(folder / "special_tokens_map.json")
+    named |= read_object(folder / "tokenizer_config.json")
     special = dict(_usual_special(content))
+    # The roles of BERT's kind last, since cls_token is what begins a text where there are both.
     for names in (_OTHER_ROLES, ROLES):
-        special |= {role: token for role, key in names.items() if (token := _text(named.get(key)))}
-    return (
-        special | read_object(folder / "vocab.json").get("special", {})
-        if _is_ours(folder)
-        else special
-    )
+        for role, key in names.items():
+            token = _text(named.get(key))
+            if token:
+                special[role] = token
+    if _is_ours(folder):
+        special |= read_object(folder / "vocab.json")["special"]
+    return special
 
 
 def _is_ours(folder: Path) -> bool:
@@ -67,21 +73,34 @@ def _is_ours(folder: Path) -> bool:
 def _usual_special(content: bytes | None) -> dict[str, str]:
     if content is None:
         return BERT
-    told = json.loads(content)
-    added = {token["content"] for token in told.get("added_tokens") or ()}
-    vocab = told["model"].get("vocab") or ()
-    pieces = {piece[0] for piece in vocab} if isinstance(vocab, list) else {*vocab}
-    return next((usual for usual in SPECIAL if {*usual.values()} <= pieces | added), BERT)
+    config = json.loads(content)
+    added = {token["content"] for token in config.get("added_tokens") or ()}
+    vocab = config["model"].get("vocab") or ()
+    # Unigram lists [piece, score], the others have a table of ids by piece.
+    if isinstance(vocab, list):
+        pieces = {piece for piece, *_ in vocab}
+    else:
+        pieces = set(vocab)
+    for usual in SPECIAL:
+        if set(usual.values()) <= pieces | added:
+            return usual
+    return BERT
 
 
 def read_object(path: Path) -> dict[str, Any]:
     """A JSON object; {} where there is no such file. Raises OSError and ValueError."""
-    told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return told if isinstance(told, dict) else {}
+    if not path.is_file():
+        return {}
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(content, dict):
+        return {}
+    return content
 
 
 def _text(token: Any) -> str | None:
-    return token.get("content") if isinstance(token, dict) else token
+    if isinstance(token, dict):
+        return token.get("content")
+    return token
 
 
 def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
@@ -89,46 +108,60 @@ def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
     normalization table alone, words at white space. Released files (transformers 4's) keep a lone
     "▁" for a space at the end of a text, which SentencePiece, that the models were trained with,
     does not."""
-    told = json.loads(content)
-    if told["model"].get("type", "Unigram") != "Unigram":
+    config = json.loads(content)
+    if config["model"].get("type", "Unigram") != "Unigram":
         return content
-    steps = told.get("normalizer")
-    steps = steps.get("normalizers", [steps]) if isinstance(steps, dict) else []
-    tables = [step for step in steps if step["type"] == "Precompiled"]
-    scheme = "always" if prefix else "never"
+    normalizer = config.get("normalizer")
+    steps = []
+    if isinstance(normalizer, dict):
+        steps = normalizer.get("normalizers", [normalizer])
+    config["normalizer"] = None
+    for step in steps:
+        if step["type"] == "Precompiled":
+            config["normalizer"] = step
+            break
+    scheme = "never"
+    if prefix:
+        scheme = "always"
     words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
-    told["normalizer"] = tables[0] if tables else None
-    told["pre_tokenizer"] = {
+    config["pre_tokenizer"] = {
         "type": "Sequence",
         "pretokenizers": [{"type": "WhitespaceSplit"}, words],
     }
-    told["decoder"] = words
-    return json.dumps(told, ensure_ascii=False).encode()
+    config["decoder"] = words
+    return json.dumps(config, ensure_ascii=False).encode()
 
 
 def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
     """tokenizer.json of vocab.json and merges.txt, as transformers' RobertaTokenizer reads them."""
     vocab = read_object(folder / "vocab.json")
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-    merges = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    if broken := next((pair for pair in merges if len(pair) != 2), None):
-        raise UserError(f"merges.txt has a line {' '.join(broken)!r}, not two pieces")
+    merges = []
+    for line in lines:
+        if not line or line.startswith("#version"):
+            continue
+        merge = line.split(" ")
+        if len(merge) != 2:
+            raise UserError(f"merges.txt has a line {line!r}, not two pieces")
+        merges.append(merge)
     special = special_of(folder)
-    if {*special.values()} != {*special.values()} & {*vocab}:
+    # A folder that names none was given BERT's, and this kind of vocabulary is RoBERTa's.
+    if not set(special.values()) <= set(vocab):
         special = ROBERTA
-    if missing := [token for token in special.values() if token not in vocab]:
-        raise UserError(f"vocab.json has no piece {missing[0]!r}")
+    _check_special(special, vocab, "vocab.json")
     prefix = bool(config.get("add_prefix_space", False))
     flags = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
-    added = [
-        {"id": vocab[token], "content": token, "lstrip": role == "mask", **flags}
-        for role, token in special.items()
-    ]
-    told = {
+    added = []
+    for role, token in special.items():
+        # <mask> takes the space before it, as RobertaTokenizer's does.
+        lstrip = role == "mask"
+        added.append({"id": vocab[token], "content": token, "lstrip": lstrip, **flags})
+    added.sort(key=lambda token: token["id"])
+    tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted(added, key=lambda token: token["id"]),
+        "added_tokens": added,
         "normalizer": None,
         "pre_tokenizer": {
             "type": "ByteLevel",
@@ -162,7 +195,14 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
             "merges": merges,
         },
     }
-    return json.dumps(told, ensure_ascii=False).encode()
+    return json.dumps(tokenizer, ensure_ascii=False).encode()
+
+
+def _check_special(special: dict[str, str], pieces: Collection[str], file: str) -> None:
+    """Raises UserError for a special token that is no piece of the file."""
+    for token in special.values():
+        if token not in pieces:
+            raise UserError(f"{file} has no piece {token!r}")
 
 
 def _wordpiece(
@@ -172,8 +212,7 @@ def _wordpiece(
     it."""
     if len({*pieces}) < len(pieces):
         raise UserError(f"{file} has a piece twice")
-    if missing := [token for token in special.values() if token not in pieces]:
-        raise UserError(f"{file} has no piece {missing[0]!r}")
+    _check_special(special, pieces, file)
     if not isinstance(config.get("do_lower_case"), bool):
         raise UserError(
             f'{file} does not say whether case is folded: put {{"do_lower_case": false}} or true'
@@ -187,13 +226,15 @@ def _wordpiece(
         "normalized": False,
         "special": True,
     }
-    told = {
+    added = []
+    for piece, i in ids.items():
+        if piece in special.values():
+            added.append({"id": i, "content": piece, **flags})
+    tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": [
-            {"id": i, "content": t, **flags} for t, i in ids.items() if t in special.values()
-        ],
+        "added_tokens": added,
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
@@ -212,4 +253,4 @@ def _wordpiece(
             "vocab": ids,
         },
     }
-    return json.dumps(told, ensure_ascii=False).encode()
+    return json.dumps(tokenizer, ensure_ascii=False).encode()

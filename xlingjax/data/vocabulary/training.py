@@ -32,19 +32,25 @@ def texts_by_language(
 ) -> dict[str, list[Text]]:
     """The texts behind the patterns, sides of pairs included, by sorted language. Raises UserError
     if there is none."""
-    texts = find_text(mono) if mono else []
-    for pair in find_pairs(parallel) if parallel else ():
-        texts += [pair.first, pair.second]
+    texts = []
+    if mono:
+        texts += find_text(mono)
+    if parallel:
+        for pair in find_pairs(parallel):
+            texts += [pair.first, pair.second]
     if not texts:
         raise UserError("no text to read; give monolingual or parallel files")
-    languages = sorted({text.language for text in texts})
-    return {
-        language: [text for text in texts if text.language == language] for language in languages
-    }
+    by_language: dict[str, list[Text]] = {}
+    for language in sorted({text.language for text in texts}):
+        by_language[language] = [text for text in texts if text.language == language]
+    return by_language
 
 
 def sentences_of(texts: Sequence[Text]) -> Iterator[str]:
-    return (line for text in texts for line in text.lines() if line)
+    for text in texts:
+        for line in text.lines():
+            if line:
+                yield line
 
 
 def _sample(
@@ -53,7 +59,8 @@ def _sample(
     """`wanted` of the `count` sentences in their order, each as often as any other give or take
     one."""
     times = np.full(count, wanted // count)
-    times[rng.permutation(count)[: wanted % count]] += 1
+    once_more = rng.permutation(count)[: wanted % count]
+    times[once_more] += 1
     for repeat, sentence in zip(times, sentences_of(texts), strict=True):
         yield from [sentence] * int(repeat)
 
@@ -63,9 +70,8 @@ def smoothed_sample(
 ) -> tuple[Iterator[str], dict[str, int]]:
     """(a sample of at most `sentences` sentences, language after language, how many are of each).
     Raises UserError for a language without any."""
-    counts = {
-        language: sum(1 for _ in sentences_of(texts)) for language, texts in by_language.items()
-    }
+    # Read once to count and once to draw: the text need not fit into memory.
+    counts = {language: _count(texts) for language, texts in by_language.items()}
     for language, count in counts.items():
         if count == 0:
             raise UserError(
@@ -73,16 +79,20 @@ def smoothed_sample(
             )
     shares = smoothed(list(counts.values()), alpha)
     total = min(sentences, sum(counts.values()))
-    wanted = {
-        language: max(1, round(total * share))
-        for language, share in zip(counts, shares, strict=True)
-    }
+    wanted = {}
+    for language, share in zip(counts, shares, strict=True):
+        wanted[language] = max(1, round(total * share))
     rng = np.random.default_rng(seed)
-    sample = itertools.chain.from_iterable(
-        _sample(texts, counts[language], wanted[language], rng)
-        for language, texts in by_language.items()
-    )
-    return sample, wanted
+
+    def sample() -> Iterator[str]:
+        for language, texts in by_language.items():
+            yield from _sample(texts, counts[language], wanted[language], rng)
+
+    return sample(), wanted
+
+
+def _count(texts: Sequence[Text]) -> int:
+    return sum(1 for _ in sentences_of(texts))
 
 
 def train_vocabulary(
@@ -106,8 +116,8 @@ def train_vocabulary(
     The sample holds at most `sentences` sentences, shared out over languages by `alpha` and
     repeated where a language has fewer. `model_type` is unigram or bpe; `normalization` a
     SentencePiece rule (nmt_nfkc, nmt_nfkc_cf to fold case, identity). The same files and options
-    give the same bytes. Raises UserError: no text, a size the text cannot fill
-    or that cannot hold its characters, a folder that cannot be written.
+    give the same bytes. Raises UserError: no text, a size the text cannot fill or that cannot hold
+    its characters, a folder that cannot be written.
     """
     import sentencepiece
 
@@ -130,6 +140,7 @@ def train_vocabulary(
             pad_id=2,
             unk_id=3,
             control_symbols=list(XLM_SPECIAL_PIECES[4:]),
+            # The sample is drawn already, by our seed.
             shuffle_input_sentence=False,
             max_sentence_length=16_384,
             num_threads=threads,
@@ -155,9 +166,8 @@ def train_vocabulary(
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / "vocab.model").write_bytes(vocabulary.model_bytes)
-        (out / "vocab.json").write_text(
-            json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        report_text = json.dumps(report, indent=1, ensure_ascii=False) + "\n"
+        (out / "vocab.json").write_text(report_text, encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"cannot write the vocabulary to {out}: {error.strerror or error}; choose another"
@@ -168,12 +178,14 @@ def train_vocabulary(
 
 def explain(message: str, size: int) -> str:
     """SentencePiece's failure as one line with the remedy."""
-    if found := re.search(r"set it to a value <= (\d+)", message):
-        return f"the text is too small for {size} pieces; set the size to at most {found[1]}"
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+    most = re.search(r"set it to a value <= (\d+)", message)
+    if most:
+        return f"the text is too small for {size} pieces; set the size to at most {most[1]}"
+    characters = re.search(r"smaller than required_chars\. \d+ vs (\d+)", message)
+    if characters:
         return (
             f"{size} pieces cannot hold the characters of the text; set the size to more than"
-            f" {found[1]}"
+            f" {characters[1]}"
         )
     return f"SentencePiece could not train: {message.strip()}"
 
@@ -190,16 +202,23 @@ def vocabulary_report(
     """
     report = {}
     for language, texts in by_language.items():
-        count = sum(1 for _ in sentences_of(texts))
+        count = _count(texts)
         step = max(1, count // REPORT_LINES)
-        lines = [line for i, line in enumerate(sentences_of(texts)) if i % step == 0]
+        lines = list(itertools.islice(sentences_of(texts), 0, None, step))
         ids, _ = vocabulary.encode_lines(lines)
-        words = sum(len(line.split()) for line in lines)
-        characters = sum(len(word) for line in lines for word in line.split())
+        words = 0
+        characters = 0
+        for line in lines:
+            words_of_line = line.split()
+            words += len(words_of_line)
+            characters += sum(map(len, words_of_line))
+        unknown_rate = 0.0
+        if ids.size:
+            unknown_rate = float(np.mean(ids == vocabulary.unk_id))
         report[language] = {
             "sentences": count,
             "pieces": int(np.unique(ids).size),
-            "unknown_rate": round(float(np.mean(ids == vocabulary.unk_id)), 6) if ids.size else 0.0,
+            "unknown_rate": round(unknown_rate, 6),
             "fertility": round(ids.size / max(words, 1), 4),
             "pieces_per_character": round(ids.size / max(characters, 1), 4),
         }

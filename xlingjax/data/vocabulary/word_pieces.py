@@ -41,36 +41,51 @@ def pieces_of_words(
     """
     if marks not in MARKS:
         raise UserError(f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS")
-    ids, owners = _alone(words, vocabulary) if apart else _together(words, language, vocabulary)
+    if apart:
+        ids, owners = _alone(words, vocabulary)
+    else:
+        ids, owners = _together(words, language, vocabulary)
     if marks == "xglue" and base_language(language) in _XGLUE_UNMARKED:
         ids, owners = _unmarked(ids, owners, vocabulary)
     if not apart:
         return ids, owners
-    missing = {*range(len(words))} - {*owners}
+    missing = sorted(set(range(len(words))) - set(owners))
     if not missing:
         return ids, owners
-    found = [*zip(owners, ids, strict=True), *((word, vocabulary.unk_id) for word in missing)]
-    found.sort(key=operator.itemgetter(0))  # pieces of a word stay in their order
-    return [piece for _, piece in found], [word for word, _ in found]
+    owned = list(zip(owners, ids, strict=True))
+    owned += [(word, vocabulary.unk_id) for word in missing]
+    # By the word alone, so that the pieces of a word stay in their order.
+    owned.sort(key=operator.itemgetter(0))
+    return [piece for _, piece in owned], [word for word, _ in owned]
 
 
 def _alone(words: Sequence[str], vocabulary) -> tuple[list[int], list[int]]:
-    pieces = vocabulary.encode_words(words)
-    return [piece for ids in pieces for piece in ids], [
-        word for word, ids in enumerate(pieces) for _ in ids
-    ]
+    ids = []
+    owners = []
+    for word, ids_of_word in enumerate(vocabulary.encode_words(words)):
+        ids += ids_of_word
+        owners += [word] * len(ids_of_word)
+    return ids, owners
 
 
 def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
-    joiner = "" if base_language(language) in UNSPACED else " "
+    joiner = " "
+    if base_language(language) in UNSPACED:
+        joiner = ""
     text = joiner.join(words)
     begins = np.cumsum([0, *(len(word) + len(joiner) for word in words)])
     ids, spans = vocabulary.encode_with_spans(text)
+    word_at = (np.searchsorted(begins, np.arange(len(text)), side="right") - 1).tolist()
     # No piece is of a space, nor of a word that the tokenizer makes nothing of, though either may
     # lie in its span.
-    silent = [not own for own in vocabulary.encode_words(words)]
-    word_at = [int(np.searchsorted(begins, i, side="right")) - 1 for i in range(len(text))]
-    seen = [i for i, c in enumerate(text) if not c.isspace() and not silent[word_at[i]]] or [0]
+    silent = [not ids_of_word for ids_of_word in vocabulary.encode_words(words)]
+    seen = []
+    for i, character in enumerate(text):
+        if not character.isspace() and not silent[word_at[i]]:
+            seen.append(i)
+    # Pieces of a text in which no character is seen belong to the first word.
+    if not seen:
+        seen = [0]
     owners = []
     for begin, _ in spans:
         # A piece of no character, of a space or of what a ligature begins with, belongs to the
@@ -81,16 +96,18 @@ def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int
 
 
 def _unmarked(ids: Sequence[int], owners: Sequence[int], vocabulary) -> tuple[list[int], list[int]]:
-    table = _ids_of_pieces(vocabulary)
-    bare = [name.replace(MARK, "") for name in vocabulary.pieces(ids)]
-    kept = [
-        (table.get(name, vocabulary.unk_id), word)
-        for name, word in zip(bare, owners, strict=True)
-        if name
-    ]
-    return [piece for piece, _ in kept], [word for _, word in kept]
+    id_of_piece = _ids_of_pieces(vocabulary)
+    unmarked_ids = []
+    unmarked_owners = []
+    for name, word in zip(vocabulary.pieces(ids), owners, strict=True):
+        bare = name.replace(MARK, "")
+        if bare:
+            unmarked_ids.append(id_of_piece.get(bare, vocabulary.unk_id))
+            unmarked_owners.append(word)
+    return unmarked_ids, unmarked_owners
 
 
+# The whole table takes long to make, and a task asks for it with every sentence.
 @functools.lru_cache(maxsize=4)
 def _ids_of_pieces(vocabulary) -> dict[str, int]:
     return {name: i for i, name in enumerate(vocabulary.pieces(range(vocabulary.size)))}
