@@ -78,8 +78,10 @@ test-long: $(VENV)/.ready-dev ## the tests that are whole runs: resuming, two pr
 test-tpu: $(VENV)/tpu/.ready ## programs for TPUs, compiled without one; the other tests skip them
 	PYTHONPATH=$(VENV)/tpu $(BIN)/python -m pytest tests/test_tpu.py -n $(TEST_WORKERS) --durations 15
 
-lint: $(VENV)/.ready-dev ## ruff
+lint: $(VENV)/.ready-dev ## ruff, and mypy on the public names and the contracts
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy
 
 docs: $(VENV)/.ready-docs ## the pages of docs/ as a site, site/index.html; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -197,7 +197,7 @@ def to_global(
                 f"{min(begins)}..{max(ends)}; set data_shards=1"
             )
 
-        def read(index: tuple[slice, ...]) -> np.ndarray:
+        def read(index: Any) -> np.ndarray:
             begin, end, _ = index[0].indices(batch_rows)
             rows_of_device = slice(begin - start, end - start)
             return np.asarray(local[(rows_of_device, *index[1:])], dtype=FIELDS[name].dtype)

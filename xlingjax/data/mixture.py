@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -319,7 +319,8 @@ def _seed_of(name: str, seed: int) -> int:
 
 def _as_json(preprocessor: Preprocessor) -> dict[str, Any]:
     """Its options as they come back from a checkpoint's JSON: tuples are lists there."""
-    return json.loads(json.dumps(dataclasses.asdict(preprocessor)))
+    options = dataclasses.asdict(cast(Any, preprocessor))  # a dataclass, as all of them are
+    return json.loads(json.dumps(options))
 
 
 def _shards(data_shards: int) -> tuple[int, ...]:

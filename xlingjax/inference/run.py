@@ -50,11 +50,10 @@ class TrainedRun:
         languages, for one that the run never had.
         """
         way = (self.sentences or Sentences()).of(None, pooling, prefix)
+        poolings = (str(way.pooling),)  # `of` has refused a run that has none
         of = self.model, self.params, sentences, language, self.languages, self.vocabulary
         chosen = None if layers is None else tuple(layers)
-        vectors_NSD = embed_texts(
-            *of, (way.pooling,), chosen, self.mesh, way.prefix, way.max_length
-        )[0]
+        vectors_NSD = embed_texts(*of, poolings, chosen, self.mesh, way.prefix, way.max_length)[0]
         if way.normalize:  # in place: they may fill the memory
             for vectors_SD in vectors_NSD:
                 vectors_SD /= np.maximum(np.linalg.norm(vectors_SD, axis=1, keepdims=True), 1e-12)

@@ -86,9 +86,10 @@ def partition_spec(
     """What carries each axis of an array, by the axes' logical names; one that its mesh axes do not
     divide evenly is replicated."""
     taken: set[str] = set()
-    spec = []
+    spec: list[str | tuple[str, ...] | None] = []
     for name, size in zip(names, shape, strict=True):
-        axes = tuple(axis for axis in rules.get(name, ()) if axis not in taken)
+        carriers = () if name is None else rules.get(name, ())
+        axes = tuple(axis for axis in carriers if axis not in taken)
         if not axes or size % int(np.prod([mesh.shape[axis] for axis in axes])):
             spec.append(None)
             continue

@@ -428,7 +428,7 @@ def load_params(
             f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
         )
     # Read onto the shardings of the model: no host ever holds all of a large one.
-    wanted = []
+    wanted: list[jax.ShapeDtypeStruct | None] = []
     for name, leaf in model.items():
         if name in kept:
             wanted.append(None)

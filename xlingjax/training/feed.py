@@ -33,9 +33,12 @@ class ObjectiveRun:
     source: Batches | Callable[[], BatchSource]
     weight: Weight = 1.0
 
-    def __post_init__(self):
-        if not isinstance(self.source, Batches):
-            object.__setattr__(self, "source", Batches(shapes={}, opener=self.source))
+    @property
+    def batches(self) -> Batches:
+        """The source, with what is known of it before it is open."""
+        if isinstance(self.source, Batches):
+            return self.source
+        return Batches(shapes={}, opener=self.source)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +110,8 @@ class Feed:
         self.sources = {}
         for name, run in self.runs.items():
             # What a source says of its shapes spares the reading of a large corpus.
-            if run.source.shapes:
-                self._check(name, run.source.shapes)
+            if run.batches.shapes:
+                self._check(name, run.batches.shapes)
 
     def open(self) -> None:
         """Raises UserError for data that does not fit its objective, the model or the mesh."""
@@ -121,7 +124,7 @@ class Feed:
                 name, run.objective.reads, self.sources[name].shapes
             )
         for name, run in self.runs.items():
-            if not run.source.shapes:
+            if not run.batches.shapes:
                 self._check(name, self.shapes[name])
 
     def flops_per_token(self) -> dict[str, float | None]:
@@ -139,11 +142,11 @@ class Feed:
                 f"objective {name} compares the rows of a batch with each other:"
                 f" {self._microbatches} microbatches would make it another one; set MICROBATCHES=1"
             )
-        self._check_language_tokens(name, run.source.settings)
-        self._check_directions(name, run.source.settings)
+        self._check_language_tokens(name, run.batches.settings)
+        self._check_directions(name, run.batches.settings)
         required = required_fields(name, objective.reads, shapes)
         rows, length = shapes["input_ids"]
-        check_length(name, length, self.model.config, run.source.positions)
+        check_length(name, length, self.model.config, run.batches.positions)
         check_rows(self.mesh, rows, self._microbatches, f"objective {name}")
         batch = {}
         for field, shape in required.items():

@@ -178,7 +178,7 @@ def schedule_record(
     `ObjectiveRun`}."""
 
     def settings(run: Any) -> dict[str, Any]:
-        record = dict(run.source.settings)
+        record = dict(run.batches.settings)
         for name, value in dataclasses.asdict(run.objective).items():
             if name != "name":
                 record[name] = value

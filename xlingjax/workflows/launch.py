@@ -131,7 +131,7 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
             return peekable
 
         return dataclasses.replace(
-            run, source=dataclasses.replace(run.source, opener=opened_and_kept)
+            run, source=dataclasses.replace(run.batches, opener=opened_and_kept)
         )
 
     return [

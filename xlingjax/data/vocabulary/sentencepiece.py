@@ -90,6 +90,7 @@ class Vocabulary:
     `</s>A</s>B</s>` and BERT's `[CLS]A[SEP]B[SEP]` have 3, XLM-R's `<s>A</s></s>B</s>` has 4).
     """
 
+    model_bytes: bytes | None
     notes: tuple[str, ...] = ()
     marks_ends = False
     pair_separators = 3
@@ -212,6 +213,8 @@ class Vocabulary:
     def files(self) -> dict[str, bytes]:
         """{name: content} of what `load` reads from a folder, so that one can be moved to where the
         original is not."""
+        if self.model_bytes is None:
+            raise NotImplementedError("a PieceTable has files of its own")
         side = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
         return {"vocab.model": self.model_bytes, "vocab.json": side.encode()}
 
