@@ -2,12 +2,12 @@ import jax
 import numpy as np
 import pytest
 
-from tests.helpers import toy
+from tests.helpers import own_files, toy
+from xlingjax.data.labelled.text import read_labelled_tsv
 from xlingjax.errors import UserError
 from xlingjax.evaluation.classification import predict
-from xlingjax.evaluation.plug_in import PlugInAccuracy
 from xlingjax.objectives.finetuning import PlugIn
-from xlingjax.preprocessors.plug_in import paired_rows, read_paired_tsv
+from xlingjax.preprocessors.plug_in import paired_rows
 
 LABELS = ("contradiction", "entailment", "neutral")
 VOCABULARY = toy.ToyVocabulary()
@@ -27,27 +27,30 @@ def files(tmp_path_factory):
         texts = toy.sentences(18, seed=n, longest=5)
         lines = [f"{texts[i]}\t{texts[i + 9]}\t{label}\n" for i, label in enumerate(labels)]
         (root / f"{language}.tsv").write_text("".join(lines))
-    return {
-        (language, "en"): (root / f"{language}.tsv", root / "en.tsv") for language in ("de", "fr")
-    }
+    return {language: root / f"{language}.tsv" for language in ("de", "en", "fr")}
+
+
+def accuracy(files, labels, **options):
+    return own_files.score(
+        "classification", files, labels, pivot="en", vocabulary=VOCABULARY, **options
+    )
 
 
 def test_a_languages_accuracy_is_that_of_its_own_side(model, files):
     encoder, params = model
     want, english = {}, []
     logits_of = jax.jit(lambda rows: PlugIn(3).logits(encoder, params, rows))
-    for (language, _), paths in files.items():
+    for language in ("de", "fr"):
         ids = [toy.LANGUAGES.index(language), 1]
-        rows = paired_rows(*read_paired_tsv(paths), VOCABULARY, 12, LABELS, ids)
+        examples = (read_labelled_tsv(files[code]) for code in (language, "en"))
+        rows = paired_rows(*examples, VOCABULARY, 12, LABELS, ids)
         logits = np.asarray(logits_of(rows))
         found = predict(encoder, params, rows, batch_size=4)  # the last batch is filled up
         np.testing.assert_array_equal(found, logits.argmax(-1))
         own, partner = (found == rows["labels"]).mean(1)
         want[language] = own
         english.append(partner)
-    evaluator = PlugInAccuracy(
-        files, VOCABULARY, toy.LANGUAGES, LABELS, length=12, batch_size=4, trained_on=("de",)
-    )
+    evaluator = accuracy(files, LABELS, reading=dict(length=12), batch_size=4, trained_on=("de",))
     values = evaluator(encoder, params, 0)
     assert values["by_language"] == pytest.approx(want | {"en": np.mean(english)})
     assert [*want.values()] != english  # the sides differ
@@ -58,6 +61,8 @@ def test_a_languages_accuracy_is_that_of_its_own_side(model, files):
 
 def test_a_model_of_another_kind_is_refused(model, files):
     encoder, params = model
-    evaluator = PlugInAccuracy(files, VOCABULARY, toy.LANGUAGES, LABELS[:2])
+    for path in files.values():
+        path.write_text(path.read_text().replace(LABELS[2], LABELS[0]))
+    evaluator = accuracy(files, LABELS[:2], reading={}, name="plug_in_test")
     with pytest.raises(UserError, match="plug_in_test: .*for 3 labels; .* the 2 of the files"):
         evaluator(encoder, params, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.helpers import toy
+from tests.helpers import own_files, toy
 from tests.preprocessors.test_span_qa import (  # noqa: F401 - pieces is a fixture
     SCRIPTS,
     XLM,
@@ -19,9 +19,8 @@ from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.evaluation import span_qa
+from xlingjax.evaluation import span_qa, task
 from xlingjax.evaluation.span_qa import (
-    SpanQuestions,
     best_answers,
     n_best,
     predict,
@@ -199,6 +198,18 @@ def test_answers_are_those_of_the_logits(model, tmp_path):
         predict_answers(*model, [questions[0], questions[0]], XLM, 0, **SIZES)
 
 
+def answers(files, metric="squad", *, length, limit=0):
+    return own_files.score(
+        "span_qa",
+        files,
+        metrics=(f"{metric}_f1", f"{metric}_em"),
+        vocabulary=XLM,
+        reading=dict(length=length, max_question=3),
+        metric=metric,
+        limit=limit,
+    )
+
+
 def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     contexts = {"de": "dc bb cc", "en": "the bb cc", "fr": "cc dd the"}
     files = {
@@ -219,8 +230,7 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
         return logits
 
     monkeypatch.setattr(span_qa, "predict", all_but_three)
-    made = dict(files=files, vocabulary=XLM, languages=toy.LANGUAGES, length=32, max_question=3)
-    values = SpanQuestions(**made)(*model, 0)
+    values = answers(files, length=32)(*model, 0)
     # fr: "dd the" for "cc"; de and en: right.
     assert (
         values["by_language"]
@@ -244,9 +254,9 @@ def test_f1_and_exact_match_by_language(model, tmp_path, monkeypatch):
     with pytest.raises(
         UserError, match="fr.json: METRIC mlqa has rules for ar, de, en.* none for fr"
     ):
-        SpanQuestions(**made, metric="mlqa")
+        answers(files, "mlqa", length=32)
     with pytest.raises(UserError, match="METRIC 'f1'"):
-        SpanQuestions(**made, metric="f1")
+        answers(files, "f1", length=32)
 
 
 def test_the_metric_and_the_limit_are_those_asked_for(model, tmp_path, monkeypatch):
@@ -254,17 +264,14 @@ def test_the_metric_and_the_limit_are_those_asked_for(model, tmp_path, monkeypat
     questions[0] = Question("1", "a", "das dd", ("dd",), (4,))
     path = squad(tmp_path / "de.json", questions)
     monkeypatch.setattr(
-        span_qa, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs}
+        task, "predict_answers", lambda m, p, qs, *_, **__: {q.id: "das dd" for q in qs}
     )
-    made = dict(
-        files={"de": path}, vocabulary=XLM, languages=toy.LANGUAGES, length=16, max_question=3
-    )
-    squad_scores = SpanQuestions(**made)(*model, 0)
+    squad_scores = answers({"de": path}, length=16)(*model, 0)
     assert (
         squad_scores["by_language"]["de"] == pytest.approx(1 / 3)
         and squad_scores["mean_other_exact_match"] == 0
     )
-    mlqa = SpanQuestions(**made, metric="mlqa", limit=1)(*model, 0)
+    mlqa = answers({"de": path}, "mlqa", length=16, limit=1)(*model, 0)
     assert (
         mlqa["by_language"]["de"] == mlqa["mean_other_exact_match"] == 1.0
         and mlqa["metric"] == "mlqa"

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.test_alignment import Characters
-from tests.helpers import toy
+from tests.helpers import own_files, toy
 from xlingjax.data.labelled.records import Tagged
 from xlingjax.data.labelled.words import read_tagged
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
@@ -115,13 +115,15 @@ def test_the_predictions_of_a_sentences_rows_are_joined(monkeypatch):
         Tagged(("d",), ("B-PER",)),
         Tagged(words, ("B-PER", "I-PER", "B-LOC", "I-PER", "B-LOC")),
     ]
-    probe = tagging.ZeroShotTagging({}, Characters(), toy.LANGUAGES, TAGS, length=5)
+
+    def predicted(sentences):
+        return tagging.predict_tags(None, None, sentences, Characters(), TAGS, "de", 0, length=5)
+
     monkeypatch.setattr(tagging, "predict", lambda model, params, rows, **_: rows["tag_labels"])
-    found = probe.predicted(None, None, sentences, "de", 0)
-    assert found == [list(sentence.tags) for sentence in sentences]
+    assert predicted(sentences) == [list(sentence.tags) for sentence in sentences]
     monkeypatch.setattr(tagging, "predict", lambda *_, **__: np.full((4, 5), 3))
     untagged = [Tagged(sentence.words, ()) for sentence in sentences]  # an official test set
-    assert probe.predicted(None, None, untagged, "de", 0) == [["B-LOC"], ["B-LOC"] * 5]
+    assert predicted(untagged) == [["B-LOC"], ["B-LOC"] * 5]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +150,14 @@ def test_words_are_scored_in_their_order(tmp_path, monkeypatch):
     path = tmp_path / "de.tsv"
     path.write_text("cab\tB-PER\nd\tO\n\nabab\tB-LOC\n")
     assert [s.words for s in read_tagged(path)] == [("cab", "d"), ("abab",)]
-    probe = tagging.ZeroShotTagging(
-        {"de": path, "en": path}, Characters(), toy.LANGUAGES, TAGS, length=9
+    probe = own_files.score(
+        "tagging",
+        {"de": path, "en": path},
+        TAGS,
+        ("token_accuracy",),
+        vocabulary=Characters(),
+        reading=dict(length=9),
+        metric="accuracy",
     )
 
     def right(model, params, rows, **options):

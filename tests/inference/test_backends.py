@@ -3,10 +3,9 @@
 import jax
 import pytest
 
-from tests.helpers import toy
+from tests.helpers import own_files, toy
 from xlingjax.data.held_out_pairs import Pairs
 from xlingjax.data.sources import Text
-from xlingjax.evaluation.classification import ZeroShotAccuracy
 from xlingjax.evaluation.masked_samples import MaskedSamples
 from xlingjax.evaluation.perplexity import TextPerplexity, TranslationPerplexity
 from xlingjax.evaluation.retrieval import RetrievalProbe
@@ -32,8 +31,13 @@ def evaluator(kind, folder):
         "tlm": lambda: TranslationPerplexity(pairs, *common, length=16),
         "samples": lambda: MaskedSamples(texts, *common, pairs, per_language=2, top=2),
         "retrieval": lambda: RetrievalProbe(pairs, *common, max_length=16, tokens_per_batch=128),
-        "accuracy": lambda: ZeroShotAccuracy(
-            {"de": labelled}, *common, LABELS, length=16, batch_size=4
+        "accuracy": lambda: own_files.score(
+            "classification",
+            {"de": labelled},
+            LABELS,
+            vocabulary=VOCABULARY,
+            reading=dict(length=16),
+            batch_size=4,
         ),
     }[kind]()
 

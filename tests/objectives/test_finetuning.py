@@ -4,15 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from tests.helpers import toy
+from tests.helpers import own_files, toy
 from xlingjax.data.labelled.records import Example
 from xlingjax.errors import UserError
-from xlingjax.evaluation.classification import (
-    ZeroShotAccuracy,
-    accuracy_by_language,
-    predict,
-    summarise,
-)
+from xlingjax.evaluation.classification import predict, summarise
 from xlingjax.objectives.finetuning import Classification
 from xlingjax.preprocessors.finetuning import classification_rows
 
@@ -204,17 +199,15 @@ def test_accuracy_by_language(model, tmp_path):
         lines = [f"a b\tc d\t{'neutral' if i < neutral else 'entailment'}" for i in range(10)]
         (tmp_path / f"test-{language}.tsv").write_text("\n".join(lines) + "\n")
     files = {language: tmp_path / f"test-{language}.tsv" for language in shares}
-    options = dict(labels=LABELS, length=16, batch_size=8)
-    evaluator = ZeroShotAccuracy(files, VOCABULARY, toy.LANGUAGES, **options)
-    values = evaluator(encoder, params, 0)
+
+    def measured(labels=LABELS, **options):
+        options |= dict(vocabulary=VOCABULARY, reading=dict(length=16), batch_size=8)
+        return own_files.score("classification", files, labels, **options)(encoder, params, 0)
+
+    values = measured()
     assert values["by_language"] == {"de": 0.3, "en": 0.8, "fr": 0.5}
     assert values["en"] == 0.8 and values["mean_other"] == pytest.approx(0.4)
     assert summarise(values["by_language"], trained_on=("en", "fr"))["mean_other"] == 0.3
-    assert (
-        accuracy_by_language(encoder, params, files, VOCABULARY, toy.LANGUAGES, limit=4, **options)[
-            "de"
-        ]
-        == 0.75
-    )
+    assert measured(limit=4)["by_language"]["de"] == 0.75
     with pytest.raises(UserError, match="3 labels apart and the files have 2"):
-        accuracy_by_language(encoder, params, files, VOCABULARY, toy.LANGUAGES, labels=("a", "b"))
+        measured(labels=("neutral", "entailment"))

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.helpers import toy
+from tests.helpers import own_files, toy
 from xlingjax.data.features import FIELDS, batch_hash, check_batch
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import Classification
@@ -91,7 +91,7 @@ def files(tmp_path):
 
 def make(files, **options):
     options = dict(labels=LABELS, length=16, batch_size=4, seed=5) | options
-    return ft.classification_source(files, toy.ToyVocabulary(), toy.LANGUAGES, **options)
+    return own_files.source("classification", files, vocabulary=toy.ToyVocabulary(), **options)
 
 
 def test_every_epoch_has_every_example_once_in_another_order(files):

@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 
-from tests.helpers import toy
+from tests.helpers import own_files, toy
 from xlingjax.data.features import batch_hash, check_batch
 from xlingjax.errors import UserError
 from xlingjax.objectives.finetuning import PlugIn
-from xlingjax.preprocessors.plug_in import paired_source, read_paired_tsv
 
 LABELS = ("contradiction", "entailment", "neutral")
 
@@ -28,12 +27,10 @@ def files(tmp_path):
     }
 
 
-def make(files, pairs=("de-en", "fr-en"), **options):
-    options = dict(labels=LABELS, length=8, batch_size=6, seed=5) | options
-    chosen = {
-        tuple(pair.split("-")): [files[language] for language in pair.split("-")] for pair in pairs
-    }
-    return paired_source(chosen, toy.ToyVocabulary(), toy.LANGUAGES, **options)
+def make(files, beside=("de", "fr"), **options):
+    options = dict(labels=LABELS, length=8, batch_size=6, seed=5, pivot="en") | options
+    chosen = {language: files[language] for language in (*beside, "en")}
+    return own_files.source("classification", chosen, vocabulary=toy.ToyVocabulary(), **options)
 
 
 def test_a_row_is_the_example_in_one_language_then_in_the_other(files):
@@ -85,7 +82,7 @@ def test_the_identity_tells_the_pairs_and_the_position_restores(files):
     again = make(files, batch_size=2)
     again.restore(state)
     assert batch_hash(again.next()) == expected
-    assert make(files, pairs=["de-en"]).identity != make(files, pairs=["fr-en"]).identity
+    assert make(files, ["de"]).identity != make(files, ["fr"]).identity
 
 
 def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
@@ -93,7 +90,7 @@ def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
     with pytest.raises(
         UserError, match="de.tsv has 3 examples and .*short.tsv has 1: .* line by line"
     ):
-        read_paired_tsv([files["de"], short], LABELS)
+        make(files | {"en": short}, ["de"])
     swapped = tmp_path / "swapped.tsv"
     swapped.write_text(
         "a\tb\tcontradiction\n\na\tb\tneutral\na\tb\tentailment\n"
@@ -102,9 +99,9 @@ def test_unpaired_files_are_named_with_their_lines(files, tmp_path):
         UserError,
         match=r"de.tsv, line 2: label 'entailment', and 'neutral' in .*swapped.tsv, line 3",
     ):
-        read_paired_tsv([files["de"], swapped], LABELS)
+        make(files | {"en": swapped}, ["de"])
     with pytest.raises(UserError, match="language 'zh' is not one of the run's"):
-        make(files | {"zh": files["de"]}, pairs=["zh-en"])
+        make(files | {"zh": files["de"]}, ["zh"])
     with pytest.raises(
         UserError, match="length 4 leaves no room for a pair between 3 separators: use at least 5"
     ):

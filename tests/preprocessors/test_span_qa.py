@@ -7,7 +7,7 @@ import pytest
 import sentencepiece
 
 from tests.evaluation.test_alignment import Characters
-from tests.helpers import toy
+from tests.helpers import own_files, toy
 from xlingjax.data.features import batch_hash, batch_shapes, check_batch
 from xlingjax.data.labelled.records import Question
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
@@ -16,9 +16,7 @@ from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import (
     answer_pieces,
     maximal_context,
-    question_source,
     span_rows,
-    span_source,
     window_bounds,
 )
 
@@ -261,6 +259,10 @@ def squad(path, questions):
     return path
 
 
+def windows_of(files, **options):
+    return own_files.source("span_qa", files, vocabulary=XLM, **options)
+
+
 def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     context = "cdefghijklmnop"
     files = {
@@ -270,7 +272,7 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
         "en": squad(tmp_path / "en.json", [question("zyx", "y", id="1")]),
     }
     options = dict(length=11, stride=3, max_question=2, batch_size=3, seed=5)
-    source = span_source(files, XLM, toy.LANGUAGES, **options)
+    source = windows_of(files, **options)
     assert source.shapes == batch_shapes(SpanQA().reads, batch=3, length=11)
     batches = [source.next() for _ in range(4)]
     check_batch(batches[0], SpanQA().reads, source.shapes)
@@ -282,10 +284,10 @@ def test_batches_run_through_all_windows_of_all_languages(tmp_path):
     assert sorted(np.concatenate([b["language_ids"][:, 0] for b in batches[:2]]).tolist()) == [
         0
     ] * 5 + [1]
-    again = span_source(files, XLM, toy.LANGUAGES, **options)
+    again = windows_of(files, **options)
     again.restore(source.state())
     assert batch_hash(again.next()) == batch_hash(source.next())
-    other = span_source(files, XLM, toy.LANGUAGES, **(options | {"stride": 2}))
+    other = windows_of(files, **(options | {"stride": 2}))
     assert other.identity["stride"] == 2 and other.identity["sha256"] != source.identity["sha256"]
 
 
@@ -293,17 +295,13 @@ def test_faults_name_the_file_and_the_question(tmp_path):
     path = squad(tmp_path / "de.json", [question("cdef", "xy", 1, id="n-7")])
     options = dict(length=16, max_question=4)
     with pytest.raises(UserError, match="de.json.*question n-7.*'xy'"):
-        span_source({"de": path}, XLM, toy.LANGUAGES, **options)
+        windows_of({"de": path}, **options)
     unlabelled = squad(
         tmp_path / "en.json", [question("cdef", "e", id="n"), Question("n", "a", "cdef", (), ())]
     )
     with pytest.raises(UserError, match="en.json, counting from 0: question 1: no answer"):
-        span_source({"en": unlabelled}, XLM, toy.LANGUAGES, **options)
+        windows_of({"en": unlabelled}, **options)
     with pytest.raises(UserError, match="en.json.*language 'xx' is not one of the run's"):
-        span_source({"xx": unlabelled}, XLM, toy.LANGUAGES, **options)
-    with pytest.raises(UserError, match="questions in de: question n-7: .*'xy' does not stand"):
-        question_source(
-            {"de": [question("cdef", "xy", 1, id="n-7")]}, XLM, toy.LANGUAGES, **options
-        )
+        windows_of({"xx": unlabelled}, **options)
     with pytest.raises(UserError, match="^rows of 7 tokens"):  # before a file is read
-        span_source({"de": tmp_path / "missing.json"}, XLM, toy.LANGUAGES, length=7, max_question=4)
+        windows_of({"de": tmp_path / "missing.json"}, length=7, max_question=4)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.labelled.task import own_task
 from xlingjax.data.sources import (
     Text,
     expand,
@@ -21,6 +22,7 @@ from xlingjax.data.sources import (
     stem_pairs,
 )
 from xlingjax.errors import UserError
+from xlingjax.preprocessors.task import Reading
 
 Files = str | Sequence[str] | None
 Evaluators = Callable[[], list[Any]]
@@ -264,24 +266,8 @@ def accuracy(
 ) -> Evaluators:
     """Accuracy per language on labelled TSVs, `files` a path with {language}:
     "nli/test-{language}.tsv"."""
-
-    def make():
-        from xlingjax.evaluation.classification import ZeroShotAccuracy
-
-        found = labelled_files(files, corpus.languages)
-        return ZeroShotAccuracy(
-            found,
-            corpus.vocabulary,
-            corpus.languages,
-            split_list(labels),
-            length=length,
-            reset_positions=reset_positions,
-            limit=limit,
-            trained_on=split_list(trained_on),
-            name=name,
-        )
-
-    return _unless_missing(files, make)
+    reading = Reading(length, reset_positions)
+    return own_score(corpus, "classification", files, labels, reading, limit, trained_on, name)
 
 
 def plug_in_accuracy(
@@ -298,24 +284,10 @@ def plug_in_accuracy(
     """Accuracy per language on labelled TSVs that translate each other line by line, each beside
     that of `pivot`; `files` a path with {language}. length: tokens of an example in one language.
     """
-
-    def make():
-        from xlingjax.evaluation.plug_in import PlugInAccuracy
-
-        found = labelled_files(files, corpus.languages)
-        return PlugInAccuracy(
-            paired_files(files, [language for language in found if language != pivot], pivot),
-            corpus.vocabulary,
-            corpus.languages,
-            split_list(labels),
-            length=length,
-            reset_positions=reset_positions,
-            limit=limit,
-            trained_on=split_list(trained_on),
-            name=name,
-        )
-
-    return _unless_missing(files, make)
+    reading = Reading(length, reset_positions)
+    return own_score(
+        corpus, "classification", files, labels, reading, limit, trained_on, name, pivot=pivot
+    )
 
 
 def tagging_score(
@@ -330,24 +302,11 @@ def tagging_score(
 ) -> Evaluators:
     """Tags per language, `files` a path with {language}: "pos/test-{language}.tsv". metric:
     `accuracy` per word, or `f1` of entities. apart: see `pieces_of_words`."""
-
-    def make():
-        from xlingjax.evaluation.tagging import ZeroShotTagging
-
-        found = labelled_files(files, corpus.languages)
-        return ZeroShotTagging(
-            found,
-            corpus.vocabulary,
-            corpus.languages,
-            split_list(labels),
-            metric=metric,
-            length=length,
-            trained_on=split_list(trained_on),
-            name=name,
-            apart=apart,
-        )
-
-    return _unless_missing(files, make)
+    reading = Reading(length, apart=apart)
+    metrics = ("conll_f1",) if metric == "f1" else ("token_accuracy",)
+    return own_score(
+        corpus, "tagging", files, labels, reading, 0, trained_on, name, metrics, metric
+    )
 
 
 def answer_score(
@@ -364,25 +323,51 @@ def answer_score(
     name: str = "qa_test",
 ) -> Evaluators:
     """F1 and exact match of answers per language, `files` SQuAD json, a path with {language}:
-    "xquad.{language}.json". metric ... reset_positions: see `SpanQuestions`. limit: questions of a
-    language, 0: all."""
+    "xquad.{language}.json". metric: squad, the English script that XQuAD and TyDiQA use for every
+    language, or mlqa, which knows the languages of MLQA alone. The sizes: see `predict_answers`.
+    limit: questions of a language, 0: all."""
+    reading = Reading(length, reset_positions, stride, max_question, longest)
+    metrics = f"{metric}_f1", f"{metric}_em"
+    return own_score(
+        corpus, "span_qa", files, None, reading, limit, trained_on, name, metrics, metric
+    )
+
+
+def own_score(
+    corpus: Any,
+    kind: str,
+    files: str | None,
+    labels: Files,
+    reading: Reading,
+    limit: int,
+    trained_on: Files,
+    name: str,
+    metrics: Sequence[str] = ("accuracy",),
+    metric: str = "",
+    pivot: str | None = None,
+    head: str | None = None,
+) -> Evaluators:
+    """A user's files measured as the task that they are. files: a path with {language}; None: not
+    measured. The rest: see `own_task` and `OwnScore`."""
 
     def make():
-        from xlingjax.evaluation.span_qa import SpanQuestions
+        from xlingjax.evaluation.task import OwnScore
 
-        return SpanQuestions(
-            labelled_files(files, corpus.languages),
+        found = labelled_files(files, corpus.languages)
+        if pivot is not None:
+            found = paired_files(files, [*found], pivot)
+        return OwnScore(
+            own_task(kind, "test", found, split_list(labels), metrics, pivot, head),
+            "",
             corpus.vocabulary,
             corpus.languages,
-            metric=metric,
-            length=length,
-            stride=stride,
-            max_question=max_question,
-            longest=longest,
-            reset_positions=reset_positions,
+            reading,
+            split="test",
             limit=limit,
             trained_on=split_list(trained_on),
             name=name,
+            metric=metric,
+            head=head,
         )
 
     return _unless_missing(files, make)
@@ -506,11 +491,9 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
     return found
 
 
-def paired_files(
-    pattern: str, languages: Sequence[str], pivot: str
-) -> dict[tuple[str, str], tuple[str, str]]:
-    """{(language, pivot): their files}, of each of `languages` but `pivot`. Raises UserError for
-    one that is missing, and where no language is left."""
+def paired_files(pattern: str, languages: Sequence[str], pivot: str) -> dict[str, str]:
+    """{language: file} of each of `languages` and of `pivot`. Raises UserError for one that is
+    missing, and where `pivot` is alone."""
     beside = [language for language in languages if language != pivot]
     if not beside:
         raise UserError(
@@ -525,4 +508,4 @@ def paired_files(
             f" every example in a language of TRAIN_LANGUAGES and in PIVOT ({pivot!r}), a"
             " translation line by line"
         )
-    return {(language, pivot): (files[language], files[pivot]) for language in beside}
+    return files

@@ -1,14 +1,16 @@
-"""Fine-tuning on labelled texts, on labelled texts in two languages, and on tagged words."""
+"""Fine-tuning on labelled files of a user: texts, texts in two languages, tagged words, questions
+whose answer is a span of a context. They are a task as a benchmark's, and trained on as one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from xlingjax.config.corpus import Corpus, Languages
 from xlingjax.config.evaluators import Files, labelled_files, languages_of_files, paired_files
-from xlingjax.config.text import Batches
-from xlingjax.data.features import batch_shapes
-from xlingjax.data.loader import BatchSource
+from xlingjax.config.task import on_rows
+from xlingjax.data.labelled.task import Task, own_task
 from xlingjax.data.sources import split_list
 from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
+from xlingjax.objectives.span_qa import SpanQA
+from xlingjax.preprocessors.task import OwnFiles, Reading, Training
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.schedule import Weight
 
@@ -56,26 +58,9 @@ def classification(
         if task
         else Classification(len(classes), apart)
     )
-
-    def opened() -> BatchSource:
-        from xlingjax.preprocessors.finetuning import classification_source
-
-        return classification_source(
-            labelled_files(files, split_list(languages)),
-            corpus.vocabulary,
-            corpus.languages,
-            labels=classes,
-            length=length,
-            batch_size=batch,
-            reset_positions=reset_positions,
-            seed=seed,
-        )
-
-    return ObjectiveRun(
-        objective,
-        Batches(batch_shapes(objective.reads, batch=batch, length=length), opened),
-        weight,
-    )
+    found = _own("classification", files, languages, labels)
+    reading = Reading(length, reset_positions)
+    return on_rows(corpus, objective, found, batch, reading, seed, weight=weight)
 
 
 def plug_in(
@@ -96,25 +81,10 @@ def plug_in(
     files: a path with {language}, line n the same example in every language. length: tokens of an
     example in one language; a row has twice as many. stop_gradient: as in `PlugIn`.
     """
-    classes, objective = split_list(labels), PlugIn(len(split_list(labels)), stop_gradient)
-
-    def opened() -> BatchSource:
-        from xlingjax.preprocessors.plug_in import paired_source
-
-        return paired_source(
-            paired_files(files, split_list(languages), pivot),
-            corpus.vocabulary,
-            corpus.languages,
-            labels=classes,
-            length=length,
-            batch_size=batch,
-            reset_positions=reset_positions,
-            seed=seed,
-        )
-
-    return ObjectiveRun(
-        objective, Batches(batch_shapes(objective.reads, batch=batch, length=2 * length), opened)
-    )
+    objective = PlugIn(len(split_list(labels)), stop_gradient)
+    found = _own("classification", files, languages, labels, pivot)
+    reading = Reading(length, reset_positions)
+    return on_rows(corpus, objective, found, batch, reading, seed, paired=True)
 
 
 def tagging(
@@ -131,31 +101,46 @@ def tagging(
     """Tagging of words. files: a path with {language}. languages: those trained on. labels: the
     tags. pieces: which
     of a word have its tag, "first" or "all" (see `tagged_rows`). apart: see `pieces_of_words`."""
-    tags, objective = split_list(labels), Tagging(len(split_list(labels)))
+    found = _own("tagging", files, languages, labels)
+    reading = Reading(length, pieces=pieces, apart=apart)
+    return on_rows(corpus, Tagging(len(split_list(labels))), found, batch, reading, seed)
 
-    def opened() -> BatchSource:
-        from xlingjax.preprocessors.finetuning import tagging_source
 
-        return tagging_source(
-            labelled_files(files, split_list(languages)),
-            corpus.vocabulary,
-            corpus.languages,
-            tags=tags,
-            length=length,
-            batch_size=batch,
-            seed=seed,
-            pieces=pieces,
-            apart=apart,
-        )
+def span_qa(
+    corpus: Corpus,
+    files: str = "",
+    languages: Files = "en",
+    batch: int = 32,
+    length: int = 384,
+    stride: int = 128,
+    max_question: int = 64,
+    reset_positions: bool = False,
+    seed: int = 0,
+) -> ObjectiveRun:
+    """Answers as spans. files: SQuAD json, a path with {language}. languages: those trained on.
+    stride, max_question, reset_positions: see `span_rows`."""
+    found = _own("span_qa", files, languages)
+    reading = Reading(length, reset_positions, stride, max_question)
+    return on_rows(corpus, SpanQA(), found, batch, reading, seed)
 
-    return ObjectiveRun(
-        objective, Batches(batch_shapes(objective.reads, batch=batch, length=length), opened)
-    )
+
+def _own(
+    kind: str, files: str, languages: Files, labels: Files = None, pivot: str | None = None
+) -> Callable[[], tuple[Task, str, Training]]:
+    """What `on_rows` asks for: the files are looked for when training starts."""
+
+    def found() -> tuple[Task, str, Training]:
+        codes = split_list(languages)
+        there = labelled_files(files, codes) if pivot is None else paired_files(files, codes, pivot)
+        return own_task(kind, "train", there, split_list(labels), pivot=pivot), "", OwnFiles()
+
+    return found
 
 
 BINDABLE = {
     "classification": classification,
     "plug_in": plug_in,
     "tagging": tagging,
+    "span_qa": span_qa,
     "labelled_languages": labelled_languages,
 }

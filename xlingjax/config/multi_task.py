@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from xlingjax.config import task as benchmark
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.evaluators import Evaluators, Files, labelled_files
+from xlingjax.config.evaluators import Evaluators, Files, own_score
 from xlingjax.config.finetuning import classification
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.sources import split_list
@@ -75,28 +75,21 @@ def multi_task_accuracy(
 ) -> Evaluators:
     """An evaluator "TASK_SPLIT" for each task of `labels`: accuracy per language, `files` a path
     with {task} and {language}; None: not evaluated."""
-    tasks = _tasks(labels)
-
-    def make():
-        from xlingjax.evaluation.classification import ZeroShotAccuracy
-
-        return [
-            ZeroShotAccuracy(
-                labelled_files(of_task(files, task), corpus.languages),
-                corpus.vocabulary,
-                corpus.languages,
-                classes,
-                length=length,
-                reset_positions=reset_positions,
-                limit=limit,
-                trained_on=split_list(trained_on),
-                name=f"{task}_{split}",
-                task=task,
-            )
-            for task, classes in tasks.items()
-        ]
-
-    return make if files else list
+    scores = [
+        own_score(
+            corpus,
+            "classification",
+            files and of_task(files, task),
+            classes,
+            Reading(length, reset_positions),
+            limit,
+            trained_on,
+            f"{task}_{split}",
+            head=task,
+        )
+        for task, classes in _tasks(labels).items()
+    ]
+    return lambda: [one for score in scores for one in score()]
 
 
 def of_task(files: str, task: str) -> str:

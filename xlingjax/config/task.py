@@ -1,8 +1,10 @@
-"""Fine-tuning on a task of a benchmark, from its official files."""
+"""Fine-tuning on a task: a benchmark's, from its official files."""
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from xlingjax.config.corpus import Corpus, Languages, read_run_record
 from xlingjax.config.evaluators import Evaluators, Files
@@ -18,6 +20,7 @@ from xlingjax.objectives.finetuning import Classification, PlugIn, Tagging
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.task import ALL, Reading, Training, task_source
 from xlingjax.training.feed import ObjectiveRun
+from xlingjax.training.schedule import Weight
 
 
 @functools.cache
@@ -169,11 +172,25 @@ def task(
     else:
         objective = Classification(classes, classifier == "difference")
 
+    return on_rows(corpus, objective, lambda: (found, data, training), batch, reading, seed, paired)
+
+
+def on_rows(
+    corpus: Corpus,
+    objective: Any,
+    task: Callable[[], tuple[Task, str, Training]],
+    batch: int,
+    reading: Reading,
+    seed: int,
+    paired: bool = False,
+    weight: Weight = 1.0,
+) -> ObjectiveRun:
+    """The objective on the rows of a task. task: gives it, the folder of its files and what of them
+    is trained on, when training starts. paired: see `task_source`."""
+
     def opened() -> BatchSource:
         return task_source(
-            found,
-            data,
-            training,
+            *task(),
             corpus.vocabulary,
             corpus.languages,
             reading,
@@ -182,10 +199,9 @@ def task(
             paired=paired,
         )
 
-    shapes = batch_shapes(
-        objective.reads, batch=batch, length=reading.length * (2 if paired else 1)
-    )
-    return ObjectiveRun(objective, Batches(shapes, opened))
+    length = reading.length * (2 if paired else 1)
+    shapes = batch_shapes(objective.reads, batch=batch, length=length)
+    return ObjectiveRun(objective, Batches(shapes, opened), weight)
 
 
 def _generation(

@@ -1,9 +1,7 @@
-"""Accuracy of a fine-tuned classifier, language by language: the zero-shot table of XNLI."""
+"""Labels of a fine-tuned classifier, and what is told of a score in several languages."""
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,12 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.labelled.text import read_labelled_tsv
-from xlingjax.errors import UserError
-from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
+from xlingjax.inference.encode import on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Classification, PlugIn
-from xlingjax.preprocessors.finetuning import classification_rows
-from xlingjax.training.evaluator import Evaluator
 
 
 @functools.lru_cache(maxsize=16)
@@ -64,43 +58,6 @@ def predict(
     return np.concatenate(parts, axis=-1)
 
 
-def accuracy_by_language(
-    model,
-    params,
-    files: Mapping[str, str | Path],
-    vocabulary,
-    languages: Sequence[str],
-    *,
-    labels: Sequence[str],
-    length: int = 128,
-    batch_size: int = 64,
-    limit: int = 0,
-    quoted: bool = False,
-    reset_positions: bool = False,
-    mesh=None,
-    task: str | None = None,
-) -> dict[str, float]:
-    """{language: accuracy in 0..1} of labelled TSV files, {language: path}; `limit` > 0 keeps the
-    first that many examples.
-
-    labels: in the order the head was trained with. Raises UserError for a file's faults (see
-    `read_labelled_tsv`).
-    """
-    if (ours := model.config.labels_of(task)) != len(labels):
-        raise UserError(
-            f"the model tells {ours} labels apart{f' for {task!r}' if task else ''} and the files"
-            f" have {len(labels)}: {', '.join(labels)}"
-        )
-    out = {}
-    for language, path in sorted(files.items()):
-        examples = read_labelled_tsv(path, labels, quoted=quoted)[: limit or None]
-        index = language_index(language, languages, model)
-        rows = classification_rows(examples, vocabulary, length, labels, index, reset_positions)
-        found = predict(model, params, rows, batch_size=batch_size, mesh=mesh, task=task)
-        out[language] = float(np.mean(found == rows["labels"]))
-    return out
-
-
 def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)) -> dict[str, Any]:
     """`by_language`, the accuracy on English (`en`, where tested) and `mean_other`, over languages
     without training examples.
@@ -112,45 +69,3 @@ def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)
     if others:
         out["mean_other"] = float(np.mean(others))
     return out
-
-
-@dataclass
-class ZeroShotAccuracy(Evaluator):
-    """Classification accuracy as an evaluator of the training loop: `files` are one split's,
-    {language: TSV}.
-
-    Values: {"by_language": {language: accuracy}, "en": x, "mean_other": x}; mean_other leaves out
-    `trained_on`.
-    """
-
-    files: Mapping[str, str | Path]
-    vocabulary: Any
-    languages: Sequence[str]
-    labels: Sequence[str]
-    length: int = 128
-    batch_size: int = 64
-    limit: int = 0
-    quoted: bool = False
-    reset_positions: bool = False
-    trained_on: Sequence[str] = ("en",)
-    name: str = "nli_test"
-    task: str | None = None
-    """Whose head, of a model with several."""
-
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        accuracy = accuracy_by_language(
-            model,
-            params,
-            self.files,
-            self.vocabulary,
-            self.languages,
-            labels=self.labels,
-            length=self.length,
-            batch_size=self.batch_size,
-            limit=self.limit,
-            quoted=self.quoted,
-            reset_positions=self.reset_positions,
-            mesh=mesh,
-            task=self.task,
-        )
-        return summarise(accuracy, self.trained_on)

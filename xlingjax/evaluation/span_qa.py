@@ -1,26 +1,17 @@
-"""Answers of a fine-tuned model as spans of the original contexts, and their score language by
-language."""
+"""Answers of a fine-tuned model as spans of the original contexts."""
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
-from xlingjax.evaluation.classification import summarise
-from xlingjax.evaluation.metrics.answers import MLQA_LANGUAGES
-from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
+from xlingjax.inference.encode import on_xla, place, row_multiple
 from xlingjax.objectives.span_qa import SpanQA
 from xlingjax.preprocessors.span_qa import Window, span_rows
-from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.run_record import check_length
 
 CANDIDATES = 20
@@ -148,79 +139,3 @@ def predict_answers(
     )
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     return best_answers(logits, windows, questions, longest=longest, candidates=candidates)
-
-
-@dataclass
-class SpanQuestions(Evaluator):
-    """Span question answering as an evaluator of the training loop: `files` are one split's,
-    {language: SQuAD json}.
-
-    Values: {"metric", "by_language": {language: F1}, "en": F1, "mean_other": F1} and the same of
-    exact match in "exact_match_by_language", "en_exact_match", "mean_other_exact_match", all in
-    0..1; the means leave out `trained_on`. metric: "squad", the English script that XQuAD and
-    TyDiQA use for every language, or "mlqa", which knows the languages of MLQA alone. limit:
-    questions of a language, 0: all. The other sizes: see `predict_answers`.
-    """
-
-    files: Mapping[str, str | Path]
-    vocabulary: Any
-    languages: Sequence[str]
-    metric: str = "squad"
-    length: int = 384
-    stride: int = 128
-    max_question: int = 64
-    longest: int = 30
-    reset_positions: bool = False
-    batch_size: int = 64
-    limit: int = 0
-    trained_on: Sequence[str] = ("en",)
-    name: str = "qa_test"
-
-    def __post_init__(self):
-        if self.metric not in ("squad", "mlqa"):
-            raise UserError(f"METRIC {self.metric!r}: answers are scored by squad or mlqa")
-        if self.metric == "mlqa" and (strange := sorted({*self.files} - {*MLQA_LANGUAGES})):
-            raise UserError(
-                f"{self.files[strange[0]]}: METRIC mlqa has rules for {', '.join(MLQA_LANGUAGES)}"
-                f" and none for {', '.join(strange)}: set METRIC to squad or leave these"
-                " languages out"
-            )
-
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        f1, exact = {}, {}
-        for language, path in self.files.items():
-            f1[language], exact[language] = self.score(model, params, language, path, mesh)
-        values = summarise(f1, self.trained_on) | {"kind": "span_qa", "metric": self.metric}
-        of_exact = summarise(exact, self.trained_on)
-        values["exact_match_by_language"] = of_exact["by_language"]
-        return values | {
-            f"{name}_exact_match": of_exact[name]
-            for name in ("en", "mean_other")
-            if name in of_exact
-        }
-
-    def score(
-        self, model, params, language: str, path: str | Path, mesh=None
-    ) -> tuple[float, float]:
-        """(F1, exact match) in 0..1."""
-        # Numbered: TyDiQA's files repeat ids.
-        questions = read_squad([path], None, language, numbered=True)[: self.limit or None]
-        answers = predict_answers(
-            model,
-            params,
-            questions,
-            self.vocabulary,
-            language_index(language, self.languages, model),
-            length=self.length,
-            stride=self.stride,
-            max_question=self.max_question,
-            longest=self.longest,
-            reset_positions=self.reset_positions,
-            batch_size=self.batch_size,
-            mesh=mesh,
-        )
-        f1, exact = (
-            METRICS[f"{self.metric}_{kind}"].compute(questions, answers, language)
-            for kind in ("f1", "em")
-        )
-        return f1 / 100, exact / 100

@@ -1,22 +1,16 @@
-"""Zero-shot tagging: accuracy per word, and F1 of entities where tags are IOB2."""
+"""Tags of words, of a fine-tuned model."""
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.data.labelled.records import Tagged
-from xlingjax.data.labelled.words import read_tagged
-from xlingjax.evaluation.metrics.tags import entity_f1, token_accuracy
-from xlingjax.inference.encode import language_index, on_xla, place, row_multiple
+from xlingjax.inference.encode import on_xla, place, row_multiple
 from xlingjax.objectives.finetuning import Tagging
 from xlingjax.preprocessors.finetuning import tagged_parts, tagged_rows
-from xlingjax.training.evaluator import Evaluator
 
 NO_TAG = "O"
 
@@ -85,61 +79,3 @@ def predict_tags(
             if not tag:
                 own[word] = NO_TAG if NO_TAG in tags else own[word - 1] if word else tags[0]
     return made
-
-
-@dataclass
-class ZeroShotTagging(Evaluator):
-    """Tagging as an evaluator of the training loop: `files` are one split's, {language: file}.
-
-    Values: {"metric", "by_language": {language: x}, "en": x, "mean_other": x} with x the `metric`:
-    "accuracy" per word, or "f1" of entities. Both are of words: a word has the tag of its first
-    piece, also where all its pieces have learnt it (ERNIE-M's own script scores entities of
-    pieces), and one that shares its piece with the word before has none (not `apart`).
-    """
-
-    files: Mapping[str, str | Path]
-    vocabulary: Any
-    languages: Sequence[str]
-    tags: Sequence[str]
-    metric: str = "accuracy"
-    length: int = 128
-    batch_size: int = 64
-    trained_on: Sequence[str] = ("en",)
-    name: str = "tagging_test"
-    apart: bool = True
-
-    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
-        from xlingjax.evaluation.classification import summarise
-
-        scores = {
-            language: self.score(model, params, language, path, mesh)
-            for language, path in self.files.items()
-        }
-        return summarise(scores, self.trained_on) | {"kind": "tagging", "metric": self.metric}
-
-    def predicted(
-        self, model, params, sentences: Sequence[Any], language: str, language_id: int, mesh=None
-    ) -> list[list[str]]:
-        """A tag for every word of every sentence."""
-        return predict_tags(
-            model,
-            params,
-            sentences,
-            self.vocabulary,
-            self.tags,
-            language,
-            language_id,
-            length=self.length,
-            batch_size=self.batch_size,
-            mesh=mesh,
-            apart=self.apart,
-        )
-
-    def score(self, model, params, language: str, path: str | Path, mesh=None) -> float:
-        sentences = read_tagged(path)
-        index = language_index(language, self.languages, model)
-        predicted = self.predicted(model, params, sentences, language, index, mesh)
-        gold = [sentence.tags for sentence in sentences]
-        if self.metric == "f1":
-            return entity_f1(predicted, gold)
-        return token_accuracy(predicted, gold)

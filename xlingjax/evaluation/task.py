@@ -1,5 +1,5 @@
-"""A model on a task of a benchmark: what it predicts for records, and the task's metrics per
-language."""
+"""A model on a task, a benchmark's or a user's own: what it predicts for records, and the task's
+metrics per language."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.labelled.task import Task, languages_present, part_of, read
+from xlingjax.data.labelled.task import Task, find, languages_present, part_of, read
 from xlingjax.errors import UserError
 from xlingjax.evaluation import classification
+from xlingjax.evaluation.classification import summarise
+from xlingjax.evaluation.metrics.answers import MLQA_LANGUAGES
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.evaluation.metrics.registry import METRICS
+from xlingjax.evaluation.metrics.tags import entity_f1, token_accuracy
 from xlingjax.evaluation.span_qa import predict_answers
 from xlingjax.evaluation.tagging import predict_tags
 from xlingjax.inference.encode import language_index
@@ -74,9 +77,9 @@ def predict(
             apart=reading.apart, marks=reading.marks or task.marks, **how
         )  # fmt: skip
     if pivot is not None:
-        ids = index, language_index(task.trained_on, languages, model)
-        rows = beside_rows(task, records, pivot, vocabulary, reading, language, ids)
-        return [task.labels[i] for i in classification.predict(model, params, rows, **how)[0]]
+        return predict_beside(
+            model, params, task, records, pivot, vocabulary, languages, language, reading, **how
+        )[0]
     if task.kind in ("classification", "ranking"):
         rows = classification_rows(
             records, vocabulary, reading.length, task.labels, index, reading.reset_positions
@@ -86,6 +89,26 @@ def predict(
             for i in classification.predict(model, params, rows, task=head_of(model, task), **how)
         ]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
+
+
+def predict_beside(
+    model,
+    params,
+    task: Task,
+    records: Sequence[Any],
+    pivot: Sequence[Any],
+    vocabulary,
+    languages: Sequence[str],
+    language: str,
+    reading: Reading,
+    **how: Any,
+) -> tuple[list[str], list[str]]:
+    """Label strings of a model that is plugged in: from the side of `records`, and from that of
+    `pivot`, the same examples in `Task.trained_on`. The rest: see `predict`."""
+    ids = tuple(language_index(one, languages, model) for one in (language, task.trained_on))
+    rows = beside_rows(task, records, pivot, vocabulary, reading, language, ids)
+    own, beside = classification.predict(model, params, rows, **how)
+    return [task.labels[i] for i in own], [task.labels[i] for i in beside]
 
 
 def translations(
@@ -281,18 +304,8 @@ class TaskScore(Evaluator):
         by_language = {}
         for language, records in self._records.items():
             pivot = translations(model, self.task, self.data, self.split, language)
-            predicted = predict(
-                model,
-                params,
-                self.task,
-                records,
-                self.vocabulary,
-                self.languages,
-                language,
-                self.reading,
-                self.batch_size,
-                mesh,
-                pivot and pivot[: self.limit or None],
+            predicted = self.predicted(
+                model, params, language, mesh, pivot and pivot[: self.limit or None]
             )
             by_language[language] = scored(self.task, records, predicted, language)
         found = means(by_language, self.task, self.trained_on)
@@ -302,6 +315,148 @@ class TaskScore(Evaluator):
             **found,
             "by_language": by_language,
         }
+
+    def predicted(
+        self, model, params, language: str, mesh=None, pivot: Sequence[Any] | None = None
+    ) -> Any:
+        """See `predict`."""
+        return predict(
+            model,
+            params,
+            self.task,
+            self._records[language],
+            self.vocabulary,
+            self.languages,
+            language,
+            self.reading,
+            self.batch_size,
+            mesh,
+            pivot,
+        )
+
+
+_KINDS = {"classification": "accuracy", "tagging": "tagging", "span_qa": "span_qa"}
+_SHARES = {"token_accuracy": token_accuracy, "conll_f1": entity_f1}
+
+
+def _share(name: str, records: Sequence[Any], predicted: Any, language: str) -> float:
+    """A metric in 0..1. A share is not the hundredth of its percentage, in the last bit."""
+    if name == "accuracy":
+        right = [one.label == made for one, made in zip(records, predicted, strict=True)]
+        return sum(right) / len(right)
+    if name in _SHARES:
+        return _SHARES[name](predicted, [one.tags for one in records])
+    return METRICS[name].compute(records, predicted, language) / 100
+
+
+@dataclass
+class OwnScore(TaskScore):
+    """Metrics of a user's files, `own_task`'s of split "test", as such runs have always told them.
+
+    Values: {"kind", "by_language": {language: x}, "en": x, "mean_other": x}, x the task's first
+    metric in 0..1; of tags and answers also "metric". Of answers, whose second metric is exact
+    match, the same of it in "exact_match_by_language", "en_exact_match", "mean_other_exact_match".
+    mean_other leaves out `trained_on`. Of plug-in fine-tuning a language's value is that of its own
+    side, beside its translation into the pivot; the pivot's, which mean_other leaves out too, is
+    the mean over the languages that it stands beside.
+
+    Tags are of words: a word has the tag of its first piece, also where all its pieces have learnt
+    it (ERNIE-M's own script scores entities of pieces), and one that shares its piece with the word
+    before has none (not `apart`).
+    """
+
+    metric: str = ""
+    """What "metric" tells."""
+    head: str | None = None
+    """Whose head, of a model with several."""
+
+    def __post_init__(self):
+        if self.task.kind == "span_qa":
+            self._require_rules()
+
+        def records(language: str) -> Sequence[Any]:
+            return read(self.task, self.data, self.split, language)[: self.limit or None]
+
+        self._records = {language: records(language) for language in self.task.languages}
+        self._pivot = records(self.task.trained_on) if self.task.trained_on else None
+
+    def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
+        self._require_labels(model)
+        found: dict[str, list[list[float]]] = {}
+        for language, records in self._records.items():
+            if self._pivot is None:
+                made = {language: self.predicted(model, params, language, mesh)}
+            else:
+                made = self._beside(model, params, language, mesh)
+            for code, predicted in made.items():
+                values = [_share(name, records, predicted, code) for name in self.task.metrics]
+                found.setdefault(code, []).append(values)
+
+        def told(metric: int) -> dict[str, Any]:
+            by_language = {
+                code: float(np.mean([values[metric] for values in found[code]]))
+                for code in sorted(found)
+            }
+            return summarise(by_language, {*self.trained_on, self.task.trained_on})
+
+        values = told(0) | {"kind": _KINDS[self.task.kind]}
+        if self.metric:
+            values["metric"] = self.metric
+        if self.task.kind == "span_qa":
+            exact = told(1)
+            values["exact_match_by_language"] = exact["by_language"]
+            for name in ("en", "mean_other"):
+                if name in exact:
+                    values[f"{name}_exact_match"] = exact[name]
+        return values
+
+    def _beside(self, model, params, language: str, mesh) -> dict[str, list[str]]:
+        own, beside = predict_beside(
+            model,
+            params,
+            self.task,
+            self._records[language],
+            self._pivot,
+            self.vocabulary,
+            self.languages,
+            language,
+            self.reading,
+            batch_size=self.batch_size,
+            mesh=mesh,
+        )
+        return {language: own, self.task.trained_on: beside}
+
+    def _require_rules(self) -> None:
+        if self.metric not in ("squad", "mlqa"):
+            raise UserError(f"METRIC {self.metric!r}: answers are scored by squad or mlqa")
+        strange = sorted({*self.task.languages} - {*MLQA_LANGUAGES})
+        if self.metric == "mlqa" and strange:
+            path = find(self.task, self.data, self.split, strange[0]).paths[0]
+            raise UserError(
+                f"{path}: METRIC mlqa has rules for {', '.join(MLQA_LANGUAGES)} and none for"
+                f" {', '.join(strange)}: set METRIC to squad or leave these languages out"
+            )
+
+    def _require_labels(self, model) -> None:
+        config, labels = model.config, self.task.labels
+        plugged_in = config.classifier == "plug_in"
+        if self._pivot is not None and not (plugged_in and config.num_labels == len(labels)):
+            raise UserError(
+                f"{self.name}: the model has classifier={config.classifier!r} for"
+                f" {config.num_labels} labels; "
+                f'it takes "plug_in" for the {len(labels)} of the files'
+            )
+        if self._pivot is None and plugged_in:
+            raise UserError(
+                f"{self.name}: the model has classifier='plug_in', which reads every example in two"
+                " languages: measure it by plug_in_accuracy"
+            )
+        ours = config.labels_of(self.head)
+        if self.task.kind == "classification" and ours != len(labels):
+            raise UserError(
+                f"the model tells {ours} labels apart{f' for {self.head!r}' if self.head else ''}"
+                f" and the files have {len(labels)}: {', '.join(labels)}"
+            )
 
 
 @dataclass

@@ -5,15 +5,12 @@ Fine-tuning sets are small, so they are tokenised once and kept in memory.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from xlingjax.data.features import batch_hash
 from xlingjax.data.labelled.records import Example, Tagged
-from xlingjax.data.labelled.text import read_labelled_tsv
-from xlingjax.data.labelled.words import read_tagged
 from xlingjax.data.loader import BatchSource, CountedSource
 from xlingjax.data.vocabulary.word_pieces import pieces_of_words
 from xlingjax.errors import UserError
@@ -157,53 +154,6 @@ def shuffled_rows(
     return CountedSource(read, _ENDLESS, languages=languages, identity=identity, epochs=None)
 
 
-def classification_source(
-    files: dict[str, str | Path],
-    vocabulary,
-    languages: Sequence[str],
-    *,
-    labels: Sequence[str],
-    length: int = 128,
-    batch_size: int = 32,
-    seed: int = 0,
-    quoted: bool = False,
-    reset_positions: bool = False,
-) -> BatchSource:
-    """Shuffled batches of the labelled files, {language: TSV}. English alone = zero-shot training;
-    more = translate-train-all.
-
-    `languages` are the run's, sorted. Raises UserError for a file's faults (see
-    `read_labelled_tsv`) and for a strange language.
-    """
-    parts = []
-    for language, path in sorted(files.items()):
-        if language not in languages:
-            raise UserError(
-                f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})"
-            )
-        examples = read_labelled_tsv(path, labels, quoted=quoted)
-        parts.append(
-            classification_rows(
-                examples,
-                vocabulary,
-                length,
-                labels,
-                list(languages).index(language),
-                reset_positions,
-            )
-        )
-    mixture = f"labelled pairs in {', '.join(sorted(files))}"
-    identity = {
-        "mixture": mixture,
-        "vocabulary": vocabulary.sha256,
-        "labels": list(labels),
-        "length": length,
-    }
-    return shuffled_rows(
-        parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files)
-    )
-
-
 # --- Tagged sentences -----------------------------------------------------------------------------
 
 
@@ -288,43 +238,3 @@ def tagged_rows(
             rows["tag_labels"][row, column + 1] = index[tag]
             rows["tag_weights"][row, column + 1] = 1
     return rows
-
-
-def tagging_source(
-    files: dict[str, str | Path],
-    vocabulary,
-    languages: Sequence[str],
-    *,
-    tags: Sequence[str],
-    length: int = 128,
-    batch_size: int = 32,
-    seed: int = 0,
-    pieces: str = "first",
-    apart: bool = True,
-) -> BatchSource:
-    """Shuffled batches of tagged sentences, {language: file} (see `read_tagged` and, for `pieces`
-    and `apart`, `tagged_rows`)."""
-    parts = []
-    for language, path in sorted(files.items()):
-        if language not in languages:
-            raise UserError(
-                f"{path}: language {language!r} is not one of the run's ({', '.join(languages)})"
-            )
-        index = list(languages).index(language)
-        parts.append(
-            tagged_rows(read_tagged(path), vocabulary, length, tags, language, index, pieces, apart)
-        )
-    mixture = f"tagged sentences in {', '.join(sorted(files))}"
-    identity = {
-        "mixture": mixture,
-        "vocabulary": vocabulary.sha256,
-        "labels": list(tags),
-        "length": length,
-    }
-    if pieces != "first":
-        identity["pieces"] = pieces
-    if not apart:
-        identity["words"] = "joined"
-    return shuffled_rows(
-        parts, batch_size, languages=languages, seed=seed, identity=identity, names=sorted(files)
-    )

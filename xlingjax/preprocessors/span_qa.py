@@ -8,17 +8,14 @@ window does not hold whole stands at the row's first token, start and end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import Question
-from xlingjax.data.loader import BatchSource
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import pair_row, shuffled_rows
+from xlingjax.preprocessors.finetuning import pair_row
 
 
 @dataclass(frozen=True)
@@ -175,78 +172,4 @@ def count_windows(
     return sum(
         len(window_bounds(pieces[question.context], room - kept, stride))
         for question, kept in zip(questions, question_ids, strict=True)
-    )
-
-
-def question_source(
-    questions: Mapping[str, Sequence[Question]],
-    vocabulary,
-    languages: Sequence[str],
-    *,
-    length: int = 384,
-    stride: int = 128,
-    max_question: int = 64,
-    batch_size: int = 32,
-    seed: int = 0,
-    reset_positions: bool = False,
-    where: Mapping[str, str] | None = None,
-) -> BatchSource:
-    """Shuffled batches of the windows of all questions, {language: its questions}; see `span_rows`
-    and `shuffled_rows`.
-
-    `languages` are the run's, sorted. where: {language: what an error in its questions names}.
-    Raises UserError for sizes that leave no room, a strange language and a question's faults.
-    """
-    sizes = {"stride": stride, "max_question": max_question, "reset_positions": reset_positions}
-    parts = []
-    for language, question_ids in sorted(questions.items()):
-        name = (where or {}).get(language, f"questions in {language}")
-        if language not in languages:
-            raise UserError(
-                f"{name}: language {language!r} is not one of the run's ({', '.join(languages)})"
-            )
-        try:
-            parts.append(
-                span_rows(
-                    question_ids, vocabulary, length, list(languages).index(language), **sizes
-                )[0]
-            )
-        except UserError as error:
-            raise UserError(f"{name}: {error}") from None
-    mixture = f"questions in {', '.join(sorted(questions))}"
-    identity = {"mixture": mixture, "vocabulary": vocabulary.sha256, "length": length, **sizes}
-    return shuffled_rows(parts, batch_size, languages=languages, seed=seed, identity=identity)
-
-
-def span_source(
-    files: Mapping[str, str | Path],
-    vocabulary,
-    languages: Sequence[str],
-    *,
-    length: int = 384,
-    stride: int = 128,
-    max_question: int = 64,
-    batch_size: int = 32,
-    seed: int = 0,
-    reset_positions: bool = False,
-) -> BatchSource:
-    """`question_source` of files, {language: SQuAD json}. Ids may come twice, as they do in
-    TyDiQA's: a question that cannot be learnt is named by its place in the file, from 0."""
-    checked_separators(
-        vocabulary, length, stride, max_question, reset_positions
-    )  # before anything is read
-    return question_source(
-        {
-            language: read_squad([path], None, language, numbered=True)
-            for language, path in files.items()
-        },
-        vocabulary,
-        languages,
-        length=length,
-        stride=stride,
-        max_question=max_question,
-        batch_size=batch_size,
-        seed=seed,
-        reset_positions=reset_positions,
-        where={language: f"{path}, counting from 0" for language, path in files.items()},
     )

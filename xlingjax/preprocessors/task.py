@@ -1,10 +1,10 @@
-"""Examples of a benchmark's task to the rows of its objective, and a source of shuffled batches of
-a training set."""
+"""Examples of a task to the rows of its objective, and a source of shuffled batches of a training
+set."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,73 @@ class Training:
             return f"{labelled_path(self.labelled, task, language)}, {language}"
         found = find(task, data, "train" if origin == "gold" else "translate_train", language)
         return f"{found.paths[0]}, {language}"
+
+    def asked(self, task: Task, data: str | Path, language: str) -> str:
+        """What an error says is not one of the run's languages."""
+        return f"{task.full_name}: training language {language!r}"
+
+    def names(self, task: Task, parts: Sequence[tuple[str, str]]) -> list[str]:
+        """By which the rows of each part are drawn (see `shuffled_rows`)."""
+        return [f"{origin} {language}" for origin, language in parts]
+
+    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
+        """What run.json says of the data; read: what each part holds."""
+        return {
+            "mixture": f"{task.full_name}: {', '.join(read)}",
+            "labels": list(task.labels),
+            "reading": asdict(reading),
+        }
+
+
+_TOLD = {
+    "classification": "labelled pairs",
+    "tagging": "tagged sentences",
+    "span_qa": "questions",
+}
+
+
+@dataclass(frozen=True)
+class OwnFiles(Training):
+    """All files of a user's task (see `own_task`). Orders and identities are those that such runs
+    have always had, so that they go on."""
+
+    def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
+        return [("own", language) for language in task.languages]
+
+    def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
+        # Not by `read`: a question without an answer is named, also where none has one.
+        found = find(task, data, "train", language)
+        return found.files.read(found.paths, task, language)
+
+    def told(self, task: Task, data: str | Path, origin: str, language: str) -> str:
+        return f"{find(task, data, 'train', language).paths[0]}, counting from 0"
+
+    def asked(self, task: Task, data: str | Path, language: str) -> str:
+        return f"{find(task, data, 'train', language).paths[0]}: language {language!r}"
+
+    def names(self, task: Task, parts: Sequence[tuple[str, str]]) -> list[str]:
+        if task.kind == "span_qa":
+            return [str(number) for number in range(len(parts))]
+        return self._languages(task)
+
+    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "mixture": f"{_TOLD[task.kind]} in {', '.join(self._languages(task))}",
+            "length": reading.length,
+        }
+        if task.kind == "span_qa":
+            sizes = ("stride", "max_question", "reset_positions")
+            return found | {name: getattr(reading, name) for name in sizes}
+        found["labels"] = list(task.labels)
+        if reading.pieces != "first":
+            found["pieces"] = reading.pieces
+        if not reading.apart:
+            found["words"] = "joined"
+        return found
+
+    def _languages(self, task: Task) -> list[str]:
+        pivot = f"-{task.trained_on}" if task.trained_on else ""
+        return [language + pivot for language in task.languages]
 
 
 def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
@@ -289,7 +356,6 @@ def task_source(
     plug-in
     fine-tuning, each example of a translated set beside the one that it translates. Raises
     UserError for a language that is not the run's."""
-    rows, told, names = [], [], []
     if task.kind == "span_qa":  # before a file is blamed
         checked_separators(
             vocabulary,
@@ -303,14 +369,15 @@ def task_source(
     for language in [*(language for _, language in parts), *([task.trained_on] if paired else [])]:
         if language not in ids:
             raise UserError(
-                f"{task.full_name}: training language {language!r} is not one of the run's"
+                f"{training.asked(task, data, language)} is not one of the run's"
                 f" ({', '.join(languages)})"
             )
+    if paired:
+        parts = [(origin, language) for origin, language in parts if origin != "gold"]
+    rows, told = [], []
     for origin, language in parts:
         records = training.records(task, data, origin, language)
         if paired:
-            if origin == "gold":
-                continue
             pivot = training.records(task, data, "gold", task.trained_on)
             both = ids[language], ids[task.trained_on]
             require_parallel(
@@ -320,9 +387,8 @@ def task_source(
             learnt, beside = ([pair[side] for pair in pairs] for side in (0, 1))
             rows.append(beside_rows(task, learnt, beside, vocabulary, reading, language, both))
             told.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
-            names.append(f"{origin} {language}")
             continue
-        learnt = records if origin == "gold" else learnable(records)
+        learnt = records if origin in ("gold", "own") else learnable(records)
         try:
             rows.append(task_rows(task, learnt, vocabulary, reading, language, ids[language]))
         except UserError as error:  # ids of questions may be rows, and alike in every language
@@ -330,13 +396,11 @@ def task_source(
                 raise
             raise UserError(f"{training.told(task, data, origin, language)}: {error}") from None
         told.append(f"{origin} {language} {len(learnt)}")
-        names.append(f"{origin} {language}")
-    identity: Mapping[str, Any] = {
-        "mixture": f"{task.full_name}: {', '.join(told)}",
-        "vocabulary": vocabulary.sha256,
-        "labels": list(task.labels),
-        "reading": asdict(reading),
-    }
     return shuffled_rows(
-        rows, batch_size, languages=languages, seed=seed, identity=dict(identity), names=names
+        rows,
+        batch_size,
+        languages=languages,
+        seed=seed,
+        identity={"vocabulary": vocabulary.sha256, **training.identity(task, told, reading)},
+        names=training.names(task, parts),
     )

@@ -1,4 +1,4 @@
-"""Labelled examples: what a record is, the readers of their files, and a task of a benchmark."""
+"""Labelled examples: what a record is, the readers of their files, and what a task is."""
 
 from typing import Any
 

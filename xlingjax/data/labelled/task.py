@@ -1,8 +1,8 @@
-"""What a task of a benchmark is: its kind, languages and labels, where its official files lie and
-what reads them.
+"""What a task is: its kind, languages and labels, where its files lie and what reads them.
 
-The tables stand in `tasks/` (xtreme, xglue, xnli, applications). A task is called "SUITE/NAME":
-"xtreme/udpos"; `xlingjax.tasks.task_named` finds it. A split may be cut as TFDS writes it:
+Those of benchmarks stand in `tasks/` (xtreme, xglue, xnli, applications) and have official files.
+Such a task is called "SUITE/NAME": "xtreme/udpos"; `xlingjax.tasks.task_named` finds it. The files
+of a user are one too: see `own_task`. A split may be cut as TFDS writes it:
 "dev[:50%]", "dev[50%:]", "train[-400:]". The sets whose rows are parallel over the languages (XNLI,
 PAWS-X, XQuAD, SIB-200) are cut alike in each, and so is MLQA, whose questions stand in some
 languages each: by their ids.
@@ -19,8 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from xlingjax.data.labelled.questions import read_squad
 from xlingjax.data.labelled.records import GOLD, learnable
+from xlingjax.data.labelled.text import read_own_table
 from xlingjax.data.labelled.tfds import Prepared, data_dir, is_tfds
+from xlingjax.data.labelled.words import read_tagged
 from xlingjax.errors import UserError
 
 KINDS = {
@@ -99,13 +102,24 @@ class Files:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """The files of a user: {language: paths}, and what reads them."""
+
+    by_language: Mapping[str, tuple[Path, ...]]
+    read: Callable[..., Sequence[Any]]
+
+    def paths(self, folder: Path, language: str) -> tuple[Path, ...] | None:
+        return self.by_language.get(language)
+
+
+@dataclass(frozen=True)
 class Task:
     suite: str
     name: str
     kind: str
     languages: tuple[str, ...]
     """Of the official test sets."""
-    files: Mapping[str, tuple[Files, ...]] = field(hash=False)
+    files: Mapping[str, tuple[Files | Listed, ...]] = field(hash=False)
     """Split -> the places where its files may lie, the first that is there is read. Splits
     (`SPLITS`): "train", "dev", "test", "translate_train" (the English training set, translated into
     {language}), "translate_test" (the test set
@@ -148,8 +162,50 @@ class Task:
 class Found:
     """The files of one language."""
 
-    files: Files | Prepared
+    files: Files | Listed | Prepared
     paths: tuple[Path, ...]
+
+
+_OWN_READERS = {
+    "classification": read_own_table,
+    # Test files may have tags that are not learnt.
+    "tagging": lambda paths, task, language: read_tagged(paths[0]),
+    # Numbered: the ids of TyDiQA's files come twice.
+    "span_qa": functools.partial(read_squad, numbered=True),
+}
+
+
+def own_task(
+    kind: str,
+    split: str,
+    files: Mapping[str, str | Path],
+    labels: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    pivot: str | None = None,
+    head: str | None = None,
+) -> Task:
+    """The files of a user, {language: path}, as a task that has this split alone.
+
+    pivot: of plug-in fine-tuning: the language whose file the others translate, line by line; the
+    task's `trained_on`, and none of its languages. head: the name of the task's, of a model with
+    several.
+    """
+    beside = () if pivot is None else (Path(files[pivot]),)
+    languages = tuple(sorted({*files} - {pivot}))
+    paths = {language: (Path(files[language]), *beside) for language in languages}
+    if pivot is not None:
+        paths[pivot] = beside
+    return Task(
+        suite="files",
+        name=head or kind,
+        kind=kind,
+        languages=languages,
+        files={split: (Listed(paths, _OWN_READERS[kind]),)},
+        metrics=tuple(metrics),
+        submission="",
+        labels=tuple(labels),
+        trained_on=pivot or "",
+    )
 
 
 def part_of(split: str) -> tuple[str, Callable[[int], slice]]:

@@ -36,6 +36,30 @@ def read_labelled_tsv(
     return Table(quoted=quoted, unlabelled=False).examples(path, labels)
 
 
+def read_own_table(paths: Sequence[Path], task, language: str) -> list[Example]:
+    """The examples of the first file (see `read_labelled_tsv`); a second one holds those that they
+    translate, line by line.
+
+    Raises UserError naming both files where their numbers of examples differ, and with the lines
+    where labels do.
+    """
+    examples, *pivots = (read_labelled_tsv(path, task.labels) for path in paths)
+    for pivot in pivots:
+        if len(examples) != len(pivot):
+            raise UserError(
+                f"{paths[0]} has {len(examples)} examples and {paths[1]} has {len(pivot)}: plug-in"
+                " fine-tuning reads the same examples in two languages, line by line; translate the"
+                " rest or remove it"
+            )
+        for a, b in zip(examples, pivot, strict=True):
+            if a.label != b.label:
+                raise UserError(
+                    f"{paths[0]}, line {a.line}: label {a.label!r}, and {b.label!r} in {paths[1]},"
+                    f" line {b.line}: the two files must hold the same examples in the same order"
+                )
+    return examples
+
+
 @dataclass(frozen=True)
 class Table:
     """A reader of one tab-separated file whose columns are named; `Files.read` of many tasks.

@@ -1,0 +1,28 @@
+"""Labelled files of a user, {language: path}, as a source of batches and as an evaluator."""
+
+from tests.helpers import toy
+from xlingjax.data.labelled.task import own_task
+from xlingjax.evaluation.task import OwnScore
+from xlingjax.preprocessors.task import OwnFiles, Reading, task_source
+
+
+def source(kind, files, labels=(), pivot=None, *, vocabulary, batch_size=32, seed=0, **reading):
+    return task_source(
+        own_task(kind, "train", files, labels, pivot=pivot),
+        "",
+        OwnFiles(),
+        vocabulary,
+        toy.LANGUAGES,
+        Reading(**reading),
+        batch_size=batch_size,
+        seed=seed,
+        paired=pivot is not None,
+    )
+
+
+def score(
+    kind, files, labels=(), metrics=("accuracy",), pivot=None, *, vocabulary, reading, **options
+):
+    task = own_task(kind, "test", files, labels, metrics, pivot)
+    reading = Reading(**reading)
+    return OwnScore(task, "", vocabulary, toy.LANGUAGES, reading, split="test", **options)
