@@ -3,6 +3,7 @@ for pseudo tokens."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,9 +56,11 @@ class CamlmFeatures(Preprocessor):
         """Tokens of a row of `length` that hold text."""
         if self.layout == "in_place":
             return length
-        return max(
-            n for n in range(1, length) if n + 2 * slots_of_a_side(self.masking, n) <= length
-        )
+        # The longest text that leaves room for its own slots, which grow with it.
+        text = length - 1
+        while text + 2 * slots_of_a_side(self.masking, text) > length:
+            text -= 1
+        return text
 
     def slots(self, length: int) -> int:
         return 2 * slots_of_a_side(self.masking, self.text_length(length))
@@ -80,28 +83,40 @@ class CamlmFeatures(Preprocessor):
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
+        text = self.text_length(length)
+        # Each side's own slots: its cross-entropy is a term of its own (§3.1).
         mask = masker(self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True)
 
+        def is_mask(ids: Any) -> Any:
+            return tf.cast(ids == vocabulary.mask_id, tf.int32)
+
         def in_place(batch: Batch, draws: Any) -> Batch:
-            batch = mask(batch, draws)
-            return {**batch, "is_mask": tf.cast(batch["input_ids"] == vocabulary.mask_id, tf.int32)}
+            masked = mask(batch, draws)
+            return {**masked, "is_mask": is_mask(masked["input_ids"])}
 
         def in_slots(batch: Batch, draws: Any) -> Batch:
             masked = mask(batch, draws)
-            positions, weights = masked["masked_positions"], masked["masked_weights"]
-            used = weights > 0
-            behind = {
-                name: tf.where(used, tf.gather(batch[name], positions, batch_dims=1), 0)
-                for name in TOKEN_FIELDS[1:]
+            hidden_columns = masked["masked_positions"]
+            used = masked["masked_weights"] > 0
+            # A MASK has the position, language and side of the word that it stands for: all that
+            # tells the model which one to predict.
+            masks = {"input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id)}
+            for name in TOKEN_FIELDS[1:]:
+                of_hidden = tf.gather(batch[name], hidden_columns, batch_dims=1)
+                masks[name] = tf.where(used, of_hidden, 0)
+            row = append(batch, masks, text, length, vocabulary.pad_id)
+            columns = text + tf.range(hidden_columns.shape[1])[None, :]
+            return {
+                **row,
+                "is_mask": is_mask(row["input_ids"]),
+                "masked_positions": tf.where(used, columns, 0),
+                "masked_targets": masked["masked_targets"],
+                "masked_weights": masked["masked_weights"],
             }
-            behind["input_ids"] = tf.where(used, vocabulary.mask_id, vocabulary.pad_id)
-            row = append(batch, behind, self.text_length(length), length, vocabulary.pad_id)
-            row["is_mask"] = tf.cast(row["input_ids"] == vocabulary.mask_id, tf.int32)
-            columns = self.text_length(length) + tf.range(positions.shape[1])[None, :]
-            slots = {name: masked[name] for name in SLOT_FIELDS}
-            return {**row, **slots, "masked_positions": tf.where(used, columns, 0)}
 
-        return in_place if self.layout == "in_place" else in_slots
+        if self.layout == "in_place":
+            return in_place
+        return in_slots
 
 
 @dataclass(frozen=True)
@@ -138,12 +153,18 @@ class BtmlmFeatures(Preprocessor):
 
     def placeholders(self, length: int) -> int:
         """P for rows of `length` tokens."""
-        return int(np.ceil(self.proportion * self.text_length(length) - 1e-6))
+        return self._placeholders_of(self.text_length(length))
+
+    def _placeholders_of(self, text: int) -> int:
+        return math.ceil(self.proportion * text - 1e-6)
 
     def text_length(self, length: int) -> int:
-        return max(
-            n for n in range(1, length) if n + int(np.ceil(self.proportion * n - 1e-6)) <= length
-        )
+        """Tokens of a row of `length` that hold text."""
+        # The longest text that leaves room for its own placeholders, which grow with it.
+        text = length - 1
+        while text + self._placeholders_of(text) > length:
+            text -= 1
+        return text
 
     def slots(self, length: int) -> int:
         return self.masking.slots(self.text_length(length))
@@ -151,14 +172,16 @@ class BtmlmFeatures(Preprocessor):
     def positions(self, length: int) -> int:
         """How many positions of the model rows of `length` tokens use: those of the text, and as
         many behind it."""
-        return self.text_length(length) * (1 if self.reset_positions else 2)
+        text = self.text_length(length)
+        if self.reset_positions:
+            return text
+        return 2 * text
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
-        return stream_rows(
-            records, bases[0], self.text_length(length), bos=vocabulary.bos_id != vocabulary.eos_id
-        )
+        bos = vocabulary.bos_id != vocabulary.eos_id
+        return stream_rows(records, bases[0], self.text_length(length), bos=bos)
 
     def map(
         self, vocabulary: Vocabulary, counts: np.ndarray, length: int
@@ -173,7 +196,8 @@ class BtmlmFeatures(Preprocessor):
                 " PARALLEL"
             )
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
-        text, places = self.text_length(length), self.placeholders(length)
+        text = self.text_length(length)
+        places = self.placeholders(length)
         special_Z = tf.constant(np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32)
         target_T = tf.constant([language for language, _ in self.targets], tf.int32)
         log_share_T = tf.math.log(tf.constant([share for _, share in self.targets], tf.float32))
@@ -182,40 +206,47 @@ class BtmlmFeatures(Preprocessor):
             uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
             return -tf.math.log(-tf.math.log(uniform))
 
+        def drawn_language(batch: Batch, draws: Any) -> Any:
+            """[B, 1]: a language by its share, not the row's own (Gumbel-max)."""
+            own = batch["language_ids"][:, :1]
+            score = log_share_T + gumbel(random.LANGUAGE, len(self.targets), draws)
+            number = tf.argmax(tf.where(own == target_T, -np.inf, score), axis=1)
+            return tf.gather(target_T, number)[:, None]
+
         def extended(batch: Batch, draws: Any) -> Batch:
             masked = mask(batch, draws)
             real = batch["pack_ids"][:, :text] > 0
             tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
-            own = batch["language_ids"][:, :1]
-            drawn = log_share_T + gumbel(random.LANGUAGE, len(self.targets), draws)
-            language = tf.gather(
-                target_T, tf.argmax(tf.where(own == target_T, -np.inf, drawn), axis=1)
-            )[:, None]
-            wanted = tf.cast(
-                tf.math.ceil(self.proportion * tf.cast(tokens, tf.float32) - 1e-4), tf.int32
-            )
-            used = tf.range(places)[None, :] < wanted
+            share = self.proportion * tf.cast(tokens, tf.float32)
+            used = tf.range(places)[None, :] < tf.cast(tf.math.ceil(share - 1e-4), tf.int32)
             # Distinct places of the text, in order: where its words would stand in a translation.
             score = tf.where(real, gumbel(random.PLACES, text, draws), -np.inf)
-            offsets = tf.sort(tf.where(used, tf.math.top_k(score, places).indices, text), axis=1)
-            base = 0 if self.reset_positions else tokens
+            offsets = tf.math.top_k(score, places).indices
+            offsets = tf.sort(tf.where(used, offsets, text), axis=1)
+            positions = offsets
+            if not self.reset_positions:
+                positions = tokens + offsets
             one = tf.ones_like(offsets)
-            behind = {
+            placeholders = {
                 "input_ids": tf.where(used, vocabulary.mask_id, vocabulary.pad_id),
-                "position_ids": tf.where(used, base + offsets, 0),
-                "language_ids": tf.where(used, language * one, 0),
+                "position_ids": tf.where(used, positions, 0),
+                "language_ids": tf.where(used, drawn_language(batch, draws) * one, 0),
                 "pack_ids": tf.cast(used, tf.int32),
                 "sides": tf.cast(used, tf.int32),
             }
-            row = append(masked, behind, text, length, vocabulary.pad_id)
-            whole = append(batch, behind, text, length, vocabulary.pad_id)
-            is_mask = tf.concat(
-                [tf.zeros_like(batch["pack_ids"][:, :text]), behind["pack_ids"]], axis=1
-            )
+            # The pseudo tokens are written from the text as it is, and help to restore the masked
+            # one (§3.1, eq. 4-6).
+            row = append(masked, placeholders, text, length, vocabulary.pad_id)
+            whole = append(batch, placeholders, text, length, vocabulary.pad_id)
+            # Not the MASKs of the text: in the first stage they do not stand there.
+            no_text = tf.zeros_like(batch["pack_ids"][:, :text])
+            is_mask = tf.concat([no_text, placeholders["pack_ids"]], axis=1)
             columns = text + tf.range(places)[None, :] * one
             return {
                 **row,
-                **{name: masked[name] for name in SLOT_FIELDS},
+                "masked_positions": masked["masked_positions"],
+                "masked_targets": masked["masked_targets"],
+                "masked_weights": masked["masked_weights"],
                 "original_ids": whole["input_ids"],
                 "is_mask": tf.pad(is_mask, [[0, 0], [0, length - text - places]]),
                 "special_ids": special_Z[None, :] * one[:, :1],
@@ -231,14 +262,10 @@ def append(batch: Batch, behind: Batch, text: int, length: int, pad_id: int) -> 
     `length`."""
     import tensorflow as tf
 
-    fields = {
-        name: tf.concat([batch[name][:, :text], behind[name]], axis=1) for name in TOKEN_FIELDS
-    }
-    return {
-        name: tf.pad(
-            x,
-            [[0, 0], [0, length - x.shape[1]]],
-            constant_values=pad_id if name == "input_ids" else 0,
-        )
-        for name, x in fields.items()
-    }
+    padding = dict.fromkeys(TOKEN_FIELDS, 0) | {"input_ids": pad_id}
+    rows = {}
+    for name in TOKEN_FIELDS:
+        x = tf.concat([batch[name][:, :text], behind[name]], axis=1)
+        room = length - x.shape[1]
+        rows[name] = tf.pad(x, [[0, 0], [0, room]], constant_values=padding[name])
+    return rows

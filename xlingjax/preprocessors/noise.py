@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from xlingjax.data.targets import columns_where
+from xlingjax.data.targets import columns_where, following
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.data.vocabulary.word_pieces import UNSPACED, base_language
 from xlingjax.errors import UserError
@@ -43,12 +43,14 @@ class Noise:
 
     def __post_init__(self):
         for name in ("infill", "drop", "mask"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UserError(
-                    f"noise: {name}={getattr(self, name)} must be at least 0 and below 1"
-                )
-        means = self.poisson.values() if isinstance(self.poisson, Mapping) else [self.poisson]
-        if not all(0 <= mean <= 10 for mean in means) or self.shuffle < 0:
+            share = getattr(self, name)
+            if not 0 <= share < 1:
+                raise UserError(f"noise: {name}={share} must be at least 0 and below 1")
+        means = [self.poisson]
+        if isinstance(self.poisson, Mapping):
+            means = list(self.poisson.values())
+        means_fit = all(0 <= mean <= 10 for mean in means)
+        if not means_fit or self.shuffle < 0:
             raise UserError(
                 f"noise: shuffle={self.shuffle} must not be negative, poisson={self.poisson} lie in"
                 " 0..10"
@@ -97,24 +99,24 @@ class Examples:
         import tensorflow as tf
 
         self._pack = pack
-        rows, self._length = pack.shape
-        self._segment = pack + (self._length + 1) * tf.range(rows)[:, None]
-        self._segments = rows * (self._length + 1)
+        rows, length = pack.shape
+        # One segment per example of the whole batch: a row has at most as many as it has columns,
+        # and one of padding.
+        self._segment = pack + (length + 1) * tf.range(rows)[:, None]
+        self._segments = rows * (length + 1)
 
     def total(self, x: Any) -> Any:
         """[B, L]: at each token the sum of x over its example."""
         import tensorflow as tf
 
-        return tf.gather(
-            tf.math.unsorted_segment_sum(x, self._segment, self._segments), self._segment
-        )
+        sums = tf.math.unsorted_segment_sum(x, self._segment, self._segments)
+        return tf.gather(sums, self._segment)
 
     def largest(self, x: Any) -> Any:
         import tensorflow as tf
 
-        return tf.gather(
-            tf.math.unsorted_segment_max(x, self._segment, self._segments), self._segment
-        )
+        highest = tf.math.unsorted_segment_max(x, self._segment, self._segments)
+        return tf.gather(highest, self._segment)
 
     def before(self, x: Any) -> Any:
         """[B, L]: at each token the sum of x over the earlier tokens of its example."""
@@ -124,18 +126,20 @@ class Examples:
         """[B, L]: at each token the sum of x over the examples before its own."""
         import tensorflow as tf
 
-        before = cumulated(x)
-        return tf.gather(
-            tf.math.unsorted_segment_min(before, self._segment, self._segments), self._segment
-        )
+        # Sums only grow along a row: the lowest of an example is that at its first token.
+        first = tf.math.unsorted_segment_min(cumulated(x), self._segment, self._segments)
+        return tf.gather(first, self._segment)
 
     def rank(self, chosen: Any, score: Any) -> Any:
         """[B, L]: the place of each chosen token among those of its example in the order of score
         (in [0, 1))."""
         import tensorflow as tf
 
-        key = tf.where(chosen, tf.cast(self._pack, tf.float64) + tf.cast(score, tf.float64), np.inf)
-        place = tf.argsort(tf.argsort(key, axis=1, stable=True), axis=1)
+        # By example, then by score; float64 has room for both.
+        key = tf.cast(self._pack, tf.float64) + tf.cast(score, tf.float64)
+        order = tf.argsort(tf.where(chosen, key, np.inf), axis=1, stable=True)
+        # Sorting a permutation inverts it: the place of each column in the order.
+        place = tf.argsort(order, axis=1)
         return place - self.offset(tf.cast(chosen, tf.int32))
 
 
@@ -146,6 +150,27 @@ def cumulated(x: Any) -> Any:
     return tf.cumsum(x, axis=1, exclusive=True)
 
 
+def preceding(x: Any) -> Any:
+    """The value of the column before each one; 0 in the first."""
+    import tensorflow as tf
+
+    return tf.pad(x[:, :-1], [[0, 0], [1, 0]])
+
+
+def padded(x: Any, value: int = 0) -> Any:
+    """One more column."""
+    import tensorflow as tf
+
+    return tf.pad(x, [[0, 0], [0, 1]], constant_values=value)
+
+
+def interleaved(x: Any, y: Any) -> Any:
+    """[B, 2 L]: x_0, y_0, x_1, y_1, ..."""
+    import tensorflow as tf
+
+    return tf.reshape(tf.stack([x, y], axis=2), [-1, 2 * x.shape[1]])
+
+
 class Noiser:
     """`Noise` for one vocabulary and run: call it on a `Text` and `Draws`."""
 
@@ -154,11 +179,11 @@ class Noiser:
         spans."""
         import tensorflow as tf
 
-        self.noise, self._mask_id, self._pad_id = noise, vocabulary.mask_id, vocabulary.pad_id
-        self._begins_word_V, self._marks_ends = (
-            tf.constant(vocabulary.begins_word()),
-            vocabulary.marks_ends,
-        )
+        self.noise = noise
+        self._mask_id = vocabulary.mask_id
+        self._pad_id = vocabulary.pad_id
+        self._begins_word_V = tf.constant(vocabulary.begins_word())
+        self._marks_ends = vocabulary.marks_ends
         spaced = [noise.whole_words and base_language(code) not in UNSPACED for code in languages]
         self._spaced_G = tf.constant(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
@@ -181,77 +206,105 @@ class Noiser:
         example (as far as the row has room)."""
         import tensorflow as tf
 
-        from xlingjax.data import draws as random
-
-        length = text.ids.shape[1]
         examples = Examples(text.pack)
-        after_content = tf.pad(text.content[:, :-1], [[0, 0], [1, 0]])
+        word = self._word_starts(text)
+        size, empty = self._span_lengths(text, examples, word, draws)
+        shown, hidden = self._covered(text, examples, word, size, draws)
+        real = text.pack > 0
+        keep = shown | (real & ~hidden)
+        insert = self._gaps(text, examples, empty, keep, draws)
+
+        # Each column, then the MASK that may stand behind it.
+        mask_ids = tf.fill(text.ids.shape, self._mask_id)
+        with_masks = Text(
+            ids=interleaved(tf.where(shown, self._mask_id, text.ids), mask_ids),
+            pack=interleaved(text.pack, text.pack),
+            language=interleaved(text.language, text.language),
+            content=interleaved(text.content, tf.ones_like(text.content)),
+        )
+        return self._kept(with_masks, interleaved(keep, insert), text.ids.shape[1])
+
+    def _word_starts(self, text: Text) -> Any:
+        """bool [B, L]: the first token of each word."""
+        import tensorflow as tf
+
         spaced = tf.gather(self._spaced_G, text.language)
         begins = tf.gather(self._begins_word_V, text.ids)
         if self._marks_ends:
-            begins = tf.pad(begins[:, :-1], [[0, 0], [1, 0]])
-        word = text.content & (~spaced | begins | ~after_content)
+            begins = preceding(begins)
+        # The first piece behind a special token opens a word, however it is written; without spaces
+        # every piece does.
+        opens = ~preceding(text.content)
+        return text.content & (~spaced | begins | opens)
+
+    def _span_lengths(
+        self, text: Text, examples: Examples, word: Any, draws: Any
+    ) -> tuple[Any, Any]:
+        """(int [B, L]: words in the span whose length was drawn at this word, 0 = none, bool [B,
+        L]: whether it is a span of no word)."""
+        import tensorflow as tf
+
+        from xlingjax.data import draws as random
+
         words = tf.cast(word, tf.int32)
-        budget = tf.cast(
-            tf.math.ceil(self.noise.infill * tf.cast(examples.total(words), tf.float32) - 1e-4),
-            tf.int32,
-        )
-        # Word number i of an example holds the i-th length drawn for the example.
-        uniform = draws.uniform(random.SPANS, length)
-        drawn = tf.reduce_sum(
-            tf.cast(uniform[:, :, None] >= tf.gather(self._cdf_GK, text.language), tf.int32), axis=2
-        )
+        total = tf.cast(examples.total(words), tf.float32)
+        budget = tf.cast(tf.math.ceil(self.noise.infill * total - 1e-4), tf.int32)
+        # Shapes are fixed, so as many lengths are drawn as there are words, and those are used that
+        # begin within the budget.
+        uniform = draws.uniform(random.SPANS, text.ids.shape[1])
+        cdf = tf.gather(self._cdf_GK, text.language)
+        drawn = tf.reduce_sum(tf.cast(uniform[:, :, None] >= cdf, tf.int32), axis=2)
         spent = examples.before(drawn * words)
         used = word & (spent < budget)
         size = tf.where(used, tf.minimum(drawn, budget - spent), 0)
-        span, empty = tf.cast(size > 0, tf.int32), tf.cast(used & (size == 0), tf.int32)
+        return size, used & (size == 0)
 
+    def _covered(
+        self, text: Text, examples: Examples, word: Any, size: Any, draws: Any
+    ) -> tuple[Any, Any]:
+        """bool [B, L] each: columns that become the MASK of a span, columns that spans hide."""
+        import tensorflow as tf
+
+        from xlingjax.data import draws as random
+
+        length = text.ids.shape[1]
+        words = tf.cast(word, tf.int32)
+        span = tf.cast(size > 0, tf.int32)
+        # An example of n spans starts them at the n words of lowest rank: starts are distinct, and
+        # the span at rank r is the example's r-th.
         rank = examples.rank(word, draws.uniform(random.STARTS, length))
         start = word & (rank < examples.total(span))
-        # The span that starts here: number `rank` of the example's.
-        holders = tf.pad(columns_where(span > 0), [[0, 0], [0, 1]])
-        holder = tf.gather(
-            holders, tf.where(start, examples.offset(span) + rank, length), batch_dims=1
-        )
-        size = tf.where(start, tf.gather(tf.pad(size, [[0, 0], [0, 1]]), holder, batch_dims=1), 0)
-        first_word = examples.offset(words)
-        end_word = tf.minimum(cumulated(words) + size, first_word + examples.total(words))
-        end = tf.gather(
-            tf.pad(columns_where(word), [[0, 0], [0, 1]], constant_values=length),
-            end_word,
-            batch_dims=1,
-        )
-        ends = tf.reduce_sum(
-            tf.where(start[:, :, None], tf.one_hot(end, length, dtype=tf.int32), 0), axis=1
-        )
+        number = tf.where(start, examples.offset(span) + rank, length)
+        drawn_at = tf.gather(padded(columns_where(span > 0)), number, batch_dims=1)
+        size_here = tf.where(start, tf.gather(padded(size), drawn_at, batch_dims=1), 0)
+
+        # Behind an example's last word the next example's first one ends the span: what lies
+        # between is no content, and stays.
+        words_before = examples.offset(words)
+        last = words_before + examples.total(words)
+        end_word = tf.minimum(cumulated(words) + size_here, last)
+        end = tf.gather(padded(columns_where(word), length), end_word, batch_dims=1)
+
+        end_BLL = tf.one_hot(end, length, dtype=tf.int32)
+        ends = tf.reduce_sum(tf.where(start[:, :, None], end_BLL, 0), axis=1)
         covering = tf.cumsum(tf.cast(start, tf.int32) - ends, axis=1)
+        # Where a second span is open already, this one starts inside it.
         shown = start & (covering == 1)
-        keep = shown | ~((covering > 0) & text.content) & (text.pack > 0)
+        return shown, (covering > 0) & text.content
 
-        same_next = (text.pack > 0) & (text.pack == tf.pad(text.pack[:, 1:], [[0, 0], [0, 1]]))
-        gap = examples.rank(same_next, draws.uniform(random.GAPS, length))
-        insert = same_next & (gap < examples.total(empty))
+    def _gaps(self, text: Text, examples: Examples, empty: Any, keep: Any, draws: Any) -> Any:
+        """bool [B, L]: columns of an example behind which a MASK is inserted, one per span of no
+        word."""
+        import tensorflow as tf
+
+        from xlingjax.data import draws as random
+
+        length = text.ids.shape[1]
+        gap = (text.pack > 0) & (text.pack == following(text.pack))
+        rank = examples.rank(gap, draws.uniform(random.GAPS, length))
+        insert = gap & (rank < examples.total(tf.cast(empty, tf.int32)))
         room = length - tf.reduce_sum(tf.cast(keep, tf.int32), axis=1, keepdims=True)
-        insert &= cumulated(tf.cast(insert, tf.int32)) < room
-
-        both = Text(
-            ids=tf.stack(
-                [tf.where(shown, self._mask_id, text.ids), tf.fill(text.ids.shape, self._mask_id)],
-                axis=2,
-            ),
-            pack=tf.stack([text.pack] * 2, axis=2),
-            language=tf.stack([text.language] * 2, axis=2),
-            content=tf.stack([text.content, tf.ones_like(text.content)], axis=2),
-        )
-        flat = Text(
-            *(
-                tf.reshape(x, [-1, 2 * length])
-                for x in (both.ids, both.pack, both.language, both.content)
-            )
-        )
-        return self._kept(
-            flat, tf.reshape(tf.stack([keep, insert], axis=2), [-1, 2 * length]), length
-        )
+        return insert & (cumulated(tf.cast(insert, tf.int32)) < room)
 
     def shuffle(self, text: Text, draws: Any) -> Text:
         """The tokens of each example in the order of i + U(0, shuffle), i the index among what may
@@ -261,18 +314,15 @@ class Noiser:
         from xlingjax.data import draws as random
 
         length = text.ids.shape[1]
-        index = tf.cast(cumulated(tf.cast(text.content, tf.int32)), tf.float64)
-        far = (
-            tf.cast(text.pack, tf.float64) * self.noise.shuffle
-        )  # examples keep out of each other's way
+        rank = cumulated(tf.cast(text.content, tf.int32))
         moved = self.noise.shuffle * tf.cast(draws.uniform(random.SHUFFLE, length), tf.float64)
-        source = tf.argsort(
-            tf.where(text.content, index + far + moved, np.inf), axis=1, stable=True
-        )
-        slot = cumulated(tf.cast(text.content, tf.int32))
-        columns = tf.where(
-            text.content, tf.gather(source, slot, batch_dims=1), tf.range(length)[None, :]
-        )
+        # So far apart no token of one example sorts among those of the next.
+        apart = tf.cast(text.pack, tf.float64) * self.noise.shuffle
+        key = tf.cast(rank, tf.float64) + apart + moved
+        sources = tf.argsort(tf.where(text.content, key, np.inf), axis=1, stable=True)
+        # Special tokens and padding stay in their columns.
+        source = tf.gather(sources, rank, batch_dims=1)
+        columns = tf.where(text.content, source, tf.range(length)[None, :])
         return text.taken(columns, text.pack > 0, self._pad_id)
 
     def drop(self, text: Text, draws: Any) -> Text:
@@ -281,14 +331,13 @@ class Noiser:
 
         from xlingjax.data import draws as random
 
-        uniform = draws.uniform(random.DROP, text.ids.shape[1])
+        length = text.ids.shape[1]
+        uniform = draws.uniform(random.DROP, length)
+        # Below every draw, so that what noise may not touch is never the one that stays.
         score = tf.where(text.content, uniform, -1.0)
-        lost = (
-            text.content
-            & (uniform < self.noise.drop)
-            & (score < Examples(text.pack).largest(score))
-        )
-        return self._kept(text, (text.pack > 0) & ~lost, text.ids.shape[1])
+        highest = Examples(text.pack).largest(score)
+        lost = text.content & (uniform < self.noise.drop) & (score < highest)
+        return self._kept(text, (text.pack > 0) & ~lost, length)
 
     def mask(self, text: Text, draws: Any) -> Text:
         """A share `mask` of the tokens is shown as MASK."""
@@ -296,10 +345,10 @@ class Noiser:
 
         from xlingjax.data import draws as random
 
-        hidden = text.content & (draws.uniform(random.BLANK, text.ids.shape[1]) < self.noise.mask)
-        return Text(
-            tf.where(hidden, self._mask_id, text.ids), text.pack, text.language, text.content
-        )
+        uniform = draws.uniform(random.BLANK, text.ids.shape[1])
+        hidden = text.content & (uniform < self.noise.mask)
+        ids = tf.where(hidden, self._mask_id, text.ids)
+        return Text(ids, text.pack, text.language, text.content)
 
     def _kept(self, text: Text, keep: Any, length: int) -> Text:
         """The tokens to keep, moved together."""

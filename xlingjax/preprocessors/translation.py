@@ -24,6 +24,7 @@ from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 from xlingjax.preprocessors.noise import Examples, Noise, Noiser, Text
+from xlingjax.preprocessors.xlm import is_special
 
 Batch = dict[str, Any]
 
@@ -33,11 +34,9 @@ def start_ids(language_ids: Any, vocabulary: Vocabulary, language_tokens: bool) 
     the token of the target's language, a row behind the vocabulary's (XGLUE §4.1)."""
     import tensorflow as tf
 
-    return (
-        vocabulary.size + language_ids
-        if language_tokens
-        else tf.fill(language_ids.shape, vocabulary.eos_id)
-    )
+    if language_tokens:
+        return vocabulary.size + language_ids
+    return tf.fill(language_ids.shape, vocabulary.eos_id)
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,12 @@ class TranslationFeatures(Preprocessor):
 
     def takes(self, languages: tuple[str, str]) -> bool:
         """Whether it reads pairs of these languages."""
-        ways = ("-".join(languages), "-".join(reversed(languages)))
-        wanted = not self.directions or any(way in self.directions for way in ways)
-        return wanted and (languages[0] == languages[1]) == self.within
+        first, second = languages
+        if (first == second) != self.within:
+            return False
+        if not self.directions:
+            return True
+        return f"{first}-{second}" in self.directions or f"{second}-{first}" in self.directions
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
@@ -85,13 +87,13 @@ class TranslationFeatures(Preprocessor):
         import tensorflow as tf
 
         def divided(batch: Batch, draws: Any) -> Batch:
-            source, target = (side(batch, number, length, vocabulary.pad_id) for number in (0, 1))
-            if self.truncate:  # every source ends in </s>, as a truncated one does at decoding
+            source = side(batch, 0, length, vocabulary.pad_id)
+            target = side(batch, 1, length, vocabulary.pad_id)
+            if self.truncate:
+                # Every source ends in </s>, as a truncated one does at decoding.
                 pack = source["pack_ids"]
                 last = (pack > 0) & (pack != following(pack))
-                source = source | {
-                    "input_ids": tf.where(last, vocabulary.eos_id, source["input_ids"])
-                }
+                source["input_ids"] = tf.where(last, vocabulary.eos_id, source["input_ids"])
             starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
             return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
 
@@ -133,13 +135,14 @@ class DenoisingFeatures(Preprocessor):
         import tensorflow as tf
 
         noiser = Noiser(self.noise, vocabulary, self.languages or ())
-        special_V = tf.constant(np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids)))
+        special_V = tf.constant(is_special(vocabulary))
 
         def noised(batch: Batch, draws: Any) -> Batch:
             real = batch["pack_ids"] > 0
             content = real & ~tf.gather(special_V, batch["input_ids"])
             text = Text(batch["input_ids"], batch["pack_ids"], batch["language_ids"], content)
             source = noiser(text, draws)
+            # Noise has moved, dropped and inserted tokens: positions are counted anew.
             position = Examples(source.pack).before(tf.ones_like(source.pack))
             starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             return {
@@ -180,18 +183,24 @@ class BackTranslationFeatures(Preprocessor):
 
         from xlingjax.data import draws as random
 
-        pivots, most = dict(self.pivots), max((len(to) for _, to in self.pivots), default=1)
-        # [G, most]: the languages to draw from, again and again.
-        of_language = [pivots.get(own, (own,)) for own in range(max(pivots, default=0) + 1)]
-        pivot_GC = tf.constant(np.stack([np.resize(to, most) for to in of_language]), tf.int32)
-        count_G = tf.constant([len(to) for to in of_language])
+        pivots = dict(self.pivots)
+        languages = max(pivots, default=0) + 1
+        # A language without pivots is translated into itself.
+        choices_of_language = [pivots.get(own, (own,)) for own in range(languages)]
+        counts_of_language = [len(choices) for choices in choices_of_language]
+        # [G, C]: a list shorter than the longest begins again; only its own number is drawn from.
+        most = max(counts_of_language)
+        table = np.stack([np.resize(choices, most) for choices in choices_of_language])
+        pivot_GC = tf.constant(table, tf.int32)
+        count_G = tf.constant(counts_of_language)
         special_Z = tf.constant(np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32)
         edges_E = tf.constant([vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], tf.int32)
 
         def with_pivots(batch: Batch, draws: Any) -> Batch:
             own_B = tf.reduce_max(batch["language_ids"], axis=1)
-            uniform_B = draws.uniform(random.LANGUAGE, 1)[:, 0]
-            choice_B = tf.cast(uniform_B * tf.cast(tf.gather(count_G, own_B), tf.float32), tf.int32)
+            count_B = tf.cast(tf.gather(count_G, own_B), tf.float32)
+            choice_B = tf.cast(draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B, tf.int32)
+            pivot_BC = tf.gather(pivot_GC, own_B)
             starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             one_B1 = tf.ones_like(own_B)[:, None]
             return {
@@ -199,7 +208,7 @@ class BackTranslationFeatures(Preprocessor):
                 **decoder_fields(batch, starts, vocabulary.pad_id),
                 "special_ids": special_Z * one_B1,
                 "edge_ids": edges_E * one_B1,
-                "pivot_languages": tf.gather(tf.gather(pivot_GC, own_B), choice_B, batch_dims=1),
+                "pivot_languages": tf.gather(pivot_BC, choice_B, batch_dims=1),
             }
 
         return with_pivots

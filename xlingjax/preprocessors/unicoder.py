@@ -16,7 +16,7 @@ from xlingjax.data.rows import Rows, pair_rows, paraphrase_rows
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.xlm import Batch, Masking, masker
+from xlingjax.preprocessors.xlm import Batch, Masking, is_special, masker
 
 PARITIES = ("even", "odd", "coin")
 
@@ -50,14 +50,13 @@ class ClwrFeatures(Preprocessor):
     ) -> Callable[[Batch, Any], Batch]:
         import tensorflow as tf
 
-        special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
-        weight_V = tf.constant(~special, tf.float32)
+        # `</s>` takes part in the attention, but to recover it is no task: every text has it.
+        weight_V = tf.constant(~is_special(vocabulary), tf.float32)
 
         def weighted(batch: Batch, draws: Any) -> Batch:
-            weights = tf.gather(weight_V, batch["input_ids"]) * tf.cast(
-                batch["pack_ids"] > 0, tf.float32
-            )
-            return {**batch, "target_weights": weights}
+            ordinary = tf.gather(weight_V, batch["input_ids"])
+            real = tf.cast(batch["pack_ids"] > 0, tf.float32)
+            return {**batch, "target_weights": ordinary * real}
 
         return weighted
 
@@ -103,13 +102,17 @@ class ClpcFeatures(Preprocessor):
     mined: bool = False
     negatives: int = 1
     max_pieces: int = 100
+    # As TLM writes its pairs; XLM's code lets the positions of pairs to classify run on.
     reset_positions: bool = True
     name = "clpc"
     fields = (*TOKEN_FIELDS, "labels", "example_weights")
 
     @property
     def sides(self) -> int:
-        return 3 if self.mined else 2
+        # The third column of a mined table is the wrong partner.
+        if self.mined:
+            return 3
+        return 2
 
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary

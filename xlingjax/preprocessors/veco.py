@@ -22,6 +22,7 @@ from xlingjax.preprocessors.xlm import Batch, Masking, masker, slots_of_a_side
 class VecoFeatures(Preprocessor):
     """Masked pairs, positions restarting at y; the first token of a side is never masked."""
 
+    # "Mask percent (monolingual/bilingual)" of the paper's table of hyperparameters: 15 / 25 %.
     masking: Masking = field(default_factory=lambda: Masking(rate=0.25))
     max_pieces: int = 100
     packing: bool = True
@@ -47,13 +48,9 @@ class VecoFeatures(Preprocessor):
     def map(
         self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[Batch, Any], Batch]:
-        return masker(
-            self.masking,
-            vocabulary,
-            counts,
-            slots_of_a_side(self.masking, length),
-            side_by_side=True,
-        )
+        # The losses of x and of y are terms of their own, each the mean over its own words.
+        slots = slots_of_a_side(self.masking, length)
+        return masker(self.masking, vocabulary, counts, slots, side_by_side=True)
 
 
 @dataclass(frozen=True)

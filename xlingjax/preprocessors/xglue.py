@@ -16,7 +16,7 @@ from xlingjax.data.targets import block_rows, columns_where
 from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.noise import Examples
+from xlingjax.preprocessors.noise import Examples, preceding
 from xlingjax.preprocessors.xlm import Masking, replacer
 
 Batch = dict[str, Any]
@@ -84,40 +84,51 @@ class XfnpFeatures(Preprocessor):
 
         from xlingjax.data import draws as random
 
-        show, targets = replacer(self._masking(), vocabulary), self.decoder_columns(length)
+        show = replacer(self._masking(), vocabulary)
+        targets = self.decoder_columns(length)
 
         def offsets(batch: Batch, draws: Any) -> Any:
             """[B, L]: the place of each token in its run, -1 where it is not hidden."""
+            # Blocks are counted from behind the opening token, which is never hidden.
             position = batch["position_ids"] - 1
             text = (batch["pack_ids"] > 0) & (position >= 0)
             place = position % self.block
+            block_start = position - place
             tokens = Examples(batch["pack_ids"]).total(tf.cast(text, tf.int32))
-            size = tf.minimum(tokens - (position - place), self.block)
+            size = tf.minimum(tokens - block_start, self.block)
             run = self.span * size // self.block
             # A block has one draw, that of its first column.
             first = tf.maximum(tf.range(length)[None, :] - place, 0)
             uniform = tf.gather(draws.uniform(random.STARTS, length), first, batch_dims=1)
             starts = size - run + 1
-            start = tf.minimum(tf.cast(uniform * tf.cast(starts, tf.float32), tf.int32), starts - 1)
-            return tf.where(text & (start <= place) & (place < start + run), place - start, -1)
+            start = tf.cast(uniform * tf.cast(starts, tf.float32), tf.int32)
+            # A draw just below 1 may round up to the number of starts.
+            start = tf.minimum(start, starts - 1)
+            hidden = text & (start <= place) & (place < start + run)
+            return tf.where(hidden, place - start, -1)
 
-        def hidden(batch: Batch, draws: Any) -> Batch:
-            ids, position = batch["input_ids"], batch["position_ids"]
+        def with_hidden_runs(batch: Batch, draws: Any) -> Batch:
+            ids = batch["input_ids"]
+            position = batch["position_ids"]
             offset = offsets(batch, draws)
-            columns = columns_where(offset >= 0)[:, :targets]
+            hidden = offset >= 0
+            columns = columns_where(hidden)[:, :targets]
             used = columns < length
             columns = tf.where(used, columns, 0)
 
             def of_targets(x: Any, pad: int = 0) -> Any:
                 return tf.where(used, tf.gather(x, columns, batch_dims=1), pad)
 
-            before = tf.where(
-                position == 1, vocabulary.eos_id, tf.pad(ids[:, :-1], [[0, 0], [1, 0]])
-            )
+            # Before its first word the decoder reads `</s>`, with which it also begins to write.
+            before = tf.where(position == 1, vocabulary.eos_id, preceding(ids))
             return {
-                **{name: batch[name] for name in TOKEN_FIELDS[1:4]},
-                "input_ids": tf.where(offset >= 0, show(ids, draws), ids),
+                "input_ids": tf.where(hidden, show(ids, draws), ids),
+                "position_ids": position,
+                "language_ids": batch["language_ids"],
+                "pack_ids": batch["pack_ids"],
                 "decoder_ids": of_targets(before, vocabulary.pad_id),
+                # True positions in the text, of the token that is read: the predicting streams
+                # stand one further (ProphetNet's pretraining).
                 "decoder_position_ids": of_targets(position - 1),
                 "decoder_language_ids": of_targets(batch["language_ids"]),
                 "decoder_pack_ids": of_targets(batch["pack_ids"]),
@@ -126,4 +137,4 @@ class XfnpFeatures(Preprocessor):
                 "run_offsets": of_targets(offset),
             }
 
-        return hidden
+        return with_hidden_runs

@@ -51,6 +51,7 @@ class Masking:
     def __post_init__(self):
         if not 0 < self.rate < 1:
             raise UserError(f"the mask rate must be between 0 and 1, got {self.rate}")
+        # Shares such as 0.7 and 0.3 may sum to a hair more than 1 in floating point.
         if min(self.mask, self.random) < 0 or self.mask + self.random > 1 + 1e-9:
             raise UserError(
                 f"mask and random shares must be in 0..1 and sum to at most 1, got {self.mask},"
@@ -70,17 +71,26 @@ class Masking:
         """The exponent of frequency subsampling that holds for this vocabulary."""
         if self.validation or self.count == "bernoulli":
             return 0.0
-        if self.subsampling is None:
-            return 0.5 if vocabulary.layout == "xlm" else 0.0
-        return self.subsampling
+        if self.subsampling is not None:
+            return self.subsampling
+        if vocabulary.layout == "xlm":
+            return 0.5
+        return 0.0
 
     def slots(self, length: int) -> int:
         """Prediction slots for `length` tokens; Bernoulli draws pass their number less than once in
         10^4 rows."""
+        mean = length * self.rate
         if self.count == "bernoulli" or self.validation:
-            spread = 4 * math.sqrt(length * self.rate * (1 - self.rate))
-            return min(length, math.ceil(length * self.rate + spread))
-        return math.ceil(length * self.rate - 1e-6)
+            deviation = math.sqrt(mean * (1 - self.rate))
+            return min(length, math.ceil(mean + 4 * deviation))
+        # 0.15 * 20 is 3.0000000000000004 in floating point and means 3.
+        return math.ceil(mean - 1e-6)
+
+
+def is_special(vocabulary: Vocabulary) -> np.ndarray:
+    """bool [V]: which ids are special tokens."""
+    return np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
 
 
 def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], Any]:
@@ -89,18 +99,21 @@ def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], A
 
     from xlingjax.data import draws as random
 
-    special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
-    pieces = (
-        np.arange(vocabulary.size) if masking.random_range == "all" else np.flatnonzero(~special)
-    )
+    if masking.random_range == "all":
+        pieces = np.arange(vocabulary.size)
+    else:
+        pieces = np.flatnonzero(~is_special(vocabulary))
     piece_R = tf.constant(pieces, tf.int32)
 
     def show(ids: Any, draws: Any) -> Any:
         if masking.validation:
             return tf.fill(ids.shape, vocabulary.mask_id)
-        kind = draws.uniform(random.REPLACE, ids.shape[1])
-        other = tf.gather(piece_R, draws.uniform(random.TOKENS, ids.shape[1], maxval=len(pieces)))
-        shown = tf.where(kind < masking.mask + masking.random, other, ids)
+        width = ids.shape[1]
+        # One draw says mask, random or kept; a second one which random token.
+        kind = draws.uniform(random.REPLACE, width)
+        number = draws.uniform(random.TOKENS, width, maxval=len(pieces))
+        random_ids = tf.gather(piece_R, number)
+        shown = tf.where(kind < masking.mask + masking.random, random_ids, ids)
         return tf.where(kind < masking.mask, vocabulary.mask_id, shown)
 
     return show
@@ -120,64 +133,77 @@ def masker(
     When more positions are drawn than there are `slots`, a random choice of them is kept.
     side_by_side: choose on each side of a pair for itself, never its first token; M is then 2 *
     `slots`, those of side 0 first.
+
+    `Draws` are a function of (seed, step, row): a batch can be made again from its step alone, by
+    any number of hosts, and every epoch has masks of its own.
     """
     import tensorflow as tf
 
     from xlingjax.data import draws as random
 
     exponent = masking.exponent(vocabulary)
-    special = np.isin(np.arange(vocabulary.size), sorted(vocabulary.special_ids))
-    with np.errstate(divide="ignore"):
-        log_weights = np.where(
-            special & (exponent > 0), -np.inf, -exponent * np.log(np.maximum(counts, 1))
-        )
+    log_weights = -exponent * np.log(np.maximum(counts, 1))
+    if exponent > 0:
+        log_weights = np.where(is_special(vocabulary), -np.inf, log_weights)
     log_weight_V = tf.constant(log_weights, tf.float32)
     show = replacer(masking, vocabulary)
     exact = masking.count == "exact" and not masking.validation
 
+    def number_to_choose(real: Any, eligible: Any, uniform: Any) -> Any:
+        """[B]"""
+        eligible_tokens = tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1)
+        if exact:
+            tokens = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
+            count = tf.cast(tf.math.ceil(masking.rate * tokens - 1e-4), tf.int32)
+        else:
+            # The scores rise with the same draw, for without subsampling all weights are equal: the
+            # highest are those of the tokens that are hit.
+            hit = eligible & (uniform > 1 - masking.rate)
+            count = tf.reduce_sum(tf.cast(hit, tf.int32), axis=1)
+        if masking.validation:
+            count = tf.maximum(count, 1)
+        return tf.minimum(count, eligible_tokens)
+
     def choose(real: Any, eligible: Any, score: Any, uniform: Any) -> tuple[Any, Any]:
         """(positions [B, slots] in order, which of them are used)."""
-        if exact:
-            wanted = tf.math.ceil(
-                masking.rate * tf.reduce_sum(tf.cast(real, tf.float32), axis=1) - 1e-4
-            )
-            count = tf.cast(wanted, tf.int32)
-        else:
-            count = tf.reduce_sum(
-                tf.cast(eligible & (uniform > 1 - masking.rate), tf.int32), axis=1
-            )
-            count = tf.maximum(count, 1) if masking.validation else count
-        count = tf.minimum(count, tf.reduce_sum(tf.cast(eligible, tf.int32), axis=1))
+        count = number_to_choose(real, eligible, uniform)
         used = tf.range(slots)[None, :] < count[:, None]
-        chosen = tf.math.top_k(tf.where(eligible, score, -np.inf), slots).indices
+        columns = tf.math.top_k(tf.where(eligible, score, -np.inf), slots).indices
         # In order of position, unused slots last and on column 0, which is never masked.
-        chosen = tf.sort(tf.where(used, chosen, real.shape[1]), axis=1)
-        return tf.where(used, chosen, 0), used
+        beyond = real.shape[1]
+        columns = tf.sort(tf.where(used, columns, beyond), axis=1)
+        return tf.where(used, columns, 0), used
 
     def mask(batch: Batch, draws: Any) -> Batch:
-        ids, packs = batch["input_ids"], batch["pack_ids"]
+        ids = batch["input_ids"]
+        packs = batch["pack_ids"]
         rows, length = ids.shape
-        example = packs * 2 + batch["sides"] if side_by_side else packs
-        starts = example != tf.concat([tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1)
-        log_weight = tf.gather(log_weight_V, ids)
         real = packs > 0
+        if side_by_side:
+            example = packs * 2 + batch["sides"]
+            groups = [real & (batch["sides"] == 0), real & (batch["sides"] == 1)]
+        else:
+            example = packs
+            groups = [real]
+        left_neighbour = tf.concat([tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1)
+        starts = example != left_neighbour
+        log_weight = tf.gather(log_weight_V, ids)
         eligible = real & ~starts & (log_weight > -np.inf)
         # Gumbel-top-k: the k largest of log w + Gumbel noise are k draws without replacement in
         # proportion to w.
         uniform = tf.clip_by_value(draws.uniform(random.SELECT, length), 1e-7, 1 - 1e-7)
         score = log_weight - tf.math.log(-tf.math.log(uniform))
-        groups = [real & (batch["sides"] == side) for side in (0, 1)] if side_by_side else [real]
         chosen = [choose(group, eligible & group, score, uniform) for group in groups]
-        positions, used = (tf.concat(parts, axis=1) for parts in zip(*chosen, strict=True))
-        width = positions.shape[1]
+        positions = tf.concat([columns for columns, _ in chosen], axis=1)
+        used = tf.concat([in_use for _, in_use in chosen], axis=1)
         original = tf.gather(ids, positions, batch_dims=1)
         shown = tf.where(used, show(original, draws), original)
-        where = tf.stack(
-            [tf.broadcast_to(tf.range(rows)[:, None], [rows, width]), positions], axis=-1
-        )
+        # Several unused slots write the token of column 0 over itself.
+        row_numbers = tf.broadcast_to(tf.range(rows)[:, None], positions.shape)
+        row_and_column = tf.stack([row_numbers, positions], axis=-1)
         return {
             **batch,
-            "input_ids": tf.tensor_scatter_nd_update(ids, where, shown),
+            "input_ids": tf.tensor_scatter_nd_update(ids, row_and_column, shown),
             "masked_positions": positions,
             "masked_targets": tf.where(used, original, 0),
             "masked_weights": tf.cast(used, tf.float32),
@@ -199,19 +225,23 @@ def _masked_map(
 
     def masked(batch: Batch, draws: Any) -> Batch:
         # Validation draws do not follow the run's seed: the same positions are hidden in every run.
-        return mask(batch, replace(draws, seed=0) if masking.validation else draws)
+        return mask(batch, replace(draws, seed=0))
 
-    return masked
+    if masking.validation:
+        return masked
+    return mask
 
 
 def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
+    if slots is None:
+        return masking.slots(length)
     least = math.ceil(length * masking.rate - 1e-6)
-    if slots is not None and slots < least:
+    if slots < least:
         raise UserError(
             f"{slots} prediction slots cannot hold {masking.rate:.0%} of {length} tokens; set at"
             f" least {least}"
         )
-    return masking.slots(length) if slots is None else min(slots, length)
+    return min(slots, length)
 
 
 @dataclass(frozen=True)
@@ -227,6 +257,7 @@ class ClmFeatures(Preprocessor):
     def rows(
         self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
     ) -> Rows:
+        # XLM-R opens each chunk with `<s>`; XLM has no token of its own for that.
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
 
@@ -269,6 +300,7 @@ class TlmFeatures(Preprocessor):
     masking: Masking = field(default_factory=Masking)
     prediction_slots: int | None = None
     max_pieces: int = 100
+    # XLM §3.4 restarts the positions at y, which makes the two sentences easier to align.
     reset_positions: bool = True
     both_orders: bool = True
     packing: bool = True
