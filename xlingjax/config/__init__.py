@@ -10,7 +10,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xlingjax.config import evaluators
@@ -42,22 +42,27 @@ EVALUATORS = (
 )
 
 
-def planned(function: Callable) -> Callable:
-    """`function` with its arguments bound and not yet called; what recipes bind, they see its
+def planned_train() -> Callable:
+    """`train` with its arguments bound and not yet called; what recipes bind, they see its
     signature."""
 
     def plan(**arguments: Any) -> functools.partial:
-        return functools.partial(function, **arguments)
+        return functools.partial(train, **arguments)
 
-    plan.__signature__ = inspect.signature(function)
-    plan.__name__, plan.__doc__ = function.__name__, function.__doc__
+    signature = inspect.signature(train)
+    parameters = dict(signature.parameters)
+    # They read their files, which a recipe that is only looked at must not.
+    made_later = parameters["evaluators"].replace(annotation=Sequence[evaluators.Evaluators])
+    parameters["evaluators"] = made_later
+    plan.__signature__ = signature.replace(parameters=[*parameters.values()])
+    plan.__name__, plan.__doc__ = train.__name__, train.__doc__
     return plan
 
 
 def bindable() -> dict[str, Callable]:
     """Every name that a recipe may use."""
     names = {
-        "train": planned(train),
+        "train": planned_train(),
         "optimizer": OptimizerConfig,
         "mesh": MeshConfig,
         "checkpoint": CheckpointConfig,
