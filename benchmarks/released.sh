@@ -28,6 +28,6 @@ for name in ${TASKS:-tatoeba sib200 udpos xnli}; do
     tatoeba) timed tatoeba evaluate --mixture xtreme --tasks tatoeba --from "$out/encoder" --data "$data" --to "$out/scores" --allow-missing ;;
     sib200) task applications/sib200 --gin.TRAIN_STEPS=100 --gin.LEARNING_RATE=2e-4 ;;
     udpos) task xtreme/udpos --gin.LENGTH=64 --gin.TRAIN_STEPS=200 --gin.LEARNING_RATE=3e-4 --gin.DEV_SPLIT='"dev[:5%]"' --gin.TEST_SPLIT='"dev[90%:]"' ;;
-    xnli) task xtreme/xnli --gin.LENGTH=64 --gin.TRAIN_STEPS=938 --gin.LEARNING_RATE=2e-4 --gin.DEV_SPLIT='"dev[:5%]"' --gin.TEST_SPLIT='"dev[80%:]"' ;;
+    xnli) task xtreme/xnli --gin.LENGTH=64 --gin.TRAIN_STEPS=500 --gin.LEARNING_RATE=3e-5 --gin.DEV_SPLIT='"dev[:5%]"' --gin.TEST_SPLIT='"dev[80%:]"' ;;
   esac
 done
