@@ -58,19 +58,24 @@ class Attention:
         """[R, L, H, K]: a decoder's step. `axes`, "BHSK" or "BHKS", are those of keys and values. R
         is B, or B times the beams, which are queries of their source and share its keys."""
         q_BLHK = q_RLHK.reshape(len(k), -1, *q_RLHK.shape[2:])
-        return _xla(self, q_BLHK, k, v, 0.0, None, axes).reshape(q_RLHK.shape)
+        # Whatever the backend: the kernels know no cache.
+        o_BLHK = _xla(self, q_BLHK, k, v, 0.0, None, axes)
+        return o_BLHK.reshape(q_RLHK.shape)
 
     def __call__(
         self, q_BLHK: Array, k_BSHK: Array, v_BSHK: Array, key: Array | None = None
     ) -> Array:
         """[B, L, H, K] in the type of the values. `key` None = no dropout."""
-        rate = 0.0 if key is None else self.dropout
+        rate = self.dropout
+        if key is None:
+            rate = 0.0
         if rate and self.backend != "xla":
             raise Refused(
                 f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
                 " it to 0 or use xla"
             )
-        return _COMPUTE[self.backend](self, q_BLHK, k_BSHK, v_BSHK, rate, key)
+        compute = _COMPUTE[self.backend]
+        return compute(self, q_BLHK, k_BSHK, v_BSHK, rate, key)
 
 
 def bind(
@@ -86,7 +91,8 @@ def bind(
     `Refused` naming spec and backend when it cannot honour the spec on them."""
     if backend not in _PREPARE:
         raise Refused(f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})")
-    return Attention(_PREPARE[backend](spec, queries, keys, mesh), spec, backend, dropout, mesh)
+    arrays = _PREPARE[backend](spec, queries, keys, mesh)
+    return Attention(arrays, spec, backend, dropout, mesh)
 
 
 def attend(
@@ -105,11 +111,10 @@ def attend(
 
 
 def _require_plain(spec: AttentionSpec, backend: str) -> None:
-    plain = (
-        (causal_mask & bidirectional, bidirectional & causal_mask)
-        if spec.causal
-        else (bidirectional,)
-    )
+    # Masks are equal by their names: a conjunction has two.
+    plain = (bidirectional,)
+    if spec.causal:
+        plain = (causal_mask & bidirectional, bidirectional & causal_mask)
     if spec.mask not in plain:
         raise Refused(
             f"attention backend {backend} cannot honour mask {spec.mask.name}"
@@ -119,7 +124,10 @@ def _require_plain(spec: AttentionSpec, backend: str) -> None:
 
 def _platform(mesh: Mesh | None) -> str:
     """ "cpu", "gpu", "tpu" ..."""
-    return jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+    if mesh is None:
+        return jax.default_backend()
+    # Not the process's: a program can be compiled for devices that are not there.
+    return mesh.devices.flat[0].platform
 
 
 # --- xla ---
@@ -128,15 +136,21 @@ def _platform(mesh: Mesh | None) -> str:
 def _prepare_xla(
     spec: AttentionSpec, queries: Fields, keys: Fields, mesh: Mesh | None
 ) -> dict[str, Array]:
+    # Made once for all layers. The lowest number hides a key as -inf does, for every query sees one
+    # key at least, and is finite: nothing that is done with it gives NaN.
     allowed_BLS = spec.mask(queries, keys)
-    return {"bias_B1LS": jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)[:, None]}
+    bias_BLS = jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)
+    return {"bias_B1LS": bias_BLS[:, None]}
 
 
 def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
+    # The queries are scaled, not the scores: there are fewer of them.
     q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
     s_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32)
-    p_BHLS = jax.nn.softmax(s_BHLS + self.arrays["bias_B1LS"], axis=-1).astype(v.dtype)
-    return jnp.einsum(f"BHLS,{axes}->BLHK", dropout(p_BHLS, rate, key), v)
+    s_BHLS = s_BHLS + self.arrays["bias_B1LS"]
+    p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v.dtype)
+    p_BHLS = dropout(p_BHLS, rate, key)
+    return jnp.einsum(f"BHLS,{axes}->BLHK", p_BHLS, v)
 
 
 # --- cudnn ---
@@ -236,36 +250,39 @@ def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool 
         )
 
     def attend(q_BLHK, k_BSHK, v_BSHK, q_pack_BL, k_pack_BS):
-        (_, length, heads, size), keys = q_BLHK.shape, k_BSHK.shape[1]
-        head_mask = (
-            splash.CausalMask((length, keys))
-            if self.spec.causal
-            else splash.FullMask((length, keys))
-        )
+        _, length, heads, size = q_BLHK.shape
+        keys = k_BSHK.shape[1]
+        if self.spec.causal:
+            head_mask = splash.CausalMask((length, keys))
+        else:
+            head_mask = splash.FullMask((length, keys))
+        # Not sharded by itself: `shard_map` below gives it one device's part.
         kernel = splash.make_splash_mha(
             splash.MultiHeadMask([head_mask] * heads),
             head_shards=1,
             q_seq_shards=1,
             interpret=interpret,
         )
-        q_BHLK, k_BHSK, v_BHSK = (
-            jnp.swapaxes(x, 1, 2) for x in (q_BLHK * size**-0.5, k_BSHK, v_BSHK)
-        )
-        o_BHLK = jax.vmap(kernel)(q_BHLK, k_BHSK, v_BHSK, splash.SegmentIds(q_pack_BL, k_pack_BS))
+        # The kernel does not scale, and takes one row with the heads in front.
+        q_BHLK = jnp.swapaxes(q_BLHK * size**-0.5, 1, 2)
+        k_BHSK = jnp.swapaxes(k_BSHK, 1, 2)
+        v_BHSK = jnp.swapaxes(v_BSHK, 1, 2)
+        segments = splash.SegmentIds(q_pack_BL, k_pack_BS)
+        o_BHLK = jax.vmap(kernel)(q_BHLK, k_BHSK, v_BHSK, segments)
         return jnp.swapaxes(o_BHLK, 1, 2)
 
     if self.mesh is not None:
         # XLA cannot partition a kernel of Pallas: each device is told what it computes, its own
         # rows and heads.
         packs = PartitionSpec(ROW_AXES, None)
-        states = PartitionSpec(
-            ROW_AXES, *partition_spec(self.mesh, (None, "heads", None), q_BLHK.shape[1:])
-        )
+        of_row = partition_spec(self.mesh, (None, "heads", None), q_BLHK.shape[1:])
+        states = PartitionSpec(ROW_AXES, *of_row)
         attend = jax.shard_map(
             attend,
             mesh=self.mesh,
             in_specs=(states, states, states, packs, packs),
             out_specs=states,
+            # A kernel of Pallas does not say over which axes its output varies.
             check_vma=False,
         )
     return attend(q_BLHK, k_BSHK, v_BSHK, self.arrays["q_pack_BL"], self.arrays["k_pack_BS"])

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from xlingjax.model.attention import Attention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu
+from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, split_key
 
 Array = jax.Array
 
@@ -23,16 +23,19 @@ def by_head(x_BSHK: Array) -> Array:
 
 def written(past: tuple[KeysValues, Array], new: tuple[Array, Array]) -> KeysValues:
     """The past with new ones, [B, L, H, K], in the columns from its number on."""
-    earlier, column = past
-    pairs = zip(earlier, new, strict=True)
-    return tuple(jax.lax.dynamic_update_slice_in_dim(a, by_head(b), column, 2) for a, b in pairs)
+    (keys_BHSK, values_BHSK), column = past
+    new_keys_BLHK, new_values_BLHK = new
+    keys_BHSK = jax.lax.dynamic_update_slice_in_dim(keys_BHSK, by_head(new_keys_BLHK), column, 2)
+    values_BHSK = jax.lax.dynamic_update_slice_in_dim(
+        values_BHSK, by_head(new_values_BLHK), column, 2
+    )
+    return keys_BHSK, values_BHSK
 
 
 class MultiHeadAttention(nn.Module):
     """`memory`: the states that x attends to, or their keys and values (a decoder's step). With a
     `past`, keys and values of earlier columns and the number of the first new one, memory's are
-    written into it and it is returned
-    too."""
+    written into it and it is returned too."""
 
     config: ModelConfig
 
@@ -53,17 +56,17 @@ class MultiHeadAttention(nn.Module):
         if isinstance(memory, tuple):
             o_BLHK = attention.step(q_BLHK, *memory, "BHKS")
         else:
-            memory = (
-                Dense(c, **project, name="key")(memory),
-                Dense(c, **project, name="value")(memory),
-            )
+            k_BSHK = Dense(c, **project, name="key")(memory)
+            v_BSHK = Dense(c, **project, name="value")(memory)
             if past is None:
-                o_BLHK = attention(q_BLHK, *memory, key)
+                o_BLHK = attention(q_BLHK, k_BSHK, v_BSHK, key)
             else:
-                memory = written(past, memory)
-                o_BLHK = attention.step(q_BLHK, *memory, "BHSK")
+                past = written(past, (k_BSHK, v_BSHK))
+                o_BLHK = attention.step(q_BLHK, *past, "BHSK")
         y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
-        return y_BLD if past is None else (y_BLD, memory)
+        if past is None:
+            return y_BLD
+        return y_BLD, past
 
 
 class CrossAttention(nn.Module):
@@ -75,15 +78,14 @@ class CrossAttention(nn.Module):
     def __call__(
         self, x_BLD: Array, memory: Array | KeysValues, attention: Attention, keys
     ) -> Array:
-        attend = MultiHeadAttention(self.config, name="attention")
-        norm = LayerNorm(self.config, name="norm")
-        if self.config.norm_order == "pre":
-            return x_BLD + dropout(
-                attend(norm(x_BLD), memory, attention, keys[0]), self.config.dropout, keys[1]
-            )
-        return norm(
-            x_BLD + dropout(attend(x_BLD, memory, attention, keys[0]), self.config.dropout, keys[1])
-        )
+        c = self.config
+        attend = MultiHeadAttention(c, name="attention")
+        norm = LayerNorm(c, name="norm")
+        if c.norm_order == "pre":
+            y_BLD = attend(norm(x_BLD), memory, attention, keys[0])
+            return x_BLD + dropout(y_BLD, c.dropout, keys[1])
+        y_BLD = attend(x_BLD, memory, attention, keys[0])
+        return norm(x_BLD + dropout(y_BLD, c.dropout, keys[1]))
 
 
 class FeedForward(nn.Module):
@@ -92,7 +94,8 @@ class FeedForward(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: Array) -> Array:
         c = self.config
-        h_BLF = gelu(c, Dense(c, (c.ffn,), ("embed",), ("mlp",), name="in")(x_BLD))
+        h_BLF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="in")(x_BLD)
+        h_BLF = gelu(c, h_BLF)
         return Dense(c, (c.dim,), ("mlp",), ("embed",), name="out")(h_BLF)
 
 
@@ -118,7 +121,7 @@ class Block(nn.Module):
         past: tuple[KeysValues, Array] | None = None,
     ):
         c = self.config
-        keys = [None] * 5 if key is None else jax.random.split(key, 5)
+        keys = split_key(key, 5)
         self_attention = self.self_attention(c, name="attention")
         attention_norm = LayerNorm(c, name="attention_norm")
         feed_forward = FeedForward(c, name="ffn")
@@ -126,16 +129,28 @@ class Block(nn.Module):
         pre = c.norm_order == "pre"
 
         plugged_in = c.cross_attention and memory is not None
-        if not plugged_in or c.cross_attention_query == "self_attention" or self.is_initializing():
-            y_BLD = attention_norm(x_BLD) if pre else x_BLD
+        # VECO's equations 6-9 ask from the layer below, its prose and decoders from after the
+        # self-attention. Its parameters are made in either case: the plugged-out pass needs them.
+        skips_itself = plugged_in and c.cross_attention_query != "self_attention"
+        if not skips_itself or self.is_initializing():
+            y_BLD = x_BLD
+            if pre:
+                y_BLD = attention_norm(x_BLD)
             seen_BLD = self_attention(y_BLD, y_BLD, attention, keys[0], past)
-            seen_BLD, longer = (seen_BLD, None) if past is None else seen_BLD
+            if past is not None:
+                seen_BLD, past = seen_BLD
             x_BLD = x_BLD + dropout(seen_BLD, c.dropout, keys[1])
             if not pre:
                 x_BLD = attention_norm(x_BLD)
         if plugged_in:
+            # The slot's keys stand last, so that a model has the same dropout with and without it.
             x_BLD = CrossAttention(c, name="cross_attention")(x_BLD, *memory, keys[3:])
-        y_BLD = ffn_norm(x_BLD) if pre else x_BLD
+        y_BLD = x_BLD
+        if pre:
+            y_BLD = ffn_norm(x_BLD)
         x_BLD = x_BLD + dropout(feed_forward(y_BLD), c.dropout, keys[2])
-        x_BLD = x_BLD if pre else ffn_norm(x_BLD)
-        return x_BLD if past is None else (x_BLD, longer)
+        if not pre:
+            x_BLD = ffn_norm(x_BLD)
+        if past is None:
+            return x_BLD
+        return x_BLD, past

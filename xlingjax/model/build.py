@@ -11,5 +11,8 @@ from xlingjax.model.seq2seq import Seq2Seq
 def build_model(config: ModelConfig, mesh: Mesh | None = None) -> Encoder:
     """An encoder, an encoder-decoder (`decoder_layers`), or one with an n-stream decoder
     (`streams`); see `Encoder`."""
-    kind = NgramSeq2Seq if config.streams else Seq2Seq if config.decoder_layers else Encoder
-    return kind(config, mesh)
+    if config.streams:
+        return NgramSeq2Seq(config, mesh)
+    if config.decoder_layers:
+        return Seq2Seq(config, mesh)
+    return Encoder(config, mesh)

@@ -1,14 +1,14 @@
 """Model shapes: the configuration, the presets of the papers, and their parameter counts.
 
 Shape letters everywhere in this package: B rows, L tokens, S keys, M prediction slots, D model, H
-heads, K head dim,
-F feed-forward, V vocabulary, N layers, G languages, C classes. `x_BLD` is an array of those axes.
+heads, K head dim, F feed-forward, V vocabulary, N layers, G languages, C classes. `x_BLD` is an
+array of those axes.
 """
 
 import dataclasses
 import difflib
 import numbers
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xlingjax.errors import UserError
@@ -43,9 +43,8 @@ class ModelConfig:
     together.
 
     Parameters are always float32; `dtype` is what the matrix products run in. Softmax, LayerNorm
-    and cross-entropy
-    are computed in float32 in every case. "float16" is for GPUs without bfloat16 and trains with a
-    loss scale.
+    and cross-entropy are computed in float32 in every case. "float16" is for GPUs without bfloat16
+    and trains with a loss scale.
     """
 
     name: str
@@ -146,10 +145,10 @@ class ModelConfig:
     def __post_init__(self):
         self._check_numbers()
         for field, allowed in CHOICES.items():
-            if getattr(self, field) not in allowed:
+            value = getattr(self, field)
+            if value not in allowed:
                 raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)!r} is not one of"
-                    f" {', '.join(allowed)}"
+                    f"model {self.name}: {field}={value!r} is not one of {', '.join(allowed)}"
                 )
         for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
             if getattr(self, field) < 1:
@@ -175,15 +174,15 @@ class ModelConfig:
                 f"model {self.name}: table_rows={self.table_rows} < vocab_size={self.vocab_size}:"
                 " raise it"
             )
-        if self.segments is not None and not (isinstance(self.segments, int) and self.segments > 1):
+        several_segments = isinstance(self.segments, int) and self.segments > 1
+        if self.segments is not None and not several_segments:
             raise UserError(
                 f"model {self.name}: segments={self.segments!r} must be None, or at least 2"
             )
         for field in ("dropout", "attention_dropout", "classifier_dropout"):
-            if not 0.0 <= (getattr(self, field) or 0.0) < 1.0:
-                raise UserError(
-                    f"model {self.name}: {field}={getattr(self, field)} must lie in [0, 1)"
-                )
+            rate = getattr(self, field)
+            if rate is not None and not 0.0 <= rate < 1.0:
+                raise UserError(f"model {self.name}: {field}={rate} must lie in [0, 1)")
         self._check_tasks()
         if self.dim % self.heads:
             raise UserError(
@@ -214,24 +213,23 @@ class ModelConfig:
             )
 
     def _check_numbers(self) -> None:
+        # A recipe may bind anything: a string, or 12.0 layers, would fail in the middle of a trace.
         for field in dataclasses.fields(self):
-            value, whole = getattr(self, field.name), field.type is int
-            if (
-                field.type not in (int, float, float | None)
-                or value is None
-                and field.type == float | None
-            ):
+            value = getattr(self, field.name)
+            if field.type is int and not isinstance(value, numbers.Integral):
+                raise UserError(f"model {self.name}: {field.name}={value!r} is not a whole number")
+            if field.type == float | None and value is None:
                 continue
-            if not isinstance(value, numbers.Integral if whole else numbers.Real):
-                what = "a whole number" if whole else "a number"
-                raise UserError(f"model {self.name}: {field.name}={value!r} is not {what}")
+            if field.type in (float, float | None) and not isinstance(value, numbers.Real):
+                raise UserError(f"model {self.name}: {field.name}={value!r} is not a number")
 
     def _check_tasks(self) -> None:
         if self.task_labels is None:
             return
-        pairs = (
-            self.task_labels.items() if isinstance(self.task_labels, Mapping) else self.task_labels
-        )
+        pairs = self.task_labels
+        if isinstance(pairs, Mapping):
+            pairs = pairs.items()
+        # In one order, as tuples: a configuration is compared and hashed. JSON gives lists.
         pairs = tuple(sorted((str(task), int(labels)) for task, labels in pairs))
         for task, labels in pairs:
             if not task.isidentifier() or labels < 1:
@@ -243,35 +241,32 @@ class ModelConfig:
             raise UserError(
                 f"model {self.name}: tasks {[task for task, _ in pairs]}: name each task once"
             )
-        object.__setattr__(self, "task_labels", pairs or None)  # JSON gives lists
+        object.__setattr__(self, "task_labels", pairs or None)
 
     def labels_of(self, task: str | None = None) -> int:
         """Classes of a task's head, None: of the one that stands alone; 0 = no such head."""
-        return self.num_labels if task is None else dict(self.task_labels or ()).get(task, 0)
+        if task is None:
+            return self.num_labels
+        return dict(self.task_labels or ()).get(task, 0)
 
     def _check_streams(self) -> None:
+        what = f"model {self.name}: streams={self.streams}"
         exact = self.relative_buckets // 2
-        for fits, message in (
-            (self.decoder_layers > 0, "needs decoder_layers"),
-            (
-                not self.tied_self_attention,
-                "has no tied_self_attention: the encoder's knows no distances",
-            ),
-            (
-                self.attention_backend == "xla",
-                f"needs attention_backend=xla, got {self.attention_backend}",
-            ),
-            (exact > 0, f"needs relative_buckets of 2 or more, got {self.relative_buckets}"),
-            (
-                self.relative_max_distance > exact,
-                (
-                    f"needs relative_max_distance over {exact}, half of relative_buckets, got"
-                    f" {self.relative_max_distance}"
-                ),
-            ),
-        ):
-            if not fits:
-                raise UserError(f"model {self.name}: streams={self.streams} {message}")
+        if not self.decoder_layers:
+            raise UserError(f"{what} needs decoder_layers")
+        if self.tied_self_attention:
+            raise UserError(f"{what} has no tied_self_attention: the encoder's knows no distances")
+        if self.attention_backend != "xla":
+            raise UserError(f"{what} needs attention_backend=xla, got {self.attention_backend}")
+        if not exact:
+            raise UserError(
+                f"{what} needs relative_buckets of 2 or more, got {self.relative_buckets}"
+            )
+        if self.relative_max_distance <= exact:
+            raise UserError(
+                f"{what} needs relative_max_distance over {exact}, half of relative_buckets, got"
+                f" {self.relative_max_distance}"
+            )
 
     @property
     def head_dim(self) -> int:
@@ -280,6 +275,7 @@ class ModelConfig:
     @property
     def padded_vocab_size(self) -> int:
         """V, the rows of the token table."""
+        # So that it divides by the devices that the vocabulary is spread over.
         return -(-self.true_rows // self.vocab_multiple) * self.vocab_multiple
 
     @property
@@ -301,12 +297,16 @@ class ModelConfig:
         known = [field.name for field in dataclasses.fields(self)]
         for key in overrides:
             if key not in known:
-                near = difflib.get_close_matches(key, known, 1)
-                raise UserError(
-                    f"model {self.name}: no option {key!r}"
-                    + (f"; did you mean {near[0]!r}?" if near else "")
-                )
+                hint = _did_you_mean(key, known)
+                raise UserError(f"model {self.name}: no option {key!r}{hint}")
         return dataclasses.replace(self, **overrides)
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    if not near:
+        return ""
+    return f"; did you mean {near[0]!r}?"
 
 
 _XLM = ModelConfig(
@@ -326,6 +326,7 @@ _XLMR = ModelConfig(
     classifier="xlmr",
     init_std=0.02,
 )
+# XLM-17 and XLM-100 have no language embedding.
 _XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0)
 
 PRESETS: dict[str, ModelConfig] = {
@@ -380,47 +381,75 @@ def preset(name: str, **overrides: Any) -> ModelConfig:
     """The preset of that name with some fields changed. Raises `UserError` for an unknown name or
     field."""
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = _did_you_mean(name, PRESETS)
         raise UserError(f"no model preset {name!r} (there are {', '.join(PRESETS)}){hint}")
     return PRESETS[name].replace(**overrides)
 
 
 def count_parameters(config: ModelConfig) -> int:
     """Number of parameters, LM head included, with the table's true rows (not the padded ones)."""
-    c, norm = config, 2 * config.dim
+    c = config
+    norm = 2 * c.dim
     attention = 4 * (c.dim * c.dim + c.dim)
-    plain = attention + norm + 2 * c.dim * c.ffn + c.ffn + c.dim + norm
-    crossing = plain + attention + norm
-    embeddings = c.dim * (
-        c.true_rows + c.max_positions + (c.num_languages if c.has_languages else 0)
-    )
-    embeddings += c.dim * (c.segments or 0)
-    embeddings += norm * c.embedding_norm
-    head = c.true_rows * (c.head != "plain") + (c.dim * c.dim + c.dim + norm) * (
-        c.head == "transform"
-    )
-    final_norm = norm * (c.norm_order == "pre")
-    total = c.layers * (crossing if c.cross_attention else plain) + final_norm + embeddings + head
+    feed_forward = 2 * c.dim * c.ffn + c.ffn + c.dim
+    plain_layer = attention + norm + feed_forward + norm
+    crossing_layer = plain_layer + attention + norm
+
+    # Everything but the tokens, which decoders may share.
+    other_embeddings = c.dim * c.max_positions
+    if c.has_languages:
+        other_embeddings += c.dim * c.num_languages
+    if c.segments:
+        other_embeddings += c.dim * c.segments
+    if c.embedding_norm:
+        other_embeddings += norm
+    embeddings = c.dim * c.true_rows + other_embeddings
+
+    head = 0
+    if c.head != "plain":
+        head += c.true_rows
+    if c.head == "transform":
+        head += c.dim * c.dim + c.dim + norm
+    final_norm = 0
+    if c.norm_order == "pre":
+        final_norm = norm
+
+    encoder_layer = plain_layer
+    if c.cross_attention:
+        encoder_layer = crossing_layer
+    total = embeddings + c.layers * encoder_layer + final_norm + head
     if c.decoder_layers:
-        total += c.decoder_layers * (crossing - attention * c.tied_self_attention) + final_norm
-        total += {
-            "shared": 0,
-            "shared_tokens": embeddings - c.dim * c.true_rows,
-            "separate": embeddings + head,
-        }[c.decoder_embeddings]
+        decoder_layer = crossing_layer
+        if c.tied_self_attention:
+            decoder_layer -= attention
+        total += c.decoder_layers * decoder_layer + final_norm
+        if c.decoder_embeddings == "shared_tokens":
+            total += other_embeddings
+        if c.decoder_embeddings == "separate":
+            total += embeddings + head
     if c.streams:
-        total += c.streams * c.dim + c.decoder_layers * (c.dim + 1) * c.relative_buckets * c.heads
-    total += 3 * c.dim * c.word_recovery + (c.dim + 1) * c.paraphrase
-    total += ((c.dim + 1) * c.dan + (c.dan + 1) * c.dan) * (c.dan > 0)
-    square = (c.dim, c.dim)
-    dense = {
-        "xlmr": square,
-        "pooler": square,
-        "difference": (2 * c.dim, c.ffn),
-        "plug_in": (2 * c.dim, c.dim),
-    }
-    inputs, outputs = dense.get(c.classifier, (0, c.dim))
+        distances = (c.dim + 1) * c.relative_buckets * c.heads
+        total += c.streams * c.dim + c.decoder_layers * distances
+    if c.word_recovery:
+        total += 3 * c.dim
+    if c.paraphrase:
+        total += c.dim + 1
+    if c.dan:
+        total += (c.dim + 1) * c.dan + (c.dan + 1) * c.dan
     for labels in (c.num_labels, *dict(c.task_labels or ()).values()):
-        total += ((inputs + 1) * outputs * (inputs > 0) + (outputs + 1) * labels) * (labels > 0)
+        if labels:
+            total += _count_classifier(c, labels)
     return total
+
+
+def _count_classifier(c: ModelConfig, labels: int) -> int:
+    if c.classifier in ("xlmr", "pooler"):
+        dense = (c.dim, c.dim)
+    elif c.classifier == "difference":
+        dense = (2 * c.dim, c.ffn)
+    elif c.classifier == "plug_in":
+        dense = (2 * c.dim, c.dim)
+    else:
+        return (c.dim + 1) * labels
+    inputs, outputs = dense
+    return (inputs + 1) * outputs + (outputs + 1) * labels

@@ -7,7 +7,7 @@ beams, T columns.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,25 +54,16 @@ class Decoding:
                 f"decoding: temperature={self.temperature} draws tokens; set beams=1, not"
                 f" {self.beams}"
             )
-        if (
-            min(
-                self.temperature,
-                self.no_repeat_ngram,
-                self.min_length,
-                self.top_k,
-                *self.max_length,
-            )
-            < 0
-        ):
+        options = (self.temperature, self.no_repeat_ngram, self.min_length, self.top_k)
+        if min(*options, *self.max_length) < 0:
             raise UserError("decoding: no option may be negative but length_penalty")
 
     def longest(self, source_B: Array, columns: int) -> Array:
         """int32 [B]: the most tokens for sources of so many, within the columns there are; 0 for a
         row of padding."""
         scale, more = self.max_length
-        return jnp.where(
-            source_B > 0, jnp.clip((scale * source_B).astype(jnp.int32) + more, 1, columns), 0
-        )
+        longest_B = (scale * source_B).astype(jnp.int32) + more
+        return jnp.where(source_B > 0, jnp.clip(longest_B, 1, columns), 0)
 
 
 @jax.tree_util.register_dataclass
@@ -125,10 +116,11 @@ def generate(
         raise UserError("decoding: drawn tokens need a random key")
     params = jax.lax.stop_gradient(params)
     memory_BSD = model.encode(params, batch, AttentionSpec(bidirectional))
+    # Rows of languages and of padding stand behind the pieces: none of them is written.
     pieces = c.vocab_size - c.language_tokens
-    banned_N = jnp.unique(
-        jnp.array([ids.pad, *ids.banned]), size=1 + len(ids.banned), fill_value=pieces
-    )
+    banned_N = jnp.array([ids.pad, *ids.banned])
+    # Each once, for `normaliser` sums over them; what is left over names a row that is none.
+    banned_N = jnp.unique(banned_N, size=len(banned_N), fill_value=pieces)
     apart_N = jnp.append(banned_N, ids.end)
     banned_V = (jnp.arange(c.padded_vocab_size) >= pieces).at[banned_N].set(True)
     longest_B = config.longest((batch["pack_ids"] > 0).sum(-1), columns)
@@ -152,15 +144,16 @@ def generate(
         # What may not be written is put out of reach by the bias, and counted apart by the
         # normaliser: every further pass over [V, R] would cost as much as a layer.
         early = column + 1 < config.min_length
-        open_V = ~banned_V & ~(early & (jnp.arange(len(bias_V)) == ids.end))
+        is_end_V = jnp.arange(len(bias_V)) == ids.end
+        open_V = ~banned_V & ~(early & is_end_V)
         bias_V1 = jnp.where(open_V, bias_V, LOWEST)[:, None]
         logits_VR = product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32) + bias_V1
+        # The last of `apart` is the end: out of reach, and to be counted, only while it is early.
+        counted_N = (apart_N < pieces).at[-1].set(early)
         apart_RN = jnp.einsum(
             "RD,ND->RN", g_RD, table_VD[apart_N], preferred_element_type=jnp.float32
         )
-        apart_RN = jnp.where(
-            (apart_N < pieces).at[-1].set(early), apart_RN + bias_V[apart_N], LOWEST
-        )
+        apart_RN = jnp.where(counted_N, apart_RN + bias_V[apart_N], LOWEST)
         allowed_VR = logits_VR
         if config.no_repeat_ngram:
             allowed_VR = without_repeats(logits_VR, texts_RT, column, config.no_repeat_ngram)
@@ -169,17 +162,23 @@ def generate(
             values_RC = jnp.take_along_axis(allowed_VR, tokens_RC.T, axis=0).T
         else:
             values_RC, tokens_RC = highest(allowed_VR, min(count, len(allowed_VR)))
-        # Not values_RC[:, 0]: of a slice XLA makes a sort of all, where TopK would do.
-        top_R = logits_VR.max(0) if draw or config.no_repeat_ngram else values_RC.max(-1)
+        if draw or config.no_repeat_ngram:
+            top_R = logits_VR.max(0)
+        else:
+            # Not values_RC[:, 0]: of a slice XLA makes a sort of all, where TopK would do.
+            top_R = values_RC.max(-1)
         values_RC -= normaliser(logits_VR, apart_RN, top_R)[:, None]
         if first_R is not None:
+            # The first column is given: one continuation, certain, and all others out of reach.
             others_RC = jnp.full_like(values_RC, LOWEST)
             values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
             tokens_RC = jnp.where(column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC)
         return values_RC, tokens_RC.astype(jnp.int32), cache
 
     cache = model.start(params, batch, memory_BSD, columns, config.beams)
-    search = beam_search if config.beams > 1 else one_by_one
+    search = one_by_one
+    if config.beams > 1:
+        search = beam_search
     return search(
         chances, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key
     )
@@ -190,30 +189,33 @@ def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int
     their row."""
     length = texts_RT.shape[1]
     columns_T = jnp.arange(length)
-    repeats_RT = columns_T + order - 1 < column  # the n-gram that begins here is complete
+    # Whether the n-gram that begins here is complete, and begins with the text's last n - 1 tokens.
+    repeats_RT = columns_T + order - 1 < column
     for i in range(order - 1):
         last_R = jnp.take(texts_RT, jnp.maximum(column - order + 1 + i, 0), axis=1)
         repeats_RT &= jnp.roll(texts_RT, -i, axis=1) == last_R[:, None]
     ending_RT = jnp.roll(texts_RT, 1 - order, axis=1)
     rows_R1 = jnp.arange(logits_VR.shape[1])[:, None]
-    return logits_VR.at[ending_RT, rows_R1].min(jnp.where(repeats_RT, LOWEST, jnp.inf))
+    ceiling_RT = jnp.where(repeats_RT, LOWEST, jnp.inf)
+    return logits_VR.at[ending_RT, rows_R1].min(ceiling_RT)
 
 
 def normaliser(x_VR: Array, apart_RN: Array, top_R: Array) -> Array:
     """[R]: `logsumexp` over both; top_R: the highest of x. In blocks, as in `highest`: else XLA
     writes x twice."""
     top_R = jnp.maximum(top_R, apart_RN.max(-1))
-    total_R = jnp.exp(in_blocks(x_VR) - top_R).sum((0, 1)) + jnp.exp(apart_RN - top_R[:, None]).sum(
-        -1
-    )
-    return top_R + jnp.log(total_R)
+    total_R = jnp.exp(in_blocks(x_VR) - top_R).sum((0, 1))
+    apart_total_R = jnp.exp(apart_RN - top_R[:, None]).sum(-1)
+    return top_R + jnp.log(total_R + apart_total_R)
 
 
 def in_blocks(x_VR: Array) -> Array:
     """[K, C, R] of about 128 entries each; padded where no such number divides V."""
-    size = next(
-        (n for n in (128, *range(129, 257), *range(127, 63, -1)) if len(x_VR) % n == 0), 128
-    )
+    sizes = (128, *range(129, 257), *range(127, 63, -1))
+    fitting = [size for size in sizes if len(x_VR) % size == 0]
+    size = 128
+    if fitting:
+        size = fitting[0]
     padded_VR = jnp.pad(x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf)
     return padded_VR.reshape(-1, size, x_VR.shape[1])
 
@@ -225,17 +227,30 @@ def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
     blocks, size, rows = x_KCR.shape
     if blocks <= count:
         return jax.lax.top_k(x_VR.T, count)
-    found_RC = jnp.sort(jax.lax.top_k(x_KCR.max(1).T, count)[1], axis=-1)
-    near_RCC = x_KCR[found_RC[:, :, None], jnp.arange(size), jnp.arange(rows)[:, None, None]]
-    values, index = jax.lax.top_k(near_RCC.reshape(rows, -1), count)
-    return values, chosen(found_RC, index // size) * size + index % size
+    # Blocks in order, so that of equal values the first is the first of all.
+    _, block_RC = jax.lax.top_k(x_KCR.max(1).T, count)
+    block_RC = jnp.sort(block_RC, axis=-1)
+    rows_R11 = jnp.arange(rows)[:, None, None]
+    near_RCC = x_KCR[block_RC[:, :, None], jnp.arange(size), rows_R11]
+    values_RC, index_RC = jax.lax.top_k(near_RCC.reshape(rows, -1), count)
+    return values_RC, chosen(block_RC, index_RC // size) * size + index_RC % size
 
 
 def chosen(x_BW: Array, index_BC: Array) -> Array:
     """Of axis 1 of each row the entries of these numbers."""
-    return jnp.take_along_axis(
-        x_BW, index_BC.reshape(*index_BC.shape, *[1] * (x_BW.ndim - 2)), axis=1
-    )
+    further_axes = [1] * (x_BW.ndim - 2)
+    return jnp.take_along_axis(x_BW, index_BC.reshape(*index_BC.shape, *further_axes), axis=1)
+
+
+class _Written(NamedTuple):
+    """What `one_by_one` carries from column to column."""
+
+    cache: Cache
+    last_B: Array
+    texts_BT: Array
+    done_B: Array
+    score_B: Array
+    lengths_B: Array
 
 
 def one_by_one(
@@ -243,40 +258,70 @@ def one_by_one(
 ) -> Texts:
     """The likeliest next token, or one drawn."""
     rows = start_B.shape[0]
-    keys_B = key if key is None or key.ndim else jax.random.split(key, rows)
+    keys_B = key
+    if key is not None and not key.ndim:
+        keys_B = jax.random.split(key, rows)
 
     def going(state):
-        return (state[0].column < columns) & ~state[3].all()
+        return (state.cache.column < columns) & ~state.done_B.all()
 
     def draw(logits_VB, column):
         if config.top_k:
-            least_B = highest(logits_VB, config.top_k)[0][:, -1]
+            values_BC, _ = highest(logits_VB, config.top_k)
+            least_B = values_BC[:, -1]
             logits_VB = jnp.where(logits_VB >= least_B, logits_VB, LOWEST)
+        # Given a key for each row, what is drawn for it does not depend on its batch.
         now_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, column)
-        noise_VB = jax.vmap(lambda key: jax.random.gumbel(key, (len(logits_VB),)), out_axes=1)(
-            now_B
-        )
-        return highest(logits_VB / config.temperature + noise_VB, 1)[1]
 
-    drawn = draw if config.temperature else None
+        def gumbel_V(key):
+            return jax.random.gumbel(key, (len(logits_VB),))
+
+        noise_VB = jax.vmap(gumbel_V, out_axes=1)(now_B)
+        _, tokens_B1 = highest(logits_VB / config.temperature + noise_VB, 1)
+        return tokens_B1
+
+    drawn = None
+    if config.temperature:
+        drawn = draw
 
     def step(state):
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state
         column = cache.column
         gain_B1, next_B1, cache = chances(cache, last_B, languages_B, texts_BT, first_B, 1, drawn)
+        # Shapes are fixed: a text that is done goes on with padding until all are.
         next_B = jnp.where(done_B, ids.pad, next_B1[:, 0])
         texts_BT = texts_BT.at[:, column].set(next_B)
         score_B = score_B + jnp.where(done_B, 0.0, gain_B1[:, 0])
         lengths_B = lengths_B + ~done_B
         done_B |= (next_B == ids.end) | (column + 1 >= longest_B)
-        return cache, next_B, texts_BT, done_B, score_B, lengths_B
+        return _Written(cache, next_B, texts_BT, done_B, score_B, lengths_B)
 
-    texts_BT = jnp.full((rows, columns), ids.pad, jnp.int32)
-    none_B = jnp.zeros(rows)
-    state = cache, start_B, texts_BT, longest_B == 0, none_B, none_B.astype(jnp.int32)
-    _, _, texts_BT, _, score_B, lengths_B = jax.lax.while_loop(going, step, state)
-    score_B = score_B / jnp.maximum(lengths_B, 1).astype(jnp.float32) ** config.length_penalty
-    return Texts(texts_BT[:, None], lengths_B[:, None], score_B[:, None])
+    zeros_B = jnp.zeros(rows)
+    start = _Written(
+        cache=cache,
+        last_B=start_B,
+        texts_BT=jnp.full((rows, columns), ids.pad, jnp.int32),
+        done_B=longest_B == 0,
+        score_B=zeros_B,
+        lengths_B=zeros_B.astype(jnp.int32),
+    )
+    end = jax.lax.while_loop(going, step, start)
+    divisor_B = jnp.maximum(end.lengths_B, 1).astype(jnp.float32) ** config.length_penalty
+    score_B = end.score_B / divisor_B
+    return Texts(end.texts_BT[:, None], end.lengths_B[:, None], score_B[:, None])
+
+
+class _Beams(NamedTuple):
+    """What `beam_search` carries from column to column; `ended`: the best that are finished."""
+
+    cache: Cache
+    last_BW: Array
+    texts_BWT: Array
+    score_BW: Array
+    ended_BWT: Array
+    ended_length_BW: Array
+    ended_score_BW: Array
+    done_B: Array
 
 
 def beam_search(
@@ -287,20 +332,24 @@ def beam_search(
     unfinished texts, at its length, scores above the worst of W finished ones (as transformers
     searches with early_stopping=False)."""
     del key
-    rows, width = start_B.shape[0], config.beams
+    rows = start_B.shape[0]
+    width = config.beams
 
     def widen(x, axis):
         return jnp.repeat(x, width, axis=axis)
 
+    # The source's keys and values stay as they are: the beams of a row share them.
     wide = dataclasses.replace(cache, past=jax.tree.map(lambda x: widen(x, 0), cache.past))
     languages_R = widen(languages_B, 0)
-    first_R = None if first_B is None else widen(first_B, 0)
+    first_R = first_B
+    if first_B is not None:
+        first_R = widen(first_B, 0)
 
     def flat(x_BW):
         return x_BW.reshape(rows * width, *x_BW.shape[2:])
 
     def going(state):
-        return (state[0].column < columns) & ~state[-1].all()
+        return (state.cache.column < columns) & ~state.done_B.all()
 
     def step(state):
         cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B = (
@@ -311,6 +360,7 @@ def beam_search(
             cache, flat(last_BW), languages_R, flat(texts_BWT), first_R, 2 * width
         )
         total_RC = flat(score_BW)[:, None] + gain_RC
+        # At most W of 2 W end, one of each beam, so that W remain to go on.
         best_BC, index_BC = jax.lax.top_k(total_RC.reshape(rows, -1), 2 * width)
         beam_BC = index_BC // gain_RC.shape[1]
         token_BC = jnp.take_along_axis(tokens_RC.reshape(rows, -1), index_BC, axis=1)
@@ -318,7 +368,8 @@ def beam_search(
         ends_BC = (token_BC == ids.end) | (column + 1 >= longest_B)[:, None]
 
         possible_BC = best_BC > LOWEST / 2
-        finishing_BC = ends_BC & possible_BC & (jnp.arange(2 * width) < width) & ~done_B[:, None]
+        among_first_C = jnp.arange(2 * width) < width
+        finishing_BC = ends_BC & possible_BC & among_first_C & ~done_B[:, None]
         length = (column + 1).astype(jnp.float32)
         final_BC = jnp.where(finishing_BC, best_BC / length**config.length_penalty, LOWEST)
         all_BX = jnp.concatenate([ended_score_BW, final_BC], axis=1)
@@ -328,13 +379,15 @@ def beam_search(
         ended_length_BW = chosen(lengths_BX, keep_BW)
 
         score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best_BC), width)
-        texts_BWT, last_BW = chosen(texts_BCT, keep_BW), chosen(token_BC, keep_BW)
+        texts_BWT = chosen(texts_BCT, keep_BW)
+        last_BW = chosen(token_BC, keep_BW)
+        # Each beam goes on with the keys and values of the text that it continues.
         rows_R = flat(chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None])
         past = jax.tree.map(lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past)
         cache = dataclasses.replace(cache, past=past)
         done_B |= score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
         done_B |= column + 1 >= longest_B
-        return (
+        return _Beams(
             cache,
             last_BW,
             texts_BWT,
@@ -346,19 +399,18 @@ def beam_search(
         )
 
     empty_BWT = jnp.full((rows, width, columns), ids.pad, jnp.int32)
-    none_BW = jnp.zeros((rows, width), jnp.int32)
     lowest_BW = jnp.full((rows, width), LOWEST)
-    # All beams begin alike: only the first counts in the first step.
-    state = (
-        wide,
-        widen(start_B, 0).reshape(rows, width),
-        empty_BWT,
-        lowest_BW.at[:, 0].set(0.0),
-        empty_BWT,
-        none_BW,
-        lowest_BW,
-        longest_B == 0,
+    start = _Beams(
+        cache=wide,
+        last_BW=widen(start_B, 0).reshape(rows, width),
+        texts_BWT=empty_BWT,
+        # All beams begin alike: only the first counts in the first step.
+        score_BW=lowest_BW.at[:, 0].set(0.0),
+        ended_BWT=empty_BWT,
+        ended_length_BW=jnp.zeros((rows, width), jnp.int32),
+        ended_score_BW=lowest_BW,
+        done_B=longest_B == 0,
     )
-    *_, ended_BWT, lengths_BW, scores_BW, _ = jax.lax.while_loop(going, step, state)
+    end = jax.lax.while_loop(going, step, start)
     n = config.n_best
-    return Texts(ended_BWT[:, :n], lengths_BW[:, :n], scores_BW[:, :n])
+    return Texts(end.ended_BWT[:, :n], end.ended_length_BW[:, :n], end.ended_score_BW[:, :n])

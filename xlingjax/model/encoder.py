@@ -28,7 +28,7 @@ from xlingjax.model.heads import (
     VocabularyHead,
     WordRecovery,
 )
-from xlingjax.model.layers import Embed, LayerNorm, dropout
+from xlingjax.model.layers import Embed, LayerNorm, dropout, split_key
 from xlingjax.model.masks import Fields, Mask, bidirectional
 from xlingjax.model.stack import Stack
 
@@ -51,29 +51,35 @@ class Embeddings(nn.Module):
         shift_BLD: Array | None = None,
     ) -> Array:
         c = self.config
+        # Split over the vocabulary alone (see `partition.RULES`); the other tables are small, and
+        # stand whole on every device.
         tokens = Embed(c, c.padded_vocab_size, ("vocab", None), name="tokens")
-        x_BLD = tokens(batch["input_ids"]) if words_BLD is None else words_BLD
-        x_BLD = x_BLD if shift_BLD is None else x_BLD + shift_BLD
-        x_BLD = x_BLD * c.dim**0.5 if c.embedding_scale else x_BLD
+        x_BLD = words_BLD
+        if words_BLD is None:
+            x_BLD = tokens(batch["input_ids"])
+        if shift_BLD is not None:
+            x_BLD = x_BLD + shift_BLD
+        if c.embedding_scale:
+            x_BLD = x_BLD * c.dim**0.5
         # Padding keeps the row just below the first position (XLM-R's row 1).
+        padding_row = max(c.position_offset - 1, 0)
         positions_BL = jnp.where(
-            batch["pack_ids"] > 0,
-            batch["position_ids"] + c.position_offset,
-            max(c.position_offset - 1, 0),
+            batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, padding_row
         )
         x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
         if c.has_languages:
-            init = nn.initializers.zeros if c.language_init == "zero" else None
-            x_BLD += Embed(c, c.num_languages, (None, None), init, name="languages")(
-                batch["language_ids"]
-            )
+            init = None
+            if c.language_init == "zero":
+                init = nn.initializers.zeros
+            languages = Embed(c, c.num_languages, (None, None), init, name="languages")
+            x_BLD += languages(batch["language_ids"])
         if c.segments:
-            sides_BL = batch.get(
-                "sides", jnp.zeros_like(batch["input_ids"])
-            )  # a text alone is the first
+            # A text alone is the first.
+            sides_BL = batch.get("sides", jnp.zeros_like(batch["input_ids"]))
             x_BLD += Embed(c, c.segments, (None, None), name="segments")(sides_BL)
         if c.embedding_norm:
             x_BLD = LayerNorm(c, name="norm")(x_BLD)
+        # Sums and norm in float32, the layers in the compute type.
         return dropout(x_BLD.astype(c.dtype), c.dropout, key)
 
 
@@ -111,7 +117,7 @@ class _Modules(nn.Module):
         states_BLD: Array | None,
     ):
         c = self.config
-        keys = (None, None) if key is None else jax.random.split(key)
+        keys = split_key(key)
         fields = Fields.from_batch(batch)
 
         def bound(spec):
@@ -121,7 +127,9 @@ class _Modules(nn.Module):
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
         else:
             x_BLD = states_BLD.astype(c.dtype)
-        memory = None if memory is None else (memory[0], bound(memory[1]))
+        if memory is not None:
+            memory_BSD, memory_spec = memory
+            memory = (memory_BSD, bound(memory_spec))
         return self.encoder(x_BLD, keys[1], bound(spec), memory, all_layers)
 
     def recover_words(self, e_BLD, values_BLD, batch: Batch, mask: Mask):
@@ -140,25 +148,22 @@ class _Modules(nn.Module):
 
     def classify(self, h_BLD, batch: Batch, key: Array | None, task: str | None):
         fields = Fields.from_batch(batch)
-        return (
-            self.classifier(h_BLD, key, fields)
-            if task is None
-            else self.classifiers(h_BLD, key, fields, task)[task]
-        )
+        if task is None:
+            return self.classifier(h_BLD, key, fields)
+        return self.classifiers(h_BLD, key, fields, task)[task]
 
     def everything(self):
-        batch = {k: jnp.ones((1, 1), jnp.int32) for k in ("input_ids", "pack_ids")}
-        batch |= {k: jnp.zeros((1, 1), jnp.int32) for k in ("position_ids", "language_ids")}
+        batch = one_token()
         fields = Fields.from_batch(batch)
+        # On "xla", which takes rows of any length: the parameters are the same for every backend.
         attention = bind(AttentionSpec(bidirectional), fields, fields)
         x_BLD = self.embeddings(batch, None)
         h_BLD = self.encoder(x_BLD, None, attention, (x_BLD, attention))
         self.head(h_BLD)
-        read_BLE = (
-            jnp.concatenate([h_BLD, h_BLD], axis=-1)
-            if self.config.classifier == "plug_in"
-            else h_BLD
-        )
+        read_BLE = h_BLD
+        if self.config.classifier == "plug_in":
+            # It reads [H; S].
+            read_BLE = jnp.concatenate([h_BLD, h_BLD], axis=-1)
         if self.config.num_labels:
             self.classifier(read_BLE, None, fields)
         if self.config.task_labels:
@@ -171,10 +176,16 @@ class _Modules(nn.Module):
             self.dan(x_BLD, fields.valid)
 
 
+def one_token() -> dict[str, Array]:
+    """A batch of one row of one token: shapes of parameters depend on no other."""
+    one = jnp.ones((1, 1), jnp.int32)
+    zero = jnp.zeros((1, 1), jnp.int32)
+    return {"input_ids": one, "pack_ids": one, "position_ids": zero, "language_ids": zero}
+
+
 class Encoder:
     """A transformer encoder with a tied vocabulary head and, for `num_labels` > 0, a classifier;
-    for
-    `task_labels` one per task.
+    for `task_labels` one per task.
 
     Parameters are a nested dict of float32 arrays that the caller owns; every method is a pure
     function of them.
@@ -201,7 +212,10 @@ class Encoder:
 
     def logical_axes(self) -> Params:
         """The tree of `init` with a tuple of logical axis names (or None) per parameter."""
-        is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)  # noqa: E731
+
+        def is_box(x):
+            return isinstance(x, nn.LogicallyPartitioned)
+
         return jax.tree.map(lambda box: tuple(box.names), self._abstract_boxed(), is_leaf=is_box)
 
     def encode(
@@ -250,7 +264,9 @@ class Encoder:
         """(g_...D, table_VD, bias_V) such that logits are g @ table.T + bias; V is the padded
         vocabulary."""
         g, bias_V = self._modules.apply({"params": params}, h, method="vocabulary_head")
-        return g, params["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
+        # Tied: the table that words are looked up in is the head's kernel.
+        table_VD = params["embeddings"]["tokens"]["embedding"]
+        return g, table_VD.astype(g.dtype), bias_V
 
     def classify(
         self,
@@ -265,15 +281,15 @@ class Encoder:
         several. Reads input_ids, pack_ids and, for "difference", sides. Raises `UserError` for a
         model without that head.
         """
-        if not self.config.labels_of(task):
-            known = ", ".join(name for name, _ in self.config.task_labels or ())
-            remedy = (
-                "set num_labels"
-                if task is None
-                else f"it has those of {known or 'no task'}; set task_labels"
+        c = self.config
+        if not c.labels_of(task):
+            if task is None:
+                raise UserError(f"model {c.name} has no classification head; set num_labels")
+            known = ", ".join(dict(c.task_labels or ())) or "no task"
+            raise UserError(
+                f"model {c.name} has no classification head of task {task!r}; it has those of"
+                f" {known}; set task_labels"
             )
-            of = "" if task is None else f" of task {task!r}"
-            raise UserError(f"model {self.config.name} has no classification head{of}; {remedy}")
         return self._modules.apply({"params": params}, h_BLD, batch, rng, task, method="classify")
 
     def recover_words(
@@ -287,7 +303,9 @@ class Encoder:
                 f"model {self.config.name} has no word recovery; set word_recovery=True"
             )
         e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
-        values_BLD = e_BLD if shift_BLD is None else e_BLD + shift_BLD
+        values_BLD = e_BLD
+        if shift_BLD is not None:
+            values_BLD = e_BLD + shift_BLD
         return self._modules.apply(
             {"params": params}, e_BLD, values_BLD, batch, mask, method="recover_words"
         )
@@ -319,7 +337,8 @@ class Encoder:
 
     def _check(self, batch: Batch, ahead: int = 0) -> None:
         """`ahead`: positions that are read beyond the last token's."""
-        c, length = self.config, batch["input_ids"].shape[-1]
+        c = self.config
+        length = batch["input_ids"].shape[-1]
         rows = c.max_positions - c.position_offset - ahead
         if length > rows:
             raise UserError(
@@ -328,6 +347,7 @@ class Encoder:
             )
 
 
-@functools.lru_cache(maxsize=16)  # traced once, though every objective of a run asks
+# Traced once, though every objective of a run asks.
+@functools.lru_cache(maxsize=16)
 def _abstract_boxed(kind: type[Encoder], config: ModelConfig):
     return jax.eval_shape(kind(config)._boxed, jax.random.key(0))

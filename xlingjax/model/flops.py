@@ -13,7 +13,8 @@ def flops_per_token(
     predictions: vocabulary predictions per token (slots M / length L for MLM, about 1 for CLM).
     Counted with the true vocabulary, without recomputation, embedding look-ups, norms and softmax.
     """
-    return 3.0 * (config.layers * _block(config, length, causal) + predictions * _head(config))
+    forward = config.layers * _block(config, length, causal) + predictions * _head(config)
+    return 3.0 * forward
 
 
 def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> float:
@@ -28,12 +29,18 @@ def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> fl
 
 
 def _block(config: ModelConfig, length: int, causal: bool) -> float:
-    return (
-        8 * config.dim**2 + 4 * config.dim * config.ffn + (2 if causal else 4) * length * config.dim
-    )
+    # Query, key, value and output; both layers of the feed-forward; scores and their products with
+    # the values.
+    projections = 8 * config.dim**2
+    feed_forward = 4 * config.dim * config.ffn
+    attention = 4 * length * config.dim
+    if causal:
+        attention = 2 * length * config.dim
+    return projections + feed_forward + attention
 
 
 def _head(config: ModelConfig) -> float:
-    return 2 * config.dim * config.vocab_size + (
-        2 * config.dim**2 if config.head == "transform" else 0
-    )
+    logits = 2 * config.dim * config.vocab_size
+    if config.head == "transform":
+        return logits + 2 * config.dim**2
+    return logits

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, kernel_init
+from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, kernel_init, split_key
 from xlingjax.model.masks import Fields
 
 Array = jax.Array
@@ -14,8 +14,7 @@ Array = jax.Array
 
 class VocabularyHead(nn.Module):
     """h_...D -> (g_...D, bias_V); logits are g @ token_table.T + bias. XLM-R transforms h first,
-    XLM does not; BART
-    has no bias."""
+    XLM does not; BART has no bias."""
 
     config: ModelConfig
 
@@ -23,9 +22,10 @@ class VocabularyHead(nn.Module):
     def __call__(self, h_BMD: Array) -> tuple[Array, Array]:
         c = self.config
         if c.head == "transform":
-            h_BMD = gelu(c, Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BMD))
-            h_BMD = LayerNorm(c, name="norm")(h_BMD)
+            h_BMD = Dense(c, (c.dim,), ("embed",), (None,), name="dense")(h_BMD)
+            h_BMD = LayerNorm(c, name="norm")(gelu(c, h_BMD))
         if c.head == "plain":
+            # Callers add a bias in every case.
             return h_BMD, jnp.zeros((c.padded_vocab_size,), jnp.float32)
         zeros = nn.with_logical_partitioning(nn.initializers.zeros, ("vocab",))
         return h_BMD, self.param("bias", zeros, (c.padded_vocab_size,), jnp.float32)
@@ -49,16 +49,16 @@ class Classifier(nn.Module):
     @nn.compact
     def __call__(self, h_BLD: Array, key: Array | None, fields: Fields) -> Array:
         c = self.config
-        rate = c.dropout if c.classifier_dropout is None else c.classifier_dropout
-        keys = (None, None) if key is None else jax.random.split(key)
+        rate = c.classifier_dropout
+        if rate is None:
+            rate = c.dropout
+        keys = split_key(key)
         if c.classifier == "difference":
-            u_BD, v_BD = (
-                mean_state(h_BLD, fields.valid & (fields.side == side)) for side in (0, 1)
-            )
+            u_BD = mean_state(h_BLD, fields.valid & (fields.side == 0))
+            v_BD = mean_state(h_BLD, fields.valid & (fields.side == 1))
             d_BD = u_BD - v_BD
-            h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(
-                jnp.concatenate([d_BD, jnp.abs(d_BD)], -1)
-            )
+            both_BE = jnp.concatenate([d_BD, jnp.abs(d_BD)], -1)
+            h_BF = Dense(c, (c.ffn,), ("embed",), ("mlp",), name="dense")(both_BE)
             x = dropout(gelu(c, h_BF), rate, keys[0])
         elif c.classifier in ("tagging", "spans"):
             x = dropout(h_BLD, rate, keys[0])
@@ -71,8 +71,11 @@ class Classifier(nn.Module):
         if c.classifier in ("xlmr", "pooler", "plug_in"):
             x = jnp.tanh(Dense(c, (c.dim,), ("embed",), (None,), name="dense")(x))
             x = dropout(x, rate, keys[1])
-        inputs = "mlp" if c.classifier == "difference" else "embed"
-        return Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x).astype(jnp.float32)
+        inputs = "embed"
+        if c.classifier == "difference":
+            inputs = "mlp"
+        logits = Dense(c, (c.num_labels,), (inputs,), (None,), name="out")(x)
+        return logits.astype(jnp.float32)
 
 
 class TaskClassifiers(nn.Module):
@@ -87,28 +90,31 @@ class TaskClassifiers(nn.Module):
     ) -> dict[str, Array]:
         """{task: logits}, of one task or of all."""
         c = self.config
-        return {
-            name: Classifier(c.replace(num_labels=labels), name=name)(h_BLD, key, fields)
-            for name, labels in c.task_labels
-            if task in (None, name)
-        }
+        logits = {}
+        for name, labels in c.task_labels:
+            if task is None or task == name:
+                classifier = Classifier(c.replace(num_labels=labels), name=name)
+                logits[name] = classifier(h_BLD, key, fields)
+        return logits
 
 
 def pooled_states(h_BLD: Array, valid_BL: Array, kind: str) -> Array:
     """The "mean" or "max" over a row's own states, BD; 0 of an empty row."""
     if kind == "max":
-        x_BD = jnp.where(valid_BL[..., None], h_BLD, jnp.finfo(h_BLD.dtype).min).max(1)
-        return jnp.where(valid_BL.any(1, keepdims=True), x_BD, 0)
+        lowest = jnp.finfo(h_BLD.dtype).min
+        max_BD = jnp.where(valid_BL[..., None], h_BLD, lowest).max(1)
+        return jnp.where(valid_BL.any(1, keepdims=True), max_BD, 0)
+    # In float32: a sum of hundreds in 16 bits would lose its last terms.
     sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), valid_BL.astype(jnp.float32))
-    return (sum_BD / jnp.maximum(valid_BL.sum(1, keepdims=True), 1)).astype(h_BLD.dtype)
+    mean_BD = sum_BD / jnp.maximum(valid_BL.sum(1, keepdims=True), 1)
+    return mean_BD.astype(h_BLD.dtype)
 
 
 def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:
     """float32 mean_BD of the chosen states, scaled to length sqrt(D); 0 where none is chosen."""
     sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32))
-    return sum_BD * jax.lax.rsqrt(
-        jnp.square(sum_BD).mean(-1, keepdims=True) + 1e-12
-    )  # the same for sum and mean
+    # Scaled, a sum is what its mean is: nothing is divided by the number of states.
+    return sum_BD * jax.lax.rsqrt(jnp.square(sum_BD).mean(-1, keepdims=True) + 1e-12)
 
 
 class FirstState(nn.Module):
@@ -119,10 +125,10 @@ class FirstState(nn.Module):
 
     @nn.compact
     def __call__(self, h_BLD: Array, key: Array | None) -> Array:
-        x_BD = dropout(h_BLD[:, 0], self.config.dropout, key)
-        return Dense(self.config, (self.outputs,), ("embed",), (None,), name="out")(x_BD).astype(
-            jnp.float32
-        )
+        c = self.config
+        x_BD = dropout(h_BLD[:, 0], c.dropout, key)
+        logits_BC = Dense(c, (self.outputs,), ("embed",), (None,), name="out")(x_BD)
+        return logits_BC.astype(jnp.float32)
 
 
 class DeepAveraging(nn.Module):
@@ -135,11 +141,11 @@ class DeepAveraging(nn.Module):
     def __call__(self, e_BLD: Array, chosen_BL: Array) -> Array:
         c = self.config
         chosen_BL = chosen_BL.astype(jnp.float32)
-        mean_BD = jnp.einsum("bld,bl->bd", e_BLD, chosen_BL) / jnp.maximum(
-            chosen_BL.sum(1, keepdims=True), 1
-        )
+        sum_BD = jnp.einsum("bld,bl->bd", e_BLD, chosen_BL)
+        mean_BD = sum_BD / jnp.maximum(chosen_BL.sum(1, keepdims=True), 1)
         h_BF = jnp.tanh(Dense(c, (c.dan,), ("embed",), ("mlp",), name="in")(mean_BD))
-        return jnp.tanh(Dense(c, (c.dan,), ("mlp",), (None,), name="out")(h_BF)).astype(jnp.float32)
+        h_BF = jnp.tanh(Dense(c, (c.dan,), ("mlp",), (None,), name="out")(h_BF))
+        return h_BF.astype(jnp.float32)
 
 
 class WordRecovery(nn.Module):
@@ -157,18 +163,16 @@ class WordRecovery(nn.Module):
         """(x_BLD, attention_BLS) from the embeddings e that are compared and those that are mixed,
         the same but in a leak test."""
         dim = e_BLD.shape[-1]
-        names = nn.with_logical_partitioning(kernel_init(self.config, 3 * dim), (None,))
-        w = self.param("kernel", names, (3 * dim,), jnp.float32)
+        init = nn.with_logical_partitioning(kernel_init(self.config, 3 * dim), (None,))
+        w = self.param("kernel", init, (3 * dim,), jnp.float32)
         e_BLD = e_BLD.astype(jnp.float32)
-        own_BL, other_BS, product_BLD = (
-            e_BLD @ w[:dim],
-            e_BLD @ w[dim : 2 * dim],
-            e_BLD * w[2 * dim :],
-        )
-        a_BLS = (
-            own_BL[:, :, None]
-            + other_BS[:, None, :]
-            + jnp.einsum("bld,bsd->bls", product_BLD, e_BLD)
-        )
-        p_BLS = jax.nn.softmax(jnp.where(allowed_BLS, a_BLS, jnp.finfo(jnp.float32).min), axis=-1)
-        return jnp.einsum("bls,bsd->bld", p_BLS, values_BSD.astype(jnp.float32)), p_BLS
+        # w [a; b; a * b] without [L, S, 3 D]: a share of a, one of b, and a product weighted by D.
+        own_BL = e_BLD @ w[:dim]
+        other_BS = e_BLD @ w[dim : 2 * dim]
+        weighted_BLD = e_BLD * w[2 * dim :]
+        product_BLS = jnp.einsum("bld,bsd->bls", weighted_BLD, e_BLD)
+        a_BLS = own_BL[:, :, None] + other_BS[:, None, :] + product_BLS
+        a_BLS = jnp.where(allowed_BLS, a_BLS, jnp.finfo(jnp.float32).min)
+        p_BLS = jax.nn.softmax(a_BLS, axis=-1)
+        x_BLD = jnp.einsum("bls,bsd->bld", p_BLS, values_BSD.astype(jnp.float32))
+        return x_BLD, p_BLS

@@ -5,7 +5,7 @@ maps them to the axes of the mesh.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -44,26 +44,25 @@ class Dense(nn.Module):
     def __call__(self, x: Array) -> Array:
         n = len(self.input_names)
         inputs = x.shape[-n:]
-        rows_OI = self.get_variable("params", "rows")  # of `by_rows`
+        fan_in = math.prod(inputs)
+        # A decoder's step may have the kernel by rows (`by_rows`); nothing else has.
+        rows_OI = self.get_variable("params", "rows")
         if rows_OI is None:
-            init = nn.with_logical_partitioning(
-                kernel_init(self.config, math.prod(inputs)), self.input_names + self.output_names
-            )
+            names = self.input_names + self.output_names
+            init = nn.with_logical_partitioning(kernel_init(self.config, fan_in), names)
             kernel = self.param("kernel", init, inputs + self.outputs, jnp.float32)
-        bias = self.param(
-            "bias",
-            nn.with_logical_partitioning(nn.initializers.zeros, self.output_names),
-            self.outputs,
-            jnp.float32,
-        )
+        zeros = nn.with_logical_partitioning(nn.initializers.zeros, self.output_names)
+        bias = self.param("bias", zeros, self.outputs, jnp.float32)
         dtype = jnp.dtype(self.config.dtype)
         if rows_OI is not None:
-            y_RO = product_of_few(rows_OI, x.reshape(-1, math.prod(inputs)).astype(dtype)).T
+            x_RI = x.reshape(-1, fan_in).astype(dtype)
+            y_RO = product_of_few(rows_OI, x_RI).T
             return y_RO.reshape(*x.shape[:-n], *self.outputs) + bias.astype(dtype)
-        axes = tuple(range(x.ndim - n, x.ndim)), tuple(range(n))
-        return jax.lax.dot_general(
-            x.astype(dtype), kernel.astype(dtype), (axes, ((), ()))
-        ) + bias.astype(dtype)
+        last_of_x = tuple(range(x.ndim - n, x.ndim))
+        first_of_kernel = tuple(range(n))
+        contracted = ((last_of_x, first_of_kernel), ((), ()))
+        y = jax.lax.dot_general(x.astype(dtype), kernel.astype(dtype), contracted)
+        return y + bias.astype(dtype)
 
 
 def by_rows(params: dict[str, Any], dtype: str) -> dict[str, Any]:
@@ -72,10 +71,12 @@ def by_rows(params: dict[str, Any], dtype: str) -> dict[str, Any]:
     if "kernel" in params:
         kernel_IO = params["kernel"].reshape(-1, params["bias"].size)
         return {"rows": kernel_IO.T.astype(dtype), "bias": params["bias"]}
-    return {
-        name: by_rows(value, dtype) if isinstance(value, dict) else value
-        for name, value in params.items()
-    }
+    result = {}
+    for name, value in params.items():
+        if isinstance(value, dict):
+            value = by_rows(value, dtype)
+        result[name] = value
+    return result
 
 
 def product_of_few(rows_OI: Array, x_RI: Array, **options: Any) -> Array:
@@ -93,12 +94,11 @@ class LayerNorm(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: Array) -> Array:
         shape = x_BLD.shape[-1:]
-        scale_D = self.param(
-            "scale", nn.with_logical_partitioning(nn.initializers.ones, (None,)), shape, jnp.float32
-        )
-        bias_D = self.param(
-            "bias", nn.with_logical_partitioning(nn.initializers.zeros, (None,)), shape, jnp.float32
-        )
+        ones = nn.with_logical_partitioning(nn.initializers.ones, (None,))
+        scale_D = self.param("scale", ones, shape, jnp.float32)
+        zeros = nn.with_logical_partitioning(nn.initializers.zeros, (None,))
+        bias_D = self.param("bias", zeros, shape, jnp.float32)
+        # The mean is taken off first: E[x^2] - E[x]^2 would lose the digits of small variances.
         x = x_BLD.astype(jnp.float32)
         x = x - x.mean(-1, keepdims=True)
         variance = jnp.square(x).mean(-1, keepdims=True)
@@ -116,9 +116,10 @@ class Embed(nn.Module):
 
     @nn.compact
     def __call__(self, ids_BL: Array) -> Array:
-        init = nn.with_logical_partitioning(
-            self.init_value or embedding_init(self.config), self.names
-        )
+        init_value = self.init_value
+        if init_value is None:
+            init_value = embedding_init(self.config)
+        init = nn.with_logical_partitioning(init_value, self.names)
         table = self.param("embedding", init, (self.rows, self.config.dim), jnp.float32)
         return jnp.take(table, ids_BL, axis=0)
 
@@ -130,6 +131,13 @@ def gelu(config: ModelConfig, x: Array) -> Array:
     return x * (0.5 + 0.5 * jax.lax.erf(x * math.sqrt(0.5)))
 
 
+def split_key(key: Array | None, count: int = 2) -> Sequence[Array | None]:
+    """Keys for `count` uses; without one (no dropout) as many Nones."""
+    if key is None:
+        return [None] * count
+    return jax.random.split(key, count)
+
+
 def dropout(x: Array, rate: float, key: Array | None) -> Array:
     """Zeroes a share `rate` of x (to the nearest 1/65536) and scales the rest to keep the mean;
     `key` None = identity.
@@ -139,8 +147,9 @@ def dropout(x: Array, rate: float, key: Array | None) -> Array:
     if key is None or rate == 0.0:
         return x
     size = x.shape[-1]
-    words = jax.random.bits(key, (*x.shape[:-1], (size + 1) // 2), jnp.uint32)
-    halves = jnp.concatenate([words & 0xFFFF, words >> 16], axis=-1)[..., :size]
+    bits = jax.random.bits(key, (*x.shape[:-1], (size + 1) // 2), jnp.uint32)
+    halves = jnp.concatenate([bits & 0xFFFF, bits >> 16], axis=-1)[..., :size]
     threshold = round(rate * 65536)
+    # By the rounded rate, so that the mean is kept exactly.
     scale = 65536 / (65536 - threshold)
     return jnp.where(halves >= threshold, x * jnp.asarray(scale, x.dtype), jnp.zeros_like(x))

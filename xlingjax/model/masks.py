@@ -65,19 +65,21 @@ class Mask:
         k_B1S = jax.tree.map(lambda a: a[..., None, :], k)
         shape = jnp.broadcast_shapes(q_BL1.valid.shape, k_B1S.valid.shape)
         allowed_BLS = jnp.broadcast_to(self.allow(q_BL1, k_B1S), shape)
+        # A softmax over nothing would be even over all keys: the state, of padding or of a MASK
+        # without context, would depend on what it must not see.
         length, keys = shape[-2:]
-        own_LS = jnp.minimum(jnp.arange(length), keys - 1)[:, None] == jnp.arange(keys)
-        return allowed_BLS | (~allowed_BLS.any(-1, keepdims=True) & own_LS)
+        own_key_L1 = jnp.minimum(jnp.arange(length), keys - 1)[:, None]
+        own_LS = own_key_L1 == jnp.arange(keys)
+        sees_nothing_BL1 = ~allowed_BLS.any(-1, keepdims=True)
+        return allowed_BLS | (sees_nothing_BL1 & own_LS)
 
     def __and__(self, other: "Mask") -> "Mask":
-        return Mask(
-            f"({self.name} & {other.name})", lambda q, k: self.allow(q, k) & other.allow(q, k)
-        )
+        name = f"({self.name} & {other.name})"
+        return Mask(name, lambda q, k: self.allow(q, k) & other.allow(q, k))
 
     def __or__(self, other: "Mask") -> "Mask":
-        return Mask(
-            f"({self.name} | {other.name})", lambda q, k: self.allow(q, k) | other.allow(q, k)
-        )
+        name = f"({self.name} | {other.name})"
+        return Mask(name, lambda q, k: self.allow(q, k) | other.allow(q, k))
 
     def __invert__(self) -> "Mask":
         return Mask(f"~{self.name}", lambda q, k: ~self.allow(q, k))
@@ -87,6 +89,7 @@ class Mask:
         return Mask(name, self.allow)
 
 
+# A predicate of one of the two names the other too (`| True`, `& False`), for its shape.
 full = Mask("full", lambda q, k: k.valid | True)
 causal = Mask("causal", lambda q, k: q.position >= k.position)
 same_side = Mask("same_side", lambda q, k: q.side == k.side)
@@ -97,6 +100,7 @@ mask_queries = Mask("mask_queries", lambda q, k: q.is_mask | (k.is_mask & False)
 mask_keys = Mask("mask_keys", lambda q, k: k.is_mask | (q.is_mask & False))
 bidirectional = same_pack & valid_keys
 
+# What is not masked, of the same example.
 _context = same_pack & valid_keys & ~mask_keys
 
 camlm = (
@@ -134,6 +138,7 @@ own_side = (bidirectional & same_side).named("own_side")
 
 first_side = Mask("first_side", lambda q, k: (k.side == 0) & (q.side >= 0))
 
+# Targets stand behind sources, so that `causal` hides them from the source.
 prefix = (bidirectional & (first_side | causal)).named("prefix")
 """An encoder-decoder, its source (side 0) and target (side 1) one behind the other: every word sees
 the source, a target's words also those before them."""

@@ -25,7 +25,7 @@ from xlingjax.model.block import KeysValues, by_head, written
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Batch, Embeddings, Params
 from xlingjax.model.heads import VocabularyHead
-from xlingjax.model.layers import Dense, Embed, dropout
+from xlingjax.model.layers import Dense, Embed, dropout, split_key
 from xlingjax.model.masks import Fields, Mask
 from xlingjax.model.seq2seq import CROSS, SELF, Cache, Decoder, Seq2Seq, new_column, to_source
 from xlingjax.model.stack import Stack
@@ -42,8 +42,10 @@ def ngram_stream(i: int) -> Mask:
 
 def from_first(fields: Fields) -> Fields:
     """The fields with `position` counted from the first column of each example of the row."""
-    column, pack = fields.position, fields.pack
-    begins = jnp.pad(pack[:, 1:] != pack[:, :-1], ((0, 0), (1, 0)), constant_values=True)
+    column = fields.position
+    pack = fields.pack
+    changes = pack[:, 1:] != pack[:, :-1]
+    begins = jnp.pad(changes, ((0, 0), (1, 0)), constant_values=True)
     first = jax.lax.cummax(jnp.where(begins, column, 0), axis=1)
     return dataclasses.replace(fields, position=column - first)
 
@@ -53,13 +55,15 @@ def bucket(config: ModelConfig, distance: Array) -> Array:
     it counts as 0): one for each distance under U/2, then ever wider ones, of which the last has
     all from relative_max_distance on.
     """
-    c, exact = config, config.relative_buckets // 2
-    far = np.arange(exact, c.relative_max_distance + 1)
-    far = exact + np.log(far / exact) / np.log(c.relative_max_distance / exact) * (
-        c.relative_buckets - exact
-    )
-    table = np.minimum(np.r_[:exact, far.astype(np.int32)], c.relative_buckets - 1)
-    return jnp.asarray(table, jnp.int32)[jnp.clip(distance, 0, c.relative_max_distance)]
+    longest = config.relative_max_distance
+    exact = config.relative_buckets // 2
+    wide = config.relative_buckets - exact
+    far = np.arange(exact, longest + 1)
+    far_buckets = exact + np.log(far / exact) / np.log(longest / exact) * wide
+    buckets = np.r_[:exact, far_buckets.astype(np.int32)]
+    # A table of NumPy's: logarithms on a device may round a distance into the next bucket.
+    table = jnp.asarray(np.minimum(buckets, config.relative_buckets - 1), jnp.int32)
+    return table[jnp.clip(distance, 0, longest)]
 
 
 @jax.tree_util.register_dataclass
@@ -85,24 +89,28 @@ class StreamAttention:
     ) -> Array:
         """[B, L, H, K]. main: keys and values, [B, H, S, K]; own: [B, L, H, K], of the queries' own
         columns."""
+        k_BHSK, v_BHSK = main
+        own_k_BLHK, own_v_BLHK = own
         q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
         r_BHLU = jnp.moveaxis(relative_BLUH.astype(jnp.float32), -1, 1)
-        s_BHLS = jnp.einsum("BLHK,BHSK->BHLS", q_BLHK, main[0], preferred_element_type=jnp.float32)
+        s_BHLS = jnp.einsum("BLHK,BHSK->BHLS", q_BLHK, k_BHSK, preferred_element_type=jnp.float32)
         s_BHLS += jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1) + self.bias_B1LS
         # Instead of T keys of which a mask hides all but one: each query's own score, at distance
         # 0.
-        own_BHL = (
-            jnp.einsum("BLHK,BLHK->BHL", q_BLHK, own[0], preferred_element_type=jnp.float32)
-            + r_BHLU[..., 0]
+        own_BHL = jnp.einsum(
+            "BLHK,BLHK->BHL", q_BLHK, own_k_BLHK, preferred_element_type=jnp.float32
         )
-        length = q_BLHK.shape[1]  # the main stream has its own column among its keys
-        own_BHL = jnp.where(
-            jnp.arange(length) < length // self.streams, jnp.finfo(jnp.float32).min, own_BHL
-        )
-        p_BHLS = jax.nn.softmax(jnp.concatenate([s_BHLS, own_BHL[..., None]], axis=-1), axis=-1)
-        p_BHLS = dropout(p_BHLS.astype(main[1].dtype), self.dropout, key)
-        o_BLHK = jnp.einsum("BHLS,BHSK->BLHK", p_BHLS[..., :-1], main[1])
-        return o_BLHK + jnp.einsum("BHL,BLHK->BLHK", p_BHLS[..., -1], own[1])
+        own_BHL = own_BHL + r_BHLU[..., 0]
+        # The main stream has its own column among its keys.
+        length = q_BLHK.shape[1]
+        is_main_L = jnp.arange(length) < length // self.streams
+        own_BHL = jnp.where(is_main_L, jnp.finfo(jnp.float32).min, own_BHL)
+        # One softmax over both: S keys of the main stream, and behind them the query's own.
+        s_BHLS = jnp.concatenate([s_BHLS, own_BHL[..., None]], axis=-1)
+        p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v_BHSK.dtype)
+        p_BHLS = dropout(p_BHLS, self.dropout, key)
+        o_BLHK = jnp.einsum("BHLS,BHSK->BLHK", p_BHLS[..., :-1], v_BHSK)
+        return o_BLHK + jnp.einsum("BHL,BLHK->BLHK", p_BHLS[..., -1], own_v_BLHK)
 
 
 class NgramAttention(nn.Module):
@@ -121,15 +129,24 @@ class NgramAttention(nn.Module):
         project = dict(
             outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
         )
-        q_BLHK, *own = (Dense(c, **project, name=name)(x_BLD) for name in ("query", "key", "value"))
+        q_BLHK = Dense(c, **project, name="query")(x_BLD)
+        k_BLHK = Dense(c, **project, name="key")(x_BLD)
+        v_BLHK = Dense(c, **project, name="value")(x_BLD)
         relative_BLUH = Dense(
             c, (c.relative_buckets, c.heads), ("embed",), (None, "heads"), name="relative"
         )(x_BLD)
-        main = tuple(a[:, : a.shape[1] // attention.streams] for a in own)
-        main = tuple(map(by_head, main)) if past is None else written(past, main)
-        o_BLHK = attention(q_BLHK, main, tuple(own), relative_BLUH, key)
+        # The main stream's columns stand first; of the others only the queries look at them.
+        columns = x_BLD.shape[1] // attention.streams
+        main = (k_BLHK[:, :columns], v_BLHK[:, :columns])
+        if past is None:
+            main = (by_head(main[0]), by_head(main[1]))
+        else:
+            main = written(past, main)
+        o_BLHK = attention(q_BLHK, main, (k_BLHK, v_BLHK), relative_BLUH, key)
         y_BLD = Dense(c, (c.dim,), ("heads", "kv"), ("embed",), name="out")(o_BLHK)
-        return y_BLD if past is None else (y_BLD, main)
+        if past is None:
+            return y_BLD
+        return y_BLD, main
 
 
 class _Streams(nn.Module):
@@ -149,7 +166,8 @@ class _Streams(nn.Module):
     def embed(self, count: int) -> Array:
         """[count, D]. Stream i has row (i-1) mod n, so that stream 0 has the last one, as in
         ProphetNet's weights."""
-        return self.streams((np.arange(count) - 1) % self.config.streams)
+        rows = (np.arange(count) - 1) % self.config.streams
+        return self.streams(rows)
 
 
 class _NgramDecoder(Decoder):
@@ -164,15 +182,17 @@ class _NgramDecoder(Decoder):
     def decode_streams(
         self, batch: Batch, source: Fields, memory_BSD, key: Array | None, shift_BTD, count: int
     ):
-        keys = (None, None, None) if key is None else jax.random.split(key, 3)
+        keys = split_key(key, 3)
         fields = from_first(Fields.from_batch(batch))
         positions_BT = batch["position_ids"]
         x_BLD, attention, queries = self._inputs(
             batch, count, fields, fields, positions_BT, keys[:2], shift_BTD
         )
-        memory = memory_BSD, bind(CROSS, queries, source, dropout=self.config.attention_dropout)
-        h_BLD = self.decoder(x_BLD, keys[2], attention, memory)
-        return jnp.stack(jnp.split(h_BLD, 1 + count, axis=1)[1:])
+        cross = bind(CROSS, queries, source, dropout=self.config.attention_dropout)
+        h_BLD = self.decoder(x_BLD, keys[2], attention, (memory_BSD, cross))
+        # The main stream only reads: nothing is predicted from its states.
+        _, *predicting = jnp.split(h_BLD, 1 + count, axis=1)
+        return jnp.stack(predicting)
 
     def begin_step(self, batch: Batch, cache: Cache):
         queries, keys = new_column(batch, cache)
@@ -191,28 +211,29 @@ class _NgramDecoder(Decoder):
     ) -> tuple[Array, StreamAttention, Fields]:
         """(x_BLD, the self-attention, the fields of L columns) of the main stream and the first
         `count` predicting ones; positions_BS are the keys'."""
-        c, length = self.config, batch["input_ids"].shape[1]
+        c = self.config
+        length = batch["input_ids"].shape[1]
+        # A predicting column stands where its target does, one after the token that was read.
         ahead = {name: jnp.tile(ids, (1, count)) for name, ids in batch.items()}
         ahead["position_ids"] += 1
         words_BLD = jnp.repeat(self.decoder.embed(count), length, axis=0)[None]
-        x_BLD = (
-            self.embeddings(batch, rngs[0], None, shift_BTD),
-            self.embeddings(ahead, rngs[1], words_BLD),
-        )
+        main_BTD = self.embeddings(batch, rngs[0], None, shift_BTD)
+        predicting_BLD = self.embeddings(ahead, rngs[1], words_BLD)
+        x_BLD = jnp.concatenate([main_BTD, predicting_BLD], axis=1)
+
         positions_BL = jnp.concatenate([batch["position_ids"], ahead["position_ids"]], axis=1)
-        masks = SELF.mask, *map(ngram_stream, range(count))
+        masks = [SELF.mask, *map(ngram_stream, range(count))]
         allowed_BLS = jnp.concatenate([mask(queries, keys) for mask in masks], axis=1)
+        bias_BLS = jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)
+        distance_BLS = positions_BL[:, :, None] - positions_BS[:, None]
         attention = StreamAttention(
-            jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)[:, None],
-            bucket(c, positions_BL[:, :, None] - positions_BS[:, None])[:, None],
-            1 + count,
-            c.attention_dropout,
+            bias_B1LS=bias_BLS[:, None],
+            buckets_B1LS=bucket(c, distance_BLS)[:, None],
+            streams=1 + count,
+            dropout=c.attention_dropout,
         )
-        return (
-            jnp.concatenate(x_BLD, axis=1),
-            attention,
-            jax.tree.map(lambda a: jnp.tile(a, (1, 1 + count)), queries),
-        )
+        every_stream = jax.tree.map(lambda a: jnp.tile(a, (1, 1 + count)), queries)
+        return x_BLD, attention, every_stream
 
 
 class NgramSeq2Seq(Seq2Seq):

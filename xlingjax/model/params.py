@@ -8,9 +8,15 @@ import jax
 
 def path_name(path: Sequence[Any]) -> str:
     """A key path of nested dicts as on disk: "encoder/layers/ffn/up/kernel"."""
-    return "/".join(
-        str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in path
-    )
+    return "/".join(_key_name(key) for key in path)
+
+
+def _key_name(key: Any) -> str:
+    # JAX has a class of key for dicts, for dataclasses and for sequences.
+    for attribute in ("key", "name", "idx"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
 
 
 def path_names(tree: Any) -> list[str]:

@@ -1,16 +1,15 @@
 """Device mesh, logical-axis rules, and the shardings of everything that lives on it.
 
 A parameter names its axes logically ("vocab", "embed", "mlp", ...); `RULES` says which mesh axes
-carry them. Rows of
-a batch lie on ("data", "fsdp"). Imports nothing of the project but its error.
+carry them. Rows of a batch lie on ("data", "fsdp"). Imports nothing of the project but its error.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from xlingjax.errors import UserError
@@ -42,10 +41,11 @@ def make_mesh(
     config: MeshConfig = MeshConfig(), devices: Sequence[jax.Device] | None = None
 ) -> Mesh:  # noqa: B008
     """A mesh with axes ("data", "fsdp", "tensor") over `devices` (default: all). Sizes may use
-    fewer devices than
-    there are, but only in a single process. Raises UserError when the sizes do not fit the devices.
+    fewer devices than there are, but only in a single process. Raises UserError when the sizes do
+    not fit the devices.
     """
-    devices = list(jax.devices() if devices is None else devices)
+    if devices is None:
+        devices = jax.devices()
     sizes = [config.data, config.fsdp, config.tensor]
     requested = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
     if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
@@ -53,28 +53,31 @@ def make_mesh(
             f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others"
             " leave)"
         )
-    fixed = int(np.prod([size for size in sizes if size != -1]))
     if -1 in sizes:
+        fixed = math.prod(size for size in sizes if size != -1)
         if len(devices) % fixed:
             raise UserError(
                 f"mesh {requested} does not divide {len(devices)} devices; choose sizes whose"
                 " product does"
             )
         sizes[sizes.index(-1)] = len(devices) // fixed
-    used = int(np.prod(sizes))
-    if used > len(devices) or (used < len(devices) and jax.process_count() > 1):
+    used = math.prod(sizes)
+    # Devices left out would leave a process without any, or with fewer than the others.
+    several_processes = jax.process_count() > 1
+    if used > len(devices) or (used < len(devices) and several_processes):
         raise UserError(
             f"mesh {requested} needs {used} devices, {len(devices)} are there; set one size to -1"
             " to take what is left"
         )
-    return jax.make_mesh(
-        tuple(sizes), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices[:used]
-    )
+    axis_types = (AxisType.Auto,) * len(AXES)
+    return jax.make_mesh(tuple(sizes), AXES, axis_types=axis_types, devices=devices[:used])
 
 
 def mesh_of_all() -> Mesh | None:
     """A mesh over all devices, rows over them; None where there is one device."""
-    return make_mesh() if jax.device_count() > 1 else None
+    if jax.device_count() > 1:
+        return make_mesh()
+    return None
 
 
 def partition_spec(
@@ -88,13 +91,19 @@ def partition_spec(
     taken: set[str] = set()
     spec: list[str | tuple[str, ...] | None] = []
     for name, size in zip(names, shape, strict=True):
-        carriers = () if name is None else rules.get(name, ())
+        carriers: tuple[str, ...] = ()
+        if name is not None:
+            carriers = rules.get(name, ())
         axes = tuple(axis for axis in carriers if axis not in taken)
-        if not axes or size % int(np.prod([mesh.shape[axis] for axis in axes])):
+        parts = math.prod(mesh.shape[axis] for axis in axes)
+        if not axes or size % parts:
             spec.append(None)
             continue
         taken.update(axes)
-        spec.append(axes if len(axes) > 1 else axes[0])
+        if len(axes) == 1:
+            spec.append(axes[0])
+        else:
+            spec.append(axes)
     return PartitionSpec(*spec)
 
 
@@ -104,8 +113,7 @@ def param_shardings(
     """Shardings for a tree of parameters.
 
     logical_axes: same tree, of tuples of logical names or None; shapes: same tree, of anything with
-    `.shape`.
-    An axis that its mesh axes do not divide evenly is replicated.
+    `.shape`. An axis that its mesh axes do not divide evenly is replicated.
     """
 
     def one(leaf, names):
@@ -121,12 +129,14 @@ def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> A
     path ends in a parameter's path and whose shape is the parameter's lies as the parameter does;
     every other leaf is replicated.
     """
-    leaves = zip(
-        jax.tree_util.tree_flatten_with_path(params)[0], jax.tree.leaves(shardings), strict=True
-    )
-    known = {path: (leaf.shape, sharding) for (path, leaf), sharding in leaves}
+    with_paths, _ = jax.tree_util.tree_flatten_with_path(params)
+    known = {}
+    for (path, leaf), sharding in zip(with_paths, jax.tree.leaves(shardings), strict=True):
+        known[path] = (leaf.shape, sharding)
 
     def one(path, leaf):
+        # By path and shape: a moment may be kept in another shape than its parameter, and a state
+        # knows nothing of the names of axes.
         for start in range(len(path)):
             shape, sharding = known.get(path[start:], (None, None))
             if shape == leaf.shape:
@@ -142,7 +152,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 def row_devices(mesh: Mesh) -> int:
     """How many devices the rows of a batch are spread over."""
-    return int(np.prod([mesh.shape[axis] for axis in ROW_AXES]))
+    return math.prod(mesh.shape[axis] for axis in ROW_AXES)
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

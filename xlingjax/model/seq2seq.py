@@ -17,9 +17,9 @@ from xlingjax.errors import UserError
 from xlingjax.model.attention import Attention, AttentionSpec, bind
 from xlingjax.model.block import Block, KeysValues, MultiHeadAttention
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params
+from xlingjax.model.encoder import Batch, Embeddings, Encoder, Params, one_token
 from xlingjax.model.heads import VocabularyHead
-from xlingjax.model.layers import LayerNorm, by_rows
+from xlingjax.model.layers import LayerNorm, by_rows, split_key
 from xlingjax.model.masks import Fields, bidirectional, causal
 from xlingjax.model.stack import Stack
 
@@ -33,10 +33,17 @@ CROSS = AttentionSpec(bidirectional)
 
 def decoder_side(batch: Batch) -> dict[str, Array]:
     """The decoder's fields of a batch under the names that embeddings and masks know."""
-    fields = {
-        name: batch[f"decoder_{name}"] for name in ("position_ids", "language_ids", "pack_ids")
+    return {
+        "input_ids": batch["decoder_ids"],
+        "position_ids": batch["decoder_position_ids"],
+        "language_ids": batch["decoder_language_ids"],
+        "pack_ids": batch["decoder_pack_ids"],
     }
-    return {"input_ids": batch["decoder_ids"], **fields}
+
+
+def source_fields(batch: Batch) -> Fields:
+    """What the cross-attention sees of the source."""
+    return Fields.from_batch({"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]})
 
 
 @jax.tree_util.register_dataclass
@@ -61,19 +68,20 @@ class Cache:
 def new_column(batch: Batch, cache: Cache) -> tuple[Fields, Fields]:
     """The fields of the new column and of all that the cache has room for. Rows hold one example
     each, so that the causal mask alone leaves out columns that are still to come."""
-    queries, length = Fields.from_batch(batch), cache.past[0][0].shape[2]
-    keys = Fields.from_batch(
-        {name: jnp.ones((1, length), jnp.int32) for name in ("input_ids", "pack_ids")}
-    )
-    return dataclasses.replace(queries, position=queries.position + cache.column), keys
+    queries = Fields.from_batch(batch)
+    queries = dataclasses.replace(queries, position=queries.position + cache.column)
+    past_keys_BHTK, _ = cache.past[0]
+    ones_1T = jnp.ones((1, past_keys_BHTK.shape[2]), jnp.int32)
+    keys = Fields.from_batch({"input_ids": ones_1T, "pack_ids": ones_1T})
+    return queries, keys
 
 
 def to_source(queries: Fields, cache: Cache) -> Attention:
     """The attention of new columns to the source, bound. They are all real, so that one row of
     beams says it."""
-    return bind(
-        CROSS, jax.tree.map(lambda x: x[: len(cache.source.pack), :1], queries), cache.source
-    )
+    rows = len(cache.source.pack)
+    first_B1 = jax.tree.map(lambda x: x[:rows, :1], queries)
+    return bind(CROSS, first_B1, cache.source)
 
 
 class Decoder(nn.Module):
@@ -94,15 +102,16 @@ class Decoder(nn.Module):
         shift_BTD: Array | None,
     ):
         c = self.config
-        keys = (None, None) if key is None else jax.random.split(key)
+        keys = split_key(key)
         fields = Fields.from_batch(batch)
-        # Parameters are made on rows of one token, which a kernel may refuse.
-        backend = "xla" if self.is_initializing() else c.attention_backend
+        backend = c.attention_backend
+        if self.is_initializing():
+            # Parameters are made on rows of one token, which a kernel may refuse.
+            backend = "xla"
         attention = bind(SELF, fields, fields, backend, c.attention_dropout, self.mesh)
-        memory = memory_BSD, bind(CROSS, fields, source, backend, c.attention_dropout, self.mesh)
-        return self.decoder(
-            self.embeddings(batch, keys[0], None, shift_BTD), keys[1], attention, memory
-        )
+        cross = bind(CROSS, fields, source, backend, c.attention_dropout, self.mesh)
+        x_BTD = self.embeddings(batch, keys[0], None, shift_BTD)
+        return self.decoder(x_BTD, keys[1], attention, (memory_BSD, cross))
 
     def begin_step(self, batch: Batch, cache: Cache):
         """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is
@@ -114,10 +123,10 @@ class Decoder(nn.Module):
         return self.head(h)
 
     def everything(self):
-        batch = {k: jnp.ones((1, 1), jnp.int32) for k in ("input_ids", "pack_ids")}
-        batch |= {k: jnp.zeros((1, 1), jnp.int32) for k in ("position_ids", "language_ids")}
+        batch = one_token()
         source = Fields.from_batch(batch)
-        self.head(self.decode(batch, source, jnp.zeros((1, 1, self.config.dim)), None, None))
+        memory_BSD = jnp.zeros((1, 1, self.config.dim))
+        self.head(self.decode(batch, source, memory_BSD, None, None))
 
 
 class Seq2Seq(Encoder):
@@ -139,6 +148,8 @@ class Seq2Seq(Encoder):
                 f"model {config.name} has an n-stream decoder; use NgramSeq2Seq or set streams=0"
             )
         super().__init__(config, mesh)
+        # A decoder's layers are an encoder's with VECO's slot: self-attention, cross-attention,
+        # feed-forward.
         as_decoder = config.replace(
             layers=config.decoder_layers,
             cross_attention=True,
@@ -175,50 +186,74 @@ class Seq2Seq(Encoder):
         """An empty cache for up to `length` columns; the rows of the batch hold one example each,
         of which the search makes `beams`."""
         c = self._decoder.config
-        source = Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
+        rows = memory_BSD.shape[0]
         stacked = self._view(params)["decoder"]["layers"]
         layers = tuple(jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(c.layers))
 
         def projected(layer, name):
             dense = layer["cross_attention"]["attention"][name]
-            kernel, bias = (dense[part].astype(c.dtype) for part in ("kernel", "bias"))
-            return jnp.einsum("BSD,DHK->BHKS", memory_BSD.astype(c.dtype), kernel) + bias[..., None]
+            kernel_DHK = dense["kernel"].astype(c.dtype)
+            bias_HK1 = dense["bias"].astype(c.dtype)[..., None]
+            x_BHKS = jnp.einsum("BSD,DHK->BHKS", memory_BSD.astype(c.dtype), kernel_DHK)
+            return x_BHKS + bias_HK1
 
-        empty = jnp.zeros((memory_BSD.shape[0], c.heads, length, c.head_dim), c.dtype)
+        # The source's keys and values stay the same: they are computed here, and not at every step.
         memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
-        if memory_BSD.shape[0] * beams > 1:  # a single vector is multiplied without copies
+        # A single vector is multiplied without copies.
+        if rows * beams > 1:
             layers = tuple(by_rows(layer, c.dtype) for layer in layers)
-        return Cache(layers, ((empty, empty),) * c.layers, memory, source, jnp.int32(0))
+        empty_BHTK = jnp.zeros((rows, c.heads, length, c.head_dim), c.dtype)
+        return Cache(
+            layers=layers,
+            past=((empty_BHTK, empty_BHTK),) * c.layers,
+            memory=memory,
+            source=source_fields(batch),
+            column=jnp.int32(0),
+        )
 
     def step(
         self, params: Params, cache: Cache, ids_B: Array, languages_B: Array
     ) -> tuple[Array, Cache]:
         """(h_BD, the next cache): the decoder's state at one more column, of `ids_B`."""
         c = self._decoder.config
-        one = jnp.ones_like(ids_B)[:, None]
-        batch = {"input_ids": ids_B[:, None], "language_ids": languages_B[:, None], "pack_ids": one}
-        batch["position_ids"] = one * cache.column
+        one_B1 = jnp.ones_like(ids_B)[:, None]
+        batch = {
+            "input_ids": ids_B[:, None],
+            "language_ids": languages_B[:, None],
+            "pack_ids": one_B1,
+            "position_ids": one_B1 * cache.column,
+        }
         x_BLD, attention, cross = self._apply(params, batch, cache, method="begin_step")
-        block, past = Block(c, self._self_attention), []
-        for layer, earlier, seen in zip(cache.layers, cache.past, cache.memory, strict=True):
-            inputs = x_BLD, None, attention, (seen, cross), (earlier, cache.column)
-            x_BLD, longer = block.apply({"params": layer}, *inputs)
+        # The blocks themselves and not a `Stack`: `start` has taken the layers apart.
+        block = Block(c, self._self_attention)
+        past = []
+        for layer, earlier, source in zip(cache.layers, cache.past, cache.memory, strict=True):
+            x_BLD, longer = block.apply(
+                {"params": layer},
+                x_BLD,
+                None,
+                attention,
+                memory=(source, cross),
+                past=(earlier, cache.column),
+            )
             past.append(longer)
         h_BD = x_BLD[:, -1]
         if c.norm_order == "pre":
-            h_BD = LayerNorm(c).apply({"params": self._view(params)["decoder"]["final_norm"]}, h_BD)
+            final_norm = self._view(params)["decoder"]["final_norm"]
+            h_BD = LayerNorm(c).apply({"params": final_norm}, h_BD)
         return h_BD, dataclasses.replace(cache, past=tuple(past), column=cache.column + 1)
 
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
         g, bias_V = self._apply(params, h, method="vocabulary_head")
-        return g, self._view(params)["embeddings"]["tokens"]["embedding"].astype(g.dtype), bias_V
+        table_VD = self._view(params)["embeddings"]["tokens"]["embedding"]
+        return g, table_VD.astype(g.dtype), bias_V
 
     def _sides(self, batch: Batch) -> tuple[dict[str, Array], Fields]:
         """(the target under the encoder's names, the source's fields)"""
         target = decoder_side(batch)
         self._check(target, self._ahead)
-        return target, Fields.from_batch({name: batch[name] for name in ("input_ids", "pack_ids")})
+        return target, source_fields(batch)
 
     def _apply(self, params: Params, *arguments: Any, method: str):
         return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)
@@ -226,32 +261,32 @@ class Seq2Seq(Encoder):
     def _view(self, params: Params) -> Params:
         """The decoder's own tree: what is shared or tied filled in from the encoder's."""
         c = self.config
-        tree = {
-            "embeddings": {**params["embeddings"], **params.get("decoder_embeddings", {})},
-            "decoder": params["decoder"],
-            "head": params.get("decoder_head", params.get("head", {})),
-        }
+        decoder = params["decoder"]
         if c.tied_self_attention:
-            tied = jax.tree.map(
-                lambda x: x[-c.decoder_layers :], params["encoder"]["layers"]["attention"]
-            )
-            tree["decoder"] = {
-                **tree["decoder"],
-                "layers": {**tree["decoder"]["layers"], "attention": tied},
-            }
-        return tree
+            # The last layers: as decoders they do better than the first (VECO).
+            attention = params["encoder"]["layers"]["attention"]
+            tied = jax.tree.map(lambda x: x[-c.decoder_layers :], attention)
+            decoder = {**decoder, "layers": {**decoder["layers"], "attention": tied}}
+        # A head without parameters ("plain") has no entry.
+        head = params.get("head", {})
+        return {
+            "embeddings": {**params["embeddings"], **params.get("decoder_embeddings", {})},
+            "decoder": decoder,
+            "head": params.get("decoder_head", head),
+        }
 
     def _boxed(self, rng):
         encoder_rng, decoder_rng = jax.random.split(rng)
         params = super()._boxed(encoder_rng)
-        made = self._decoder.init({"params": decoder_rng}, method="everything")["params"]
+        of_decoder = self._decoder.init({"params": decoder_rng}, method="everything")["params"]
+        # What is shared with the encoder stands there alone.
         if self.config.tied_self_attention:
-            del made["decoder"]["layers"]["attention"]
-        params["decoder"] = made["decoder"]
-        if self.config.decoder_embeddings != "shared":
-            params["decoder_embeddings"] = made["embeddings"]
+            del of_decoder["decoder"]["layers"]["attention"]
+        params["decoder"] = of_decoder["decoder"]
         if self.config.decoder_embeddings == "shared_tokens":
-            del made["embeddings"]["tokens"]
-        if self.config.decoder_embeddings == "separate" and "head" in made:
-            params["decoder_head"] = made["head"]
+            del of_decoder["embeddings"]["tokens"]
+        if self.config.decoder_embeddings != "shared":
+            params["decoder_embeddings"] = of_decoder["embeddings"]
+        if self.config.decoder_embeddings == "separate" and "head" in of_decoder:
+            params["decoder_head"] = of_decoder["head"]
         return params

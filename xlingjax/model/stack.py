@@ -40,7 +40,9 @@ class Stack(nn.Module):
     ):
         c = self.config
         if not c.layers:
-            return x_BLD[None] if all_layers else x_BLD
+            if all_layers:
+                return x_BLD[None]
+            return x_BLD
 
         def rows(x_BLD):
             """Left to itself XLA may split D over "fsdp", as the kernels are, and give every device
@@ -51,13 +53,18 @@ class Stack(nn.Module):
 
         def body(block, x_BLD, key):
             y_BLD = rows(block(rows(x_BLD), key, attention, memory))
-            return y_BLD, y_BLD if all_layers else None
+            if all_layers:
+                return y_BLD, y_BLD
+            return y_BLD, None
 
         if c.remat != "none":
             # Within a loop XLA cannot merge the recomputation with the first pass; in straight-line
             # code it would.
             body = nn.remat(body, policy=_POLICIES[c.remat], prevent_cse=c.unroll != 1)
-        keys_N = None if key is None else jax.random.split(key, c.layers)
+        keys_N = key
+        if key is not None:
+            keys_N = jax.random.split(key, c.layers)
+        # Looped over or unrolled, parameters are stacked: their names do not depend on it.
         scan = nn.scan(
             body,
             variable_axes={"params": 0},
@@ -67,7 +74,9 @@ class Stack(nn.Module):
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
         h_BLD, h_NBLD = scan(Block(c, self.self_attention, name="layers"), x_BLD, keys_N)
-        final_norm = LayerNorm(c, name="final_norm") if c.norm_order == "pre" else lambda h: h
+        if c.norm_order == "pre":
+            # A pre-LN block gives a bare sum, with no LayerNorm behind it.
+            h_BLD = LayerNorm(c, name="final_norm")(h_BLD)
         if not all_layers:
-            return final_norm(h_BLD)
-        return jnp.concatenate([x_BLD[None], h_NBLD[:-1], final_norm(h_BLD)[None]])
+            return h_BLD
+        return jnp.concatenate([x_BLD[None], h_NBLD[:-1], h_BLD[None]])

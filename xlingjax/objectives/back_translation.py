@@ -30,9 +30,11 @@ class BackTranslation(Translation):
 
     def __post_init__(self):
         super().__post_init__()
+        # For its errors: what is wrong with the options is said now, not at the first step.
         self._decoding()
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
+        # How many tokens the first pass writes is not known beforehand.
         return None
 
     def _decoding(self) -> Decoding:
@@ -54,6 +56,7 @@ class BackTranslation(Translation):
     ) -> tuple[Translation, dict[str, Any]]:
         """(the objective of the second pass, the batch that it reads: its source written by the
         model)."""
+        # From here on an ordinary translation; the text that was written is a constant to it.
         second = Translation(self.name, self.smoothing, self.factor, self.chunk)
         return second, {**batch, **self.translated(model, params, batch, rng)}
 
@@ -64,13 +67,21 @@ class BackTranslation(Translation):
         the same."""
         model = with_decoder(model, self.name)
         rows, length = batch["input_ids"].shape
+        # A vocabulary's special ids are fields of the batch: an objective knows no vocabulary.
         first, end, pad = (batch["edge_ids"][0, column] for column in range(3))
-        banned_Z = jnp.where(batch["special_ids"][0] == end, pad, batch["special_ids"][0])
-        pivot_B, tokens = batch["pivot_languages"], model.config.language_tokens
-        start_B = (
-            pivot_B + model.config.vocab_size - tokens if tokens else jnp.broadcast_to(end, rows)
-        )
-        key = jax.random.fold_in(jax.random.key(0) if rng is None else rng, 1)
+        special_Z = batch["special_ids"][0]
+        banned_Z = jnp.where(special_Z == end, pad, special_Z)
+        pivot_B = batch["pivot_languages"]
+        language_tokens = model.config.language_tokens
+        if language_tokens:
+            start_B = pivot_B + model.config.vocab_size - language_tokens
+        else:
+            start_B = jnp.broadcast_to(end, rows)
+        if rng is None:
+            rng = jax.random.key(0)
+        # Not the key of the second pass, whose dropout it would repeat.
+        key = jax.random.fold_in(rng, 1)
+        # One column less than a row has: its source opens with a token of its own.
         texts = generate(
             model,
             params,
@@ -82,12 +93,13 @@ class BackTranslation(Translation):
             length - 1,
             key=key,
         )
-        ids_BT, lengths_B = texts.ids[:, 0], texts.lengths[:, 0]
-        columns_T = jnp.arange(length - 1)
-        ids_BT = jnp.where(
-            columns_T == lengths_B[:, None] - 1, end, ids_BT
-        )  # one cut at its length ends too
-        real_B = batch["pack_ids"][:, 0] > 0  # not a row that only fills the batch
+        ids_BT = texts.ids[:, 0]
+        lengths_B = texts.lengths[:, 0]
+        # A text that was cut at its longest ends in `</s>` too.
+        last_BT = jnp.arange(length - 1) == lengths_B[:, None] - 1
+        ids_BT = jnp.where(last_BT, end, ids_BT)
+        # Not a row that only fills the batch.
+        real_B = batch["pack_ids"][:, 0] > 0
         used_BL = (jnp.arange(length) <= lengths_B[:, None]) & real_B[:, None]
         ids_BL = jnp.concatenate([jnp.broadcast_to(first, (rows, 1)), ids_BT], axis=1)
         return {

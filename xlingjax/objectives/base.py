@@ -147,16 +147,18 @@ class TokenObjective(Objective):
         return model.vocab_head
 
     @property
-    def coefficients(self) -> dict[str, float]:
+    def coefficients(self) -> Mapping[str, float | Ramp]:  # type: ignore[override]  # of its name
         return {self.name: 1.0}
 
     def loss(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
-        terms, metrics = {}, {}
+        terms: dict[str, Array] = {}
+        metrics: dict[str, Any] = {}
         for name, of_term in self.predictions(model, params, batch, rng).items():
+            # Others are for the leak test and for samples alone, as BTMLM's pseudo tokens.
             if name in self.coefficients:
-                terms[name], more = token_loss(
+                terms[name], term_metrics = token_loss(
                     name,
                     model,
                     params,
@@ -166,7 +168,7 @@ class TokenObjective(Objective):
                     self.head(model),
                     self.smoothing,
                 )
-                metrics |= more
+                metrics |= term_metrics
         return Loss(terms, metrics)
 
 
@@ -181,22 +183,26 @@ def token_loss(
     smoothing: float = 0.0,
 ) -> tuple[Array, dict[str, tuple[Array, Array]]]:
     """(summed cross-entropy, metrics) of predicted tokens. head: default the encoder's."""
-    p = predictions
-    g_BMD, table_VD, bias_V = (head or model.vocab_head)(params, p.states)
-    weights_T, languages_T = jnp.float32(p.weights).reshape(-1), p.languages.reshape(-1)
+    if head is None:
+        head = model.vocab_head
+    # The logits, B M V of them, are nowhere made at once: `cross_entropy` goes by chunks.
+    g_BMD, table_VD, bias_V = head(params, predictions.states)
+    weights_T = jnp.float32(predictions.weights).reshape(-1)
+    languages_T = predictions.languages.reshape(-1)
+    g_TD = g_BMD.reshape(-1, g_BMD.shape[-1])
+    targets_T = predictions.targets.reshape(-1)
     loss, nll_T, correct_T = cross_entropy(
-        g_BMD.reshape(-1, g_BMD.shape[-1]),
+        g_TD,
         table_VD,
         bias_V,
-        p.targets.reshape(-1),
+        targets_T,
         weights_T,
         vocab_size=model.config.vocab_size,
         chunk=chunk,
         smoothing=smoothing,
     )
-    return loss, metrics_by_language(
-        name, {"loss": nll_T, "accuracy": correct_T}, weights_T, languages_T, languages
-    )
+    values = {"loss": nll_T, "accuracy": correct_T}
+    return loss, metrics_by_language(name, values, weights_T, languages_T, languages)
 
 
 def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predictions:  # noqa: B008 - frozen
@@ -213,8 +219,10 @@ def at_slots(h_BLD: Array, batch: Batch, slots: slice = slice(None)) -> Predicti
 
 def flops_at_slots(config: ModelConfig, shapes: Shapes) -> float:
     """`flops_per_token` of one pass with a prediction at every slot."""
+    # The head runs at all slots, the unused ones too: shapes are fixed.
     length = shapes["input_ids"][1]
-    return flops_per_token(config, length, shapes["masked_positions"][1] / length)
+    slots = shapes["masked_positions"][1]
+    return flops_per_token(config, length, slots / length)
 
 
 def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float | None:
@@ -235,7 +243,8 @@ def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
     """[(first term, slots of side 0), (second term, slots of side 1)] where the slots are masked
     side by side."""
     half = batch["masked_positions"].shape[1] // 2
-    return [(terms[0], slice(0, half)), (terms[1], slice(half, None))]
+    x_term, y_term = terms
+    return [(x_term, slice(0, half)), (y_term, slice(half, None))]
 
 
 def metrics_by_language(
@@ -243,6 +252,8 @@ def metrics_by_language(
 ):
     """`name/KEY` and `name/KEY_by_language` for every per-token `values[KEY]`, as (sum, weight)
     pairs."""
+    # Sums and weights, not means: they are added over microbatches and devices before anything is
+    # divided.
     weights_GT = weights_T * (languages_T == jnp.arange(languages)[:, None])
     metrics = {}
     for key, value_T in values.items():

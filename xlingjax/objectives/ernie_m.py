@@ -69,16 +69,21 @@ class CAMLM(TokenObjective):
         return flops_at_slots(config, shapes)
 
     def attention(self) -> AttentionSpec:
-        return AttentionSpec(camlm if self.own_masks == "all" else camlm_alone)
+        if self.own_masks == "all":
+            return AttentionSpec(camlm)
+        return AttentionSpec(camlm_alone)
 
     def evidence(self) -> dict[str, Mask]:
-        own = own_side & mask_keys if self.own_masks == "all" else bidirectional & itself
+        # A MASK carries its position and language, not the word that it hides.
+        own = own_side & mask_keys
+        if self.own_masks == "self":
+            own = bidirectional & itself
         return dict.fromkeys(self.terms, (partner & ~mask_keys) | own)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
-        return {
-            term: batch["masked_weights"][:, half].sum() for term, half in halves(self.terms, batch)
-        }
+        # L = L_x + L_y (eq. 3): each side has a mean of its own.
+        weights_BM = batch["masked_weights"]
+        return {term: weights_BM[:, half].sum() for term, half in halves(self.terms, batch)}
 
     def predictions(
         self,
@@ -129,21 +134,23 @@ class BTMLM(TokenObjective):
 
     @property
     def _first_stage(self) -> Mask:
-        return pseudo_tokens if self.own_masks == "self" else pseudo_tokens_together
+        if self.own_masks == "self":
+            return pseudo_tokens
+        return pseudo_tokens_together
 
     def attention(self) -> AttentionSpec:
         """Of the second stage."""
+        # There the pseudo tokens are words as others: the text sees them, and they the text.
         return AttentionSpec(bidirectional)
 
     def masks(self) -> dict[str, Mask]:
         return {"second stage": bidirectional, "first stage": self._first_stage}
 
     def evidence(self) -> dict[str, Mask]:
-        own = bidirectional & ~mask_keys | bidirectional & itself
-        return {
-            self.name: bidirectional,
-            f"{self.name}_pseudo": own if self.own_masks == "self" else bidirectional,
-        }
+        pseudo = bidirectional
+        if self.own_masks == "self":
+            pseudo = bidirectional & ~mask_keys | bidirectional & itself
+        return {self.name: bidirectional, f"{self.name}_pseudo": pseudo}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["masked_weights"].sum()}
@@ -156,7 +163,10 @@ class BTMLM(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        key = None if rng is None else jax.random.fold_in(rng, 1)
+        # The key draws pseudo tokens, where they are drawn; the first stage has no dropout.
+        key = rng
+        if rng is not None:
+            key = jax.random.fold_in(rng, 1)
         first = self.placeholders(model, params, batch, key, shift_BLD)
         filled = self.filled(batch, first.targets)
         h_BLD = model.encode(params, filled, self.attention(), rng=rng, shift_BLD=shift_BLD)
@@ -172,20 +182,28 @@ class BTMLM(TokenObjective):
     ) -> Predictions:
         """First stage: the placeholders' states, read from the text as it is, and the pseudo tokens
         as `targets`."""
+        # Pseudo tokens are data to the second stage; without a key there is no dropout.
         params = jax.lax.stop_gradient(params)
         whole = {**batch, "input_ids": batch["original_ids"]}
         h_BLD = model.encode(params, whole, AttentionSpec(self._first_stage), shift_BLD=shift_BLD)
         columns_BP = batch["pseudo_positions"]
         states_BPD = gather_positions(h_BLD, columns_BP)
         g_BPD, table_VD, bias_V = model.vocab_head(params, states_BPD)
+        g_TD = g_BPD.reshape(-1, g_BPD.shape[-1])
+        banned_Z = None
+        if not self.special:
+            # All rows carry the same ids: a field of a batch has an axis of rows.
+            banned_Z = batch["special_ids"][0]
+        if self.decode == "argmax":
+            key = None
         ids_T = best_ids(
-            g_BPD.reshape(-1, g_BPD.shape[-1]),
+            g_TD,
             table_VD,
             bias_V,
             vocab_size=model.config.vocab_size,
-            banned=None if self.special else batch["special_ids"][0],
+            banned=banned_Z,
             chunk=self.chunk,
-            key=key if self.decode == "sample" else None,
+            key=key,
         )
         languages_BP = jnp.take_along_axis(batch["language_ids"], columns_BP, axis=1)
         return Predictions(
@@ -201,11 +219,8 @@ class BTMLM(TokenObjective):
         """The batch with these ids in place of the placeholders: what the second stage reads."""
         columns_BP = batch["pseudo_positions"]
         there_BP = jnp.take_along_axis(batch["input_ids"], columns_BP, axis=1)
-        added_BP = jnp.where(
-            batch["pseudo_weights"] > 0, ids_BP - there_BP, 0
-        )  # unused slots all name column 0
+        # Added, not set: unused slots all name column 0, and add 0 to it.
+        added_BP = jnp.where(batch["pseudo_weights"] > 0, ids_BP - there_BP, 0)
         rows_B1 = jnp.arange(columns_BP.shape[0])[:, None]
-        return {
-            **batch,
-            "input_ids": jnp.asarray(batch["input_ids"]).at[rows_B1, columns_BP].add(added_BP),
-        }
+        ids_BL = jnp.asarray(batch["input_ids"]).at[rows_B1, columns_BP].add(added_BP)
+        return {**batch, "input_ids": ids_BL}

@@ -9,6 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional, own_side, partner, same_side
 from xlingjax.objectives.base import (
     INPUTS,
@@ -64,9 +65,11 @@ class Classification(Objective):
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
-        return AttentionSpec(
-            bidirectional & same_side if self.apart else bidirectional, packed=self.apart
-        )
+        if self.apart:
+            # No kernel is to take the row's length for the mask: the sides do not see each other.
+            return AttentionSpec(bidirectional & same_side, packed=True)
+        # One example to a row: a kernel may take its length for the mask.
+        return AttentionSpec(bidirectional, packed=False)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: batch["example_weights"].sum()}
@@ -75,9 +78,8 @@ class Classification(Objective):
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         logits_BC = self.logits(model, params, batch, rng)
-        nll_B = -jnp.take_along_axis(
-            jax.nn.log_softmax(logits_BC), batch["labels"][:, None], axis=-1
-        )[:, 0]
+        log_p_BC = jax.nn.log_softmax(logits_BC)
+        nll_B = -jnp.take_along_axis(log_p_BC, batch["labels"][:, None], axis=-1)[:, 0]
         correct_B = (logits_BC.argmax(-1) == batch["labels"]).astype(jnp.float32)
         weights_B = batch["example_weights"]
         metrics = metrics_by_language(
@@ -93,30 +95,37 @@ class Classification(Objective):
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BC."""
-        if (ours := model.config.labels_of(self.task)) != self.num_labels:
-            of = "" if self.task is None else f" for {self.task!r}"
+        self._check(model.config)
+        encode_rng, head_rng = split_key(rng)
+        h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
+        return model.classify(params, h_BLD, batch, rng=head_rng, task=self.task)
+
+    def _check(self, config: ModelConfig) -> None:
+        num_labels = config.labels_of(self.task)
+        if num_labels != self.num_labels:
+            of_task = ""
+            if self.task is not None:
+                of_task = f" for {self.task!r}"
             raise UserError(
-                f"model {model.config.name} has num_labels={ours}{of} and the task has "
+                f"model {config.name} has num_labels={num_labels}{of_task} and the task has "
                 f"{self.num_labels} labels: set the model's num_labels to the task's"
             )
-        if self.apart != (model.config.classifier == "difference"):
+        if self.apart != (config.classifier == "difference"):
             raise UserError(
-                f"model {model.config.name} has classifier={model.config.classifier!r} and the"
+                f"model {config.name} has classifier={config.classifier!r} and the"
                 f" objective apart={self.apart}: set CLASSIFIER, which sets both"
             )
-        layers = {
+        recipes = {
             "tagging": "runs/tagging.gin",
             "spans": "runs/span_qa.gin",
             "plug_in": "runs/plug_in.gin",
         }
-        if layer := layers.get(model.config.classifier):
+        if config.classifier in recipes:
             raise UserError(
-                f"classifier={model.config.classifier!r} is not one of a single labelled text or"
-                f" pair: add --gin_file gin/{layer}, or set CLASSIFIER to xlm, xlmr or difference"
+                f"classifier={config.classifier!r} is not one of a single labelled text or"
+                f" pair: add --gin_file gin/{recipes[config.classifier]}, or set CLASSIFIER to xlm,"
+                " xlmr or difference"
             )
-        encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
-        h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
-        return model.classify(params, h_BLD, batch, rng=head_rng, task=self.task)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +151,7 @@ class Tagging(Objective):
     def loss(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
+        # Every column gets logits; pieces but the first of a word have weight 0.
         log_p_BLC = jax.nn.log_softmax(self.logits(model, params, batch, rng))
         nll_BL = -jnp.take_along_axis(log_p_BLC, batch["tag_labels"][..., None], axis=-1)[..., 0]
         correct_BL = (log_p_BLC.argmax(-1) == batch["tag_labels"]).astype(jnp.float32)
@@ -156,13 +166,14 @@ class Tagging(Objective):
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC."""
-        if (model.config.num_labels, model.config.classifier) != (self.num_labels, "tagging"):
+        config = model.config
+        if config.num_labels != self.num_labels or config.classifier != "tagging":
             raise UserError(
-                f"model {model.config.name} has num_labels={model.config.num_labels},"
-                f" classifier={model.config.classifier!r}; the task has {self.num_labels} tags and"
+                f"model {config.name} has num_labels={config.num_labels},"
+                f" classifier={config.classifier!r}; the task has {self.num_labels} tags and"
                 ' needs classifier="tagging"'
             )
-        encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
+        encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
         return model.classify(params, h_BLD, batch, rng=head_rng)
 
@@ -193,21 +204,25 @@ class PlugIn(Objective):
         return {"self-attention": own_side, "cross-attention": partner}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
+        # Both sides of a row are predictions.
         return {"plug_in": 2 * batch["example_weights"].sum()}
 
     def loss(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
         logits_TC = jnp.concatenate(self.logits(model, params, batch, rng))
-        labels_T, weights_T = (jnp.tile(batch[name], 2) for name in ("labels", "example_weights"))
-        nll_T = -jnp.take_along_axis(jax.nn.log_softmax(logits_TC), labels_T[:, None], axis=-1)[
-            :, 0
-        ]
-        values = {"loss": nll_T, "accuracy": (logits_TC.argmax(-1) == labels_T).astype(jnp.float32)}
-        codes_BL, (_, second_B1) = batch["language_ids"], _first_columns(batch)
-        languages_T = jnp.concatenate(
-            [codes_BL[:, 0], jnp.take_along_axis(codes_BL, second_B1, axis=1)[:, 0]]
-        )
+        labels_T = jnp.tile(batch["labels"], 2)
+        weights_T = jnp.tile(batch["example_weights"], 2)
+        log_p_TC = jax.nn.log_softmax(logits_TC)
+        nll_T = -jnp.take_along_axis(log_p_TC, labels_T[:, None], axis=-1)[:, 0]
+        correct_T = (logits_TC.argmax(-1) == labels_T).astype(jnp.float32)
+        values = {"loss": nll_T, "accuracy": correct_T}
+        # Each prediction counts for the language of its side's first token.
+        languages_BL = batch["language_ids"]
+        _, second_B1 = _first_columns(batch)
+        x_languages_B = languages_BL[:, 0]
+        y_languages_B = jnp.take_along_axis(languages_BL, second_B1, axis=1)[:, 0]
+        languages_T = jnp.concatenate([x_languages_B, y_languages_B])
         metrics = metrics_by_language(self.name, values, weights_T, languages_T, languages)
         return Loss(terms={"plug_in": (nll_T * weights_T).sum()}, metrics=metrics)
 
@@ -215,32 +230,33 @@ class PlugIn(Objective):
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> tuple[Array, Array]:
         """float32 logits_BC of x and of y."""
-        if (model.config.num_labels, model.config.classifier) != (self.num_labels, "plug_in"):
+        config = model.config
+        if config.num_labels != self.num_labels or config.classifier != "plug_in":
             raise UserError(
-                f"model {model.config.name} has num_labels={model.config.num_labels},"
-                f" classifier={model.config.classifier!r}; the task has {self.num_labels} labels"
+                f"model {config.name} has num_labels={config.num_labels},"
+                f" classifier={config.classifier!r}; the task has {self.num_labels} labels"
                 ' and needs classifier="plug_in"'
             )
-        if not model.config.cross_attention:
+        if not config.cross_attention:
             raise UserError(
-                f"model {model.config.name} has no cross-attention, which plug-in fine-tuning goes"
+                f"model {config.name} has no cross-attention, which plug-in fine-tuning goes"
                 " through: let INIT_FROM be a VECO run, or what `xlingjax plug in RUN --source"
                 " VECO_RUN` writes"
             )
-        keys = [None] * 4 if rng is None else jax.random.split(rng, 4)
-        veco = VECO(stop_gradient=self.stop_gradient, query=model.config.cross_attention_query)
+        keys = split_key(rng, 4)
+        veco = VECO(stop_gradient=self.stop_gradient, query=config.cross_attention_query)
         h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1])
         both_BLE = jnp.concatenate([h_BLD, s_BLD], axis=-1)
-        x, y = (
-            model.classify(
-                params, jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1), batch, rng=key
-            )
-            for column_B1, key in zip(_first_columns(batch), keys[2:], strict=True)
-        )
-        return x, y
+        logits = []
+        for column_B1, key in zip(_first_columns(batch), keys[2:], strict=True):
+            first_B1E = jnp.take_along_axis(both_BLE, column_B1[..., None], axis=1)
+            logits.append(model.classify(params, first_B1E, batch, rng=key))
+        x_BC, y_BC = logits
+        return x_BC, y_BC
 
 
 def _first_columns(batch: Batch) -> tuple[Array, Array]:
     """([B, 1], [B, 1]): the first column of each side."""
+    # `argmax` gives the first of equal values.
     second_B1 = batch["sides"].argmax(axis=1)[:, None]
     return jnp.zeros_like(second_B1), second_B1

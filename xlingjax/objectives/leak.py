@@ -47,9 +47,9 @@ def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec
 
     def states(shift_BLD):
         h_BLD = model.encode(params, batch, spec, shift_BLD=shift_BLD)
-        return {
-            spec.mask.name: at_all(h_BLD, *(jnp.ones(h_BLD.shape[:2], jnp.int32) for _ in range(3)))
-        }
+        # Nothing is predicted: of targets, weights and languages only the shapes matter.
+        ones_BL = jnp.ones(h_BLD.shape[:2], jnp.int32)
+        return {spec.mask.name: at_all(h_BLD, ones_BL, ones_BL, ones_BL)}
 
     ((moved, columns),) = _moved(states, batch, model.config.dim).values()
     return Visibility(reachable(spec, batch, model.config.layers), moved, columns)
@@ -61,15 +61,16 @@ def prediction_visibility(
     """Per entry of the objective's `predictions`, by its `evidence`; unused slots see nothing."""
     words = objective.words(batch)
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, words))
-    found = _moved(
-        lambda shift_BLD: objective.predictions(model, params, batch, None, shift_BLD),
-        words,
-        model.config.dim,
-    )
+
+    def predict(shift_BLD):
+        return objective.predictions(model, params, batch, None, shift_BLD)
+
+    moved_of = _moved(predict, words, model.config.dim)
     result = {}
     for name, mask in objective.evidence().items():
-        moved, columns_BM = found[name]
+        moved, columns_BM = moved_of[name]
         made_BM1 = columns_BM[..., None] >= 0
+        # Of every column; then of those that the predictions are made from.
         allowed_BLS = np.asarray(mask(fields, fields))
         allowed_BMS = np.take_along_axis(allowed_BLS, np.maximum(columns_BM, 0)[..., None], axis=1)
         result[name] = Visibility(allowed_BMS & made_BM1, moved & made_BM1, columns_BM)
@@ -91,33 +92,40 @@ def _moved(
     in column s move state m?; its columns). Raises FloatingPointError where a state is not finite.
     """
     rows, length = batch["input_ids"].shape
+    # Not the same in every dimension: LayerNorm would take that out again.
     shift_D = np.random.default_rng(0).normal(size=dim).astype(np.float32)
 
     @jax.jit
     def shifted(column):
         at_column_L1 = (jnp.arange(length) == column)[:, None]
-        return predict(jnp.where(at_column_L1, jnp.broadcast_to(shift_D, (rows, length, dim)), 0.0))
+        shift_BLD = jnp.broadcast_to(shift_D, (rows, length, dim))
+        return predict(jnp.where(at_column_L1, shift_BLD, 0.0))
 
+    # No column is -1. The same compiled function, so that equal states are equal in every bit.
     before = jax.tree.map(np.asarray, shifted(-1))
-    for name, found in before.items():
-        if not np.isfinite(found.states).all():
+    for name, predictions in before.items():
+        if not np.isfinite(predictions.states).all():
             raise FloatingPointError(f"{name}: attention gives values that are not finite")
     moved: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for column in range(length):
-        for name, found in shifted(column).items():
-            moved[name].append((np.asarray(found.states) != before[name].states).any(-1))
-    columns = {
-        name: np.where(found.weights > 0, found.columns, -1) for name, found in before.items()
-    }
-    return {name: (np.stack(moved[name], axis=-1), columns[name]) for name in before}
+        for name, predictions in shifted(column).items():
+            moved_BM = (np.asarray(predictions.states) != before[name].states).any(-1)
+            moved[name].append(moved_BM)
+    result = {}
+    for name, predictions in before.items():
+        columns_BM = np.where(predictions.weights > 0, predictions.columns, -1)
+        result[name] = (np.stack(moved[name], axis=-1), columns_BM)
+    return result
 
 
 def reachable(spec: AttentionSpec, batch: Batch, layers: int) -> np.ndarray:
     """bool [B, L, S]: may token s influence state l after that many layers? Every token reaches
     itself."""
     fields = Fields.from_batch(jax.tree.map(jnp.asarray, dict(batch)))
-    step_BLS = np.asarray(spec.mask(fields, fields)) | np.eye(fields.pack.shape[-1], dtype=bool)
-    reach_BLS = np.eye(fields.pack.shape[-1], dtype=bool)
+    # The residual connection: every state keeps what it has.
+    itself_LS = np.eye(fields.pack.shape[-1], dtype=bool)
+    step_BLS = np.asarray(spec.mask(fields, fields)) | itself_LS
+    reach_BLS = itself_LS
     for _ in range(layers):
         reach_BLS = step_BLS @ reach_BLS
     return reach_BLS

@@ -44,20 +44,17 @@ def cross_entropy(
     Weights are constants (no gradient). `smoothing` e: the loss is against a target of probability
     1 - e, and e spread evenly over the vocabulary; nll_T is not.
     """
-    tokens, columns = h_TD.shape[0], table_VD.shape[0]
-    padding_V = jnp.arange(columns) >= vocab_size
-    bias_V = jnp.where(padding_V, jnp.finfo(jnp.float32).min, bias_V.astype(jnp.float32))
+    tokens = h_TD.shape[0]
+    bias_V = _without_padding(bias_V, vocab_size)
     weights_T = weights_T.astype(jnp.float32)
-    least = -(-tokens // chunk) if chunk else 1
-    count = next(
-        (n for n in range(least, 2 * least) if tokens % n == 0), least
-    )  # without padding, if it is cheap
+    count = _chunks(tokens, chunk)
     size = -(-tokens // count)
 
     def split(x_T):
         """[count, size, ...], chunk i = tokens i, i + count, ...: so each chunk spans all devices
         that hold rows."""
-        x_T = jnp.pad(x_T, [(0, count * size - tokens)] + [(0, 0)] * (x_T.ndim - 1))
+        others = [(0, 0)] * (x_T.ndim - 1)
+        x_T = jnp.pad(x_T, [(0, count * size - tokens), *others])
         return jnp.swapaxes(x_T.reshape(size, count, *x_T.shape[1:]), 0, 1)
 
     def join(x_IC):
@@ -68,6 +65,27 @@ def cross_entropy(
         target, split(h_TD), table_VD, bias_V, split(targets_T), split(weights_T)
     )
     return CrossEntropy(loss, join(nll_IC), join(correct_IC))
+
+
+def _without_padding(bias_V: Array, vocab_size: int) -> Array:
+    """The bias in float32, that of the table's padding rows so low that none gets probability.
+
+    Finite, so that no product or difference with it is NaN.
+    """
+    padding_V = jnp.arange(bias_V.shape[0]) >= vocab_size
+    return jnp.where(padding_V, jnp.finfo(jnp.float32).min, bias_V.astype(jnp.float32))
+
+
+def _chunks(tokens: int, chunk: int) -> int:
+    """How many chunks, of at most `chunk` tokens each."""
+    if not chunk:
+        return 1
+    least = -(-tokens // chunk)
+    # Equal chunks spare the padding, where fewer than twice as many of them do.
+    for count in range(least, 2 * least):
+        if tokens % count == 0:
+            return count
+    return least
 
 
 def best_ids(
@@ -86,23 +104,29 @@ def best_ids(
 
     `chunk` as in `cross_entropy`. Nothing here is differentiable.
     """
-    tokens, columns = h_TD.shape[0], table_VD.shape[0]
-    lowest = jnp.finfo(jnp.float32).min
-    bias_V = jnp.where(jnp.arange(columns) >= vocab_size, lowest, bias_V.astype(jnp.float32))
-    bias_V = bias_V if banned is None else bias_V.at[banned].set(lowest)
-    count = -(-tokens // chunk) if chunk else 1
+    tokens = h_TD.shape[0]
+    bias_V = _without_padding(bias_V, vocab_size)
+    if banned is not None:
+        bias_V = bias_V.at[banned].set(jnp.finfo(jnp.float32).min)
+    count = 1
+    if chunk:
+        count = -(-tokens // chunk)
     h_TD = jnp.pad(h_TD, ((0, -tokens % count), (0, 0)))
 
     def best(inputs):
         h_CD, number = inputs
         logits_CV = _product(h_CD, table_VD, 1, 1) + bias_V
         if key is not None:
-            logits_CV += jax.random.gumbel(jax.random.fold_in(key, number), logits_CV.shape)
+            # The highest of logits with Gumbel noise is a draw from their softmax.
+            chunk_key = jax.random.fold_in(key, number)
+            logits_CV += jax.random.gumbel(chunk_key, logits_CV.shape)
         return logits_CV.argmax(-1).astype(jnp.int32)
 
+    # Chunk i has the tokens i, i + count, ..., as in `cross_entropy`.
     h_ICD = jnp.swapaxes(h_TD.reshape(-1, count, h_TD.shape[-1]), 0, 1)
     ids_IC = jax.lax.map(best, (h_ICD, jnp.arange(count)))
-    return jax.lax.stop_gradient(jnp.swapaxes(ids_IC, 0, 1).reshape(-1)[:tokens])
+    ids_T = jnp.swapaxes(ids_IC, 0, 1).reshape(-1)[:tokens]
+    return jax.lax.stop_gradient(ids_T)
 
 
 def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
@@ -116,6 +140,7 @@ def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
     # The target's logit by comparing an iota: no gather, and right on a vocabulary split over
     # devices.
     hit_VC = jax.lax.broadcasted_iota(jnp.int32, logits_VC.shape, 0) == targets_C
+    # Less the highest before exp(), as every softmax that must not overflow.
     top_C = logits_VC.max(0)
     target_C = jnp.where(hit_VC, logits_VC, 0.0).sum(0)
     logsum_C = top_C + jnp.log(jnp.exp(logits_VC - top_C).sum(0))
@@ -123,8 +148,11 @@ def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
     nll_C = jnp.where(used_C, logsum_C - target_C, 0.0)
     correct_C = (used_C & (target_C >= top_C)).astype(jnp.float32)
     smoothing, vocab_size = target
-    loss_C, target_VC = nll_C, hit_VC
+    loss_C = nll_C
+    target_VC = hit_VC
     if smoothing:
+        # Spread over the true vocabulary: a share of the padding rows' logits, the lowest numbers
+        # there are, would outweigh all else.
         even_V1 = (jnp.arange(logits_VC.shape[0]) < vocab_size)[:, None] / vocab_size
         target_VC = (1 - smoothing) * hit_VC + smoothing * even_V1
         loss_C = logsum_C - jnp.where(even_V1 > 0, target_VC * logits_VC, 0.0).sum(0)
@@ -144,9 +172,8 @@ def _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         more, nll_C, correct_C, _ = _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C)
         return loss + more, (nll_C, correct_C)
 
-    loss, (nll_IC, correct_IC) = _loop(
-        step, jnp.zeros((), jnp.float32), (h_ICD, targets_IC, weights_IC)
-    )
+    zero = jnp.zeros((), jnp.float32)
+    loss, (nll_IC, correct_IC) = _loop(step, zero, (h_ICD, targets_IC, weights_IC))
     return loss, nll_IC, correct_IC
 
 
@@ -157,8 +184,10 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
         more, nll_C, correct_C, (logits_VC, target_VC, logsum_C) = _chunk(
             target, h_CD, table_VD, bias_V, targets_C, weights_C
         )
+        # Of cross-entropy by a logit: softmax less the target.
         dlogits_VC = weights_C * (jnp.exp(logits_VC - logsum_C) - target_VC)
         dbias_V = dbias_V + dlogits_VC.sum(1)
+        # Products in the compute type, as those of the logits; their sums over chunks in float32.
         dlogits_VC = dlogits_VC.astype(table_VD.dtype)
         dh_CD = _product(dlogits_VC, table_VD, 0, 0)
         dtable_VD = dtable_VD + _product(dlogits_VC, h_CD, 1, 0)
@@ -172,18 +201,15 @@ def _chunked_forward(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
     (loss, dtable_VD, dbias_V), (nll_IC, correct_IC, dh_ICD) = _loop(
         step, zeros, (h_ICD, targets_IC, weights_IC)
     )
-    return (loss, nll_IC, correct_IC), (
-        dh_ICD.astype(h_ICD.dtype),
-        dtable_VD.astype(table_VD.dtype),
-        dbias_V,
-    )
+    gradients = (dh_ICD.astype(h_ICD.dtype), dtable_VD.astype(table_VD.dtype), dbias_V)
+    return (loss, nll_IC, correct_IC), gradients
 
 
 def _chunked_backward(target, gradients, cotangents):
-    scale = cotangents[0].astype(
-        jnp.float32
-    )  # a loss scale among others: never rounded to the gradients' dtype
-    return *((g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients), None, None
+    # A loss scale among others: never rounded to the gradients' dtype.
+    scale = cotangents[0].astype(jnp.float32)
+    scaled = [(g.astype(jnp.float32) * scale).astype(g.dtype) for g in gradients]
+    return *scaled, None, None
 
 
 _chunked.defvjp(_chunked_forward, _chunked_backward)
@@ -191,4 +217,5 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 def _loop(step, carry, chunks):
     """`lax.scan`; a single chunk runs without a loop."""
-    return jax.lax.scan(step, carry, chunks, unroll=1 if chunks[0].shape[0] > 1 else True)
+    single = chunks[0].shape[0] <= 1
+    return jax.lax.scan(step, carry, chunks, unroll=single)

@@ -20,31 +20,30 @@ class Ramp:
     def parse(cls, text: str | float) -> "Ramp":
         """Of "0:1,100000:0.1,300000:0", as XLM writes it, or of one number. Raises UserError for
         anything else."""
+        steps, values = [], []
         try:
-            points = (
-                [("0", text)]
-                if ":" not in str(text)
-                else [point.split(":") for point in text.split(",")]
-            )
-            steps, values = zip(*((int(step), float(value)) for step, value in points), strict=True)
+            points = str(text)
+            if ":" not in points:
+                points = f"0:{points}"
+            for point in points.split(","):
+                step, value = point.split(":")
+                steps.append(int(step))
+                values.append(float(value))
         except ValueError:
-            steps, values = (), ()
-        if (
-            not steps
-            or steps[0] != 0
-            or any(a >= b for a, b in zip(steps, steps[1:], strict=False))
-        ):
+            steps = []
+        rising = steps == sorted(set(steps))
+        if not steps or steps[0] != 0 or not rising:
             raise UserError(
                 f"ramp {text!r}: write a number, or STEP:VALUE with commas between, steps rising"
                 " from 0, as in 0:1,100000:0.1,300000:0"
             )
-        return cls(steps, values)
+        return cls(tuple(steps), tuple(values))
 
     def at(self, step: Any) -> Any:
         """float32: the value at a step, which may be traced."""
-        return jnp.interp(
-            step, jnp.array(self.steps, jnp.float32), jnp.array(self.values, jnp.float32)
-        )
+        steps = jnp.array(self.steps, jnp.float32)
+        values = jnp.array(self.values, jnp.float32)
+        return jnp.interp(step, steps, values)
 
     def __rmul__(self, factor: float) -> "Ramp":
         return Ramp(self.steps, tuple(factor * value for value in self.values))

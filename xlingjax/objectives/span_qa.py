@@ -9,6 +9,7 @@ from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.layers import split_key
 from xlingjax.model.masks import bidirectional
 from xlingjax.objectives.base import (
     INPUTS,
@@ -64,31 +65,30 @@ class SpanQA(Objective):
         log_p_BLC = jax.nn.log_softmax(logits_BLC, axis=1)
         nll_BC = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)[:, 0]
         weights_B = batch["example_weights"]
-        values = {
-            "loss": nll_BC.mean(-1),
-            "accuracy": (logits_BLC.argmax(1) == targets_BC).all(-1).astype(jnp.float32),
-        }
+        loss_B = nll_BC.mean(-1)
+        correct_B = (logits_BLC.argmax(1) == targets_BC).all(-1).astype(jnp.float32)
+        values = {"loss": loss_B, "accuracy": correct_B}
         metrics = metrics_by_language(
             self.name, values, weights_B, batch["language_ids"][:, 0], languages
         )
-        return Loss(terms={"span_qa": (values["loss"] * weights_B).sum()}, metrics=metrics)
+        return Loss(terms={"span_qa": (loss_B * weights_B).sum()}, metrics=metrics)
 
     def logits(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
     ) -> Array:
         """float32 logits_BLC, of first and last column; far below all others outside
         `answer_columns`."""
-        if (model.config.num_labels, model.config.classifier) != (2, "spans"):
+        config = model.config
+        if config.num_labels != 2 or config.classifier != "spans":
             raise UserError(
-                f"model {model.config.name} has num_labels={model.config.num_labels}, "
-                f"classifier={model.config.classifier!r}; answers as spans need num_labels=2 and"
+                f"model {config.name} has num_labels={config.num_labels}, "
+                f"classifier={config.classifier!r}; answers as spans need num_labels=2 and"
                 ' classifier="spans": '
                 "add --gin_file gin/runs/span_qa.gin"
             )
-        encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
+        encode_rng, head_rng = split_key(rng)
         h_BLD = model.encode(params, batch, self.attention(), rng=encode_rng)
         logits_BLC = model.classify(params, h_BLD, batch, rng=head_rng)
+        allowed_BL1 = batch["answer_columns"][..., None] > 0
         # Not -inf: a row that only fills the batch has no column at all, and 0 times NaN is NaN.
-        return jnp.where(
-            batch["answer_columns"][..., None] > 0, logits_BLC, jnp.finfo(jnp.float32).min
-        )
+        return jnp.where(allowed_BL1, logits_BLC, jnp.finfo(jnp.float32).min)

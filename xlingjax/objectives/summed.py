@@ -22,18 +22,18 @@ class Summed:
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
-        return {
-            f"{name}/{term}": factor * coefficient
-            for name, (objective, factor) in self.parts.items()
-            for term, coefficient in objective.coefficients.items()
-        }
+        coefficients = {}
+        for name, (objective, factor) in self.parts.items():
+            for term, coefficient in objective.coefficients.items():
+                coefficients[f"{name}/{term}"] = factor * coefficient
+        return coefficients
 
     def weights(self, batch: Mapping[str, Batch]) -> dict[str, Array]:
-        return {
-            f"{name}/{term}": weight
-            for name, (objective, _) in self.parts.items()
-            for term, weight in objective.weights(batch[name]).items()
-        }
+        weights = {}
+        for name, (objective, _) in self.parts.items():
+            for term, weight in objective.weights(batch[name]).items():
+                weights[f"{name}/{term}"] = weight
+        return weights
 
     def loss(
         self,
@@ -45,8 +45,12 @@ class Summed:
     ) -> Loss:
         terms, metrics = {}, {}
         for number, (name, (objective, _)) in enumerate(self.parts.items()):
-            own = None if rng is None else jax.random.fold_in(rng, number)  # no dropout mask twice
-            loss = objective.loss(model, params, batch[name], own, languages)
-            terms |= {f"{name}/{term}": value for term, value in loss.terms.items()}
+            part_rng = rng
+            if rng is not None:
+                # No two objectives drop the same units.
+                part_rng = jax.random.fold_in(rng, number)
+            loss = objective.loss(model, params, batch[name], part_rng, languages)
+            for term, value in loss.terms.items():
+                terms[f"{name}/{term}"] = value
             metrics[name] = loss.metrics
         return Loss(terms, metrics)

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
 from xlingjax.data.features import DECODER_FIELDS
@@ -13,6 +12,7 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.flops import decoder_flops_per_token
+from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional, prefix
 from xlingjax.model.seq2seq import Seq2Seq
 from xlingjax.objectives.base import (
@@ -47,6 +47,7 @@ class Translation(TokenObjective):
     reads = INPUTS + DECODER_FIELDS
 
     def __post_init__(self):
+        # What is wrong with it is said now, not at the first step.
         Ramp.parse(self.factor)
         if not 0 <= self.smoothing < 1:
             raise UserError(
@@ -55,15 +56,19 @@ class Translation(TokenObjective):
 
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
-        ramp = Ramp.parse(self.factor)
-        return {self.name: ramp if len(ramp.steps) > 1 else ramp.values[0]}
+        factor = Ramp.parse(self.factor)
+        if len(factor.steps) == 1:
+            factor = factor.values[0]
+        return {self.name: factor}
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
-        if config.streams:  # those that predict are not counted
+        if config.streams:
+            # The predicting streams are not counted.
             return None
         return decoder_flops_per_token(config, shapes["input_ids"][1], shapes["decoder_ids"][1])
 
     def attention(self) -> AttentionSpec:
+        # The encoder's; the decoder's masks are the model's own (`seq2seq.SELF`, `CROSS`).
         return AttentionSpec(bidirectional)
 
     def masks(self) -> dict[str, Mask]:
@@ -77,14 +82,13 @@ class Translation(TokenObjective):
 
     def words(self, batch: Batch) -> dict[str, Any]:
         """The token fields of the source's columns, then of the decoder's."""
-        both = {
-            name: jnp.concatenate(
-                [batch[name], batch[f"decoder_{name.removeprefix('input_')}"]], axis=1
-            )
-            for name in INPUTS
-        }
-        sides = jnp.arange(both["input_ids"].shape[1]) >= batch["input_ids"].shape[1]
-        return {**both, "sides": jnp.broadcast_to(sides, both["input_ids"].shape).astype(jnp.int32)}
+        both = {}
+        for name in INPUTS:
+            decoder_name = f"decoder_{name.removeprefix('input_')}"
+            both[name] = jnp.concatenate([batch[name], batch[decoder_name]], axis=1)
+        shape = both["input_ids"].shape
+        is_target = jnp.arange(shape[1]) >= batch["input_ids"].shape[1]
+        return {**both, "sides": jnp.broadcast_to(is_target, shape).astype(jnp.int32)}
 
     def head(self, model: Encoder) -> Head:
         return with_decoder(model, self.name).decoder_head
@@ -115,12 +119,18 @@ class Translation(TokenObjective):
         shift_BLD,
     ) -> Array:
         """The states that `decode`, a method of the model, makes of the source's."""
-        keys, shifts = [None] * 2 if rng is None else jax.random.split(rng), [None] * 2
-        length = batch["input_ids"].shape[1]
+        keys = split_key(rng)
+        # A shift is of all words that are read, the source's columns first (`words`).
+        source_shift_BSD = None
+        target_shift_BTD = None
         if shift_BLD is not None:
-            shifts = shift_BLD[:, :length], shift_BLD[:, length:]
-        memory_BSD = model.encode(params, batch, self.attention(), rng=keys[0], shift_BLD=shifts[0])
-        return decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=shifts[1])
+            length = batch["input_ids"].shape[1]
+            source_shift_BSD = shift_BLD[:, :length]
+            target_shift_BTD = shift_BLD[:, length:]
+        memory_BSD = model.encode(
+            params, batch, self.attention(), rng=keys[0], shift_BLD=source_shift_BSD
+        )
+        return decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=target_shift_BTD)
 
 
 def at_target(h_BTD: Array, batch: Batch) -> Predictions:

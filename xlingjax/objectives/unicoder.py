@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional, own_side, partner
 from xlingjax.objectives.base import (
     CHUNK,
@@ -45,6 +46,7 @@ class CLWR(TokenObjective):
     adds = ("word_recovery",)
 
     def attention(self) -> AttentionSpec:
+        # All that a text knows of the other one is in its mixtures.
         return AttentionSpec(own_side)
 
     def masks(self) -> dict[str, Mask]:
@@ -73,13 +75,15 @@ class CLWR(TokenObjective):
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         x_BLD, _ = self.mixtures(model, params, batch, shift_BLD)
-        fed = {"states_BLD" if self.raw else "words_BLD": x_BLD}
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, **fed)
-        return {
-            self.name: at_all(
-                h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"]
-            )
-        }
+        # The paper does not say whether positions and languages are added to the mixtures.
+        if self.raw:
+            h_BLD = model.encode(params, batch, self.attention(), rng=rng, states_BLD=x_BLD)
+        else:
+            h_BLD = model.encode(params, batch, self.attention(), rng=rng, words_BLD=x_BLD)
+        predictions = at_all(
+            h_BLD, batch["input_ids"], batch["target_weights"], batch["language_ids"]
+        )
+        return {self.name: predictions}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,34 +123,35 @@ class CLPC(Objective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_B1D = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)[:, :1]
+        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        h_B1D = h_BLD[:, :1]
+        # Padding has side 0, so the second text is wherever the side is not.
         second_B = jnp.where(batch["sides"] > 0, batch["language_ids"], -1).max(axis=1)
-        columns_B1 = jnp.zeros((h_B1D.shape[0], 1), jnp.int32)
-        return {
-            self.name: Predictions(
-                h_B1D,
-                columns_B1,
-                batch["labels"][:, None],
-                batch["example_weights"][:, None],
-                second_B[:, None],
-            )
-        }
+        predictions = Predictions(
+            states=h_B1D,
+            columns=jnp.zeros((h_B1D.shape[0], 1), jnp.int32),
+            targets=batch["labels"][:, None],
+            weights=batch["example_weights"][:, None],
+            languages=second_B[:, None],
+        )
+        return {self.name: predictions}
 
     def loss(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
-        encode_rng, head_rng = (None, None) if rng is None else jax.random.split(rng)
+        encode_rng, head_rng = split_key(rng)
         first = self.predictions(model, params, batch, encode_rng)[self.name]
         logit_B = model.classify_paraphrase(params, first.states, rng=head_rng)
+        # -log sigmoid(s x) = softplus(-s x), with s = 1 for translations and -1 for others.
         sign_B = 2.0 * batch["labels"] - 1.0
-        values = {
-            "loss": jax.nn.softplus(-sign_B * logit_B),
-            "accuracy": jnp.float32(sign_B * logit_B > 0),
-        }
+        nll_B = jax.nn.softplus(-sign_B * logit_B)
+        correct_B = jnp.float32(sign_B * logit_B > 0)
+        weights_B = batch["example_weights"]
+        values = {"loss": nll_B, "accuracy": correct_B}
         metrics = metrics_by_language(
-            self.name, values, batch["example_weights"], first.languages[:, 0], languages
+            self.name, values, weights_B, first.languages[:, 0], languages
         )
-        return Loss({self.name: (values["loss"] * batch["example_weights"]).sum()}, metrics)
+        return Loss({self.name: (nll_B * weights_B).sum()}, metrics)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,22 +188,22 @@ class DAN(Objective):
     def loss(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
     ) -> Loss:
-        u_BF, v_BF = (
-            x / jnp.maximum(jnp.linalg.norm(x, axis=1, keepdims=True), 1e-6)
-            for x in model.averages(params, batch)
-        )
+        # Cosines; an average may be 0, as of a row that only fills the batch.
+        u_BF, v_BF = model.averages(params, batch)
+        u_BF = u_BF / jnp.maximum(jnp.linalg.norm(u_BF, axis=1, keepdims=True), 1e-6)
+        v_BF = v_BF / jnp.maximum(jnp.linalg.norm(v_BF, axis=1, keepdims=True), 1e-6)
         weights_B = self._weights_B(batch)
-        scores_BB = jnp.where(
-            weights_B[None, :] > 0, self.scale * u_BF @ v_BF.T, jnp.finfo(jnp.float32).min
-        )
-        values = {
-            "loss": -jnp.diagonal(jax.nn.log_softmax(scores_BB, axis=1)),
-            "accuracy": jnp.float32(scores_BB.argmax(axis=1) == jnp.arange(scores_BB.shape[0])),
-        }
+        # Row i's translation stands in column i; rows that only fill the batch are no candidates.
+        candidate_1B = weights_B[None, :] > 0
+        scores_BB = self.scale * u_BF @ v_BF.T
+        scores_BB = jnp.where(candidate_1B, scores_BB, jnp.finfo(jnp.float32).min)
+        nll_B = -jnp.diagonal(jax.nn.log_softmax(scores_BB, axis=1))
+        correct_B = jnp.float32(scores_BB.argmax(axis=1) == jnp.arange(scores_BB.shape[0]))
+        values = {"loss": nll_B, "accuracy": correct_B}
         metrics = metrics_by_language(
             self.name, values, weights_B, batch["language_ids"][:, 0], languages
         )
-        return Loss({self.name: (values["loss"] * weights_B).sum()}, metrics)
+        return Loss({self.name: (nll_B * weights_B).sum()}, metrics)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from xlingjax.errors import UserError
 from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
+from xlingjax.model.layers import split_key
 from xlingjax.model.masks import Mask, bidirectional, itself, own_side, partner
 from xlingjax.objectives.base import (
     CHUNK,
@@ -54,15 +55,17 @@ class VECO(TokenObjective):
 
     @property
     def _promises(self) -> dict[str, Mask]:
-        # Without self-attention a state of S knows its own word and the other side.
-        plug_in = (
-            bidirectional if self.query == "self_attention" else partner | bidirectional & itself
-        )
-        kinds = (
-            {"plug_out": own_side, "plug_in": plug_in} if self.plug_out else {"plug_in": plug_in}
-        )
-        promises = {term: mask for kind, mask in kinds.items() for term in self._sides(kind)}
-        return {**promises, f"{self.name}_tlm": bidirectional} if self.tlm else promises
+        plug_in = bidirectional
+        if self.query != "self_attention":
+            # Without self-attention a state of S knows its own word and the other side.
+            plug_in = partner | bidirectional & itself
+        promises = {}
+        if self.plug_out:
+            promises |= dict.fromkeys(self._sides("plug_out"), own_side)
+        promises |= dict.fromkeys(self._sides("plug_in"), plug_in)
+        if self.tlm:
+            promises[f"{self.name}_tlm"] = bidirectional
+        return promises
 
     @property
     def coefficients(self) -> dict[str, float]:
@@ -74,17 +77,18 @@ class VECO(TokenObjective):
 
     def masks(self) -> dict[str, Mask]:
         masks = {"self-attention of H and S": own_side, "cross-attention of S to H": partner}
-        return {**masks, "TLM": bidirectional} if self.tlm else masks
+        if self.tlm:
+            masks["TLM"] = bidirectional
+        return masks
 
     def evidence(self) -> dict[str, Mask]:
         return self._promises
 
     def weights(self, batch: Batch) -> dict[str, Array]:
-        counts = {
-            term: batch["masked_weights"][:, half].sum()
-            for kind in ("plug_out", "plug_in")
-            for term, half in halves(self._sides(kind), batch)
-        }
+        counts = {}
+        for kind in ("plug_out", "plug_in"):
+            for term, half in halves(self._sides(kind), batch):
+                counts[term] = batch["masked_weights"][:, half].sum()
         counts[f"{self.name}_tlm"] = batch["masked_weights"].sum()
         return {term: counts[term] for term in self.coefficients}
 
@@ -96,18 +100,19 @@ class VECO(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        keys = [None] * 3 if rng is None else jax.random.split(rng, 3)
+        # Each pass has a dropout of its own.
+        keys = split_key(rng, 3)
         h_BLD, s_BLD = self.states(model, params, batch, keys[0], keys[1], shift_BLD)
-        found = {
-            term: at_slots(states_BLD, batch, half)
-            for kind, states_BLD in (("plug_out", h_BLD), ("plug_in", s_BLD))
-            for term, half in halves(self._sides(kind), batch)
-        }
+        predictions = {}
+        for kind, states_BLD in (("plug_out", h_BLD), ("plug_in", s_BLD)):
+            for term, half in halves(self._sides(kind), batch):
+                predictions[term] = at_slots(states_BLD, batch, half)
         if self.tlm:
-            one_text, whole = as_one_text(batch), AttentionSpec(bidirectional)
-            t_BLD = model.encode(params, one_text, whole, rng=keys[2], shift_BLD=shift_BLD)
-            found[f"{self.name}_tlm"] = at_slots(t_BLD, batch)
-        return {term: found[term] for term in self.coefficients}
+            one_text = as_one_text(batch)
+            spec = AttentionSpec(bidirectional)
+            t_BLD = model.encode(params, one_text, spec, rng=keys[2], shift_BLD=shift_BLD)
+            predictions[f"{self.name}_tlm"] = at_slots(t_BLD, batch)
+        return {term: predictions[term] for term in self.coefficients}
 
     def states(
         self,
@@ -127,34 +132,41 @@ class VECO(TokenObjective):
             )
         batch = as_two_texts(batch)
         h_BLD = model.encode(params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD)
-        memory = (
-            jax.lax.stop_gradient(h_BLD) if self.stop_gradient else h_BLD,
-            AttentionSpec(partner),
-        )
-        return h_BLD, model.encode(
+        # Keys and values of every layer of S are the other side's final H (§2.1), so that one pass
+        # gives them for all layers.
+        memory_BLD = h_BLD
+        if self.stop_gradient:
+            memory_BLD = jax.lax.stop_gradient(h_BLD)
+        memory = (memory_BLD, AttentionSpec(partner))
+        s_BLD = model.encode(
             params, batch, self.attention(), rng=s_rng, memory=memory, shift_BLD=shift_BLD
         )
+        return h_BLD, s_BLD
 
 
 def as_one_text(batch: Batch) -> dict[str, Array]:
     """The batch with the positions of each pair running on from x to y."""
+    # VECO does not say how its TLM counts; XLM-R's pairs have positions that run on.
     first_BL = _first_columns(batch)
     columns_L = jnp.arange(first_BL.shape[1])
-    return {**batch, "position_ids": jnp.where(batch["pack_ids"] > 0, columns_L - first_BL, 0)}
+    positions_BL = jnp.where(batch["pack_ids"] > 0, columns_L - first_BL, 0)
+    return {**batch, "position_ids": positions_BL}
 
 
 def as_two_texts(batch: Batch) -> dict[str, Array]:
     """The batch with y opening as x does (the first token of neither is ever masked)."""
     sides_BL = batch["sides"]
-    opens_BL = (sides_BL == 1) & (jnp.pad(sides_BL[:, :-1], ((0, 0), (1, 0))) == 0)
+    before_BL = jnp.pad(sides_BL[:, :-1], ((0, 0), (1, 0)))
+    opens_BL = (sides_BL == 1) & (before_BL == 0)
     opening_BL = jnp.take_along_axis(batch["input_ids"], _first_columns(batch), axis=1)
     return {**batch, "input_ids": jnp.where(opens_BL, opening_BL, batch["input_ids"])}
 
 
 def _first_columns(batch: Batch) -> Array:
     """[B, L]: the first column of each token's example."""
+    # Where the example changes its own column, elsewhere the last of these.
     packs_BL = batch["pack_ids"]
     before_BL = jnp.pad(packs_BL[:, :-1], ((0, 0), (1, 0)))
-    return jax.lax.cummax(
-        jnp.where(packs_BL != before_BL, jnp.arange(packs_BL.shape[1]), 0), axis=1
-    )
+    columns_L = jnp.arange(packs_BL.shape[1])
+    starts_BL = jnp.where(packs_BL != before_BL, columns_L, 0)
+    return jax.lax.cummax(starts_BL, axis=1)

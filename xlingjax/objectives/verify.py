@@ -35,7 +35,10 @@ class Finding:
     def verdict(self) -> str:
         if self.leaks:
             return "leaks"
-        if not self.seen or self.moved < self.seen * (1.0 if self.exact else LEAST_MOVED):
+        share = LEAST_MOVED
+        if self.exact:
+            share = 1.0
+        if not self.seen or self.moved < self.seen * share:
             return "blind"
         return "ok"
 
@@ -50,15 +53,16 @@ def verify(
         drawn = source.next()
         batch = {name: np.asarray(drawn[name][:rows]) for name in objective.reads}
         objective, batch = as_read(objective, model, params, batch)
+        exact = model.config.dtype == "float32"
+        words = objective.words(batch)
         for name, seen in prediction_visibility(objective, model, params, batch).items():
-            yield finding(
-                stage, name, seen, objective.words(batch), exact=model.config.dtype == "float32"
-            )
+            yield finding(stage, name, seen, words, exact=exact)
 
 
 def finding(
     objective: str, predictions: str, found: Visibility, batch: dict[str, np.ndarray], exact: bool
 ) -> Finding:
+    # A slot that nothing may reach and nothing reached is an unused one.
     made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(-1, keepdims=True)
     words_BMS = made_BM1 & (batch["pack_ids"] > 0)[:, None, :]
     return Finding(
@@ -84,7 +88,8 @@ def random_parameters(model: Encoder) -> Any:
         params = model.init(key)
         leaves, tree = jax.tree.flatten(params)
         keys = jax.random.split(jax.random.fold_in(key, 1), len(leaves))
-        return tree.unflatten([noisy(leaf, key) for leaf, key in zip(leaves, keys, strict=True)])
+        leaves = [noisy(leaf, key) for leaf, key in zip(leaves, keys, strict=True)]
+        return tree.unflatten(leaves)
 
     return make(jax.random.key(0))
 
@@ -95,7 +100,8 @@ def table(findings: Sequence[Finding], title: str) -> Any:
 
     result = Table(title=title, title_justify="left", box=None, header_style="dim")
     for name in ("objective", "predictions"):
-        result.add_column(name, min_width=max(len(getattr(f, name)) for f in findings))
+        longest = max(len(getattr(f, name)) for f in findings)
+        result.add_column(name, min_width=longest)
     for name in ("hidden pairs", "leaks", "seen pairs", "moved"):
         result.add_column(name, justify="right")
     result.add_column("verdict")

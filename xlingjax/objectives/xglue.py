@@ -40,7 +40,9 @@ class XFNP(Translation):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return INPUTS + DECODER_FIELDS + ("run_offsets",) * self.skip
+        if self.skip:
+            return (*INPUTS, *DECODER_FIELDS, "run_offsets")
+        return INPUTS + DECODER_FIELDS
 
     @property
     def terms(self) -> list[str]:
@@ -61,15 +63,18 @@ class XFNP(Translation):
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Of every term the predictions of all streams."""
-        total = sum(
-            self._weights_BT(batch, i).sum(dtype=jnp.float32) for i in range(len(self.alphas))
-        )
+        # One divisor for all: the alphas are the only relative weights of the streams.
+        total = 0
+        for i in range(len(self.alphas)):
+            total += self._weights_BT(batch, i).sum(dtype=jnp.float32)
         return dict.fromkeys(self.terms, total)
 
     def _weights_BT(self, batch: Batch, i: int) -> Array:
         """1 where stream i predicts."""
         weights_BT = batch["decoder_weights"]
-        return weights_BT * (batch["run_offsets"] >= i) if self.skip else weights_BT
+        if not self.skip:
+            return weights_BT
+        return weights_BT * (batch["run_offsets"] >= i)
 
     def predictions(
         self,
@@ -82,14 +87,16 @@ class XFNP(Translation):
         """shift_BLD: of the columns of `words`."""
         decode = with_streams(model, self.name, len(self.alphas)).decode_streams
         h_NBTD = self.decoded(decode, model, params, batch, rng, shift_BLD)
-        targets_BT, languages_BT = batch["decoder_targets"], batch["decoder_language_ids"]
-        return {
-            term: behind(
-                at_all(h_NBTD[i], targets_BT, self._weights_BT(batch, i), languages_BT),
-                batch["input_ids"].shape[1],
-            )
-            for i, term in enumerate(self.terms)
-        }
+        targets_BT = batch["decoder_targets"]
+        languages_BT = batch["decoder_language_ids"]
+        length = batch["input_ids"].shape[1]
+        # All streams at a column have the same target; stream i has seen i words less before it.
+        predictions = {}
+        for i, term in enumerate(self.terms):
+            weights_BT = self._weights_BT(batch, i)
+            of_stream = at_all(h_NBTD[i], targets_BT, weights_BT, languages_BT)
+            predictions[term] = behind(of_stream, length)
+        return predictions
 
 
 def stream_prefix(i: int) -> Mask:
@@ -98,7 +105,8 @@ def stream_prefix(i: int) -> Mask:
 
     def allow(q: Fields, k: Fields) -> Array:
         target = (k.pack == q.pack) & (k.side > 0) & (q.side > 0)
-        first = jnp.where(target, k.position, k.position.shape[-1]).min(-1, keepdims=True)
+        beyond = k.position.shape[-1]
+        first = jnp.where(target, k.position, beyond).min(-1, keepdims=True)
         return target & ((k.position <= q.position - i) | (k.position == first))
 
     return (bidirectional & (first_side | Mask("lagging", allow))).named(f"stream_prefix({i})")

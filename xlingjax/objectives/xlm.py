@@ -50,6 +50,7 @@ class MLM(TokenObjective):
         return AttentionSpec(bidirectional, causal=False, packed=self.packed)
 
     def evidence(self) -> dict[str, Mask]:
+        # The predicted column too: one in ten shows the word itself (XLM §3.3).
         return {self.name: bidirectional}
 
     def weights(self, batch: Batch) -> dict[str, Array]:
@@ -93,6 +94,7 @@ class CLM(TokenObjective):
         return flops_per_token(config, shapes["input_ids"][1], 1.0, causal=True)
 
     def attention(self) -> AttentionSpec:
+        # `bidirectional` keeps packed examples apart, `causal` the later tokens of the same one.
         return AttentionSpec(causal & bidirectional, causal=True, packed=self.packed)
 
     def evidence(self) -> dict[str, Mask]:
@@ -101,11 +103,9 @@ class CLM(TokenObjective):
     def _weights_BL(self, batch: Batch) -> Array:
         """1 where a column's token predicts its right neighbour; the last column has none."""
         pack_BL = batch["pack_ids"]
-        next_BL = jnp.pad(pack_BL[:, 1:], ((0, 0), (0, 1)))
-        used_BL = (
-            (pack_BL > 0) & (pack_BL == next_BL) & (batch["position_ids"] >= self.context_size)
-        )
-        return used_BL.astype(jnp.float32)
+        same_example_BL = (pack_BL > 0) & (pack_BL == _next(pack_BL))
+        enough_context_BL = batch["position_ids"] >= self.context_size
+        return (same_example_BL & enough_context_BL).astype(jnp.float32)
 
     def weights(self, batch: Batch) -> dict[str, Array]:
         return {self.name: self._weights_BL(batch).sum()}
@@ -119,8 +119,14 @@ class CLM(TokenObjective):
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
         h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
-        after = _next(batch["input_ids"]), self._weights_BL(batch), _next(batch["language_ids"])
-        return {self.name: at_all(h_BLD, *after)}
+        # The language of a prediction is that of the predicted token.
+        predictions = at_all(
+            h_BLD,
+            targets_BL=_next(batch["input_ids"]),
+            weights_BL=self._weights_BL(batch),
+            languages_BL=_next(batch["language_ids"]),
+        )
+        return {self.name: predictions}
 
 
 def _next(ids_BL: Array) -> Array:
