@@ -202,3 +202,16 @@ def refuses(macro, value):
         assert re.fullmatch(rf"{macro}=.+: .+ is needed \([\w.]+\)", str(error)), error
         return True
     return False
+
+
+def test_a_configurable_of_gin_alone_is_named(tmp_path, monkeypatch):
+    """`register` says which types a function takes; gin's own decorator does not."""
+    module = "import gin\n\n\n@gin.configurable\ndef of_gin_alone(scale=1.0):\n    return list\n"
+    (tmp_path / "parts_of_gin.py").write_text(module)
+    recipe = tmp_path / "mine.gin"
+    recipe.write_text(
+        'import parts_of_gin\ninclude "recipes/xlm_tiny.gin"\nof_gin_alone.scale = 2.0\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="'of_gin_alone' is a configurable of gin, .*: register it"):
+        recipes.parse_gin([str(recipe)], ())

@@ -74,6 +74,18 @@ def register(name: str, function: Callable) -> None:
         gin.external_configurable(function, name, module="xlingjax")
 
 
+def function_named(name: str) -> Callable:
+    """name: as it is bound, "scope/module.name" too. Raises UserError for one that gin alone
+    knows."""
+    plain = re.split(r"[/.]", name)[-1]
+    if plain not in registered():
+        raise UserError(
+            f"'{plain}' is a configurable of gin, which recipes do not know by its types: register"
+            f' it with xlingjax.config.recipe.register("{plain}", {plain})'
+        )
+    return registered()[plain]
+
+
 def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     """Read recipes, then `NAME=VALUE` overrides. Raises UserError: a missing file, bad syntax, an
     unknown name."""
@@ -160,12 +172,12 @@ def places_of(texts: Sequence[tuple[str, str]], overrides: Sequence[str]) -> dic
 def require_types(places: Mapping[str, str]) -> None:
     """places: as of `places_of`. Raises UserError for a value that the parameter it is bound to
     does not declare; of a macro, every parameter that reads it."""
-    functions, lines = registered(), config_lines()
+    lines = config_lines()
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
         if not name:
             continue
-        wanted = declared(functions[name.rpartition(".")[2]]).parameters[parameter].annotation
+        wanted = declared(function_named(name)).parameters[parameter].annotation
         key, value = _literal(bound)
         if instead := needed(value, wanted):
             reader = "" if key == bound else f" ({name}.{parameter})"
@@ -207,7 +219,7 @@ def _with_made(value: Any) -> Any:
     if macro := re.fullmatch(rf"%({_MACRO.pattern})", written):
         return _with_made(_macro_value(macro[1]))
     if written.endswith("()"):
-        return made(registered()[re.split(r"[@/.]", written.removesuffix("()"))[-1]])
+        return made(function_named(written.removesuffix("()").removeprefix("@")))
     if written.startswith("@"):
         return Made(Callable)
     return Made(Any) if written else value  # a constant of gin: gin.REQUIRED
