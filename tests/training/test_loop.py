@@ -11,7 +11,7 @@ import pytest
 
 from tests.helpers import tiny, tiny_run
 from xlingjax.data.features import batch_shapes
-from xlingjax.data.loader import array_source
+from xlingjax.data.loader import Batches, array_source
 from xlingjax.errors import UserError
 from xlingjax.model.config import preset
 from xlingjax.model.encoder import Encoder
@@ -402,9 +402,10 @@ def test_what_the_source_publishes_is_checked_before_it_is_opened(tmp_path):
         ({}, "rows of 40 tokens"),
         ({"mesh": (3, 1, 1)}, "8 rows does not divide"),
     ):
-        source.shapes = batch_shapes(MLM().reads, batch=8, length=16 if options else 40, slots=3)
+        shapes = batch_shapes(MLM().reads, batch=8, length=16 if options else 40, slots=3)
+        objective = ObjectiveRun(MLM(), Batches(shapes, source))
         with pytest.raises(UserError, match=message):
-            tiny_run.run(tmp_path, objectives=(ObjectiveRun(MLM(), source),), **options)
+            tiny_run.run(tmp_path, objectives=(objective,), **options)
 
 
 def test_no_log_line_but_the_last(tmp_path):
