@@ -31,13 +31,16 @@ def measure(
     for name in names[1:] or [""]:
         pair = [ours, Worker(name, shape, platform)] if name else [ours]
         steps = [
-            max(1, round(2 * seconds / worker.run(2).get("seconds", seconds))) for worker in pair
+            max(1, round(2 * seconds / worker.run(2).get("seconds", seconds)))
+            for worker in pair
         ]
         answers = [
             [worker.run(count) for worker, count in zip(pair, steps, strict=True)]
             for _ in range(rounds)
         ]
-        taken = [[a for a in turn if "seconds" in a] for turn in zip(*answers, strict=True)]
+        taken = [
+            [a for a in turn if "seconds" in a] for turn in zip(*answers, strict=True)
+        ]
         rates = [
             [shape.tokens * n / a["seconds"] for a in turns]
             for n, turns in zip(steps, taken, strict=True)
@@ -52,7 +55,9 @@ def measure(
             worker.close()
     ours.close()
     return {
-        names[0]: _result(ours, [speed for speed, _ in mine], [turn for _, turn in mine]),
+        names[0]: _result(
+            ours, [speed for speed, _ in mine], [turn for _, turn in mine]
+        ),
         **results,
     }
 
@@ -86,9 +91,15 @@ def useful_flops(shape: shapes.Shape) -> float:
 
 def in_child(code: str, platform: str) -> str:
     """What `code` prints in a fresh process: JAX must not hold this one's memory or threads."""
-    environment = dict(os.environ, **({"JAX_PLATFORMS": "cpu"} if platform == "cpu" else {}))
+    environment = dict(
+        os.environ, **({"JAX_PLATFORMS": "cpu"} if platform == "cpu" else {})
+    )
     return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=environment,
     ).stdout.strip()
 
 
@@ -111,16 +122,22 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--rounds", type=int, default=5, help="turns of each contestant (default 5)"
     )
-    parser.add_argument("--seconds", type=float, default=15.0, help="length of a turn (default 15)")
+    parser.add_argument(
+        "--seconds", type=float, default=15.0, help="length of a turn (default 15)"
+    )
     parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument(
         "--quick", action="store_true", help="a tiny shape, to see that everything runs"
     )
-    parser.add_argument("--without-pytorch", action="store_true", help="measure our step alone")
+    parser.add_argument(
+        "--without-pytorch", action="store_true", help="measure our step alone"
+    )
     args = parser.parse_args(argv)
     console = Console()
     platform, device = find_platform()
-    grid = shapes.QUICK if args.quick else shapes.GPU if platform == "gpu" else shapes.CPU
+    grid = (
+        shapes.QUICK if args.quick else shapes.GPU if platform == "gpu" else shapes.CPU
+    )
     names = list(CONTESTANTS[:1] if args.without_pytorch else CONTESTANTS)
     report: dict = {
         "device": device,
@@ -139,7 +156,9 @@ def main(argv: list[str] | None = None) -> int:
         "compile s",
         "peak GB",
     ):
-        table.add_column(column, justify="left" if column in ("shape", "contestant") else "right")
+        table.add_column(
+            column, justify="left" if column in ("shape", "contestant") else "right"
+        )
     for shape in grid:
         if args.only not in shape.name:
             continue
@@ -163,7 +182,10 @@ def main(argv: list[str] | None = None) -> int:
                 f"{result['compile_seconds']:.1f}",
                 f"{result['peak_bytes'] / 1e9:.2f}",
             )
-        report["shapes"][shape.name] = {"flops_per_token": flops, "contestants": results}
+        report["shapes"][shape.name] = {
+            "flops_per_token": flops,
+            "contestants": results,
+        }
         Path(args.output).write_text(json.dumps(report, indent=1) + "\n")
     console.print(table)
     for dtype, peak in report["peak_flops"].items():
@@ -190,7 +212,9 @@ def input_pipeline(console: Console) -> dict:
     """Tokens per second of the data pipeline alone, where TensorFlow is installed."""
     try:
         rate = json.loads(
-            in_child("from benchmarks.pipeline import *; print(measure())", "cpu").splitlines()[-1]
+            in_child(
+                "from benchmarks.pipeline import *; print(measure())", "cpu"
+            ).splitlines()[-1]
         )
     except subprocess.CalledProcessError as error:
         reason = error.stderr.strip().splitlines()[-1]

@@ -12,7 +12,9 @@ def table(runs: Sequence[str], name: str) -> str:
     outputs in a wrong language."""
     rows = {}
     for run in runs:
-        lines = (Path(run) / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (
+            (Path(run) / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
+        )
         found = [
             (line["step"], line["values"])
             for line in map(json.loads, lines)
@@ -22,32 +24,48 @@ def table(runs: Sequence[str], name: str) -> str:
             rows[Path(run).name] = dict(found)
     steps = sorted({step for found in rows.values() for step in found})
     directions = list(
-        dict.fromkeys(way for found in rows.values() for way in found[max(found)]["bleu"])
+        dict.fromkeys(
+            way for found in rows.values() for way in found[max(found)]["bleu"]
+        )
     )
     head = ["run", *(f"step {step:,}" for step in steps), *directions, "wrong language"]
     out = [" | ".join(head), " | ".join("---" for _ in head)]
     for run, found in rows.items():
-        means = [f"{found[step]['bleu_mean']:.1f}" if step in found else "" for step in steps]
+        means = [
+            f"{found[step]['bleu_mean']:.1f}" if step in found else "" for step in steps
+        ]
         last = found[max(found)]
         cells = [
             run,
             *means,
-            *(f"{last['bleu'][way]:.1f}" if way in last["bleu"] else "" for way in directions),
+            *(
+                f"{last['bleu'][way]:.1f}" if way in last["bleu"] else ""
+                for way in directions
+            ),
         ]
-        out.append(" | ".join([*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"]))
+        out.append(
+            " | ".join([*cells, f"{100 * last['wrong_language_rate_mean']:.1f} %"])
+        )
     ways: dict[str, list[str]] = {}
     for found in rows.values():
         for way, of_way in found[max(found)]["signatures"].items():
             known = ways.setdefault(of_way["bleu"], [])
             known += [way] if way not in known else []
-    told = [f"BLEU of {', '.join(known)}: `{signature}`" for signature, known in ways.items()]
+    told = [
+        f"BLEU of {', '.join(known)}: `{signature}`"
+        for signature, known in ways.items()
+    ]
     return "\n".join([*(f"| {row} |" for row in out), "", *told])
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.bleu_table", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bleu_table", description=__doc__
+    )
     parser.add_argument(
-        "--name", default="generation_dev", help="of the evaluator (default %(default)s)"
+        "--name",
+        default="generation_dev",
+        help="of the evaluator (default %(default)s)",
     )
     parser.add_argument("runs", nargs="+", metavar="RUN")
     arguments = parser.parse_args()

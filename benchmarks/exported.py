@@ -23,11 +23,17 @@ from xlingjax.tasks import task_named
 def labels_of_texts(folder: Path, records: list, length: int) -> list[str]:
     """By AutoModelForSequenceClassification, a text or a pair at a time."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder
+    ).eval()
     found = []
     for one in records:
         given = tokenizer(
-            one.premise, one.hypothesis, return_tensors="pt", truncation=True, max_length=length
+            one.premise,
+            one.hypothesis,
+            return_tensors="pt",
+            truncation=True,
+            max_length=length,
         )
         with torch.no_grad():
             found.append(model.config.id2label[int(model(**given).logits.argmax())])
@@ -56,7 +62,9 @@ def tags_of_words(folder: Path, records: list, length: int) -> list[list[str | N
     return found
 
 
-def differing(cell: Path, folder: Path, data: str, limit: int) -> list[tuple[str, int, int]]:
+def differing(
+    cell: Path, folder: Path, data: str, limit: int
+) -> list[tuple[str, int, int]]:
     """(language, labels that differ, labels compared)."""
     scores = json.loads((cell / "scores.json").read_text(encoding="utf-8"))
     task, split, rows = task_named(scores["task"]), scores["test"]["split"], []
@@ -66,17 +74,27 @@ def differing(cell: Path, folder: Path, data: str, limit: int) -> list[tuple[str
         (path,) = cell.glob(f"predictions*/**/*-{language}.*")
         records = read(task, data, split, language)[:limit]
         if task.kind == "tagging":
-            blocks = path.read_text(encoding="utf-8").strip("\n").split("\n\n")[: len(records)]
-            ours = [[line.split("\t")[-1] for line in block.split("\n")] for block in blocks]
+            blocks = (
+                path.read_text(encoding="utf-8")
+                .strip("\n")
+                .split("\n\n")[: len(records)]
+            )
+            ours = [
+                [line.split("\t")[-1] for line in block.split("\n")] for block in blocks
+            ]
             pairs = [
                 pair
-                for tags, theirs in zip(ours, tags_of_words(folder, records, length), strict=True)
+                for tags, theirs in zip(
+                    ours, tags_of_words(folder, records, length), strict=True
+                )
                 for pair in zip(tags, theirs, strict=True)
                 if pair[1] is not None
             ]
         else:
             ours = path.read_text(encoding="utf-8").splitlines()[: len(records)]
-            pairs = list(zip(ours, labels_of_texts(folder, records, length), strict=True))
+            pairs = list(
+                zip(ours, labels_of_texts(folder, records, length), strict=True)
+            )
         rows.append((language, sum(a != b for a, b in pairs), len(pairs)))
     return rows
 
@@ -91,7 +109,9 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=100)
     given = parser.parse_args()
     print("| language | differ | of |\n|---|--:|--:|")
-    for language, wrong, count in differing(given.cell, given.folder, given.data, given.limit):
+    for language, wrong, count in differing(
+        given.cell, given.folder, given.data, given.limit
+    ):
         print(f"| {language} | {wrong} | {count} |")
 
 

@@ -41,7 +41,9 @@ def bart(model):
     `Seq2Seq`, separate
     tables but for the words)."""
     c = model.config
-    weights = {name: value.detach().numpy() for name, value in model.model.state_dict().items()}
+    weights = {
+        name: value.detach().numpy() for name, value in model.model.state_dict().items()
+    }
 
     def layer(side, i):
         at = f"{side}.layers.{i}"
@@ -49,7 +51,10 @@ def bart(model):
         found = {
             "attention": attention(weights, f"{at}.self_attn", heads),
             "attention_norm": norm(weights, f"{at}.self_attn_layer_norm"),
-            "ffn": {"in": linear(weights, f"{at}.fc1"), "out": linear(weights, f"{at}.fc2")},
+            "ffn": {
+                "in": linear(weights, f"{at}.fc1"),
+                "out": linear(weights, f"{at}.fc2"),
+            },
             "ffn_norm": norm(weights, f"{at}.final_layer_norm"),
         }
         if side == "decoder":
@@ -68,7 +73,9 @@ def bart(model):
             "norm": norm(weights, f"{side}.layernorm_embedding"),
         }
         params[side] = {
-            "layers": stacked([layer(side, i) for i in range(getattr(c, f"{side}_layers"))])
+            "layers": stacked(
+                [layer(side, i) for i in range(getattr(c, f"{side}_layers"))]
+            )
         }
         if f"{side}.layer_norm.weight" in weights:
             params[side]["final_norm"] = norm(weights, f"{side}.layer_norm")

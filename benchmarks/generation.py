@@ -25,7 +25,13 @@ PAD, END, START = 1, 2, 2
 
 
 def grid(
-    name: str, layers: int, dim: int, ffn: int, vocab: int, rows: tuple[int, ...], length: int
+    name: str,
+    layers: int,
+    dim: int,
+    ffn: int,
+    vocab: int,
+    rows: tuple[int, ...],
+    length: int,
 ) -> list[GenerationShape]:
     return [
         GenerationShape(
@@ -82,7 +88,9 @@ def bart(shape: GenerationShape):
 
 def sources(shape: GenerationShape) -> np.ndarray:
     rng = np.random.default_rng(0)
-    return rng.integers(FIRST_ID, shape.vocab, (shape.rows, shape.source)).astype(np.int32)
+    return rng.integers(FIRST_ID, shape.vocab, (shape.rows, shape.source)).astype(
+        np.int32
+    )
 
 
 class Ours:
@@ -135,7 +143,14 @@ class Ours:
 
         def write(params, batch):
             return generate(
-                model, params, batch, start_B, languages_B, Ids(END, PAD), config, shape.columns
+                model,
+                params,
+                batch,
+                start_B,
+                languages_B,
+                Ids(END, PAD),
+                config,
+                shape.columns,
             )
 
         started = time.perf_counter()
@@ -197,12 +212,16 @@ class Theirs:
 CONTESTANTS = {"xlingjax": Ours, "transformers": Theirs}
 
 
-def measure(shape: GenerationShape, platform: str, rounds: int, seconds: float) -> dict[str, Any]:
+def measure(
+    shape: GenerationShape, platform: str, rounds: int, seconds: float
+) -> dict[str, Any]:
     """Rounds of about `seconds` of each in turn. Raises RuntimeError where one cannot run."""
     workers = [Worker(name, shape, platform) for name in CONTESTANTS]
     try:
         once = [worker.run(1).get("seconds") for worker in workers]
-        if failed := [f"{worker.name}: {worker.failed}" for worker in workers if worker.failed]:
+        if failed := [
+            f"{worker.name}: {worker.failed}" for worker in workers if worker.failed
+        ]:
             raise RuntimeError("; ".join(failed))
         calls = [max(1, round(seconds / one)) for one in once]
         rates = [
@@ -234,8 +253,12 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m benchmarks.generation", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--output", default="generation.json", metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each (default 5)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of a turn (default 5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="turns of each (default 5)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="length of a turn (default 5)"
+    )
     parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument(
         "--quick", action="store_true", help="a tiny shape, to see that everything runs"
@@ -243,9 +266,15 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     platform, device = find_platform()
     shapes = QUICK if args.quick else GPU if platform == "gpu" else CPU
-    report: dict[str, Any] = {"device": device, "versions": versions(), "bar": BAR, "shapes": {}}
+    report: dict[str, Any] = {
+        "device": device,
+        "versions": versions(),
+        "bar": BAR,
+        "shapes": {},
+    }
     print(
-        f"tokens/s, float32, fixed length, on {device}; bar: {BAR:g} times transformers", flush=True
+        f"tokens/s, float32, fixed length, on {device}; bar: {BAR:g} times transformers",
+        flush=True,
     )
     print(
         "| shape | xlingjax | transformers | ratio (min to max) | compile s"
@@ -253,7 +282,9 @@ def main(argv: list[str] | None = None) -> int:
         flush=True,
     )
     for shape in (shape for shape in shapes if args.only in shape.name):
-        found = report["shapes"][shape.name] = measure(shape, platform, args.rounds, args.seconds)
+        found = report["shapes"][shape.name] = measure(
+            shape, platform, args.rounds, args.seconds
+        )
         print(
             f"| {shape.name} | {found['xlingjax']:,.0f} | {found['transformers']:,.0f} |"
             f" {found['ratio']:.2f} ({min(found['ratios']):.2f} to {max(found['ratios']):.2f}) |"

@@ -37,7 +37,12 @@ from xlingjax.preprocessors.veco import VecoFeatures, VecoTextFeatures
 from xlingjax.preprocessors.xlm import MlmFeatures, TlmFeatures
 from xlingjax.runtime.machine import keep_freed_memory
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
-from xlingjax.training.step import abstract_state, make_train_step, random_state, run_key
+from xlingjax.training.step import (
+    abstract_state,
+    make_train_step,
+    random_state,
+    run_key,
+)
 
 CPU = Shape("small-32k 16x128", 4, 256, 4, 1024, 32_000, 16, 128)
 GPU = Shape("base 64x128", 12, 768, 12, 3072, 250_002, 64, 128, "bfloat16")
@@ -73,13 +78,19 @@ def cases(text: int) -> list[Case]:
     """Every objective on rows that hold `text` tokens, with the prediction slots that its features
     give it; MLM first. (Not among them: DAN, whose model has no encoder.)"""
     mlm, tlm, cl_mlm = (
-        features.slots(text) for features in (MlmFeatures(), TlmFeatures(), ClMlmFeatures())
+        features.slots(text)
+        for features in (MlmFeatures(), TlmFeatures(), ClMlmFeatures())
     )
-    pair, segments = (features.slots(text) for features in (VecoFeatures(), VecoTextFeatures()))
+    pair, segments = (
+        features.slots(text) for features in (VecoFeatures(), VecoTextFeatures())
+    )
     in_place, apart = (CamlmFeatures(layout=layout) for layout in ("in_place", "slots"))
     masks, longer = in_place.slots(text), _row(apart, text)
     with_places = _row(BtmlmFeatures(), text)
-    places, chosen = BtmlmFeatures().placeholders(with_places), BtmlmFeatures().slots(with_places)
+    places, chosen = (
+        BtmlmFeatures().placeholders(with_places),
+        BtmlmFeatures().slots(with_places),
+    )
     plain, plug_in = Pass(pair), Pass(pair, plugged_in=True)
     first_phase = Pass(0, "none"), Pass(pair, "cross_attention", plugged_in=True)
     of_segments = Pass(segments), Pass(segments, plugged_in=True)
@@ -90,7 +101,14 @@ def cases(text: int) -> list[Case]:
         Case("CLWR", CLWR(chunk=0), (Pass(text),), text, pairs=True),
         Case("CLPC", CLPC(), (Pass(0),), text, pairs=True),
         Case("CL-MLM", CLMLM(chunk=0), (Pass(cl_mlm),), text, slots=cl_mlm, pairs=True),
-        Case("CAMLM, in place", CAMLM(chunk=0), (Pass(masks),), text, slots=masks, pairs=True),
+        Case(
+            "CAMLM, in place",
+            CAMLM(chunk=0),
+            (Pass(masks),),
+            text,
+            slots=masks,
+            pairs=True,
+        ),
         Case(
             "CAMLM, slots",
             CAMLM(chunk=0),
@@ -118,7 +136,12 @@ def cases(text: int) -> list[Case]:
             pairs=True,
         ),
         Case(
-            "VECO, text", VECO("veco_text", chunk=0), of_segments, text, slots=segments, pairs=True
+            "VECO, text",
+            VECO("veco_text", chunk=0),
+            of_segments,
+            text,
+            slots=segments,
+            pairs=True,
         ),
         Case(
             "VECO, phase 1",
@@ -135,7 +158,9 @@ def cases(text: int) -> list[Case]:
 def _row(features: Any, text: int) -> int:
     """The shortest row whose text has `text` tokens."""
     return next(
-        length for length in range(text + 1, 3 * text) if features.text_length(length) == text
+        length
+        for length in range(text + 1, 3 * text)
+        if features.text_length(length) == text
     )
 
 
@@ -172,11 +197,16 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
     original_BL = rng.integers(FIRST_ID, mask_id, (rows, case.length))
     np.put_along_axis(original_BL, behind_BP, mask_id, 1)
     if case.pairs and case.behind:
-        positions_BM, targets_BM = behind_BP, rng.integers(FIRST_ID, mask_id, behind_BP.shape)
+        positions_BM, targets_BM = (
+            behind_BP,
+            rng.integers(FIRST_ID, mask_id, behind_BP.shape),
+        )
     else:
         parts = np.split(columns_L[text_L], 2) if by_side else [columns_L[text_L]]
         each = [
-            rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[:, : case.slots // len(parts)]
+            rng.permuted(np.tile(part[1:], (rows, 1)), axis=1)[
+                :, : case.slots // len(parts)
+            ]
             for part in parts
         ]
         positions_BM = np.sort(np.concatenate(each, axis=1), axis=1)
@@ -202,7 +232,9 @@ def batch(case: Case, shape: Shape, seed: int = 0) -> dict[str, np.ndarray]:
         "labels": np.arange(rows) % 2,
         "example_weights": np.ones(rows),
     }
-    return {name: fields[name].astype(FIELDS[name].dtype) for name in case.objective.reads}
+    return {
+        name: fields[name].astype(FIELDS[name].dtype) for name in case.objective.reads
+    }
 
 
 class Steps:
@@ -254,7 +286,11 @@ class Steps:
 
 def expected_flops(config: ModelConfig, shape: Shape, case: Case) -> float:
     return step_flops(
-        config, shape.rows, case.length, case.passes, mixtures=isinstance(case.objective, CLWR)
+        config,
+        shape.rows,
+        case.length,
+        case.passes,
+        mixtures=isinstance(case.objective, CLWR),
     )
 
 
@@ -267,18 +303,27 @@ def measure(shape: Shape, rounds: int, only: str = "") -> dict[str, dict[str, An
     """
     config, chosen = (
         model_config(shape),
-        [case for case in cases(shape.length) if case.name == "MLM" or only in case.name],
+        [
+            case
+            for case in cases(shape.length)
+            if case.name == "MLM" or only in case.name
+        ],
     )
     steps = Steps(config, shape, chosen)
     for case in chosen:
         steps.seconds(case.name)
-    turns = [{case.name: steps.seconds(case.name) for case in chosen} for _ in range(rounds)]
+    turns = [
+        {case.name: steps.seconds(case.name) for case in chosen} for _ in range(rounds)
+    ]
     kind = int(jax.default_backend() == "cpu")
     expected = {case.name: expected_flops(config, shape, case) for case in chosen}
     counted = {case.name: steps.flops(case.name) for case in chosen}
     results: dict[str, dict[str, Any]] = {}
     for case in chosen:
-        name, ratios = case.name, [turn[case.name][kind] / turn["MLM"][kind] for turn in turns]
+        name, ratios = (
+            case.name,
+            [turn[case.name][kind] / turn["MLM"][kind] for turn in turns],
+        )
         results[name] = {
             "columns": case.length,
             "seconds": [turn[name][0] for turn in turns],
@@ -301,7 +346,9 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     ]
     lines.append("|---|---|---|---|---|---|---|---|")
     for name, of in results.items():
-        seconds = of["processor_seconds" if jax.default_backend() == "cpu" else "seconds"]
+        seconds = of[
+            "processor_seconds" if jax.default_backend() == "cpu" else "seconds"
+        ]
         low, high = np.quantile(of["ratios"], (0.25, 0.75))
         lines.append(
             f"| {name} | {of['columns']} | {statistics.median(seconds):.3f} | {of['ratio']:.2f} |"
@@ -316,7 +363,9 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m benchmarks.objectives", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--output", default="objectives.json", metavar="FILE")
-    parser.add_argument("--rounds", type=int, default=9, help="steps of each objective (default 9)")
+    parser.add_argument(
+        "--rounds", type=int, default=9, help="steps of each objective (default 9)"
+    )
     parser.add_argument(
         "--only", default="", help="objectives whose name contains this, beside MLM"
     )
@@ -331,14 +380,19 @@ def main(argv: list[str] | None = None) -> int:
     keep_freed_memory()
     device = jax.devices()[0]
     shape = SHAPES[args.shape or ("cpu" if device.platform == "cpu" else "gpu")]
-    print(f"{shape.name}, {shape.dtype}, dropout 0.1, AdamW, on {device.device_kind}", flush=True)
+    print(
+        f"{shape.name}, {shape.dtype}, dropout 0.1, AdamW, on {device.device_kind}",
+        flush=True,
+    )
     results = measure(shape, args.rounds, args.only)
     print(table(results))
     report = {
         "device": device.device_kind,
         "shape": dataclasses.asdict(shape),
         "rounds": args.rounds,
-        "versions": {name: metadata.version(name) for name in ("jax", "flax", "optax", "numpy")},
+        "versions": {
+            name: metadata.version(name) for name in ("jax", "flax", "optax", "numpy")
+        },
         "objectives": results,
     }
     Path(args.output).write_text(json.dumps(report, indent=1) + "\n")

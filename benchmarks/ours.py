@@ -13,7 +13,12 @@ from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.machine import keep_freed_memory
 from xlingjax.training.cost import peak_memory_bytes
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
-from xlingjax.training.step import abstract_state, make_train_step, random_state, run_key
+from xlingjax.training.step import (
+    abstract_state,
+    make_train_step,
+    random_state,
+    run_key,
+)
 
 
 class Ours:

@@ -30,7 +30,9 @@ def measure(batches: int = 200, batch: int = 64, length: int = 128) -> str:
             for _ in range(5):
                 source.next()
             started = time.perf_counter()
-            tokens = sum(int((source.next()["pack_ids"] > 0).sum()) for _ in range(batches))
+            tokens = sum(
+                int((source.next()["pack_ids"] > 0).sum()) for _ in range(batches)
+            )
             rates[name] = tokens / (time.perf_counter() - started)
             source.close()
     return json.dumps(rates)

@@ -42,9 +42,13 @@ def vocabulary_of(folder: Path):
         hard_vocab_limit=False,
         minloglevel=2,
     )
-    proto = sentencepiece_model_pb2.ModelProto.FromString(Path(stem + ".model").read_bytes())
+    proto = sentencepiece_model_pb2.ModelProto.FromString(
+        Path(stem + ".model").read_bytes()
+    )
     syllables = ["".join(pair) for pair in itertools.product("bdfgklmnprstvz", "aeiou")]
-    made = ("\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3))
+    made = (
+        "\u2581q" + "".join(parts) for parts in itertools.product(syllables, repeat=3)
+    )
     lowest = min(piece.score for piece in proto.pieces)
     for piece in itertools.islice(made, ROWS - 2 - len(proto.pieces)):
         proto.pieces.add(piece=piece, score=lowest)
@@ -66,7 +70,9 @@ def make(folder: Path, name: str) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     vocabulary, config = vocabulary_of(partial), preset(name)
-    found, _ = places(xlm_roberta.written_names(config), config, build_model(config).abstract())
+    found, _ = places(
+        xlm_roberta.written_names(config), config, build_model(config).abstract()
+    )
     rng = np.random.default_rng(0)
     tensors = {
         theirs: rng.normal(0, 0.05, place.shape).astype(np.float32)
@@ -77,7 +83,9 @@ def make(folder: Path, name: str) -> None:
     save_file(tensors, partial / "model.safetensors", metadata={"format": "pt"})
     for file, content in tokenizer_files(vocabulary, 512).items():
         (partial / file).write_bytes(content)
-    (partial / "config.json").write_text(json.dumps(xlm_roberta.described(config, vocabulary)))
+    (partial / "config.json").write_text(
+        json.dumps(xlm_roberta.described(config, vocabulary))
+    )
     partial.rename(folder)
 
 
@@ -101,7 +109,9 @@ def same(a: Path, b: Path) -> bool:
 
     first, second = open_run(a).params, open_run(b).params
     return all(
-        jax.tree.leaves(jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), first, second))
+        jax.tree.leaves(
+            jax.tree.map(lambda x, y: bool(np.array_equal(x, y)), first, second)
+        )
     )
 
 
@@ -114,7 +124,9 @@ def main() -> None:
     parser.add_argument("--unverified", action="store_true")
     parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    hf, first, back, again = (args.out / name for name in ("hf", "imported", "exported", "again"))
+    hf, first, back, again = (
+        args.out / name for name in ("hf", "imported", "exported", "again")
+    )
     if args.make:
         return make(hf, args.preset)
     if not hf.is_dir():

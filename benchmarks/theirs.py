@@ -48,7 +48,9 @@ class Theirs:
 
     def tensors(self, rows: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         labels_BL = np.full_like(rows["input_ids"], -100)
-        np.put_along_axis(labels_BL, rows["masked_positions"], rows["masked_targets"], 1)
+        np.put_along_axis(
+            labels_BL, rows["masked_positions"], rows["masked_targets"], 1
+        )
         named = {
             "input_ids": rows["input_ids"],
             "attention_mask": rows["pack_ids"],

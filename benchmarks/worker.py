@@ -33,7 +33,12 @@ def serve(pipe, name: str, shape: Shape | GenerationShape, platform: str) -> Non
         contestant = make(name, shape, platform)
         pipe.send({"compile_seconds": contestant.compile_seconds})
         while steps := pipe.recv():
-            pipe.send({"seconds": contestant.run(steps), "peak_bytes": contestant.peak_bytes()})
+            pipe.send(
+                {
+                    "seconds": contestant.run(steps),
+                    "peak_bytes": contestant.peak_bytes(),
+                }
+            )
     except Exception as error:  # reported to the parent, which goes on with the others
         lines = traceback.format_exception_only(error)
         pipe.send({"error": lines[-1].strip().splitlines()[0]})

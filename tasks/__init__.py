@@ -35,7 +35,10 @@ def task_named(name: str) -> Task:
     suite, slash, _ = name.partition("/")
     if not slash:
         found = [
-            task.full_name for each in _SUITES for task in suite_tasks(each) if task.name == name
+            task.full_name
+            for each in _SUITES
+            for task in suite_tasks(each)
+            if task.name == name
         ]
         raise UserError(
             f"task {name!r} names no benchmark; write"

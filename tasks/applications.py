@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from xlingjax.data.labelled.pairs import read_source_target
 from xlingjax.data.labelled.task import Files, Task
-from xlingjax.data.labelled.text import Table, read_mtod_intents, read_xcopa, read_xsid_intents
+from xlingjax.data.labelled.text import (
+    Table,
+    read_mtod_intents,
+    read_xcopa,
+    read_xsid_intents,
+)
 from xlingjax.data.labelled.words import Columns, read_conllu, read_xsid_slots
 from xlingjax.tasks import prepared
 from xlingjax.tasks.xglue import CONLL_TAGS
@@ -63,14 +68,27 @@ _SLOTS = _SLOT_NAMES.split()
 
 
 _XSID_OVERLAP = (
-    "186 of xSID's 500 English test utterances stand in its training set: read the other languages"
+    "186 of xSID's 500 English test utterances stand in its training set: read the other"
+    " languages"
 )
 
 
 def _task(
-    name: str, kind: str, languages: str, files, metrics: tuple[str, ...], labels=(), **more
+    name: str,
+    kind: str,
+    languages: str,
+    files,
+    metrics: tuple[str, ...],
+    labels=(),
+    **more,
 ) -> Task:
-    end = "json" if kind == "span_qa" else "tsv" if kind in ("classification", "tagging") else "txt"
+    end = (
+        "json"
+        if kind == "span_qa"
+        else "tsv"
+        if kind in ("classification", "tagging")
+        else "txt"
+    )
     return Task(
         suite="applications",
         name=name,
@@ -110,7 +128,10 @@ def _written(stem: str, splits=_SPLITS) -> dict[str, tuple[Files, ...]]:
     return {
         split: (
             Files(
-                (f"{stem}.{{language}}.src.{split}", f"{stem}.{{language}}.tgt.{split}"),
+                (
+                    f"{stem}.{{language}}.src.{split}",
+                    f"{stem}.{{language}}.tgt.{split}",
+                ),
                 read_source_target,
             ),
         )
@@ -125,7 +146,8 @@ def _aligned(english: str, other: str) -> tuple[Files, ...]:
 def _xsid(read) -> dict[str, tuple[Files, ...]]:
     ends = {"train": "train", "dev": "valid", "test": "test"}
     return {
-        split: places(f"xsid/{{language}}.{end}.conll", read=read) for split, end in ends.items()
+        split: places(f"xsid/{{language}}.{end}.conll", read=read)
+        for split, end in ends.items()
     }
 
 
@@ -136,7 +158,9 @@ _sib = Table(
     label="category",
     header=True,
 )
-_matching = Table(("question", "passage", "label"), premise=("question",), hypothesis=("passage",))
+_matching = Table(
+    ("question", "passage", "label"), premise=("question",), hypothesis=("passage",)
+)
 _generated = ("sacrebleu", "chrf", "rouge_l")
 
 TASKS = (
@@ -153,7 +177,10 @@ TASKS = (
         "xqa",
         "classification",
         "de en fr",
-        {split: places(f"xqa/{split}-{{language}}.tsv", read=_matching) for split in _SPLITS},
+        {
+            split: places(f"xqa/{split}-{{language}}.tsv", read=_matching)
+            for split in _SPLITS
+        },
         ("accuracy",),
         ("0", "1"),
         averaged=("de", "fr"),
@@ -230,7 +257,9 @@ TASKS = (
         "tagging",
         "de en zh",
         {
-            split: places(f"ud_conllu/{{language}}_*-ud-{split}.conllu", read=read_conllu)
+            split: places(
+                f"ud_conllu/{{language}}_*-ud-{split}.conllu", read=read_conllu
+            )
             for split in _SPLITS
         },
         ("token_accuracy", "seqeval_f1"),
@@ -257,7 +286,9 @@ TASKS = (
         "span_qa",
         XQUAD,
         {
-            "train": next(task for task in XTREME if task.name == "tydiqa").files["train"],
+            "train": next(task for task in XTREME if task.name == "tydiqa").files[
+                "train"
+            ],
             "dev": SQUAD["dev"],
             "test": next(task for task in XTREME if task.name == "xquad").files["test"],
             "translate_train": TRANSLATED_TYDIQA,
@@ -292,8 +323,14 @@ TASKS = (
         "generation",
         "de fr",
         {
-            split: _aligned(f"mt/multi30k/{name}.en", f"mt/multi30k/{name}.{{language}}")
-            for split, name in {"train": "train", "dev": "val", "test": "test_2016_flickr"}.items()
+            split: _aligned(
+                f"mt/multi30k/{name}.en", f"mt/multi30k/{name}.{{language}}"
+            )
+            for split, name in {
+                "train": "train",
+                "dev": "val",
+                "test": "test_2016_flickr",
+            }.items()
         },
         _generated[:2],
     ),
@@ -303,7 +340,8 @@ TASKS = (
         "de ru zh",
         {
             "test": _aligned(
-                "mt/newstest2021/en-{language}.en", "mt/newstest2021/en-{language}.{language}"
+                "mt/newstest2021/en-{language}.en",
+                "mt/newstest2021/en-{language}.{language}",
             )
         },
         _generated[:2],

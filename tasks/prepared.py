@@ -10,7 +10,14 @@ from __future__ import annotations
 
 import functools
 
-from xlingjax.data.labelled.tfds import Prepared, bitext, pairs, parallel_pairs, questions, tagged
+from xlingjax.data.labelled.tfds import (
+    Prepared,
+    bitext,
+    pairs,
+    parallel_pairs,
+    questions,
+    tagged,
+)
 
 _TRANSLATED_XNLI = (
     "ar",
@@ -43,7 +50,9 @@ _TYDIQA = {
 }
 
 _paraphrases = functools.partial(
-    pairs, texts=("sentence1", "sentence2"), renamed={"different_meaning": "0", "paraphrase": "1"}
+    pairs,
+    texts=("sentence1", "sentence2"),
+    renamed={"different_meaning": "0", "paraphrase": "1"},
 )
 _translated_paraphrases = functools.partial(_paraphrases, translated=True)
 _translated_parallel = functools.partial(parallel_pairs, translated=True)
@@ -67,15 +76,23 @@ XNLI = {
     ),
 }
 PAWSX = {
-    "train": (Prepared("paws_x_wiki/{language}:1.0.0", "train", _paraphrases, ("en",)),),
+    "train": (
+        Prepared("paws_x_wiki/{language}:1.0.0", "train", _paraphrases, ("en",)),
+    ),
     "dev": (Prepared("paws_x_wiki/{language}:1.0.0", "validation", _paraphrases),),
     "test": (Prepared("paws_x_wiki/{language}:1.0.0", "test", _paraphrases),),
     "translate_train": (
         Prepared(
-            "xtreme_pawsx/{language}:1.0.0", "train", _translated_paraphrases, _TRANSLATED_PAWSX
+            "xtreme_pawsx/{language}:1.0.0",
+            "train",
+            _translated_paraphrases,
+            _TRANSLATED_PAWSX,
         ),
         Prepared(
-            "paws_x_wiki/{language}:1.0.0", "train", _translated_paraphrases, _TRANSLATED_PAWSX
+            "paws_x_wiki/{language}:1.0.0",
+            "train",
+            _translated_paraphrases,
+            _TRANSLATED_PAWSX,
         ),
     ),
 }
@@ -88,7 +105,12 @@ _squad = {
     for split, name in {"train": "train", "dev": "validation"}.items()
 }
 _translated_squad = (
-    Prepared("xquad/{language}:3.0.0", "translate-train", _translated_questions, _TRANSLATED_SQUAD),
+    Prepared(
+        "xquad/{language}:3.0.0",
+        "translate-train",
+        _translated_questions,
+        _TRANSLATED_SQUAD,
+    ),
 )
 XQUAD = _squad | {
     "translate_train": _translated_squad,
@@ -103,10 +125,17 @@ MLQA = {
 TYDIQA = {
     "train": (
         Prepared(
-            "tydi_qa/goldp:3.0.0", "train", functools.partial(questions, named=_TYDIQA), (*_TYDIQA,)
+            "tydi_qa/goldp:3.0.0",
+            "train",
+            functools.partial(questions, named=_TYDIQA),
+            (*_TYDIQA,),
         ),
     ),
-    "test": (Prepared("tydi_qa/goldp:3.0.0", "validation-{language}", questions, (*_TYDIQA,)),),
+    "test": (
+        Prepared(
+            "tydi_qa/goldp:3.0.0", "validation-{language}", questions, (*_TYDIQA,)
+        ),
+    ),
 }
 TYDIQA_TO_XQUAD = {"train": TYDIQA["train"], "dev": XQUAD["dev"], "test": XQUAD["test"]}
 TATOEBA = {"test": (Prepared("tatoeba/tatoeba_{language}:1.0.0", "train", bitext),)}

@@ -14,7 +14,14 @@ from typing import Any
 import seqio
 import tensorflow as tf
 
-from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged, is_lost
+from xlingjax.data.labelled.records import (
+    Bitext,
+    Example,
+    Question,
+    SourceTarget,
+    Tagged,
+    is_lost,
+)
 from xlingjax.data.labelled.task import KINDS, Task, find, read
 from xlingjax.data.labelled.tfds import located
 from xlingjax.errors import UserError
@@ -66,7 +73,9 @@ def register(
     if _REGISTERED.get(name) == asked:
         return name
     if name in _REGISTERED or name in seqio.MixtureRegistry.names():
-        raise UserError(f"the name {name!r} is registered for other files; choose another")
+        raise UserError(
+            f"the name {name!r} is registered for other files; choose another"
+        )
     chosen = [task for task in suite_tasks(suite) if not tasks or task.name in tasks]
     sources = {task: _sources(task, folder, allow_missing) for task in chosen}
     if not any(sources.values()):
@@ -117,7 +126,10 @@ class BenchmarkFiles(seqio.DataSource):
         return False
 
     def list_shards(self, split: str) -> Sequence[str]:
-        return [str(path) for path in find(self.task, self.folder, split, self.language).paths]
+        return [
+            str(path)
+            for path in find(self.task, self.folder, split, self.language).paths
+        ]
 
     def num_input_examples(self, split: str) -> int:
         return len(self._records(split))
@@ -155,7 +167,11 @@ def _sources(task: Task, folder: str, allow_missing: bool) -> dict[str, Benchmar
     found = {}
     for language in dict.fromkeys((*task.languages, task.trained_on)):
         splits = [split for split in task.files if find(task, folder, split, language)]
-        if language in task.languages and not allow_missing and not {"dev", "test"} & set(splits):
+        if (
+            language in task.languages
+            and not allow_missing
+            and not {"dev", "test"} & set(splits)
+        ):
             read(
                 task, folder, "test" if "test" in task.files else "dev", language
             )  # says what is missing
@@ -168,7 +184,10 @@ def _register(name: str, source: BenchmarkFiles, metrics: Mapping[str, Any]) -> 
     task = source.task
 
     def postprocess(
-        output: Any, example: Mapping[str, Any] | None = None, is_target: bool = False, **unused
+        output: Any,
+        example: Mapping[str, Any] | None = None,
+        is_target: bool = False,
+        **unused,
     ) -> Any:
         return record_of(example, task.kind) if is_target else output
 
@@ -190,12 +209,17 @@ def _register(name: str, source: BenchmarkFiles, metrics: Mapping[str, Any]) -> 
 def _metric_fn(name: str, metric: Any, kind: str, language: str):
     """SeqIO's function of (targets: records, predictions: one for each) -> {name: 0..100}."""
 
-    def metric_fn(targets: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+    def metric_fn(
+        targets: Sequence[Any], predictions: Sequence[Any]
+    ) -> dict[str, float]:
         if len(targets) != len(predictions):
-            raise UserError(f"{name}: {len(predictions)} predictions for {len(targets)} examples")
+            raise UserError(
+                f"{name}: {len(predictions)} predictions for {len(targets)} examples"
+            )
         if kind == "span_qa":
             predictions = {
-                question.id: text for question, text in zip(targets, predictions, strict=True)
+                question.id: text
+                for question, text in zip(targets, predictions, strict=True)
             }
         elif KINDS[kind] == "Bitext":
             predictions = predictions[0]
@@ -211,9 +235,14 @@ def example_of(record: Any) -> dict[str, Any]:
         sides = {}
         for side in ("source", "target"):
             pairs = getattr(record, side)
-            sides |= {f"{side}_ids": [id_ for id_, _ in pairs], side: [text for _, text in pairs]}
+            sides |= {
+                f"{side}_ids": [id_ for id_, _ in pairs],
+                side: [text for _, text in pairs],
+            }
         gold = sorted(record.gold or ())
-        return sides | {"gold": [list(pair) for pair in gold] or tf.zeros((0, 2), tf.string)}
+        return sides | {
+            "gold": [list(pair) for pair in gold] or tf.zeros((0, 2), tf.string)
+        }
     names = FEATURES[type(record).__name__]
     return {name: _plain(getattr(record, name)) for name in names}
 
@@ -233,7 +262,9 @@ def record_of(example: Mapping[str, Any], kind: str) -> Any:
         )
         return Bitext(*sides, frozenset(values["gold"]) or None)
     if KINDS[kind] == "Example":
-        return Example(values["premise"], values["hypothesis"] or None, values["label"] or None)
+        return Example(
+            values["premise"], values["hypothesis"] or None, values["label"] or None
+        )
     if KINDS[kind] == "SourceTarget":
         return SourceTarget(values["source"], values["target"] or None)
     return {"Tagged": Tagged, "Question": Question}[KINDS[kind]](**values)

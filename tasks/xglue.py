@@ -29,7 +29,17 @@ from xlingjax.tasks.xtreme import (
     translations,
 )
 
-CONLL_TAGS = ("B-LOC", "B-MISC", "B-ORG", "B-PER", "I-LOC", "I-MISC", "I-ORG", "I-PER", "O")
+CONLL_TAGS = (
+    "B-LOC",
+    "B-MISC",
+    "B-ORG",
+    "B-PER",
+    "I-LOC",
+    "I-MISC",
+    "I-ORG",
+    "I-PER",
+    "O",
+)
 NEWS = (
     "foodanddrink",
     "sports",
@@ -89,7 +99,10 @@ def _table(
     """A task whose lines are a text, one or two texts to be judged with it, and the label."""
     # Titles, descriptions and snippets are missing here and there.
     table = Table(
-        (*columns, "label"), premise=columns[:1], hypothesis=columns[1:], may_be_empty=columns[1:]
+        (*columns, "label"),
+        premise=columns[:1],
+        hypothesis=columns[1:],
+        may_be_empty=columns[1:],
     )
     files = {
         split: places(f"{name.upper()}/xglue.{name}.{{language}}.{split}", read=table)
@@ -107,16 +120,24 @@ def _generation(name: str, languages: str) -> Task:
     files = {
         split: (
             Files((f"{stem}.src.{split}", f"{stem}.tgt.{split}"), read_source_target),
-            *([Files((f"{stem}.src.{split}",), read_source_target)] if split == "test" else []),
+            *(
+                [Files((f"{stem}.src.{split}",), read_source_target)]
+                if split == "test"
+                else []
+            ),
         )
         for split in _SPLITS
     }
-    return _task(name, "generation", languages, files, ("xglue_bleu", "sacrebleu", "rouge_l"))
+    return _task(
+        name, "generation", languages, files, ("xglue_bleu", "sacrebleu", "rouge_l")
+    )
 
 
 def _of_pawsx(places):
     """XTREME has PAWS-X's translations into more languages than XGLUE."""
-    return tuple(dataclasses.replace(one, languages=("de", "es", "fr")) for one in places)
+    return tuple(
+        dataclasses.replace(one, languages=("de", "es", "fr")) for one in places
+    )
 
 
 def _mlqa(split: str) -> tuple[Files, ...]:
@@ -165,7 +186,9 @@ TASKS = (
         "ar de en es hi vi zh",
         {
             "train": (
-                places("MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",))
+                places(
+                    "MLQA/squad1.1/train-v1.1.json", read=read_squad, languages=("en",)
+                )
                 + SQUAD["train"]
             ),
             "dev": _mlqa("dev"),
@@ -184,7 +207,9 @@ TASKS = (
             "train": (
                 places(
                     "XNLI/multinli.train.{language}.tsv",
-                    read=Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True),
+                    read=Table(
+                        ("premise", "hypo", "label"), hypothesis=("hypo",), header=True
+                    ),
                 )
                 + places("xnli/train-{language}.tsv", read=Table(quoted=None))
                 + multinli(("en",))
@@ -232,7 +257,8 @@ TASKS = (
         },
         ("accuracy",),
         ("0", "1"),
-        prepared.PAWSX | {"translate_train": _of_pawsx(prepared.PAWSX["translate_train"])},
+        prepared.PAWSX
+        | {"translate_train": _of_pawsx(prepared.PAWSX["translate_train"])},
         overlap=PAWSX_OVERLAP,
         parallel=True,
     ),

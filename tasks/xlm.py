@@ -13,7 +13,14 @@ from xlingjax.data.loader import BatchSource
 from xlingjax.data.mixture import mixture_source
 from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.data.sampling import Sampling
-from xlingjax.data.sources import Pair, Text, Triple, find_negatives, find_pairs, find_text
+from xlingjax.data.sources import (
+    Pair,
+    Text,
+    Triple,
+    find_negatives,
+    find_pairs,
+    find_text,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -50,24 +57,39 @@ def register_text(
     ]
     if not train:
         raise UserError("no text to train on; give monolingual or parallel files")
-    mark = hashlib.sha256(repr((train, held, holdout, vocabulary.sha256)).encode()).hexdigest()[:12]
+    mark = hashlib.sha256(
+        repr((train, held, holdout, vocabulary.sha256)).encode()
+    ).hexdigest()[:12]
     name = name or f"text_{mark}"
     if _REGISTERED.get(name) == mark:
         return name
     if name in _REGISTERED:
-        raise UserError(f"the name '{name}' is registered for other files; choose another")
+        raise UserError(
+            f"the name '{name}' is registered for other files; choose another"
+        )
 
     from xlingjax.data.seqio_adapters import TextFiles
 
     for kind, mixture in MIXTURES.items():
         tasks = []
-        for languages in sorted({_languages(file) for file in train if type(file) is kind}):
-            splits = {"train": [f for f in train if type(f) is kind and _languages(f) == languages]}
-            if validation := [f for f in held if type(f) is kind and _languages(f) == languages]:
+        for languages in sorted(
+            {_languages(file) for file in train if type(file) is kind}
+        ):
+            splits = {
+                "train": [
+                    f for f in train if type(f) is kind and _languages(f) == languages
+                ]
+            }
+            if validation := [
+                f for f in held if type(f) is kind and _languages(f) == languages
+            ]:
                 splits["validation"] = validation
             task = f"{name}.{mixture}.{'_'.join(languages)}".replace("-", "_")
             register_source(
-                task, TextFiles(splits, 0.0 if validation else holdout), languages, vocabulary
+                task,
+                TextFiles(splits, 0.0 if validation else holdout),
+                languages,
+                vocabulary,
             )
             tasks.append((task, functools.partial(_sentences, vocabulary)))
         if tasks:
@@ -109,7 +131,11 @@ def register_source(
 
     names = ("text",) if len(languages) == 1 else SIDES[: len(languages)]
     adapter = SeqioVocabulary(vocabulary)
-    rekey = [functools.partial(seqio.preprocessors.rekey, key_map=dict(keys))] if keys else []
+    rekey = (
+        [functools.partial(seqio.preprocessors.rekey, key_map=dict(keys))]
+        if keys
+        else []
+    )
     seqio.TaskRegistry.add(
         name,
         source=source,
@@ -176,7 +202,9 @@ class TextSource:
         """Opens the source; tokenises what is not yet in the cache. Raises UserError on bad
         input."""
         mixture, kind, macro = READS[self.features.sides]
-        if not {"text": self.mono, "pairs": self.parallel, "triples": self.negatives}[mixture]:
+        if not {"text": self.mono, "pairs": self.parallel, "triples": self.negatives}[
+            mixture
+        ]:
             raise UserError(
                 f"'{self.features.name}' reads {kind}; none is given: set {macro}, or leave this"
                 " objective out"

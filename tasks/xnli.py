@@ -18,7 +18,8 @@ _own = {
     "test": raw_xnli("test"),
     "translate_train": multinli(),
     "translate_test": places(
-        "XNLI-MT-1.0/xnli/xnli.test.en.tsv", read=dataclasses.replace(RAW_XNLI, translated=True)
+        "XNLI-MT-1.0/xnli/xnli.test.en.tsv",
+        read=dataclasses.replace(RAW_XNLI, translated=True),
     ),
 }
 

@@ -61,7 +61,9 @@ RAW_XNLI = Table(
 _multinli = Table(("premise", "hypo", "label"), hypothesis=("hypo",), header=True)
 
 
-def places(*paths: str, read, languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
+def places(
+    *paths: str, read, languages: tuple[str, ...] | None = None
+) -> tuple[Files, ...]:
     """A place per path, all read alike."""
     return tuple(Files((path,), read, languages) for path in paths)
 
@@ -87,7 +89,9 @@ def multinli(languages: tuple[str, ...] | None = None) -> tuple[Files, ...]:
     languages of XNLI (XNLI-MT-1.0.zip)."""
     read = dataclasses.replace(_multinli, translated=languages is None)
     return places(
-        "XNLI-MT-1.0/multinli/multinli.train.{language}.tsv", read=read, languages=languages
+        "XNLI-MT-1.0/multinli/multinli.train.{language}.tsv",
+        read=read,
+        languages=languages,
     )
 
 
@@ -98,7 +102,9 @@ def translations(
     beside the
     task's files. folder: the task's; default its name in small letters."""
     return places(
-        f"xtreme_translations/{task}/{path}", f"{folder or task.lower()}/{path}", read=read
+        f"xtreme_translations/{task}/{path}",
+        f"{folder or task.lower()}/{path}",
+        read=read,
     )
 
 
@@ -109,7 +115,9 @@ SQUAD = {
 
 
 TRANSLATED_SQUAD = translations(
-    "SQuAD", "translate-train/squad.translate.train.en-{language}.json", _translated_squad
+    "SQuAD",
+    "translate-train/squad.translate.train.en-{language}.json",
+    _translated_squad,
 )
 TRANSLATED_TYDIQA = translations(
     "TyDiQA-GoldP",
@@ -135,7 +143,9 @@ def mlqa(split: str) -> tuple[Files, ...]:
     )
 
 
-PAWSX_OVERLAP = "PAWS-X's dev and test sets have sentences in common, and so have the halves of dev"
+PAWSX_OVERLAP = (
+    "PAWS-X's dev and test sets have sentences in common, and so have the halves of dev"
+)
 XQUAD_OVERLAP = (
     "XQuAD's questions and contexts are of SQuAD's dev set: where that chooses the checkpoint,"
     " they do"
@@ -173,7 +183,9 @@ def _bucc(split: str, original: str) -> tuple[Files, ...]:
         "bucc2018/{language}-en.%s.en",
         "bucc2018/{language}-en.%s.gold",
     )
-    nested = tuple(side.replace("bucc2018/", "bucc2018/{language}-en/") for side in sides)
+    nested = tuple(
+        side.replace("bucc2018/", "bucc2018/{language}-en/") for side in sides
+    )
     named, released = (
         tuple(side % split for side in sides),
         tuple(side % original for side in nested),
@@ -208,7 +220,8 @@ TASKS = (
             "dev": places("xnli/dev-{language}.tsv", read=_csv) + raw_xnli("dev"),
             "test": places("xnli/test-{language}.tsv", read=_csv) + raw_xnli("test"),
             "translate_train": (
-                translations("XNLI", "translate-train/en-{language}-translated.tsv") + multinli()
+                translations("XNLI", "translate-train/en-{language}-translated.tsv")
+                + multinli()
             ),
             "translate_test": translations(
                 "XNLI", "translate-test/test-{language}-en-translated.tsv"
@@ -224,9 +237,11 @@ TASKS = (
         "classification",
         PAWSX,
         {
-            "train": places("pawsx/train-{language}.tsv", read=_csv) + raw_pawsx("train"),
+            "train": places("pawsx/train-{language}.tsv", read=_csv)
+            + raw_pawsx("train"),
             "dev": places("pawsx/dev-{language}.tsv", read=_csv) + raw_pawsx("dev_2k"),
-            "test": places("pawsx/test-{language}.tsv", read=_csv) + raw_pawsx("test_2k"),
+            "test": places("pawsx/test-{language}.tsv", read=_csv)
+            + raw_pawsx("test_2k"),
             "translate_train": (
                 translations("PAWSX", "translate-train/en-{language}-translated.tsv")
                 + raw_pawsx("translated_train")
@@ -314,10 +329,12 @@ TASKS = (
         TYDIQA,
         {
             "train": places(
-                "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json", read=_numbered
+                "tydiqa/tydiqa-goldp-v1.1-train/tydiqa.goldp.{language}.train.json",
+                read=_numbered,
             ),
             "test": places(
-                "tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json", read=read_squad
+                "tydiqa/tydiqa-goldp-v1.1-dev/tydiqa.goldp.{language}.dev.json",
+                read=read_squad,
             ),
             "translate_train": TRANSLATED_TYDIQA,
         },

@@ -23,9 +23,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     text = "in turn: mlm tlm camlm btmlm clwr clpc veco (default %(default)s)"
     parser.add_argument("--objectives", default="mlm", metavar="A,B", help=text)
     parser.add_argument(
-        "--hours", type=float, metavar="H", help="of training and evaluation, as many steps as fit"
+        "--hours",
+        type=float,
+        metavar="H",
+        help="of training and evaluation, as many steps as fit",
     )
-    parser.add_argument("--steps", type=positive, metavar="N", help="instead of --hours")
+    parser.add_argument(
+        "--steps", type=positive, metavar="N", help="instead of --hours"
+    )
     parser.add_argument(
         "--batch",
         type=positive,
@@ -36,11 +41,15 @@ def options(parser: argparse.ArgumentParser) -> None:
     text = "tokens of a row (default %(default)s)"
     parser.add_argument("--length", type=positive, default=128, metavar="N", help=text)
     parser.add_argument(
-        "--gold", metavar="DIR", help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en"
+        "--gold",
+        metavar="DIR",
+        help="word alignments, XX-en.txt beside XX-en.XX and XX-en.en",
     )
     card_options(parser)
     parser.add_argument(
-        "--unverified", action="store_true", help="export without comparing with transformers"
+        "--unverified",
+        action="store_true",
+        help="export without comparing with transformers",
     )
 
 
@@ -71,7 +80,13 @@ def run(args: Namespace) -> int:
     machine = machine_of(args)
     start(machine)
     return adapt(
-        request, args.output, machine, not args.unverified, args.language, args.license, args.base
+        request,
+        args.output,
+        machine,
+        not args.unverified,
+        args.language,
+        args.license,
+        args.base,
     )
 
 

@@ -9,7 +9,10 @@ from xlingjax.cli.verb import Verb, workdir_of
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
     parser.add_argument(
-        "--output", required=True, metavar="PATH", help="the links; the picture is PATH.png"
+        "--output",
+        required=True,
+        metavar="PATH",
+        help="the links; the picture is PATH.png",
     )
     text = "0: the embeddings (default: two thirds of the way up)"
     parser.add_argument("--layer", type=int, metavar="N", help=text)
@@ -20,18 +23,29 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="STEM",
         help="files STEM.SRC and STEM.TGT, words with spaces between",
     )
-    parser.add_argument("--method", default="itermax", choices=("itermax", "intersection"))
-    parser.add_argument("--picture", type=int, default=0, metavar="N", help="draw pair N too")
+    parser.add_argument(
+        "--method", default="itermax", choices=("itermax", "intersection")
+    )
+    parser.add_argument(
+        "--picture", type=int, default=0, metavar="N", help="draw pair N too"
+    )
 
 
 def run(args: Namespace) -> int:
     from xlingjax.workflows.encode import align
 
     how = {"layer": args.layer, "method": args.method, "picture": args.picture}
-    print(align(workdir_of(args.run), args.stem, tuple(args.languages), args.output, **how))
+    print(
+        align(
+            workdir_of(args.run), args.stem, tuple(args.languages), args.output, **how
+        )
+    )
     return 0
 
 
 VERB = Verb(
-    "align", "align the words of translated sentences: Pharaoh lines, and a picture", options, run
+    "align",
+    "align the words of translated sentences: Pharaoh lines, and a picture",
+    options,
+    run,
 )

@@ -23,11 +23,17 @@ def parser_of(verbs: Sequence[Verb]) -> argparse.ArgumentParser:
         description="Cross-lingual pretraining in JAX.",
         epilog="xlingjax VERB --help explains a verb.",
     )
-    top.add_argument("--version", action="version", version=f"xlingjax {xlingjax.__version__}")
-    subparsers = top.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
+    top.add_argument(
+        "--version", action="version", version=f"xlingjax {xlingjax.__version__}"
+    )
+    subparsers = top.add_subparsers(
+        dest="verb", metavar="VERB", required=True, parser_class=Parser
+    )
     for verb in verbs:
         description = verb.help[0].upper() + verb.help[1:] + "."
-        parser = subparsers.add_parser(verb.name, help=verb.help, description=description)
+        parser = subparsers.add_parser(
+            verb.name, help=verb.help, description=description
+        )
         parser.set_defaults(name=verb.name, run_verb=verb.run)
         if verb.recipe:
             recipe_options(parser)
@@ -43,7 +49,9 @@ def recipe_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a recipe; repeat to add bindings",
     )
-    parser.epilog = "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
+    parser.epilog = (
+        "--gin.MACRO=VALUE and --gin.NAME.PARAMETER=VALUE override the recipe."
+    )
     machine_options(parser)
 
 
@@ -73,8 +81,14 @@ def card_options(parser: argparse.ArgumentParser) -> None:
         help="of all texts, where the model embeds languages",
     )
     parser.add_argument(
-        "--license", default="", metavar="ID", help="of the weights, for the model card: apache-2.0"
+        "--license",
+        default="",
+        metavar="ID",
+        help="of the weights, for the model card: apache-2.0",
     )
     parser.add_argument(
-        "--base", default="", metavar="ID", help="hub id of the first model, for the model card"
+        "--base",
+        default="",
+        metavar="ID",
+        help="hub id of the first model, for the model card",
     )

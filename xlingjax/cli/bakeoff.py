@@ -12,7 +12,10 @@ from xlingjax.cli.verb import Verb
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workdir", required=True, metavar="DIR", help="where its runs live, and bakeoff.json"
+        "--workdir",
+        required=True,
+        metavar="DIR",
+        help="where its runs live, and bakeoff.json",
     )
 
 
@@ -25,7 +28,9 @@ def run(args: Namespace) -> int:
 
     def read(line: Sequence[str]) -> str:
         files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
-        overrides = [word.removeprefix("--gin.") for word in line if word.startswith("--gin.")]
+        overrides = [
+            word.removeprefix("--gin.") for word in line if word.startswith("--gin.")
+        ]
         return read_recipe(files, overrides).config
 
     config = read_part("bakeoff", bakeoff.Bakeoff, args.gin_file, args.overrides)

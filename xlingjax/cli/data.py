@@ -24,13 +24,21 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="adds tokens, epochs per language, unknown pieces, cache size",
     )
     check.add_argument(
-        "--length", type=positive, default=256, help="tokens in a row (default %(default)s)"
+        "--length",
+        type=positive,
+        default=256,
+        help="tokens in a row (default %(default)s)",
     )
     check.add_argument(
-        "--batch", type=positive, default=64, help="rows in a batch (default %(default)s)"
+        "--batch",
+        type=positive,
+        default=64,
+        help="rows in a batch (default %(default)s)",
     )
     check.add_argument(
-        "--steps", type=positive, help="steps of the run, for its epochs (default: 1000)"
+        "--steps",
+        type=positive,
+        help="steps of the run, for its epochs (default: 1000)",
     )
     check.add_argument(
         "--alpha",

@@ -53,15 +53,23 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def shared_packages(distributions: Iterable[metadata.Distribution]) -> dict[str, list[str]]:
+def shared_packages(
+    distributions: Iterable[metadata.Distribution],
+) -> dict[str, list[str]]:
     """{top-level package: distributions whose file lists both claim its __init__.py}, where there
     are at least two."""
     owners: dict[str, set[str]] = {}
     for distribution in distributions:
         record = distribution.read_text("RECORD") or ""
         for package in _TOP_PACKAGE.findall(record):
-            owners.setdefault(package, set()).add(normalised(distribution.metadata["Name"]))
-    return {package: sorted(names) for package, names in sorted(owners.items()) if len(names) > 1}
+            owners.setdefault(package, set()).add(
+                normalised(distribution.metadata["Name"])
+            )
+    return {
+        package: sorted(names)
+        for package, names in sorted(owners.items())
+        if len(names) > 1
+    }
 
 
 def check_python() -> Iterator[Finding]:
@@ -97,7 +105,10 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
             yield Finding("ok", requirement.name, version)
         else:
             yield Finding(
-                "broken", requirement.name, f"{version} is outside {requirement.specifier}", repair
+                "broken",
+                requirement.name,
+                f"{version} is outside {requirement.specifier}",
+                repair,
             )
 
 
@@ -174,7 +185,9 @@ def check_devices() -> Iterator[Finding]:
         return
     kinds = sorted({device.device_kind for device in devices})
     yield Finding(
-        "ok", "devices", f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})"
+        "ok",
+        "devices",
+        f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})",
     )
     if devices[0].platform != "cpu":
         return
@@ -235,7 +248,9 @@ def check_imports() -> Iterator[Finding]:
         try:
             with quiet_stderr():
                 importlib.import_module(module)
-        except Exception as error:  # whatever a broken installation raises is the finding
+        except (
+            Exception
+        ) as error:  # whatever a broken installation raises is the finding
             reason = (str(error).splitlines() or [""])[0]
             yield Finding(
                 "broken",
@@ -245,7 +260,9 @@ def check_imports() -> Iterator[Finding]:
             )
             return
     yield Finding(
-        "ok", "imports", "tensorflow, sentencepiece, seqio, flax, optax and orbax import together"
+        "ok",
+        "imports",
+        "tensorflow, sentencepiece, seqio, flax, optax and orbax import together",
     )
 
 
@@ -262,7 +279,8 @@ CHECKS = (
 
 
 def doctor(
-    checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS, write: Callable[[str], None] = print
+    checks: Iterable[Callable[[], Iterable[Finding]]] = CHECKS,
+    write: Callable[[str], None] = print,
 ) -> int:
     """Write every finding as it comes; 1 when something is broken, else 0."""
     broken = 0

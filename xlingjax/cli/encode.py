@@ -13,14 +13,21 @@ PREFIX = "text before every sentence, as 'query: ' (default: the run's own)"
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
     parser.add_argument(
-        "--output", required=True, metavar="PATH", help=".npy is added where it is missing"
+        "--output",
+        required=True,
+        metavar="PATH",
+        help=".npy is added where it is missing",
     )
     parser.add_argument(
         "--layer", type=int, metavar="N", help=f"0: the embeddings (default: {LAYER})"
     )
-    parser.add_argument("--input", required=True, metavar="FILE", help="one sentence per line")
+    parser.add_argument(
+        "--input", required=True, metavar="FILE", help="one sentence per line"
+    )
     parser.add_argument("--language", required=True, metavar="CODE")
-    parser.add_argument("--pooling", choices=POOLINGS, help="default: the run's own, else mean")
+    parser.add_argument(
+        "--pooling", choices=POOLINGS, help="default: the run's own, else mean"
+    )
     parser.add_argument("--prefix", metavar="TEXT", help=PREFIX)
 
 
@@ -32,4 +39,6 @@ def run(args: Namespace) -> int:
     return 0
 
 
-VERB = Verb("encode", "write a vector of every line of a file, float32 in .npy", options, run)
+VERB = Verb(
+    "encode", "write a vector of every line of a file, float32 in .npy", options, run
+)

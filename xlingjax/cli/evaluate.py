@@ -12,7 +12,9 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", metavar="RUN", help=argparse.SUPPRESS)
-    group = parser.add_argument_group("a benchmark, instead of the run's own evaluators")
+    group = parser.add_argument_group(
+        "a benchmark, instead of the run's own evaluators"
+    )
     group.add_argument(
         "--suite",
         metavar="NAME",
@@ -24,7 +26,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="measure a checkpoint as it is on every task that its head fits",
     )
     group.add_argument(
-        "--follow", metavar="RUN", help="--mixture on each new checkpoint of a run until it ends"
+        "--follow",
+        metavar="RUN",
+        help="--mixture on each new checkpoint of a run until it ends",
     )
     group.add_argument(
         "--tasks", nargs="+", metavar="TASK", help="those of the suite (default: all)"
@@ -51,7 +55,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--labels", nargs="+", metavar="LABEL", help=text)
     group.add_argument(
-        "--prefix", metavar="TEXT", help="of them, before every sentence (default: the run's own)"
+        "--prefix",
+        metavar="TEXT",
+        help="of them, before every sentence (default: the run's own)",
     )
     tasks.sweep_options(parser, group)
 

@@ -9,16 +9,26 @@ from xlingjax.cli.verb import Verb, named_run, run_option
 
 def options(parser: argparse.ArgumentParser) -> None:
     run_option(parser, "a run; RUN@STEP, RUN@METRIC")
-    parser.add_argument("--to", dest="output", required=True, metavar="DIR", help="a new folder")
     parser.add_argument(
-        "--head", default="", metavar="TASK", help="which, of a run with heads of several tasks"
+        "--to", dest="output", required=True, metavar="DIR", help="a new folder"
     )
     parser.add_argument(
-        "--format", default="hf", choices=("hf",), help="Hugging Face's (default %(default)s)"
+        "--head",
+        default="",
+        metavar="TASK",
+        help="which, of a run with heads of several tasks",
+    )
+    parser.add_argument(
+        "--format",
+        default="hf",
+        choices=("hf",),
+        help="Hugging Face's (default %(default)s)",
     )
     card_options(parser)
     parser.add_argument(
-        "--unverified", action="store_true", help="write it without comparing it with transformers"
+        "--unverified",
+        action="store_true",
+        help="write it without comparing it with transformers",
     )
 
 
@@ -26,7 +36,11 @@ def run(args: Namespace) -> int:
     from xlingjax.convert.export_model import export_model
 
     told = (args.language, args.license, args.base)
-    print(export_model(named_run(args), args.output, not args.unverified, *told, head=args.head))
+    print(
+        export_model(
+            named_run(args), args.output, not args.unverified, *told, head=args.head
+        )
+    )
     return 0
 
 

@@ -11,7 +11,9 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--workdir", metavar="DIR", help="where the run lives: checkpoints, logs, report"
+        "--workdir",
+        metavar="DIR",
+        help="where the run lives: checkpoints, logs, report",
     )
     group = parser.add_argument_group("a task of a benchmark, instead of --workdir")
     group.add_argument(
@@ -42,7 +44,10 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import launch
 
     return launch(
-        read_recipe(args.gin_file, args.overrides), args.workdir, "finetune", machine_of(args)
+        read_recipe(args.gin_file, args.overrides),
+        args.workdir,
+        "finetune",
+        machine_of(args),
     )
 
 

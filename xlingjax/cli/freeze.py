@@ -11,7 +11,11 @@ from xlingjax.cli.verb import Verb
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--batches", type=positive, required=True, metavar="N", help="batches per objective"
+        "--batches",
+        type=positive,
+        required=True,
+        metavar="N",
+        help="batches per objective",
     )
     parser.add_argument(
         "--output", required=True, metavar="DIR", help="folder for OBJECTIVE.frozen"

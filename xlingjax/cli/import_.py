@@ -11,20 +11,30 @@ from xlingjax.errors import UserError
 def options(parser: argparse.ArgumentParser) -> None:
     run_option(parser, "folder, file or hub id of the model")
     parser.add_argument(
-        "--to", dest="output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
+        "--to",
+        dest="output",
+        required=True,
+        metavar="DIR",
+        help="a new workdir, for INIT_FROM",
     )
     parser.add_argument(
-        "--unverified", action="store_true", help="write it without comparing it with transformers"
+        "--unverified",
+        action="store_true",
+        help="write it without comparing it with transformers",
     )
     text = (
-        "of its sentence vectors (default: what 1_Pooling/config.json and the files beside it say)"
+        "of its sentence vectors (default: what 1_Pooling/config.json and the files beside"
+        " it say)"
     )
     parser.add_argument("--pooling", choices=POOLINGS, help=text)
     parser.add_argument(
         "--prefix", metavar="TEXT", help="of them, before every sentence: 'query: '"
     )
     parser.add_argument(
-        "--layer", type=int, metavar="N", help="of them, 0: the embeddings (default: the last)"
+        "--layer",
+        type=int,
+        metavar="N",
+        help="of them, 0: the embeddings (default: the last)",
     )
 
 
@@ -37,7 +47,12 @@ def run(args: Namespace) -> int:
     source = source.removeprefix(FOREIGN)
     print(
         import_model(
-            source, args.output, not args.unverified, args.layer, args.pooling, args.prefix
+            source,
+            args.output,
+            not args.unverified,
+            args.layer,
+            args.pooling,
+            args.prefix,
         )
     )
     return 0

@@ -10,9 +10,14 @@ from xlingjax.cli.verb import Verb
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--rows", type=int, default=2, help="rows shown per objective (default %(default)s)"
+        "--rows",
+        type=int,
+        default=2,
+        help="rows shown per objective (default %(default)s)",
     )
-    parser.add_argument("--output", default="", metavar="DIR", help="also write HTML and PNG here")
+    parser.add_argument(
+        "--output", default="", metavar="DIR", help="also write HTML and PNG here"
+    )
 
 
 def run(args: Namespace) -> int:

@@ -11,7 +11,9 @@ from xlingjax.errors import UserError
 
 
 def machine_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)")
+    parser.add_argument(
+        "--platform", default="", help="cpu, gpu or tpu (default: what JAX finds)"
+    )
     parser.add_argument(
         "--devices", type=positive, metavar="N", help="make the CPU look like N devices"
     )
@@ -25,7 +27,11 @@ def process_options(parser: argparse.ArgumentParser) -> None:
         help="process 0 of several (SLURM and TPU pods need none)",
     )
     parser.add_argument(
-        "--num_processes", type=int, default=0, metavar="N", help="of all hosts together"
+        "--num_processes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of all hosts together",
     )
     parser.add_argument(
         "--process_id", type=int, default=-1, metavar="I", help="of this one, from 0"

@@ -52,11 +52,17 @@ def parser() -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Does what the words of a command line ask; the exit status. Raises UserError."""
-    overrides = [word.removeprefix(GIN_PREFIX) for word in argv if word.startswith(GIN_PREFIX)]
-    args = parser().parse_args([word for word in argv if not word.startswith(GIN_PREFIX)])
+    overrides = [
+        word.removeprefix(GIN_PREFIX) for word in argv if word.startswith(GIN_PREFIX)
+    ]
+    args = parser().parse_args(
+        [word for word in argv if not word.startswith(GIN_PREFIX)]
+    )
     for override in overrides:
         if "=" not in override:
-            raise UserError(f"--gin.{override}: write --gin.{override}=VALUE, without a space")
+            raise UserError(
+                f"--gin.{override}: write --gin.{override}=VALUE, without a space"
+            )
     if overrides and "gin_file" not in args:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
     args.overrides = overrides

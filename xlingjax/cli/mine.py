@@ -10,12 +10,23 @@ from xlingjax.cli.types import POOLINGS, positive, share
 from xlingjax.cli.verb import Verb, require_unread, workdir_of
 from xlingjax.errors import UserError
 
-OF_RUN = ("run", "languages", "files", "layer", "pooling", "prefix", "margin", "threshold")
+OF_RUN = (
+    "run",
+    "languages",
+    "files",
+    "layer",
+    "pooling",
+    "prefix",
+    "margin",
+    "threshold",
+)
 OF_NEGATIVES = ("parallel", "vocabulary", "steps", "random_share", "seed", "platform")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", nargs="?", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID")
+    parser.add_argument(
+        "run", nargs="?", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID"
+    )
     parser.add_argument(
         "--output",
         required=True,
@@ -27,22 +38,37 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layer", type=int, metavar="N", help=f"0: the embeddings (default: {LAYER})"
     )
-    parser.add_argument("--pooling", choices=POOLINGS, help="default: the run's own, else mean")
+    parser.add_argument(
+        "--pooling", choices=POOLINGS, help="default: the run's own, else mean"
+    )
     parser.add_argument("--prefix", metavar="TEXT", help=PREFIX)
     parser.add_argument(
-        "--neighbours", type=positive, metavar="K", help="default 4; with --negatives 10"
+        "--neighbours",
+        type=positive,
+        metavar="K",
+        help="default 4; with --negatives 10",
     )
-    parser.add_argument("--margin", choices=("ratio", "distance", "absolute"), help="default ratio")
-    parser.add_argument("--threshold", type=float, help="lowest score kept (default: all)")
+    parser.add_argument(
+        "--margin", choices=("ratio", "distance", "absolute"), help="default ratio"
+    )
+    parser.add_argument(
+        "--threshold", type=float, help="lowest score kept (default: all)"
+    )
     text = "tables for CLPC: sentences that look like a translation"
     parser.add_argument("--negatives", action="store_true", help=text)
-    parser.add_argument("--parallel", nargs="+", metavar="GLOB", help="with --negatives: the pairs")
+    parser.add_argument(
+        "--parallel", nargs="+", metavar="GLOB", help="with --negatives: the pairs"
+    )
     parser.add_argument("--vocabulary", metavar="PATH", help="with --negatives")
     parser.add_argument(
-        "--steps", type=positive, help="with --negatives: of the light model (default 2000)"
+        "--steps",
+        type=positive,
+        help="with --negatives: of the light model (default 2000)",
     )
     parser.add_argument(
-        "--random_share", type=share, help="with --negatives: share left to chance (default 0.1)"
+        "--random_share",
+        type=share,
+        help="with --negatives: share left to chance (default 0.1)",
     )
     parser.add_argument("--seed", type=int, help="with --negatives (default 0)")
     parser.add_argument(
@@ -84,16 +110,22 @@ def _negatives(args: Namespace) -> int:
 
     require_unread(args, OF_RUN, "mine --negatives reads pairs and no RUN")
     if not args.parallel or not args.vocabulary:
-        raise UserError("mine --negatives reads --parallel pairs by a --vocabulary; give both")
+        raise UserError(
+            "mine --negatives reads --parallel pairs by a --vocabulary; give both"
+        )
     given = {
         "steps": args.steps,
         "k": args.neighbours,
         "random_share": args.random_share,
         "seed": args.seed,
     }
-    config = NegativesConfig(**{name: value for name, value in given.items() if value is not None})
+    config = NegativesConfig(
+        **{name: value for name, value in given.items() if value is not None}
+    )
     vocabulary = Vocabulary.load(args.vocabulary)
-    write_negatives(args.parallel, vocabulary, Path(args.output), config, runtime=machine_of(args))
+    write_negatives(
+        args.parallel, vocabulary, Path(args.output), config, runtime=machine_of(args)
+    )
     return 0
 
 

@@ -13,7 +13,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
     )
     parser.add_argument(
-        "--source", metavar="RUN", help="with in: take its cross-attention (default: a random one)"
+        "--source",
+        metavar="RUN",
+        help="with in: take its cross-attention (default: a random one)",
     )
     parser.add_argument("--seed", type=int, help="with in: of a random one (default 0)")
 

@@ -22,7 +22,10 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import launch
 
     return launch(
-        read_recipe(args.gin_file, args.overrides), args.workdir, "pretrain", machine_of(args)
+        read_recipe(args.gin_file, args.overrides),
+        args.workdir,
+        "pretrain",
+        machine_of(args),
     )
 
 

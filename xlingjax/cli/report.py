@@ -31,10 +31,16 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a fine-tuning that started from it",
     )
     parser.add_argument(
-        "--output", default="", metavar="DIR", help="folder for the files (default: RUN)"
+        "--output",
+        default="",
+        metavar="DIR",
+        help="folder for the files (default: RUN)",
     )
     parser.add_argument(
-        "--pictures", default="", metavar="DIR", help="write the figures as PNG files too"
+        "--pictures",
+        default="",
+        metavar="DIR",
+        help="write the figures as PNG files too",
     )
 
 
@@ -53,7 +59,9 @@ def run(args: Namespace) -> int:
     page = build_report(
         workdir, compare, args.finetuned, args.output or None, args.pictures or None
     )
-    summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))["summary"]
+    summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))[
+        "summary"
+    ]
     for name, value in summary.items():
         print(f"{name:<36} {_shown(value)}")
     print(f"report: {page}")
@@ -66,7 +74,9 @@ def _folders_of_cells(args: Namespace) -> list[str]:
     folders = args.workdir
     runs = [folder for folder in folders if (Path(folder) / "run.json").is_file()]
     cells = [
-        folder for folder in folders if (Path(folder) / "cells").is_dir() and folder not in runs
+        folder
+        for folder in folders
+        if (Path(folder) / "cells").is_dir() and folder not in runs
     ]
     if not cells:
         if len(folders) > 1:
@@ -79,8 +89,12 @@ def _folders_of_cells(args: Namespace) -> list[str]:
         raise UserError(
             f"report: {other[0]} has no cells and cannot share a score card; leave it out"
         )
-    if given := [name for name in ("compare", "finetuned", "pictures") if getattr(args, name)]:
-        raise UserError(f"--{given[0]}: a score card reads only folders of cells; leave it out")
+    if given := [
+        name for name in ("compare", "finetuned", "pictures") if getattr(args, name)
+    ]:
+        raise UserError(
+            f"--{given[0]}: a score card reads only folders of cells; leave it out"
+        )
     if len(folders) > 1 and not args.output:
         raise UserError(
             f"report: {len(folders)} folders share a score card; say where it goes by --output DIR"

@@ -21,28 +21,47 @@ def options(parser: argparse.ArgumentParser) -> None:
     text = "of the gold files (default %(default)s)"
     parser.add_argument("--split", default="test", choices=("dev", "test"), help=text)
     parser.add_argument(
-        "--allow-missing", action="store_true", help="score what is there, and say what is not"
+        "--allow-missing",
+        action="store_true",
+        help="score what is there, and say what is not",
     )
     parser.add_argument(
-        "--output", default="", metavar="FILE", help="also write everything here, as JSON"
+        "--output",
+        default="",
+        metavar="FILE",
+        help="also write everything here, as JSON",
     )
 
 
 def run(args: Namespace) -> int:
     from rich.console import Console
 
-    from xlingjax.evaluation.score_files import footnotes, score_files, score_table, write_scores
+    from xlingjax.evaluation.score_files import (
+        footnotes,
+        score_files,
+        score_table,
+        write_scores,
+    )
     from xlingjax.tasks import suite_tasks
 
     told = score_files(
-        suite_tasks(args.suite), args.predictions, args.gold, args.split, args.allow_missing
+        suite_tasks(args.suite),
+        args.predictions,
+        args.gold,
+        args.split,
+        args.allow_missing,
     )
     title = f"{args.suite}, {args.split}: {args.predictions}"
     Console(width=None if sys.stdout.isatty() else 160).print(score_table(told, title))
     for line in footnotes(told):
         print(line)
     if args.output:
-        told = {"suite": args.suite, "predictions": args.predictions, "gold": args.gold, **told}
+        told = {
+            "suite": args.suite,
+            "predictions": args.predictions,
+            "gold": args.gold,
+            **told,
+        }
         print(f"scores: {write_scores(told, args.output)}")
     return 0
 

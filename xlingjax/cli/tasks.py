@@ -41,12 +41,20 @@ def sweep_options(parser: argparse.ArgumentParser, group: Any) -> None:
     )
     group.add_argument("--languages", nargs="+", metavar="CODE", help=text)
     group.add_argument(
-        "--seeds", type=positive, metavar="N", help="trainings of each setting (default 1)"
+        "--seeds",
+        type=positive,
+        metavar="N",
+        help="trainings of each setting (default 1)",
     )
     group.add_argument(
-        "--grid", nargs="+", metavar="MACRO=A,B", help="settings to try, the best chosen on dev"
+        "--grid",
+        nargs="+",
+        metavar="MACRO=A,B",
+        help="settings to try, the best chosen on dev",
     )
-    group.add_argument("--allow-missing", action="store_true", help="go on without files that lack")
+    group.add_argument(
+        "--allow-missing", action="store_true", help="go on without files that lack"
+    )
 
 
 def _require(args: Namespace, *names: str) -> None:
@@ -73,7 +81,9 @@ def finetune(args: Namespace) -> int:
     for task in tasks:
         if task.kind not in TRAINED:
             suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
-            raise UserError(f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}")
+            raise UserError(
+                f"--task {task.full_name}: {task.kind} is not fine-tuned; {suite}"
+            )
     together = MULTI_TASK in (args.strategy or ())
     if together and len(args.strategy) > 1:
         raise UserError(
@@ -109,7 +119,9 @@ def suite(args: Namespace) -> int:
     names = [task.name for task in tasks]
     unknown = [name for name in args.tasks or () if name not in names]
     if unknown:
-        raise UserError(f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}")
+        raise UserError(
+            f"--tasks {' '.join(unknown)}: {args.suite} has {', '.join(names)}"
+        )
     if args.tasks:
         tasks = [task for task in tasks if task.name in args.tasks]
     require_read(args, tasks)
@@ -128,7 +140,9 @@ def suite(args: Namespace) -> int:
         present.append(task)
         untested = [language for language in task.languages if language not in tested]
         if untested:
-            missing.append(f"{task.full_name}: no test or dev set of {', '.join(untested)}")
+            missing.append(
+                f"{task.full_name}: no test or dev set of {', '.join(untested)}"
+            )
     if missing:
         print("missing:\n  " + "\n  ".join(missing))
     if missing and not args.allow_missing:
@@ -175,7 +189,10 @@ def require_read(args: Namespace, tasks: Sequence[Any]) -> None:
 def _tested(task: Any, data: str) -> set[str]:
     from xlingjax.data.labelled.task import languages_present
 
-    return {*languages_present(task, data, "test"), *languages_present(task, data, "dev")}
+    return {
+        *languages_present(task, data, "test"),
+        *languages_present(task, data, "dev"),
+    }
 
 
 def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
@@ -250,7 +267,9 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     if failed:
         # A task may have failed by several strategies.
         names = ", ".join(dict.fromkeys(failed))
-        raise UserError(f"{names} could not be measured (above); the card is of the others")
+        raise UserError(
+            f"{names} could not be measured (above); the card is of the others"
+        )
     return 0
 
 
@@ -280,9 +299,13 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
         name, equals, text = word.partition("=")
         values = tuple(text.split(","))
         if not equals or not all(values) or not name.isupper():
-            raise UserError(f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5")
+            raise UserError(
+                f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5"
+            )
         if name in values_of:
-            raise UserError(f"--grid {word}: {name} stands there twice; give all its values in one")
+            raise UserError(
+                f"--grid {word}: {name} stands there twice; give all its values in one"
+            )
         # As numbers, since 1e-5 and 0.00001 are one value.
         if len(set(map(_number, values))) < len(values):
             raise UserError(f"--grid {word}: a value stands there twice")
@@ -334,7 +357,9 @@ def mixture(args: Namespace) -> int:
     else:
         require_unread(args, ("patience",), "only --follow reads this")
         _require(args, "data", "output", "run")
-    require_unread(args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing")
+    require_unread(
+        args, ("strategy", "languages", "seeds", "grid"), "--mixture trains nothing"
+    )
     tasks = {task.name: task for task in suite_tasks(args.mixture)}
     unknown = set(args.tasks or ()) - set(tasks)
     if unknown:

@@ -15,16 +15,24 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
     text = "demo, full, or counts: mono=2000,pairs=1000 (default %(default)s)"
     parser.add_argument("--size", default="demo", help=text)
-    parser.add_argument("--languages", default="", help="codes separated by commas (default: all)")
+    parser.add_argument(
+        "--languages", default="", help="codes separated by commas (default: all)"
+    )
     text = (
         "how unevenly running text uses its words: 0 evenly, 1 by Zipf's law, each with company of"
         " its own"
     )
-    parser.add_argument("--skew", type=float, default=0.0, help=text + " (default %(default)s)")
+    parser.add_argument(
+        "--skew", type=float, default=0.0, help=text + " (default %(default)s)"
+    )
     text = "of the labelled training sets; several are translations line by line (default: en)"
     parser.add_argument("--train_languages", default="", help=text)
     parser.add_argument(
-        "--workers", type=positive, default=2, metavar="N", help="processes (default %(default)s)"
+        "--workers",
+        type=positive,
+        default=2,
+        metavar="N",
+        help="processes (default %(default)s)",
     )
 
 
@@ -36,7 +44,8 @@ def run(args: Namespace) -> int:
     if "=" in size:
         try:
             size = {
-                name: int(count) for name, count in (entry.split("=") for entry in size.split(","))
+                name: int(count)
+                for name, count in (entry.split("=") for entry in size.split(","))
             }
         except ValueError:
             raise UserError(
@@ -60,10 +69,15 @@ def run(args: Namespace) -> int:
         raise UserError(
             f"{args.folder} cannot be written: {error.strerror or error}; choose another folder"
         ) from None
-    print(f"tinyworld in {args.folder}: {', '.join(told['languages'])}; {len(told['files'])} files")
+    print(
+        f"tinyworld in {args.folder}: {', '.join(told['languages'])}; {len(told['files'])} files"
+    )
     return 0
 
 
 VERB = Verb(
-    "tinyworld", "write the embedded multilingual corpus with its labelled sets", options, run
+    "tinyworld",
+    "write the embedded multilingual corpus with its labelled sets",
+    options,
+    run,
 )

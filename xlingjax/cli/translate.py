@@ -30,7 +30,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 def options_of_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="workdir of a run with a decoder")
     parser.add_argument(
-        "--language", metavar="CODE", help="of both; --to and --from are for two languages"
+        "--language",
+        metavar="CODE",
+        help="of both; --to and --from are for two languages",
     )
     parser.add_argument("--to", metavar="CODE", help="language to write")
     _shared_options(parser)
@@ -41,7 +43,9 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     text = "of the input (default: a run of two's other)"
     parser.add_argument("--from", dest="source", metavar="CODE", help=text)
     parser.add_argument(
-        "--input", metavar="FILE", help="a line per text; .gz, .zst too (default: standard input)"
+        "--input",
+        metavar="FILE",
+        help="a line per text; .gz, .zst too (default: standard input)",
     )
     parser.add_argument(
         "--output",
@@ -49,7 +53,10 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
         help="written as FILE.partial, which goes on if interrupted (default: a pipe)",
     )
     parser.add_argument(
-        "--beams", type=positive, metavar="N", help="1: greedy (default 5; 1 with --temperature)"
+        "--beams",
+        type=positive,
+        metavar="N",
+        help="1: greedy (default 5; 1 with --temperature)",
     )
     parser.add_argument(
         "--length_penalty",
@@ -58,7 +65,10 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
         help="score: log-probability / tokens ** P (1.0)",
     )
     parser.add_argument(
-        "--no_repeat_ngram", type=positive, metavar="N", help="no N tokens in a row twice"
+        "--no_repeat_ngram",
+        type=positive,
+        metavar="N",
+        help="no N tokens in a row twice",
     )
     parser.add_argument(
         "--min_length", type=positive, metavar="N", help="tokens, the end among them"
@@ -66,15 +76,26 @@ def _shared_options(parser: argparse.ArgumentParser) -> None:
     text = "at most A * source tokens + B tokens (default 1.5,10)"
     parser.add_argument("--max_length", type=at_most, metavar="A,B", help=text)
     parser.add_argument(
-        "--n_best", type=positive, metavar="N", help="N lines for each: number ||| text ||| score"
+        "--n_best",
+        type=positive,
+        metavar="N",
+        help="N lines for each: number ||| text ||| score",
     )
     parser.add_argument(
-        "--temperature", type=float, metavar="T", help="draw tokens instead of searching"
+        "--temperature",
+        type=float,
+        metavar="T",
+        help="draw tokens instead of searching",
     )
     parser.add_argument(
-        "--top_k", type=positive, metavar="K", help="with --temperature: of the K likeliest"
+        "--top_k",
+        type=positive,
+        metavar="K",
+        help="with --temperature: of the K likeliest",
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="with --temperature (default 0)")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="with --temperature (default 0)"
+    )
     parser.add_argument(
         "--batch_tokens",
         type=positive,
@@ -109,7 +130,9 @@ def run(args: Namespace) -> int:
     if args.score:
         require_unread(args, OF_SEARCH, "--score searches for nothing")
     if not args.temperature:
-        require_unread(args, OF_DRAWING, "only drawn tokens read this, see --temperature")
+        require_unread(
+            args, OF_DRAWING, "only drawn tokens read this, see --temperature"
+        )
     start(machine_of(args))
     from xlingjax.model.decoding import Decoding
     from xlingjax.workflows.translate import Job, write
@@ -123,7 +146,9 @@ def run(args: Namespace) -> int:
         "temperature",
         "top_k",
     )
-    given = {name: value for name in names if (value := getattr(args, name)) is not None}
+    given = {
+        name: value for name in names if (value := getattr(args, name)) is not None
+    }
     greedy = args.temperature or args.score
     decoding = Decoding(beams=args.beams or (1 if greedy else 5), **given)
     write(

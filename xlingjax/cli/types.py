@@ -32,7 +32,9 @@ def minutes(text: str) -> float:
 def steps(text: str) -> list[int]:
     words = text.replace(",", " ").split()
     if not words or not all(word.isdigit() for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of steps like 1000,2000")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a list of steps like 1000,2000"
+        )
     return [int(word) for word in words]
 
 

@@ -37,7 +37,9 @@ def given_run(args: Namespace) -> str | None:
     """RUN as it is written, however it is spelled; None: it is not. Raises UserError where it is
     given twice."""
     if args.run and args.run_once:
-        raise UserError(f"{args.name}: {args.run} and {args.run_once}: which run? Give one")
+        raise UserError(
+            f"{args.name}: {args.run} and {args.run_once}: which run? Give one"
+        )
     return args.run or args.run_once
 
 
@@ -46,7 +48,9 @@ def named_run(args: Namespace) -> str:
     UserError."""
     run = given_run(args)
     if run is None:
-        raise UserError(f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)")
+        raise UserError(
+            f"{args.name}: which run? Give RUN (see xlingjax {args.name} --help)"
+        )
     return workdir_of(run)
 
 
@@ -64,6 +68,10 @@ def require_unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
     flags = {"run": "RUN", "source": "--from", "output": "--to"}
     if "data" not in args:
         flags.pop("output"), flags.pop("source")
-    given = [flags.get(name, f"--{name}") for name in names if getattr(args, name) is not None]
+    given = [
+        flags.get(name, f"--{name}")
+        for name in names
+        if getattr(args, name) is not None
+    ]
     if given:
         raise UserError(f"{', '.join(given)}: {why}; leave it out")

@@ -12,7 +12,10 @@ from xlingjax.errors import UserError
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--rows", type=positive, default=4, help="rows tested per objective (default %(default)s)"
+        "--rows",
+        type=positive,
+        default=4,
+        help="rows tested per objective (default %(default)s)",
     )
 
 
@@ -26,8 +29,12 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import stages_of
 
     recipe = read_recipe(args.gin_file, args.overrides)
-    stages = [(name, stage) for name, stage in stages_of(recipe) if stage.objective.evidence()]
-    silent = [name for name, stage in stages_of(recipe) if not stage.objective.evidence()]
+    stages = [
+        (name, stage) for name, stage in stages_of(recipe) if stage.objective.evidence()
+    ]
+    silent = [
+        name for name, stage in stages_of(recipe) if not stage.objective.evidence()
+    ]
     if not stages:
         raise UserError(
             f"verify tests what objectives predict of hidden words; {', '.join(silent)} promises"
@@ -45,7 +52,9 @@ def run(args: Namespace) -> int:
         for _, source in objectives.values():
             source.close()
     Console().print(
-        table(findings, f"{config.attention_backend} attention, {config.dtype}, {machine}")
+        table(
+            findings, f"{config.attention_backend} attention, {config.dtype}, {machine}"
+        )
     )
     return 0 if all(found.verdict == "ok" for found in findings) else 1
 

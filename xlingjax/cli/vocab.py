@@ -12,19 +12,34 @@ from xlingjax.cli.types import positive
 from xlingjax.cli.verb import Verb, named_run, run_option
 from xlingjax.errors import UserError
 
-_NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")  # SentencePiece's
+_NORMALIZATIONS = (
+    "nmt_nfkc",
+    "nmt_nfkc_cf",
+    "nfkc",
+    "nfkc_cf",
+    "identity",
+)  # SentencePiece's
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     text_options(parser)
-    parser.add_argument("--output", metavar="DIR", help="folder for vocab.model and vocab.json")
     parser.add_argument(
-        "--size", type=positive, default=32_000, help="pieces, special too (default %(default)s)"
+        "--output", metavar="DIR", help="folder for vocab.model and vocab.json"
     )
-    _sample_options(parser, "languages are sampled by share ** alpha (default %(default)s)")
+    parser.add_argument(
+        "--size",
+        type=positive,
+        default=32_000,
+        help="pieces, special too (default %(default)s)",
+    )
+    _sample_options(
+        parser, "languages are sampled by share ** alpha (default %(default)s)"
+    )
     parser.add_argument("--model_type", default="unigram", choices=("unigram", "bpe"))
     parser.add_argument(
-        "--byte_fallback", action="store_true", help="unknown characters become bytes, not <unk>"
+        "--byte_fallback",
+        action="store_true",
+        help="unknown characters become bytes, not <unk>",
     )
     parser.add_argument(
         "--normalization",
@@ -55,20 +70,32 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
         dest="action", metavar="VERB", parser_class=Parser, title="on trained models"
     )
 
-    def verb(name: str, text: str, run: Callable[[Namespace], int]) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    def verb(
+        name: str, text: str, run: Callable[[Namespace], int]
+    ) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + "."
+        )
         sub.set_defaults(
             name=f"vocab {name}", run_verb=run, platform="", devices=None
         )  # what JAX finds
         run_option(sub, "the trained model; RUN@STEP; hf:FOLDER_OR_ID")
         sub.add_argument(
-            "--to", dest="output", required=True, metavar="DIR", help="a new workdir, for INIT_FROM"
+            "--to",
+            dest="output",
+            required=True,
+            metavar="DIR",
+            help="a new workdir, for INIT_FROM",
         )
         text_options(sub)
         return sub
 
-    sub = verb("extend", "add pieces for a new language or script, learnt on its text", extend)
-    sub.add_argument("--pieces", type=positive, required=True, metavar="N", help="how many")
+    sub = verb(
+        "extend", "add pieces for a new language or script, learnt on its text", extend
+    )
+    sub.add_argument(
+        "--pieces", type=positive, required=True, metavar="N", help="how many"
+    )
     text = "text of the old languages: nothing is added that would change how it is cut"
     sub.add_argument("--old_mono", nargs="+", default=[], metavar="GLOB", help=text)
     _sample_options(sub, "of several languages, as in vocab (default %(default)s)")
@@ -76,9 +103,14 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
 
     sub = verb("trim", "drop the pieces that a text does not use, and their rows", trim)
     text = "occurrences that keep a piece"
-    sub.add_argument("--keep_min_count", type=positive, default=1, metavar="N", help=text)
     sub.add_argument(
-        "--size", type=positive, metavar="N", help="rows at most; the most frequent pieces stay"
+        "--keep_min_count", type=positive, default=1, metavar="N", help=text
+    )
+    sub.add_argument(
+        "--size",
+        type=positive,
+        metavar="N",
+        help="rows at most; the most frequent pieces stay",
     )
     text = "single characters too (default: they stay)"
     sub.add_argument("--drop_characters", action="store_true", help=text)

@@ -17,7 +17,9 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--similarity", action="append", default=[], metavar="AA-BB=FILE", help=text
     )
     text = "single: words of one piece; mean: all, the mean of their pieces (default %(default)s)"
-    parser.add_argument("--pieces", default="single", choices=("single", "mean"), help=text)
+    parser.add_argument(
+        "--pieces", default="single", choices=("single", "mean"), help=text
+    )
     parser.add_argument(
         "--output", default="", metavar="FILE", help="write the figures as JSON too"
     )
@@ -26,7 +28,15 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from xlingjax.workflows.words import words
 
-    print(words(workdir_of(args.run), args.dictionary, args.similarity, args.pieces, args.output))
+    print(
+        words(
+            workdir_of(args.run),
+            args.dictionary,
+            args.similarity,
+            args.pieces,
+            args.output,
+        )
+    )
     return 0
 
 

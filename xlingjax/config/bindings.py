@@ -66,7 +66,9 @@ def declared(function: Callable[..., Any]) -> inspect.Signature:
 
 def made(function: Callable[..., Any]) -> Made:
     """What a call of `function` will give."""
-    return Made(function if isinstance(function, type) else declared(function).return_annotation)
+    return Made(
+        function if isinstance(function, type) else declared(function).return_annotation
+    )
 
 
 def needed(value: Any, annotation: Any) -> str:
@@ -80,11 +82,17 @@ def _fits(value: Any, wanted: Any) -> bool:
     if wanted in (Any, inspect.Parameter.empty):
         return True
     if origin is Annotated:
-        return _fits_stages(value, wanted) if STAGES in arguments else _fits(value, arguments[0])
+        return (
+            _fits_stages(value, wanted)
+            if STAGES in arguments
+            else _fits(value, arguments[0])
+        )
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in arguments)
     if isinstance(value, Made):
-        return any(_gives(returned, wanted) for returned in _alternatives(value.returns))
+        return any(
+            _gives(returned, wanted) for returned in _alternatives(value.returns)
+        )
     if wanted is None or wanted is type(None):
         return value is None
     if wanted in (int, float):
@@ -94,15 +102,22 @@ def _fits(value: Any, wanted: Any) -> bool:
         return isinstance(value, str)
     if origin is tuple and Ellipsis not in arguments:
         return (
-            _is_list(value) and len(value) == len(arguments) and all(map(_fits, value, arguments))
+            _is_list(value)
+            and len(value) == len(arguments)
+            and all(map(_fits, value, arguments))
         )
     if origin in (tuple, list, collections.abc.Sequence):
         return _is_list(value) and all(_fits(one, arguments[0]) for one in value)
     if origin is collections.abc.Mapping:
         return isinstance(value, Mapping) and all(
-            _fits(key, arguments[0]) and _fits(one, arguments[1]) for key, one in value.items()
+            _fits(key, arguments[0]) and _fits(one, arguments[1])
+            for key, one in value.items()
         )
-    return isinstance(wanted, type) and not _is_protocol(wanted) and isinstance(value, wanted)
+    return (
+        isinstance(wanted, type)
+        and not _is_protocol(wanted)
+        and isinstance(value, wanted)
+    )
 
 
 def _fits_stages(value: Any, wanted: Any) -> bool:
@@ -130,7 +145,11 @@ def _gives(returned: Any, wanted: Any) -> bool:
     if returned in (Any, inspect.Signature.empty):
         return True
     given, requested = (typing.get_origin(one) or one for one in (returned, wanted))
-    if not isinstance(given, type) or not isinstance(requested, type) or _is_protocol(requested):
+    if (
+        not isinstance(given, type)
+        or not isinstance(requested, type)
+        or _is_protocol(requested)
+    ):
         return True
     return issubclass(given, requested)
 

@@ -43,7 +43,9 @@ class Corpus:
             return tuple(sorted(self.requested))
         if self.frozen:
             return tuple(
-                read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))["languages"]
+                read_header(next(iter(sorted(Path(self.frozen).glob("*.frozen"))), ""))[
+                    "languages"
+                ]
             )
         if not self.labelled:
             return tuple(self._of_text())

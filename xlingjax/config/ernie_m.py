@@ -34,7 +34,9 @@ def camlm(
     objective = CAMLM(own_masks=own_masks, chunk=chunk)
     features = CamlmFeatures(masking, layout, max_pieces, reset_positions, packing)
     return ObjectiveRun(
-        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+        objective,
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 
@@ -72,7 +74,9 @@ def btmlm(
         )
         return dataclasses.replace(features, targets=tuple(shares.items()))
 
-    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
+    source = text_source(
+        corpus, features, batch, length, sampling, complete=complete, **reading
+    )
     return ObjectiveRun(objective, source, weight)
 
 
@@ -89,9 +93,12 @@ def pair_shares(corpus: Corpus, sampling: Sampling) -> dict[int, float]:
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
         for language in pair.languages if pair.translates else ():
             counts[language] = (
-                counts.get(language, 0) + tokens(pair.first, corpus.vocabulary).sentences
+                counts.get(language, 0)
+                + tokens(pair.first, corpus.vocabulary).sentences
             )
-    if lacking := sorted({text.language for text in find_text(corpus.mono)} - set(counts)):
+    if lacking := sorted(
+        {text.language for text in find_text(corpus.mono)} - set(counts)
+    ):
         raise UserError(
             f"btmlm: no parallel data for {', '.join(lacking)}, so nothing teaches the model to"
             " translate from there; add pairs to PARALLEL, or leave the language's text out of"

@@ -66,7 +66,9 @@ def alignment(corpus: Any, gold: str | None = None, limit: int = 0) -> Evaluator
         from xlingjax.evaluation.alignment import AlignmentProbe, read_gold
 
         return AlignmentProbe(
-            read_gold(gold, corpus.languages, limit), corpus.vocabulary, corpus.languages
+            read_gold(gold, corpus.languages, limit),
+            corpus.vocabulary,
+            corpus.languages,
         )
 
     return _unless_missing(gold, make)
@@ -90,7 +92,9 @@ def floors(
         from xlingjax.evaluation.floors import RetrievalFloors
 
         train = pairs_with_english(corpus.parallel) if corpus.parallel else None
-        return RetrievalFloors(read_pairs(pairs, corpus.languages, limit), train, name=name)
+        return RetrievalFloors(
+            read_pairs(pairs, corpus.languages, limit), train, name=name
+        )
 
     return _unless_missing(pairs if run else None, make)
 
@@ -237,7 +241,9 @@ def pseudo_samples(
         from xlingjax.evaluation.pseudo_tokens import PseudoSamples
 
         pairs = find_pairs(corpus.parallel) if corpus.parallel else ()
-        translated = {code for pair in pairs if pair.translates for code in pair.languages}
+        translated = {
+            code for pair in pairs if pair.translates for code in pair.languages
+        }
         targets = sorted(translated & {*corpus.languages})
         return PseudoSamples(
             heldout_texts(text, corpus.languages),
@@ -267,7 +273,9 @@ def accuracy(
     """Accuracy per language on labelled TSVs, `files` a path with {language}:
     "nli/test-{language}.tsv"."""
     reading = Reading(length, reset_positions)
-    return own_score(corpus, "classification", files, labels, reading, limit, trained_on, name)
+    return own_score(
+        corpus, "classification", files, labels, reading, limit, trained_on, name
+    )
 
 
 def plug_in_accuracy(
@@ -286,7 +294,15 @@ def plug_in_accuracy(
     """
     reading = Reading(length, reset_positions)
     return own_score(
-        corpus, "classification", files, labels, reading, limit, trained_on, name, pivot=pivot
+        corpus,
+        "classification",
+        files,
+        labels,
+        reading,
+        limit,
+        trained_on,
+        name,
+        pivot=pivot,
     )
 
 
@@ -329,7 +345,16 @@ def answer_score(
     reading = Reading(length, reset_positions, stride, max_question, longest)
     metrics = f"{metric}_f1", f"{metric}_em"
     return own_score(
-        corpus, "span_qa", files, None, reading, limit, trained_on, name, metrics, metric
+        corpus,
+        "span_qa",
+        files,
+        None,
+        reading,
+        limit,
+        trained_on,
+        name,
+        metrics,
+        metric,
     )
 
 
@@ -407,7 +432,11 @@ def generation_score(
         from xlingjax.evaluation.generation import GenerationScore, heldout
         from xlingjax.model.decoding import Decoding
 
-        within = labelled_files(files, split_list(languages) or corpus.languages) if files else {}
+        within = (
+            labelled_files(files, split_list(languages) or corpus.languages)
+            if files
+            else {}
+        )
         found, patterns = [], [f"{code}={path}" for code, path in within.items()]
         for pattern in split_list(pairs):
             if of_stem := stem_pairs(pattern, corpus.languages):
@@ -421,7 +450,9 @@ def generation_score(
                 ) from None
             patterns.append(pattern)
         found += find_pairs(patterns)
-        decoding = Decoding(beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length))
+        decoding = Decoding(
+            beams, length_penalty, no_repeat_ngram, min_length, tuple(max_length)
+        )
         return GenerationScore(
             heldout(found, corpus.languages, split_list(directions), limit),
             corpus.vocabulary,
@@ -470,7 +501,9 @@ def labelled_files(pattern: str, languages: Sequence[str]) -> dict[str, str]:
         if Path(path := pattern.replace("{language}", language)).is_file()
     }
     if not found:
-        raise UserError(f"missing file: {pattern} exists for none of {', '.join(languages)}")
+        raise UserError(
+            f"missing file: {pattern} exists for none of {', '.join(languages)}"
+        )
     return found
 
 
@@ -482,7 +515,9 @@ def languages_of_files(patterns: Sequence[str | None]) -> set[str]:
     for pattern in filter(None, patterns):
         before, *behind = pattern.split("{language}")
         expression = (
-            re.escape(before) + "(?P<code>[^/]+)" + "(?P=code)".join(map(re.escape, behind))
+            re.escape(before)
+            + "(?P<code>[^/]+)"
+            + "(?P=code)".join(map(re.escape, behind))
         )
         for path in glob.glob("*".join(map(glob.escape, (before, *behind)))):
             named = re.fullmatch(expression, path)

@@ -4,7 +4,12 @@ whose answer is a span of a context. They are a task as a benchmark's, and train
 from collections.abc import Callable, Mapping, Sequence
 
 from xlingjax.config.corpus import Corpus, Languages
-from xlingjax.config.evaluators import Files, labelled_files, languages_of_files, paired_files
+from xlingjax.config.evaluators import (
+    Files,
+    labelled_files,
+    languages_of_files,
+    paired_files,
+)
 from xlingjax.config.task import on_rows
 from xlingjax.data.labelled.task import Task, own_task
 from xlingjax.data.sources import split_list
@@ -28,8 +33,15 @@ def labelled_languages(
 
     def found() -> set[str]:
         names = [*tasks] if tasks else [""]
-        measured = [path.replace("{task}", name) for path in (dev, test) if path for name in names]
-        return {*split_list(trained_on), *split_list(pivot)} | languages_of_files(measured)
+        measured = [
+            path.replace("{task}", name)
+            for path in (dev, test)
+            if path
+            for name in names
+        ]
+        return {*split_list(trained_on), *split_list(pivot)} | languages_of_files(
+            measured
+        )
 
     return found
 
@@ -103,7 +115,9 @@ def tagging(
     of a word have its tag, "first" or "all" (see `tagged_rows`). apart: see `pieces_of_words`."""
     found = _own("tagging", files, languages, labels)
     reading = Reading(length, pieces=pieces, apart=apart)
-    return on_rows(corpus, Tagging(len(split_list(labels))), found, batch, reading, seed)
+    return on_rows(
+        corpus, Tagging(len(split_list(labels))), found, batch, reading, seed
+    )
 
 
 def span_qa(
@@ -125,14 +139,26 @@ def span_qa(
 
 
 def _own(
-    kind: str, files: str, languages: Files, labels: Files = None, pivot: str | None = None
+    kind: str,
+    files: str,
+    languages: Files,
+    labels: Files = None,
+    pivot: str | None = None,
 ) -> Callable[[], tuple[Task, str, Training]]:
     """What `on_rows` asks for: the files are looked for when training starts."""
 
     def found() -> tuple[Task, str, Training]:
         codes = split_list(languages)
-        there = labelled_files(files, codes) if pivot is None else paired_files(files, codes, pivot)
-        return own_task(kind, "train", there, split_list(labels), pivot=pivot), "", OwnFiles()
+        there = (
+            labelled_files(files, codes)
+            if pivot is None
+            else paired_files(files, codes, pivot)
+        )
+        return (
+            own_task(kind, "train", there, split_list(labels), pivot=pivot),
+            "",
+            OwnFiles(),
+        )
 
     return found
 

@@ -31,7 +31,11 @@ def macros_in(text: str, file: str) -> Iterator[Macro]:
     try:
         for statement, comment in _statements(text):
             if found := _SET.fullmatch(statement):
-                value = REQUIRED if found[2] == "%gin.REQUIRED" else _without_percent(found[2])
+                value = (
+                    REQUIRED
+                    if found[2] == "%gin.REQUIRED"
+                    else _without_percent(found[2])
+                )
                 yield Macro(found[1], value, comment, file)
     except (tokenize.TokenError, SyntaxError) as error:
         raise UserError(f"{file}: not gin syntax: {error.args[0]}") from None
@@ -63,7 +67,11 @@ def table(file: str) -> str:
         f"| `{macro.name}` | {_default(macro.value)} | {_markdown(macro.meaning)} |"
         for macro in macros
     ]
-    return "\n".join(["| Macro | Default | Meaning |", "|---|---|---|", *rows]) if rows else ""
+    return (
+        "\n".join(["| Macro | Default | Meaning |", "|---|---|---|", *rows])
+        if rows
+        else ""
+    )
 
 
 def _statements(text: str) -> Iterator[tuple[str, str]]:
@@ -110,7 +118,9 @@ def _sentence(comments: Sequence[str]) -> str:
 def _without_percent(value: str) -> str:
     """`%BATCH` is BATCH; what stands in quotes is left alone."""
     quoted = r"\"[^\"]*\"|'[^']*'"
-    return re.sub(rf"({quoted})|%({_NAME})\b", lambda found: found[1] or found[2], value)
+    return re.sub(
+        rf"({quoted})|%({_NAME})\b", lambda found: found[1] or found[2], value
+    )
 
 
 def _default(value: str) -> str:
@@ -125,7 +135,9 @@ def _markdown(meaning: str) -> str:
     """As Markdown: code stays code, what is set to a macro becomes it, and no character of the rest
     is markup."""
     parts = re.split(r"(`[^`]*`)", meaning)
-    return "".join(part if part[:1] == "`" else _plain(part) for part in parts).replace("|", "\\|")
+    return "".join(part if part[:1] == "`" else _plain(part) for part in parts).replace(
+        "|", "\\|"
+    )
 
 
 def _plain(text: str) -> str:
@@ -141,7 +153,9 @@ def _names() -> frozenset[str]:
     """Every macro that a gin file of ours sets."""
     files = gin_folder().rglob("*.gin")
     set_in = re.compile(rf"^({_NAME})\s*=", re.MULTILINE)
-    return frozenset(name for path in files for name in set_in.findall(path.read_text("utf-8")))
+    return frozenset(
+        name for path in files for name in set_in.findall(path.read_text("utf-8"))
+    )
 
 
 def _shown(where: str) -> str:

@@ -12,7 +12,15 @@ from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig, preset
 
 # Those that `model` takes itself are given in its own way.
-_OWN = ("name", "vocab_size", "classifier", "layers", "language_tokens", "task_labels", "dtype")
+_OWN = (
+    "name",
+    "vocab_size",
+    "classifier",
+    "layers",
+    "language_tokens",
+    "task_labels",
+    "dtype",
+)
 Shape = TypedDict(
     "Shape",
     {field.name: field.type for field in fields(ModelConfig) if field.name not in _OWN},
@@ -47,8 +55,12 @@ def model(
     """
     base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
     if labels or task_labels:
-        of_tasks = {task: len(split_list(of)) for task, of in (task_labels or {}).items()}
-        base = base.replace(num_labels=len(split_list(labels)), task_labels=of_tasks or None)
+        of_tasks = {
+            task: len(split_list(of)) for task, of in (task_labels or {}).items()
+        }
+        base = base.replace(
+            num_labels=len(split_list(labels)), task_labels=of_tasks or None
+        )
     base = base.replace(
         classifier=classifier or base.classifier,
         layers=layers or base.layers,
@@ -62,7 +74,9 @@ def model(
         sizes["vocab_size"] = pieces + sizes.get("language_tokens", 0)
     if language_embedding is False:
         sizes["num_languages"] = 0
-    elif (language_embedding or (base.num_languages and not run)) and corpus is not None:
+    elif (
+        language_embedding or (base.num_languages and not run)
+    ) and corpus is not None:
         sizes["num_languages"] = len(corpus.languages)
     return base.replace(**sizes, **overrides)
 

@@ -185,9 +185,13 @@ def merged_tasks(
             seed,
             run,
         )
-        objective = Classification.of_task(task.name, len(task.labels), classifier == "difference")
+        objective = Classification.of_task(
+            task.name, len(task.labels), classifier == "difference"
+        )
         runs.append(
-            ObjectiveRun(objective, own.source, 1.0 if weights is None else weights[task.name])
+            ObjectiveRun(
+                objective, own.source, 1.0 if weights is None else weights[task.name]
+            )
         )
     return runs
 

@@ -52,7 +52,11 @@ def find_gin(name: str, roots: Sequence[Path] = (Path(),)) -> Path | None:
     x are found from anywhere. roots: folders that come before xlingjax's own."""
     places = [root / name for root in (*roots, gin_folder().parent, gin_folder())]
     return next(
-        (path for path in (*places, gin_folder() / "recipes" / f"{name}.gin") if path.is_file()),
+        (
+            path
+            for path in (*places, gin_folder() / "recipes" / f"{name}.gin")
+            if path.is_file()
+        ),
         None,
     )
 
@@ -103,14 +107,18 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     macros = macro_names()
     require_read_macros(texts)
     weights = {
-        *re.findall(r"\.weight = %(\w+)$", gin.config_str() if overrides else "", re.MULTILINE)
+        *re.findall(
+            r"\.weight = %(\w+)$", gin.config_str() if overrides else "", re.MULTILINE
+        )
     }
     for override in overrides:
         key, _, value = override.partition("=")
         where = f"--gin.{key}"
         if _MACRO.fullmatch(key):
             if key not in macros:
-                raise UserError(f"{where}: this recipe has no macro {key}{_nearest(key, macros)}")
+                raise UserError(
+                    f"{where}: this recipe has no macro {key}{_nearest(key, macros)}"
+                )
             value = checked_number(
                 where, value, gin.query_parameter(f"{key}/macro.value"), key in weights
             )
@@ -129,9 +137,9 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
                 f" --gin.{macro}=...{_comment(macro, files)}"
             )
     for line in gin.config_str().splitlines():
-        for unknown in set(re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)) - set(
-            macros
-        ):
+        for unknown in set(
+            re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)
+        ) - set(macros):
             raise UserError(
                 f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}"
             )
@@ -140,13 +148,23 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
 def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
     """texts: as of `parts_of`. Raises UserError for a macro of a user's file that nothing of this
     recipe reads, which would be ignored in silence."""
-    ours = [text for text, where in texts if gin_folder() in Path(where).absolute().parents]
+    ours = [
+        text for text, where in texts if gin_folder() in Path(where).absolute().parents
+    ]
     known = {name for text in ours for name in _set_in(text)}
-    known |= {name for text, _ in texts for name in re.findall(rf"%({_MACRO.pattern})\b", text)}
-    known |= {name for text, _ in texts for name in re.findall(r"%([a-z]\w*)\b(?!\.)", text)}
+    known |= {
+        name
+        for text, _ in texts
+        for name in re.findall(rf"%({_MACRO.pattern})\b", text)
+    }
+    known |= {
+        name for text, _ in texts for name in re.findall(r"%([a-z]\w*)\b(?!\.)", text)
+    }
     for text, where in texts:
         if strange := [
-            name for name in (*_set_in(text), *_set_in(text, r"[a-z]\w*")) if name not in known
+            name
+            for name in (*_set_in(text), *_set_in(text, r"[a-z]\w*"))
+            if name not in known
         ]:
             line = next(
                 n
@@ -154,10 +172,14 @@ def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
                 if re.match(rf"{strange[0]}\s*=", row)
             )
             near = _nearest(strange[0].upper(), sorted(known))
-            raise UserError(f"{where}, line {line}: this recipe has no macro {strange[0]}{near}")
+            raise UserError(
+                f"{where}, line {line}: this recipe has no macro {strange[0]}{near}"
+            )
 
 
-def places_of(texts: Sequence[tuple[str, str]], overrides: Sequence[str]) -> dict[str, str]:
+def places_of(
+    texts: Sequence[tuple[str, str]], overrides: Sequence[str]
+) -> dict[str, str]:
     """{name that is bound: where, at last}. texts: as of `parts_of`."""
     places = {}
     for text, where in texts:
@@ -165,7 +187,8 @@ def places_of(texts: Sequence[tuple[str, str]], overrides: Sequence[str]) -> dic
             if bound := re.match(r"([\w./]+)\s*=", line):
                 places[bound[1]] = f"{where}, line {number}: {bound[1]}"
     return places | {
-        key: f"--gin.{key}" for key in (override.partition("=")[0] for override in overrides)
+        key: f"--gin.{key}"
+        for key in (override.partition("=")[0] for override in overrides)
     }
 
 
@@ -181,7 +204,9 @@ def require_types(places: Mapping[str, str]) -> None:
         key, value = _literal(bound)
         if instead := needed(value, wanted):
             reader = "" if key == bound else f" ({name}.{parameter})"
-            raise UserError(f"{places.get(key, key)}={lines[key]}: {instead} is needed{reader}")
+            raise UserError(
+                f"{places.get(key, key)}={lines[key]}: {instead} is needed{reader}"
+            )
 
 
 def _literal(bound: str) -> tuple[str, Any]:
@@ -240,7 +265,9 @@ def config_lines() -> dict[str, str]:
     """{name: value as it is written} of all that is bound now."""
     lines = gin.config_str(max_line_length=10**6).splitlines()
     return dict(
-        line.split(" = ", 1) for line in lines if " = " in line and not line.startswith("#")
+        line.split(" = ", 1)
+        for line in lines
+        if " = " in line and not line.startswith("#")
     )
 
 
@@ -252,7 +279,10 @@ def import_foreign(macros: Sequence[str]) -> None:
         if isinstance(value, str) and value.startswith(FOREIGN):
             run = import_model.imported(value.removeprefix(FOREIGN))
             gin.bind_parameter(f"{macro}/macro.value", run)
-            if macro == "INIT_FROM" and str(values.get("VOCABULARY")) == "%gin.REQUIRED":
+            if (
+                macro == "INIT_FROM"
+                and str(values.get("VOCABULARY")) == "%gin.REQUIRED"
+            ):
                 gin.bind_parameter("VOCABULARY/macro.value", run)
 
 
@@ -307,7 +337,9 @@ def check_used(overrides: Sequence[str]) -> None:
         if not re.search(
             rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE
         ):  # a scope reads what has none, too
-            raise UserError(f"--gin.{key} changes nothing: this run does not read it; leave it out")
+            raise UserError(
+                f"--gin.{key} changes nothing: this run does not read it; leave it out"
+            )
 
 
 def read_recipe(files: Sequence[str], overrides: Sequence[str]) -> Recipe:
@@ -318,7 +350,9 @@ def read_recipe(files: Sequence[str], overrides: Sequence[str]) -> Recipe:
     return Recipe(plan, corpus, operative_config())
 
 
-def read_part(name: str, function: Callable, files: Sequence[str], overrides: Sequence[str]) -> Any:
+def read_part(
+    name: str, function: Callable, files: Sequence[str], overrides: Sequence[str]
+) -> Any:
     """What `function`, bound by recipes under `name`, makes of the files and overrides. Raises
     UserError."""
     register(name, function)
@@ -353,7 +387,9 @@ def gin_value(text: str) -> str:
         gin.config.parse_value(text)
     except SyntaxError:
         return repr(text)
-    except ValueError:  # a reference to something unknown: gin says so where it is bound
+    except (
+        ValueError
+    ):  # a reference to something unknown: gin says so where it is bound
         return text
     return text
 
@@ -414,16 +450,17 @@ def parse_text(text: str, where: str) -> None:
         names, message = registered(), str(error).splitlines()[0]
         if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
             where = f"{where}, line {place[-1]}"
-        if unknown := re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message):
+        if unknown := re.match(
+            r"No configurable matching (?:reference )?'@?([\w./]+)", message
+        ):
             name = unknown[1].split("/")[-1]
             message = f"nothing is called {name!r}{_nearest(name, names)}"
         elif unknown := re.match(
             r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message
         ):
             known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
-            message = (
-                f"{unknown[1]!r} has no parameter {unknown[2]!r}{_nearest(unknown[2], list(known))}"
-            )
+            near = _nearest(unknown[2], list(known))
+            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
         elif message.startswith("malformed node"):
             kinds = "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
             message = f"not gin syntax: a value is {kinds}"

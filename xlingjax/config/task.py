@@ -11,7 +11,14 @@ from xlingjax.config.evaluators import Evaluators, Files
 from xlingjax.config.text import Batches
 from xlingjax.config.translation import generation
 from xlingjax.data.features import batch_shapes
-from xlingjax.data.labelled.task import TRAINED, Task, find, languages_present, part_of, read
+from xlingjax.data.labelled.task import (
+    TRAINED,
+    Task,
+    find,
+    languages_present,
+    part_of,
+    read,
+)
 from xlingjax.data.loader import BatchSource
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
@@ -45,7 +52,9 @@ def task_classifier(task: str, classifier: str | None = None) -> str | None:
     """The model's head: `classifier`, else that of the task's kind; None: the run's own."""
     of_kind = {"tagging": "tagging", "span_qa": "spans"}.get(trained_task(task).kind)
     if classifier and of_kind and classifier != of_kind:
-        raise UserError(f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out")
+        raise UserError(
+            f"CLASSIFIER={classifier}: {task} needs {of_kind!r}: leave it out"
+        )
     return of_kind or classifier
 
 
@@ -172,7 +181,9 @@ def task(
     else:
         objective = Classification(classes, classifier == "difference")
 
-    return on_rows(corpus, objective, lambda: (found, data, training), batch, reading, seed, paired)
+    return on_rows(
+        corpus, objective, lambda: (found, data, training), batch, reading, seed, paired
+    )
 
 
 def on_rows(
@@ -240,7 +251,9 @@ def _generation(
         else training.gold
     )
     places = {
-        found.files.patterns[0] for code in codes if (found := find(task, data, "train", code))
+        found.files.patterns[0]
+        for code in codes
+        if (found := find(task, data, "train", code))
     }
     if len(places) != 1:
         read(task, data, "train", codes[0])  # says what is missing
@@ -281,9 +294,9 @@ def task_score(
     each; 0: all. trained_on, translated, labelled: `task`'s gold, translated and labelled."""
 
     def make():
-        parts = Training(split_list(trained_on), split_list(translated), labelled=labelled).parts(
-            trained_task(task), data
-        )
+        parts = Training(
+            split_list(trained_on), split_list(translated), labelled=labelled
+        ).parts(trained_task(task), data)
         score = TaskScore(
             trained_task(task),
             data,

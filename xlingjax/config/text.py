@@ -66,9 +66,15 @@ def text_source(
     def frozen() -> BatchSource:
         path = Path(corpus.frozen) / f"{stage_name(features.name, stage)}.frozen"
         options = {
-            k: v for k, v in dataclasses.asdict(features).items() if not (complete and v is None)
+            k: v
+            for k, v in dataclasses.asdict(features).items()
+            if not (complete and v is None)
         }
-        requested = {"batch": batch, "length": length, **json.loads(json.dumps(options))}
+        requested = {
+            "batch": batch,
+            "length": length,
+            **json.loads(json.dumps(options)),
+        }
         check_frozen(path, features.name, requested)
         return frozen_source(path)
 
@@ -120,10 +126,16 @@ def text_source(
             source = (frozen if corpus.frozen else registered if mixture else files)()
         table = source.identity.get("sampling_table")
         if table and is_primary():
-            print(f"{features.name}: what is sampled\n{format_table(table)}", flush=True)
+            print(
+                f"{features.name}: what is sampled\n{format_table(table)}", flush=True
+            )
         return source
 
-    settings = {"batch": batch, "length": length, "sampling": dataclasses.asdict(sampling)}
+    settings = {
+        "batch": batch,
+        "length": length,
+        "sampling": dataclasses.asdict(sampling),
+    }
     return Batches(
         features.shapes(batch, length),
         opened,

@@ -51,12 +51,18 @@ def translation(
     )
 
     def complete(features: TranslationFeatures) -> TranslationFeatures:
-        found = [pair.languages for pair in find_pairs(corpus.parallel) if pair.translates]
+        found = [
+            pair.languages for pair in find_pairs(corpus.parallel) if pair.translates
+        ]
         check_directions(features.directions, found)
         return features
 
-    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
-    return ObjectiveRun(Translation("translation", smoothing, factor, chunk), source, weight)
+    source = text_source(
+        corpus, features, batch, length, sampling, complete=complete, **reading
+    )
+    return ObjectiveRun(
+        Translation("translation", smoothing, factor, chunk), source, weight
+    )
 
 
 def generation(
@@ -95,12 +101,18 @@ def generation(
     features = TranslationFeatures(
         "generation", (), max_pieces, packing, language_tokens, True, truncate
     )
-    source = text_source(corpus, features, batch, length, sampling, parallel=patterns, **reading)
+    source = text_source(
+        corpus, features, batch, length, sampling, parallel=patterns, **reading
+    )
     if streams:
         return ObjectiveRun(
-            XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False), source, weight
+            XFNP("generation", smoothing, 1.0, chunk, (1.0,) * streams, skip=False),
+            source,
+            weight,
         )
-    return ObjectiveRun(Translation("generation", smoothing, 1.0, chunk), source, weight)
+    return ObjectiveRun(
+        Translation("generation", smoothing, 1.0, chunk), source, weight
+    )
 
 
 def denoising(
@@ -122,12 +134,16 @@ def denoising(
 ) -> ObjectiveRun:
     """Denoising (XLM §4.2; xDAE: XGLUE §4.1) of the corpus's monolingual text. unit: see
     `DenoisingFeatures`. The others: see `translation`."""
-    features = DenoisingFeatures(noise, unit, max_pieces, packing, language_tokens, None, name)
+    features = DenoisingFeatures(
+        noise, unit, max_pieces, packing, language_tokens, None, name
+    )
 
     def complete(features: DenoisingFeatures) -> DenoisingFeatures:
         return dataclasses.replace(features, languages=corpus.languages)
 
-    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
+    source = text_source(
+        corpus, features, batch, length, sampling, complete=complete, **reading
+    )
     return ObjectiveRun(Translation(name, smoothing, factor, chunk), source, weight)
 
 
@@ -166,7 +182,9 @@ def back_translation(
             features, pivots=pivots(corpus.languages, split_list(directions), texts)
         )
 
-    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
+    source = text_source(
+        corpus, features, batch, length, sampling, complete=complete, **reading
+    )
     return ObjectiveRun(objective, source, weight)
 
 
@@ -181,13 +199,18 @@ def pivots(
             f"back_translation: a run in {', '.join(languages)} alone; set LANGUAGES to two or more"
         )
     every = [
-        f"{source}-{target}" for source in languages for target in languages if source != target
+        f"{source}-{target}"
+        for source in languages
+        for target in languages
+        if source != target
     ]
     if unknown := sorted({*directions} - {*every}):
         raise UserError(f"DIRECTIONS: {unknown[0]!r} is none of {', '.join(every)}")
     table = {
         own: tuple(
-            i for i, pivot in enumerate(languages) if f"{pivot}-{code}" in (directions or every)
+            i
+            for i, pivot in enumerate(languages)
+            if f"{pivot}-{code}" in (directions or every)
         )
         for own, code in enumerate(languages)
         if code in texts

@@ -50,9 +50,13 @@ def clpc(
     where it has some, else on its pairs and `negatives` wrong partners of each at random. reading:
     see `text_source`.
     """
-    features = ClpcFeatures(bool(corpus.negatives), negatives, max_pieces, reset_positions)
+    features = ClpcFeatures(
+        bool(corpus.negatives), negatives, max_pieces, reset_positions
+    )
     return ObjectiveRun(
-        CLPC(), text_source(corpus, features, batch, length, sampling, **reading), weight
+        CLPC(),
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 
@@ -77,7 +81,9 @@ def cl_mlm(
         return features
 
     features = ClMlmFeatures(masking, parity, packing)
-    source = text_source(corpus, features, batch, length, sampling, complete=complete, **reading)
+    source = text_source(
+        corpus, features, batch, length, sampling, complete=complete, **reading
+    )
     return ObjectiveRun(CLMLM(packed=packing, chunk=chunk), source, weight)
 
 
@@ -85,7 +91,10 @@ def check_documents(corpus: Corpus) -> None:
     """Raises UserError for aligned files without a line that is blank on both sides: they are one
     document, or sentences in no order."""
     for pair in find_pairs(corpus.parallel) if corpus.parallel else ():
-        blank = [tokens(side, corpus.vocabulary).lengths == 0 for side in (pair.first, pair.second)]
+        blank = [
+            tokens(side, corpus.vocabulary).lengths == 0
+            for side in (pair.first, pair.second)
+        ]
         if blank[0].size != blank[1].size:
             raise pair.mismatch(blank[0].size, blank[1].size)
         if not (blank[0] & blank[1]).any():

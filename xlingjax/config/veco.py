@@ -39,7 +39,9 @@ def veco(
     )
     features = VecoFeatures(masking, max_pieces, packing)
     return ObjectiveRun(
-        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+        objective,
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 
@@ -60,11 +62,17 @@ def veco_text(
     """VECO (§2.1-2.2) on adjacent segments of the corpus's monolingual text. reading: see
     `text_source`."""
     objective = VECO(
-        "veco_text", plug_out=plug_out, stop_gradient=stop_gradient, query=query, chunk=chunk
+        "veco_text",
+        plug_out=plug_out,
+        stop_gradient=stop_gradient,
+        query=query,
+        chunk=chunk,
     )
     features = VecoTextFeatures(masking, packing)
     return ObjectiveRun(
-        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+        objective,
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 

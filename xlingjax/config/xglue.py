@@ -39,7 +39,9 @@ def xfnp(
     objective = XFNP(smoothing=smoothing, factor=factor, chunk=chunk, alphas=alphas)
     features = XfnpFeatures(block, span, mask, random, random_range, packing)
     return ObjectiveRun(
-        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+        objective,
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 

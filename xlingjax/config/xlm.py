@@ -26,7 +26,9 @@ def clm(
     objective = CLM(context_size=context_size, packed=bool(stream_length), chunk=chunk)
     features = ClmFeatures(stream_length)
     return ObjectiveRun(
-        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+        objective,
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 
@@ -46,7 +48,9 @@ def mlm(
     features = MlmFeatures(masking, stream_length, prediction_slots)
     objective = MLM(packed=bool(stream_length), chunk=chunk)
     return ObjectiveRun(
-        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+        objective,
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 
@@ -81,7 +85,9 @@ def tlm(
     )
     objective = TLM(packed=packing or not partner_visible, chunk=chunk)
     return ObjectiveRun(
-        objective, text_source(corpus, features, batch, length, sampling, **reading), weight
+        objective,
+        text_source(corpus, features, batch, length, sampling, **reading),
+        weight,
     )
 
 

@@ -15,7 +15,9 @@ from xlingjax.training.run_record import read_run_record
 from xlingjax.training.workdir import require_empty, write_workdir
 
 
-def average(run: str, output: str, last: int | None = None, steps: Sequence[int] = ()) -> str:
+def average(
+    run: str, output: str, last: int | None = None, steps: Sequence[int] = ()
+) -> str:
     """Writes the mean of the `last` checkpoints of `run`, or of those of `steps`, to the workdir
     `output`, in float32 and with one of them in memory at a time. Returns what was done. Raises
     UserError where one is not there.
@@ -25,7 +27,8 @@ def average(run: str, output: str, last: int | None = None, steps: Sequence[int]
     model = build_model(ModelConfig(**read_run_record(run)["model"]))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     wanted = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device), model.abstract()
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=device),
+        model.abstract(),
     )
     total = jax.tree.map(lambda x: np.zeros(x.shape, np.float32), wanted)
     for step in chosen:
@@ -46,7 +49,9 @@ def _chosen(run: str, last: int | None, steps: Sequence[int]) -> list[int]:
         raise UserError(f"no checkpoints in {run}; give the workdir of a run")
     names = ", ".join(map(str, there))
     if last is not None and steps:
-        raise UserError("--last and --steps both say which checkpoints; leave out either")
+        raise UserError(
+            "--last and --steps both say which checkpoints; leave out either"
+        )
     if missing := sorted({*steps} - {*there}):
         raise UserError(
             f"{run} has no checkpoint {', '.join(map(str, missing))} (there are: {names}); a run"

@@ -29,7 +29,9 @@ def plug_out(run: str, output: str) -> str:
             " without it"
         )
     layers = {
-        name: leaf for name, leaf in trained.params["encoder"]["layers"].items() if name != SLOT
+        name: leaf
+        for name, leaf in trained.params["encoder"]["layers"].items()
+        if name != SLOT
     }
     params = _with_layers(trained.params, layers)
     _write(run, output, trained.model.config.replace(cross_attention=False), params)
@@ -56,7 +58,9 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
         added, origin, theirs = _slot_of(donor, source), source, donor.model.config
         whole = whole.replace(cross_attention_query=theirs.cross_attention_query)
         shapes = build_model(whole).abstract()["encoder"]["layers"][SLOT]
-        if jax.tree.map(lambda x: x.shape, shapes) != jax.tree.map(lambda x: x.shape, added):
+        if jax.tree.map(lambda x: x.shape, shapes) != jax.tree.map(
+            lambda x: x.shape, added
+        ):
             raise UserError(
                 f"the cross-attention of {source} does not fit {run}: the models differ in layers"
                 " or width"
@@ -68,9 +72,13 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
                 f" {config.norm_order}; give another --source"
             )
     else:
-        added = jax.jit(build_model(whole).init)(jax.random.key(seed))["encoder"]["layers"][SLOT]
+        added = jax.jit(build_model(whole).init)(jax.random.key(seed))["encoder"][
+            "layers"
+        ][SLOT]
         origin = f"random (seed {seed})"
-    params = _with_layers(trained.params, {**trained.params["encoder"]["layers"], SLOT: added})
+    params = _with_layers(
+        trained.params, {**trained.params["encoder"]["layers"], SLOT: added}
+    )
     _write(run, output, whole, params)
     return (
         f"{output}: cross-attention from {origin} plugged in, {_size(trained.params):,} parameters"
@@ -80,7 +88,8 @@ def plug_in(run: str, output: str, source: str | None = None, seed: int = 0) -> 
 
 def _write(run: str, output: str, config: ModelConfig, params: Any) -> None:
     changed = {
-        field: getattr(config, field) for field in ("cross_attention", "cross_attention_query")
+        field: getattr(config, field)
+        for field in ("cross_attention", "cross_attention_query")
     }
     write_workdir(run, output, find_checkpoint(run).name, params, "plug", {}, **changed)
 
@@ -91,7 +100,9 @@ def _with_layers(params: dict[str, Any], layers: dict[str, Any]) -> dict[str, An
 
 def _slot_of(trained: TrainedRun, run: str) -> Any:
     if not trained.model.config.cross_attention:
-        raise UserError(f"{run} has no cross-attention to take; name the workdir of a VECO run")
+        raise UserError(
+            f"{run} has no cross-attention to take; name the workdir of a VECO run"
+        )
     return trained.params["encoder"]["layers"][SLOT]
 
 

@@ -63,7 +63,9 @@ def export_model(
     """
     require_empty(output)
     record, trained = read_run_record(run), open_run(run)
-    config, params, notes = _for_their_class(_with_one_head(trained, head, run), language, run)
+    config, params, notes = _for_their_class(
+        _with_one_head(trained, head, run), language, run
+    )
     labels = labels_of(record, head or None)
     if head:
         notes.append(f"the head of {head} alone, of {_heads(trained.model.config)}")
@@ -75,11 +77,20 @@ def export_model(
             f" ({', '.join(made.beside)}): xlingjax import reads them back"
         )
     with whole(output) as folder:
-        _write(folder, made, trained.vocabulary, config.max_positions - config.position_offset)
+        _write(
+            folder,
+            made,
+            trained.vocabulary,
+            config.max_positions - config.position_offset,
+        )
         notes += _write_sentences(folder, trained.sentences, config)
         total = sum(value.size for value in made.tensors.values())
-        made = dataclasses.replace(made, tensors={})  # of a large model two copies must do
-        _require_same(restored(folder, hugging_face.read(folder)).params, params, config)
+        made = dataclasses.replace(
+            made, tensors={}
+        )  # of a large model two copies must do
+        _require_same(
+            restored(folder, hugging_face.read(folder)).params, params, config
+        )
         if verify:
             plain, known = without_beside(config, params, made)
             compared = parity.compare(
@@ -95,7 +106,10 @@ def export_model(
         workdir = read_run(run_and_checkpoint(run)[0])
         if workdir.config:
             (folder / "config.gin").write_text(workdir.config, encoding="utf-8")
-        step, name = int(find_checkpoint(run).name), name or Path(output).absolute().name
+        step, name = (
+            int(find_checkpoint(run).name),
+            name or Path(output).absolute().name,
+        )
         spoken = [language] if language else workdir.languages
         text = model_card(
             workdir,
@@ -110,7 +124,9 @@ def export_model(
             trained.sentences,
         )
         (folder / "README.md").write_text(text, encoding="utf-8")
-    return "\n".join([f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes])
+    return "\n".join(
+        [f"{output}: {made.architecture}, {total:,} parameters, from {run}", *notes]
+    )
 
 
 def require_exportable(run: str, verify: bool = True, language: str = "") -> None:
@@ -138,9 +154,13 @@ def _with_one_head(trained: TrainedRun, head: str, run: str) -> TrainedRun:
             if config.task_labels
             else f"{given}{run} has no heads of several tasks; leave it out"
         )
-    params = {name: value for name, value in trained.params.items() if name != "classifiers"}
+    params = {
+        name: value for name, value in trained.params.items() if name != "classifiers"
+    }
     params["classifier"] = trained.params["classifiers"][head]
-    model = build_model(config.replace(num_labels=config.labels_of(head), task_labels=None))
+    model = build_model(
+        config.replace(num_labels=config.labels_of(head), task_labels=None)
+    )
     return dataclasses.replace(trained, model=model, params=params)
 
 
@@ -148,12 +168,16 @@ def _heads(config: ModelConfig) -> str:
     return ", ".join(name for name, _ in config.task_labels or ())
 
 
-def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any, Any, list[str]]:
+def _for_their_class(
+    trained: TrainedRun, language: str, run: str
+) -> tuple[Any, Any, list[str]]:
     """(model, its parameters in NumPy, what was done)."""
     config, params = trained.model.config, jax.tree.map(np.asarray, trained.params)
     if not config.has_languages or (embeds_languages(config) and not language):
         if language:
-            raise UserError(f"--language {language}: {run} embeds no languages; leave it out")
+            raise UserError(
+                f"--language {language}: {run} embeds no languages; leave it out"
+            )
         return config, params, []
     if language:
         if language not in trained.languages:
@@ -165,13 +189,17 @@ def _for_their_class(trained: TrainedRun, language: str, run: str) -> tuple[Any,
         return (
             config,
             params,
-            [f"for texts in {language} alone: its language embedding is part of the positions"],
+            [
+                f"for texts in {language} alone: its language embedding is part of the positions"
+            ],
         )
     if config.language_init == "zero":
         return (
             config,
             params,
-            ["the language embedding, of training alone (ERNIE-M), is left out of the states"],
+            [
+                "the language embedding, of training alone (ERNIE-M), is left out of the states"
+            ],
         )
     raise UserError(
         f"{run} embeds languages, and the class of transformers does not: --language CODE exports"
@@ -192,7 +220,10 @@ def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) ->
             (folder / name).write_bytes(content)
     for name, content in tokenizer_files(vocabulary, length).items():
         (folder / name).write_bytes(content)
-    for name, value in (("config.json", made.described), (DESCRIPTION, made.description)):
+    for name, value in (
+        ("config.json", made.described),
+        (DESCRIPTION, made.description),
+    ):
         (folder / name).write_text(
             json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
@@ -201,7 +232,9 @@ def _write(folder: Path, made: Exported, vocabulary: Vocabulary, length: int) ->
         save_file(made.beside, folder / BESIDE)
 
 
-def _write_sentences(folder: Path, own: Sentences | None, config: ModelConfig) -> list[str]:
+def _write_sentences(
+    folder: Path, own: Sentences | None, config: ModelConfig
+) -> list[str]:
     """What sentence-transformers reads of the folder, where the run has sentence vectors of its
     own; what is said."""
     if own is None:

@@ -52,10 +52,17 @@ def import_model(
     except Differing as error:
         print(error.table, file=sys.stderr)
         raise
-    sentences, said = sentence_transformers.read(above, ours.config, layer, pooling, prefix)
+    sentences, said = sentence_transformers.read(
+        above, ours.config, layer, pooling, prefix
+    )
     lines = [*ours.notes, *said]
     if verify:
-        parts = foreign.config, foreign.params, foreign.vocabulary, foreign.vocabulary_head
+        parts = (
+            foreign.config,
+            foreign.params,
+            foreign.vocabulary,
+            foreign.vocabulary_head,
+        )
         compared = parity.compare(folder, *parts, foreign.rows)
         if not compared.same:
             raise UserError(
@@ -65,7 +72,10 @@ def import_model(
     else:
         lines.append("not compared with transformers (--unverified)")
     model = dataclasses.asdict(ours.config)
-    identity = {"model": model, "data": {"import": {"vocabulary": foreign.vocabulary.sha256}}}
+    identity = {
+        "model": model,
+        "data": {"import": {"vocabulary": foreign.vocabulary.sha256}},
+    }
     record = {
         "identity": identity,
         "languages": [*ours.languages],
@@ -78,7 +88,10 @@ def import_model(
     write_trained(output, record, 0, ours.params, ours.vocabulary.files())
     size = f"{ours.config.layers} layers of {ours.config.dim}, {ours.config.vocab_size:,} pieces"
     return "\n".join(
-        [f"{output}: {size}, {record['parameters']:,} parameters, from {folder}", *lines]
+        [
+            f"{output}: {size}, {record['parameters']:,} parameters, from {folder}",
+            *lines,
+        ]
     )
 
 
@@ -92,12 +105,21 @@ def imported(source: str) -> str:
             f"hf:{source} names no folder and no hub id; a file of another program goes through"
             " `xlingjax import --from FILE --to RUN --unverified`, and INIT_FROM=RUN"
         )
-    paths = (*folder.iterdir(), *folder.glob("*/*"))  # those of a sentence encoder's modules too
-    files = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths)
-    mark = hashlib.sha256(repr((str(folder), files, __version__)).encode()).hexdigest()[:12]
+    paths = (
+        *folder.iterdir(),
+        *folder.glob("*/*"),
+    )  # those of a sentence encoder's modules too
+    files = sorted(
+        (str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths
+    )
+    mark = hashlib.sha256(repr((str(folder), files, __version__)).encode()).hexdigest()[
+        :12
+    ]
     run = tokens_folder().parent / "imported" / f"{folder.name}-{mark}"
     run.parent.mkdir(parents=True, exist_ok=True)
-    with open(run.with_suffix(".lock"), "w") as lock:  # several processes of one machine
+    with open(
+        run.with_suffix(".lock"), "w"
+    ) as lock:  # several processes of one machine
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not run.is_dir():
             import_apart(folder, run)
@@ -107,9 +129,21 @@ def imported(source: str) -> str:
 def import_apart(folder: Path, run: Path) -> None:
     """`import_model` in a process of its own: JAX may not have begun here when several processes
     join, nor take an accelerator's memory."""
-    command = [sys.executable, "-m", "xlingjax", "import", "--from", str(folder), "--to", str(run)]
+    command = [
+        sys.executable,
+        "-m",
+        "xlingjax",
+        "import",
+        "--from",
+        str(folder),
+        "--to",
+        str(run),
+    ]
     done = subprocess.run(
-        command, env=os.environ | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True
+        command,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         *before, last = done.stderr.splitlines() or ["error: it says nothing"]

@@ -22,7 +22,11 @@ from xlingjax.data.sources import Text
 from xlingjax.data.vocabulary import surgery
 from xlingjax.data.vocabulary.cooccurrence import LINES, most_alike, piece_vectors
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
-from xlingjax.data.vocabulary.training import sentences_of, texts_by_language, vocabulary_report
+from xlingjax.data.vocabulary.training import (
+    sentences_of,
+    texts_by_language,
+    vocabulary_report,
+)
 from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.config import ModelConfig, count_parameters
@@ -124,7 +128,11 @@ def trim(
     of_all = [text for of in texts.values() for text in of]
     pieces = None if size is None else size - trained.model.config.language_tokens
     made = surgery.trim(
-        trained.vocabulary, of_all, min_count=min_count, size=pieces, characters=characters
+        trained.vocabulary,
+        of_all,
+        min_count=min_count,
+        size=pieces,
+        characters=characters,
     )
     rows = rows_between(trained.vocabulary, made)
     told = _cut_otherwise(
@@ -151,7 +159,9 @@ def transplant(
     texts = texts_by_language(mono, parallel) if mono or parallel else {}
     trained = open_run(run)
     if new == trained.vocabulary:
-        raise UserError(f"--vocabulary {vocabulary} is the one that {run} has; give another")
+        raise UserError(
+            f"--vocabulary {vocabulary} is the one that {run} has; give another"
+        )
     rows = rows_between(trained.vocabulary, new, initialise, texts)
     told = []
     if new.layout != trained.vocabulary.layout:
@@ -160,20 +170,27 @@ def transplant(
             " row now"
         )
     if not texts:
-        told.append("no --mono: fertility and unknown pieces before and after are not measured")
+        told.append(
+            "no --mono: fertility and unknown pieces before and after are not measured"
+        )
     return _write(run, output, trained, new, rows, seed, "transplant", told, texts)
 
 
 def _of_pieces(trained: TrainedRun) -> TrainedRun:
     """On a SentencePiece model, whose pieces can be changed. Raises UserError."""
-    return dataclasses.replace(trained, vocabulary=with_sentencepiece(trained.vocabulary))
+    return dataclasses.replace(
+        trained, vocabulary=with_sentencepiece(trained.vocabulary)
+    )
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
 def rows_between(
-    old: Vocabulary, new: Vocabulary, initialise: str = "mean", texts: Texts | None = None
+    old: Vocabulary,
+    new: Vocabulary,
+    initialise: str = "mean",
+    texts: Texts | None = None,
 ) -> Rows:
     """The rows of `new`: those whose meaning `old` has too, and how the others begin.
 
@@ -188,7 +205,9 @@ def rows_between(
     without text.
     """
     if initialise not in INITIALISATIONS:
-        raise UserError(f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}")
+        raise UserError(
+            f"--initialise {initialise} is not one of {', '.join(INITIALISATIONS)}"
+        )
     source = surgery.source_rows(old, new)
     fresh = np.flatnonzero(source < 0)
     parts: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -200,7 +219,9 @@ def rows_between(
                 " --parallel"
             )
         ordinary = (source >= 0) & ~np.isin(np.arange(new.size), [*new.special_ids])
-        lines = [line for of in texts.values() for line in _some(of, LINES // len(texts))]
+        lines = [
+            line for of in texts.values() for line in _some(of, LINES // len(texts))
+        ]
         vectors = piece_vectors(new, lines)
         known = np.flatnonzero(ordinary & (np.abs(vectors).sum(axis=1) > 0))
         found = most_alike(vectors, fresh.tolist(), known)
@@ -211,12 +232,22 @@ def rows_between(
             if row not in new.special_ids and ids:
                 parts[row] = np.array(ids), np.full(len(ids), 1 / len(ids))
     spelt, parts = len({*parts} - {*alike}), parts | alike
-    about = "as in an untrained model" if initialise == "random" else "about the mean of all rows"
+    about = (
+        "as in an untrained model"
+        if initialise == "random"
+        else "about the mean of all rows"
+    )
     told = [f"{(source >= 0).sum():,} rows copied"]
     told += [f"{len(alike):,} from pieces in like company"] if alike else []
     told += [f"{spelt:,} the mean of the old pieces that spell them"] if spelt else []
-    told += [f"{fresh.size - len(parts):,} drawn {about}"] if fresh.size > len(parts) else []
-    return Rows(source, parts, "random" if initialise == "random" else "mean", ", ".join(told))
+    told += (
+        [f"{fresh.size - len(parts):,} drawn {about}"]
+        if fresh.size > len(parts)
+        else []
+    )
+    return Rows(
+        source, parts, "random" if initialise == "random" else "mean", ", ".join(told)
+    )
 
 
 def _some(texts: Sequence[Text], count: int) -> list[str]:
@@ -241,9 +272,14 @@ def moved(
     made = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
         name = path_name(path)
-        if name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
+        if name.endswith("tokens/embedding") or name in (
+            "head/bias",
+            "decoder_head/bias",
+        ):
             rng = np.random.default_rng((seed, *name.encode()))
-            made[name] = _table(np.asarray(leaf), name, config, new, rows, ordinary, languages, rng)
+            made[name] = _table(
+                np.asarray(leaf), name, config, new, rows, ordinary, languages, rng
+            )
         elif name.endswith("languages/embedding"):
             made[name] = _of_languages(np.asarray(leaf), languages)
         else:
@@ -278,7 +314,9 @@ def _table(
         )
         made[drawn] = rng.normal(mean, NOISE * std, made[drawn].shape)
     if config.language_tokens:
-        made[size : new.vocab_size] = _of_languages(old[pieces : config.vocab_size], languages)
+        made[size : new.vocab_size] = _of_languages(
+            old[pieces : config.vocab_size], languages
+        )
     return made
 
 
@@ -308,7 +346,9 @@ def _write(
     languages = [before.index(code) if code in before else -1 for code in after]
     sizes: dict[str, Any] = {"vocab_size": new.size, "table_rows": None}
     if config.table_rows:
-        told.append(f"{config.table_rows - config.vocab_size} rows without a piece left behind")
+        told.append(
+            f"{config.table_rows - config.vocab_size} rows without a piece left behind"
+        )
     if config.language_tokens:
         sizes |= {"vocab_size": new.size + len(after), "language_tokens": len(after)}
     if config.has_languages:
@@ -349,7 +389,11 @@ def _write(
         "told": told,
         "pieces": [old.size, new.size],
     }
-    change |= {"vocabulary": [old.sha256, new.sha256], "before": reports[0], "after": reports[1]}
+    change |= {
+        "vocabulary": [old.sha256, new.sha256],
+        "before": reports[0],
+        "after": reports[1],
+    }
     record |= {
         "languages": after,
         "parameters": counts[1],
@@ -365,7 +409,9 @@ def _languages(before: Sequence[str], added: Sequence[str]) -> list[str]:
     new = sorted({*added} - {*before})
     if not before:
         return []
-    return sorted([*before, *new]) if list(before) == sorted(before) else [*before, *new]
+    return (
+        sorted([*before, *new]) if list(before) == sorted(before) else [*before, *new]
+    )
 
 
 def _recipe(
@@ -381,9 +427,13 @@ def _recipe(
     return "\n".join([text, *lines, ""]).encode()
 
 
-def _cut_otherwise(old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Any]) -> list[str]:
+def _cut_otherwise(
+    old: Vocabulary, new: Vocabulary, by_language: Mapping[str, Any]
+) -> list[str]:
     found = surgery.cut_otherwise(old, new, by_language)
-    shares = (f"{code} {changed:,} of {count:,}" for code, (changed, count) in found.items())
+    shares = (
+        f"{code} {changed:,} of {count:,}" for code, (changed, count) in found.items()
+    )
     return [f"sentences cut otherwise than before: {', '.join(shares)}"]
 
 
@@ -391,7 +441,9 @@ def format_change(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> str:
     """Two reports of `vocabulary_report` beside each other, as a table for the terminal."""
-    lines = [f"{'language':<10}{'sentences':>11}{'unknown':>20}{'fertility':>17}{'per char':>17}"]
+    lines = [
+        f"{'language':<10}{'sentences':>11}{'unknown':>20}{'fertility':>17}{'per char':>17}"
+    ]
     for code, a in before.items():
         b = after[code]
         cells = (
@@ -399,5 +451,7 @@ def format_change(
             f"{a['fertility']:.2f} -> {b['fertility']:.2f}",
             f"{a['pieces_per_character']:.3f} -> {b['pieces_per_character']:.3f}",
         )
-        lines.append(f"{code:<10}{a['sentences']:>11,}{cells[0]:>20}{cells[1]:>17}{cells[2]:>17}")
+        lines.append(
+            f"{code:<10}{a['sentences']:>11,}{cells[0]:>20}{cells[1]:>17}{cells[2]:>17}"
+        )
     return "\n".join(lines)

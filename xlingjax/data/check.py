@@ -13,7 +13,13 @@ from xlingjax.data.sampling import Sampling, format_table, sampling_table
 from xlingjax.data.scripts import letters_in, main_script, script_of_language
 from xlingjax.data.sources import Pair, Text, find_pairs, find_text
 from xlingjax.data.text_files import read_raw_lines
-from xlingjax.data.token_cache import cache_folder, id_dtype, pair_records, text_records, tokens
+from xlingjax.data.token_cache import (
+    cache_folder,
+    id_dtype,
+    pair_records,
+    text_records,
+    tokens,
+)
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 from xlingjax.errors import UserError
 
@@ -78,10 +84,14 @@ class Findings:
         for name, table in self.tables.items():
             lines += ["", f"{name}:", format_table(table, self.steps)]
         if self.unknown_rate:
-            rates = ", ".join(f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items())
+            rates = ", ".join(
+                f"{code} {rate:.2%}" for code, rate in self.unknown_rate.items()
+            )
             lines += ["", f"unknown pieces: {rates}"]
         if self.tables:
-            lines.append(f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}")
+            lines.append(
+                f"token cache: {self.cache_bytes / 1e6:.1f} MB in {cache_folder()}"
+            )
         lines += ["", self._counts()]
         return "\n".join(lines).strip()
 
@@ -171,7 +181,9 @@ def _read(text: Text, findings: Findings) -> list[str] | None:
         findings.add("error", text.path, None, str(error))
         return None
     if broken:
-        message = f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv"
+        message = (
+            f"invalid UTF-8 ({_number(broken)}); convert the file, e.g. with iconv"
+        )
         findings.add("error", text.path, broken[0], message)
         return None
     return lines
@@ -197,14 +209,20 @@ def _check_text(text: Text, findings: Findings) -> bool:
     return True
 
 
-def _check_length(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
+def _check_length(
+    text: Text, numbered: Sequence[tuple[int, str]], findings: Findings
+) -> None:
     long = [number for number, line in numbered if len(line) > LONG_LINE]
     if long:
-        message = f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line"
+        message = (
+            f"{_number(long)} of over {LONG_LINE:,} characters; one sentence per line"
+        )
         findings.add("warning", text.path, long[0], message)
 
 
-def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings) -> None:
+def _check_repeats(
+    path: Path, numbered: Sequence[tuple[int, Any]], findings: Findings
+) -> None:
     seen = set()
     repeated = []
     for number, line in numbered:
@@ -213,11 +231,18 @@ def _check_repeats(path: Path, numbered: Sequence[tuple[int, Any]], findings: Fi
         seen.add(line)
     if repeated:
         _add_share(
-            findings, "repeated", path, repeated, len(numbered), "repeated from an earlier line"
+            findings,
+            "repeated",
+            path,
+            repeated,
+            len(numbered),
+            "repeated from an earlier line",
         )
 
 
-def _check_script(text: Text, numbered: Sequence[tuple[int, str]], findings: Findings) -> None:
+def _check_script(
+    text: Text, numbered: Sequence[tuple[int, str]], findings: Findings
+) -> None:
     # Some 500 lines spread over the file tell its script as well as all of them.
     every = max(1, len(numbered) // 500)
     sample = " ".join(line for _, line in numbered[::every])
@@ -227,12 +252,19 @@ def _check_script(text: Text, numbered: Sequence[tuple[int, str]], findings: Fin
         return
     # Names and quotations may be in another script: only twice as many letters are a fault.
     if letters_in(expected, sample) < letters_in(actual, sample) / 2:
-        message = f"most letters are {actual}, but {text.language} is written in {expected}"
+        message = (
+            f"most letters are {actual}, but {text.language} is written in {expected}"
+        )
         findings.add("warning", text.path, None, message)
 
 
 def _add_share(
-    findings: Findings, kind: str, path: Path, lines: Sequence[int], total: int, what: str
+    findings: Findings,
+    kind: str,
+    path: Path,
+    lines: Sequence[int],
+    total: int,
+    what: str,
 ) -> None:
     severity = "note"
     if len(lines) > MANY[kind] * total:
@@ -259,15 +291,24 @@ def _check_pair(pair: Pair, findings: Findings) -> bool:
         elif x or y:
             one_sided.append(number)
     if not numbered:
-        findings.add("error", path, None, f"no pair of {'-'.join(pair.languages)} text in it")
+        findings.add(
+            "error", path, None, f"no pair of {'-'.join(pair.languages)} text in it"
+        )
         return False
     if one_sided:
         _add_share(
-            findings, "empty", path, one_sided, len(first), "text on one side only, left out"
+            findings,
+            "empty",
+            path,
+            one_sided,
+            len(first),
+            "text on one side only, left out",
         )
     copied = [number for number, (x, y) in numbered if x == y and _has_letters(x)]
     if copied:
-        _add_share(findings, "copied", path, copied, len(numbered), "the same on both sides")
+        _add_share(
+            findings, "copied", path, copied, len(numbered), "the same on both sides"
+        )
     _check_length(pair.first, [(number, x) for number, (x, _) in numbered], findings)
     _check_length(pair.second, [(number, y) for number, (_, y) in numbered], findings)
     _check_repeats(path, numbered, findings)
@@ -303,7 +344,9 @@ def _check_swapped(
     findings.add(severity, pair.first.path, swapped[0], message)
 
 
-def _check_pieces(texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings) -> None:
+def _check_pieces(
+    texts: Sequence[Text], vocabulary: Vocabulary, findings: Findings
+) -> None:
     """Tokenises the texts and finds those that the vocabulary does not know."""
     pieces: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
@@ -354,7 +397,9 @@ def _pair_sizes(
         of_languages = [pair for pair in pairs if pair.languages == languages]
         records = pair_records(of_languages, vocabulary)
         first, second = records.sides
-        rows = pair_rows(records, [1, 1 + first.ids.size], length, max_pieces=max_pieces)
+        rows = pair_rows(
+            records, [1, 1 + first.ids.size], length, max_pieces=max_pieces
+        )
         sizes[records.name] = rows.sizes
         lines = int(((first.lengths > 0) & (second.lengths > 0)).sum())
         if rows.sentences == lines:

@@ -31,7 +31,9 @@ def documents(sides: Sequence[Tokens]) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(full), np.cumsum(ends)[full]
 
 
-def segment_rows(records: Records, base: int, length: int, *, packing: bool = True) -> Rows:
+def segment_rows(
+    records: Records, base: int, length: int, *, packing: bool = True
+) -> Rows:
     """Rows of two adjacent segments of one document (VECO §4), each `<s> text </s>`, as the sides
     of a pair.
 
@@ -70,7 +72,9 @@ def segment_rows(records: Records, base: int, length: int, *, packing: bool = Tr
         sides=np.tile([0, 1], len(chosen)),
         opens=True,
     )
-    return _ragged(row, np.repeat(np.arange(len(chosen)), 2), text.sentences, 1, **slices)
+    return _ragged(
+        row, np.repeat(np.arange(len(chosen)), 2), text.sentences, 1, **slices
+    )
 
 
 def _segments(
@@ -146,7 +150,9 @@ def switched_rows(
     for name in slices[0]:
         flat[name] = np.concatenate([of_flip[name] for of_flip in slices])
     example = np.concatenate(examples)
-    sizes = np.bincount(example, weights=flat["lengths"], minlength=total).astype(np.int64)
+    sizes = np.bincount(example, weights=flat["lengths"], minlength=total).astype(
+        np.int64
+    )
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(total)
     row = np.empty(total, np.int64)
     row[order] = np.arange(total)

@@ -31,7 +31,10 @@ class Field:
 
 
 def _fields(*rows: tuple[str, str, type, str, str, str]) -> dict[str, Field]:
-    return {name: Field(name, shape, np.dtype(dtype), *rest) for name, shape, dtype, *rest in rows}
+    return {
+        name: Field(name, shape, np.dtype(dtype), *rest)
+        for name, shape, dtype, *rest in rows
+    }
 
 
 # fmt: off
@@ -131,7 +134,9 @@ def check_batch(
     rows = None
     for name in reads:
         if name not in FIELDS:
-            raise UserError(f"unknown batch field '{name}'; the fields are {', '.join(FIELDS)}")
+            raise UserError(
+                f"unknown batch field '{name}'; the fields are {', '.join(FIELDS)}"
+            )
         if name not in batch:
             raise UserError(
                 f"the batch has no field '{name}' (it has {', '.join(sorted(batch))}); "
@@ -140,7 +145,9 @@ def check_batch(
         array = batch[name]
         field = FIELDS[name]
         if array.dtype != field.dtype:
-            raise UserError(f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}")
+            raise UserError(
+                f"batch field '{name}' has dtype {array.dtype}, expected {field.dtype}"
+            )
         if array.ndim != len(field.shape):
             raise UserError(
                 f"batch field '{name}' has shape {array.shape}, expected axes"
@@ -156,7 +163,9 @@ def check_batch(
             continue
         expected = shapes.get(name)
         if expected is None:
-            raise UserError(f"the data source does not publish a shape for field '{name}'")
+            raise UserError(
+                f"the data source does not publish a shape for field '{name}'"
+            )
         if array.shape[1:] != tuple(expected[1:]) or rows == 0 or expected[0] % rows:
             raise UserError(
                 f"batch field '{name}' has shape {array.shape}, the source promised"

@@ -48,7 +48,9 @@ def write_frozen(source: BatchSource, path: str | os.PathLike, batches: int) -> 
     hashes = []
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        with zipfile.ZipFile(
+            partial, "w", zipfile.ZIP_DEFLATED, compresslevel=6
+        ) as archive:
             for index in range(batches):
                 try:
                     batch = source.next()
@@ -86,7 +88,9 @@ def _write_batch(
 ) -> None:
     for name, array in batch.items():
         if tuple(array.shape) != tuple(shapes[name]):
-            raise UserError("frozen batches need whole batches: read the source on one host")
+            raise UserError(
+                "frozen batches need whole batches: read the source on one host"
+            )
         buffer = io.BytesIO()
         np.save(buffer, _narrow(array), allow_pickle=False)
         archive.writestr(_member(index, name), buffer.getvalue())
@@ -99,7 +103,9 @@ def read_header(path: str | os.PathLike) -> dict:
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read("header.json"))
     except FileNotFoundError:
-        raise UserError(f"no frozen batches at {path}; write them with `xlingjax freeze`") from None
+        raise UserError(
+            f"no frozen batches at {path}; write them with `xlingjax freeze`"
+        ) from None
     except (zipfile.BadZipFile, KeyError, ValueError):
         raise UserError(
             f"{path} is not a complete file of frozen batches; write it again with `xlingjax"
@@ -133,7 +139,11 @@ class _FrozenSource(CountedSource):
             "frozen_batches": header["batches"],
         }
         super().__init__(
-            read, header["batches"], languages=header["languages"], identity=identity, epochs=epochs
+            read,
+            header["batches"],
+            languages=header["languages"],
+            identity=identity,
+            epochs=epochs,
         )
 
     def close(self) -> None:

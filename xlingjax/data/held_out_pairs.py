@@ -56,7 +56,9 @@ def aligned_lines(first: str | Path, second: str | Path) -> list[tuple[str, str]
     return list(zip(first_lines, second_lines, strict=True))
 
 
-def read_pair_files(foreign: Path, english: Path, language: str, limit: int = 0) -> Pairs:
+def read_pair_files(
+    foreign: Path, english: Path, language: str, limit: int = 0
+) -> Pairs:
     """Two files of the same number of lines. Pairs with an empty side are left out; `limit` > 0
     keeps the first that many of the others.
     """

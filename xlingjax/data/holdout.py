@@ -19,7 +19,9 @@ def held_out(lines: int, share: float) -> np.ndarray:
     """Which of the `lines` lines of one file are held out [lines], bool: evenly spaced blocks,
     about `share` of all."""
     if not 0 <= share < 1:
-        raise UserError(f"the held-out share must be at least 0 and below 1, got {share}")
+        raise UserError(
+            f"the held-out share must be at least 0 and below 1, got {share}"
+        )
     if share == 0:
         return np.zeros(lines, bool)
     return _taken(np.arange(lines) // BLOCK, share)

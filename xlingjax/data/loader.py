@@ -163,7 +163,9 @@ def array_source(
     def read(index: int) -> dict[str, np.ndarray]:
         return dict(batches[index])
 
-    return CountedSource(read, len(batches), languages=languages, identity=identity, epochs=epochs)
+    return CountedSource(
+        read, len(batches), languages=languages, identity=identity, epochs=epochs
+    )
 
 
 def to_global(
@@ -200,7 +202,9 @@ def to_global(
         def read(index: Any) -> np.ndarray:
             begin, end, _ = index[0].indices(batch_rows)
             rows_of_device = slice(begin - start, end - start)
-            return np.asarray(local[(rows_of_device, *index[1:])], dtype=FIELDS[name].dtype)
+            return np.asarray(
+                local[(rows_of_device, *index[1:])], dtype=FIELDS[name].dtype
+            )
 
         return jax.make_array_from_callback(shape, sharding, read)
 

@@ -78,7 +78,9 @@ def mixture_source(
     plans = _plans(preprocessor, names, records, bases, length, vocabulary)
     rows, first_row = stack(plans, _language_ids(run_languages, records))
     columns = preprocessor.columns(length)
-    reader = RowReader(ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id)
+    reader = RowReader(
+        ids, rows, columns, pad_id=vocabulary.pad_id, bos_id=vocabulary.bos_id
+    )
 
     sampling = sampling or Sampling()
     sizes = {name: plan.sizes for name, plan in zip(names, plans, strict=True)}
@@ -98,7 +100,9 @@ def mixture_source(
         prefetch=prefetch,
         threads=threads,
     )
-    hashes = {name: record.content_hash() for name, record in zip(names, records, strict=True)}
+    hashes = {
+        name: record.content_hash() for name, record in zip(names, records, strict=True)
+    }
     identity = {
         "preprocessor": preprocessor.name,
         "options": _as_json(preprocessor),
@@ -138,7 +142,9 @@ def keep_tensorflow_off_accelerators() -> None:
 
 def _check_sizes(batch: int, length: int, data_shards: int) -> None:
     if batch < 1 or length < 8:
-        raise UserError(f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}")
+        raise UserError(
+            f"a batch needs at least 1 row of 8 tokens, got {batch} rows of {length}"
+        )
     if data_shards < 1 or batch % data_shards:
         raise UserError(
             f"a batch of {batch} rows does not divide into {data_shards} data shards; change either"
@@ -224,7 +230,9 @@ def _names(tasks: list[Any], records: list[Records]) -> list[str]:
     return names
 
 
-def _run_languages(languages: Sequence[str] | None, records: list[Records]) -> tuple[str, ...]:
+def _run_languages(
+    languages: Sequence[str] | None, records: list[Records]
+) -> tuple[str, ...]:
     """The run's languages in sorted order, so that ids do not depend on the order of tasks."""
     return tuple(sorted(set(languages or _languages_of(records))))
 
@@ -236,7 +244,9 @@ def _languages_of(records: list[Records]) -> set[str]:
     return languages
 
 
-def _language_ids(run_languages: tuple[str, ...], records: list[Records]) -> list[list[int]]:
+def _language_ids(
+    run_languages: tuple[str, ...], records: list[Records]
+) -> list[list[int]]:
     """Of each text the ids of its languages, in the order of its sides."""
     lacking = _languages_of(records) - set(run_languages)
     if lacking:
@@ -245,10 +255,14 @@ def _language_ids(run_languages: tuple[str, ...], records: list[Records]) -> lis
             f"the run's languages {', '.join(run_languages)} lack some of"
             f" {', '.join(text_languages)}: add them to LANGUAGES, or leave their text out"
         )
-    return [[run_languages.index(code) for code in record.languages] for record in records]
+    return [
+        [run_languages.index(code) for code in record.languages] for record in records
+    ]
 
 
-def _join(records: Sequence[Records], vocabulary: Vocabulary) -> tuple[np.ndarray, list[list[int]]]:
+def _join(
+    records: Sequence[Records], vocabulary: Vocabulary
+) -> tuple[np.ndarray, list[list[int]]]:
     """All ids in one array after a first `</s>`, and where each side of each record begins."""
     sides = [side.ids for record in records for side in record.sides]
     # Every sentence ends in `</s>`. With one in front, the slice that starts a token early is
@@ -297,7 +311,9 @@ def _amounts(
 ) -> dict[str, float]:
     """n_i of every text (XLM §3.1), of which `sampling` makes shares."""
     if sampling.counts == "mixture":
-        return {name: _rate(mixture, task) for name, task in zip(names, tasks, strict=True)}
+        return {
+            name: _rate(mixture, task) for name, task in zip(names, tasks, strict=True)
+        }
     return {name: size[sampling.counts] for name, size in sizes.items()}
 
 
@@ -319,7 +335,9 @@ def _seed_of(name: str, seed: int) -> int:
 
 def _as_json(preprocessor: Preprocessor) -> dict[str, Any]:
     """Its options as they come back from a checkpoint's JSON: tuples are lists there."""
-    options = dataclasses.asdict(cast(Any, preprocessor))  # a dataclass, as all of them are
+    options = dataclasses.asdict(
+        cast(Any, preprocessor)
+    )  # a dataclass, as all of them are
     return json.loads(json.dumps(options))
 
 

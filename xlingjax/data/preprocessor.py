@@ -23,7 +23,11 @@ class Preprocessor:
     fields: tuple[str, ...]
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of
         ids."""

@@ -60,7 +60,11 @@ class Rows:
     def sizes(self) -> dict[str, float]:
         """Sentences, and the tokens and rows they fill when each is read once."""
         tokens = int(self.lengths.sum()) / self.passes
-        return {"sentences": self.sentences, "tokens": tokens, "rows": self.count / self.passes}
+        return {
+            "sentences": self.sentences,
+            "tokens": tokens,
+            "rows": self.count / self.passes,
+        }
 
 
 def plan_rows(
@@ -84,7 +88,9 @@ def plan_rows(
         of_slice = np.broadcast_to(array, (examples, slices))[order].reshape(-1)
         flat[name] = of_slice.astype(slice_dtype(name))
     packs = packs.reshape(-1).astype(np.int32)
-    return Rows(**flat, packs=packs, splits=first * slices, sentences=sentences, passes=passes)
+    return Rows(
+        **flat, packs=packs, splits=first * slices, sentences=sentences, passes=passes
+    )
 
 
 def number_in_row(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -109,10 +115,14 @@ def line_starts(side: Tokens, base: int) -> np.ndarray:
     return base + np.cumsum(side.lengths) - side.lengths
 
 
-def starts_and_lengths(records: Records, bases: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def starts_and_lengths(
+    records: Records, bases: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
     """Where each aligned line of each side begins in the array of ids, and its tokens, both int64
     [lines, sides]."""
-    starts = [line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)]
+    starts = [
+        line_starts(side, base) for base, side in zip(bases, records.sides, strict=True)
+    ]
     lengths = [side.lengths for side in records.sides]
     return np.stack(starts, axis=1), np.stack(lengths, axis=1).astype(np.int64)
 
@@ -141,7 +151,12 @@ def first_fit(lengths: np.ndarray, capacity: int) -> np.ndarray:
 
 
 def stream_rows(
-    records: Records, base: int, length: int, *, stream_length: int | None = None, bos: bool = False
+    records: Records,
+    base: int,
+    length: int,
+    *,
+    stream_length: int | None = None,
+    bos: bool = False,
 ) -> Rows:
     """Rows of continuous text (XLM §5.1): sentences each followed by `</s>`, cut every
     `stream_length` tokens.
@@ -352,7 +367,9 @@ def _equal_lines(sides: Sequence[Tokens]) -> np.ndarray:
     return np.array(numbers)
 
 
-def stack(plans: Sequence[Rows], languages: Sequence[Sequence[int]]) -> tuple[Rows, np.ndarray]:
+def stack(
+    plans: Sequence[Rows], languages: Sequence[Sequence[int]]
+) -> tuple[Rows, np.ndarray]:
     """One plan of all rows, and the first row of each [plans + 1]; `languages[i]` maps plan i's
     indices to ids."""
     mapped = []
@@ -384,14 +401,18 @@ class RowReader:
     """Looks rows up in TensorFlow: row numbers [B] -> token fields [B, L], and labels and
     example_weights [B] where the plan has labels. A negative row number gives a padded row."""
 
-    def __init__(self, ids: np.ndarray, rows: Rows, length: int, *, pad_id: int, bos_id: int):
+    def __init__(
+        self, ids: np.ndarray, rows: Rows, length: int, *, pad_id: int, bos_id: int
+    ):
         import tensorflow as tf
 
         self._ids = tf.constant(ids)
         self._splits = tf.constant(rows.splits)
         self._starts = tf.constant(rows.starts)
         # One table of all other fields: one look-up per slice instead of six.
-        self._slices = tf.constant(np.stack([getattr(rows, name) for name in SLICES], axis=1))
+        self._slices = tf.constant(
+            np.stack([getattr(rows, name) for name in SLICES], axis=1)
+        )
         self._length = length
         self._pad_id = pad_id
         self._bos_id = bos_id
@@ -413,8 +434,12 @@ class RowReader:
         places = tf.ragged.range(starts, ends)  # [slices, tokens]
 
         slice_of_token = places.value_rowids()
-        within = tf.cast(places.flat_values - tf.gather(starts, slice_of_token), tf.int32)
-        of_token = {name: tf.gather(of_slice[name], slice_of_token) for name in SLICES[1:]}
+        within = tf.cast(
+            places.flat_values - tf.gather(starts, slice_of_token), tf.int32
+        )
+        of_token = {
+            name: tf.gather(of_slice[name], slice_of_token) for name in SLICES[1:]
+        }
         ids = tf.cast(tf.gather(self._ids, places.flat_values), tf.int32)
         ids = tf.where((within == 0) & (of_token["opens"] > 0), self._bos_id, ids)
 
@@ -422,7 +447,9 @@ class RowReader:
 
         def padded(values: Any, pad: int = 0) -> Any:
             ragged = tf.RaggedTensor.from_row_splits(values, splits, validate=False)
-            return ragged.to_tensor(default_value=pad, shape=[row.shape[0], self._length])
+            return ragged.to_tensor(
+                default_value=pad, shape=[row.shape[0], self._length]
+            )
 
         fields = {
             "input_ids": padded(ids, self._pad_id),

@@ -52,13 +52,17 @@ class Sampling:
         if self.uniform:
             given.append("uniform")
         if len(given) > 1:
-            raise UserError(f"sampling options {' and '.join(given)} exclude each other; give one")
+            raise UserError(
+                f"sampling options {' and '.join(given)} exclude each other; give one"
+            )
         if self.counts not in ("sentences", "tokens", "mixture"):
             raise UserError(
                 f"sampling counts must be sentences, tokens or mixture, got '{self.counts}'"
             )
         if self.temperature is not None and not self.temperature > 0:
-            raise UserError(f"the sampling temperature must be above zero, got {self.temperature}")
+            raise UserError(
+                f"the sampling temperature must be above zero, got {self.temperature}"
+            )
 
     def _exponent(self) -> float:
         """alpha of XLM §3.1, however it is given."""
@@ -90,7 +94,10 @@ class Sampling:
 
 
 def sampling_table(
-    sizes: Mapping[str, Mapping[str, float]], shares: Mapping[str, float], *, rows_per_step: int
+    sizes: Mapping[str, Mapping[str, float]],
+    shares: Mapping[str, float],
+    *,
+    rows_per_step: int,
 ) -> list[dict[str, Any]]:
     """One JSON row per language or pair: sentences, tokens, rows, share, and epochs in a thousand
     steps.
@@ -124,7 +131,9 @@ def format_table(table: Sequence[Mapping[str, Any]], steps: int | None = None) -
     title = "epochs/1k steps"
     if steps:
         title = "epochs"
-    lines = [f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}"]
+    lines = [
+        f"{'text':<10}{'sentences':>12}{'tokens':>14}{'rows':>10}{'share':>9}{title:>17}"
+    ]
     for row in table:
         epochs = row["epochs_per_1000_steps"] * (steps or 1000) / 1000
         lines.append(

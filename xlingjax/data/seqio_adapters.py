@@ -44,7 +44,11 @@ class TextFiles(seqio.DataSource):
     from the token cache instead.
     """
 
-    def __init__(self, splits: Mapping[str, Sequence[Text] | Sequence[Pair]], holdout: float = 0.0):
+    def __init__(
+        self,
+        splits: Mapping[str, Sequence[Text] | Sequence[Pair]],
+        holdout: float = 0.0,
+    ):
         self.files = {split: tuple(files) for split, files in splits.items()}
         self.holdout = holdout
         names = tuple(splits)
@@ -137,9 +141,16 @@ def task_records(
     def sides() -> list[list[tuple[np.ndarray, np.ndarray]]]:
         chunks = [[] for _ in names]
         data = task.get_dataset(
-            None, split, use_cached=use_cached, shuffle=False, num_epochs=1, try_in_mem_cache=False
+            None,
+            split,
+            use_cached=use_cached,
+            shuffle=False,
+            num_epochs=1,
+            try_in_mem_cache=False,
         )
-        data = data.map(lambda example: {name: example[name] for name in names}).ragged_batch(1024)
+        data = data.map(
+            lambda example: {name: example[name] for name in names}
+        ).ragged_batch(1024)
         for batch in data:
             for name, chunks_of_side in zip(names, chunks, strict=True):
                 ids = batch[name].flat_values.numpy().astype(np.int32)
@@ -149,7 +160,9 @@ def task_records(
 
     languages = tuple(feature.language for feature in task.output_features.values())
     if not all(gfile.exists(name) and not gfile.isdir(name) for name in shards):
-        return Records(languages, tuple(joined(chunks, vocabulary) for chunks in sides()))
+        return Records(
+            languages, tuple(joined(chunks, vocabulary) for chunks in sides())
+        )
     files = []
     for name in sorted(shards):
         stat = gfile.stat(name)
@@ -163,7 +176,10 @@ def task_records(
     tokens = []
     for i, name in enumerate(names):
         record = load_or_write(
-            f"{key}:{name}", vocabulary, lambda i=i: sides_once()[i], f"task {task.name}"
+            f"{key}:{name}",
+            vocabulary,
+            lambda i=i: sides_once()[i],
+            f"task {task.name}",
         )
         tokens.append(record)
     return Records(languages, tuple(tokens))

@@ -36,7 +36,9 @@ _ISO_639_1 = frozenset(
         "tstttwtyugukuruzvevivowawoxhyiyozazhzu",
     )
 )
-_QUALIFIED = re.compile(r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|[A-Z][a-z]{3}[_-][A-Z]{2})")
+_QUALIFIED = re.compile(
+    r"[a-z]{2,3}[_-]([A-Z][a-z]{3}|[A-Z]{2}|[A-Z][a-z]{3}[_-][A-Z]{2})"
+)
 _CODE = r"[A-Za-z]{2,3}(?:_[A-Za-z]{2,8})*"
 _PAIR_STEM = re.compile(
     rf"^(?:(?P<name>.+)\.)?(?P<src>{_CODE})-(?P<tgt>{_CODE})\.(?P<end>{_CODE}|tsv|jsonl)$"
@@ -270,7 +272,9 @@ def language_from_path(path: Path) -> str:
     )
 
 
-def expand(patterns: str | Sequence[str], what: str = "text") -> list[tuple[Path, str | None]]:
+def expand(
+    patterns: str | Sequence[str], what: str = "text"
+) -> list[tuple[Path, str | None]]:
     """(file, language written before its pattern), sorted, without repeats. A folder, named or
     matched, stands for all files in it.
 
@@ -326,9 +330,13 @@ def find_text(patterns: str | Sequence[str]) -> list[Text]:
         if code is None:
             languages = _languages_in(path)
         for language in sorted(languages):
-            texts.append(Text(path, language, "text", only_language=True, documents=True))
+            texts.append(
+                Text(path, language, "text", only_language=True, documents=True)
+            )
         if not languages:
-            texts.append(Text(path, code or language_from_path(path), "text", documents=True))
+            texts.append(
+                Text(path, code or language_from_path(path), "text", documents=True)
+            )
     return texts
 
 
@@ -355,7 +363,12 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             pairs[pair.first.path, "within"] = pair
             continue
         match = _PAIR_STEM.match(plain_name(path))
-        if not match or match["end"] not in (match["src"], match["tgt"], "tsv", "jsonl"):
+        if not match or match["end"] not in (
+            match["src"],
+            match["tgt"],
+            "tsv",
+            "jsonl",
+        ):
             raise UserError(
                 f"{path}: name pairs like de-en.de and de-en.en, de-en.tsv or de-en.jsonl"
             )
@@ -373,7 +386,10 @@ def find_pairs(patterns: str | Sequence[str]) -> list[Pair]:
             sides = [Text(path, code, code) for code in codes]
         elif kind == "tsv":
             columns = _columns(path, match["src"], match["tgt"])
-            sides = [Text(path, code, column) for code, column in zip(codes, columns, strict=True)]
+            sides = [
+                Text(path, code, column)
+                for code, column in zip(codes, columns, strict=True)
+            ]
         else:
             kind = ""
             sides = [Text(_side(path, f"{stem}.{code}"), code) for code in codes]
@@ -440,7 +456,10 @@ def find_negatives(patterns: str | Sequence[str]) -> list[Triple]:
             raise UserError(
                 f"{path}: a table of negatives has two languages, its name says {codes[0]} twice"
             )
-        sides = [Text(path, code, column) for code, column in zip(codes, columns, strict=True)]
+        sides = [
+            Text(path, code, column)
+            for code, column in zip(codes, columns, strict=True)
+        ]
         triples.append(Triple(*sides))
     return triples
 

@@ -115,7 +115,9 @@ class BatchPlan:
 
     def _mapped(self, data: Any, make: Callable) -> Any:
         # Batches must come in the order of their steps, however many threads make them.
-        return data.map(_as_written(make), num_parallel_calls=self.threads, deterministic=True)
+        return data.map(
+            _as_written(make), num_parallel_calls=self.threads, deterministic=True
+        )
 
     def _texts(self, upper: Any, step: Any) -> Any:
         """[B]: the text that each row of a step comes from. `upper`: where the share of each text
@@ -136,7 +138,9 @@ class BatchPlan:
         # A key per text and epoch. The factors keep keys of neighbouring texts and epochs apart;
         # they stay as they are, or runs that go on would read their rows in another order.
         epoch = place // size
-        key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(text, tf.int64)
+        key = random.seed_pair(self.seed, random.ORDER, 0)[0] * 7919 + tf.cast(
+            text, tf.int64
+        )
         return random.permute(index, size, key * 1_000_003 + epoch)
 
     def _fields(self, step: Any, row: Any, first: int, count: int) -> dict[str, Any]:
@@ -187,7 +191,9 @@ class PlannedSource:
 
     def next(self) -> dict[str, np.ndarray]:
         if self._iterator is None:
-            data = self._plan.dataset(self._step, self._positions, self._first, self._count)
+            data = self._plan.dataset(
+                self._step, self._positions, self._first, self._count
+            )
             self._iterator = iter(data)
         fields, positions = next(self._iterator)
         # The position of the batch handed out, not of those prefetched behind it.
@@ -199,7 +205,9 @@ class PlannedSource:
         }
 
     def state(self) -> dict[str, bytes]:
-        position = json.dumps({"step": self._step, "rows_drawn": self._positions.tolist()}).encode()
+        position = json.dumps(
+            {"step": self._step, "rows_drawn": self._positions.tolist()}
+        ).encode()
         return {f"shard-{shard}": position for shard in self._shards}
 
     def restore(self, state: dict[str, bytes]) -> None:

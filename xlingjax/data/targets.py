@@ -102,7 +102,9 @@ def direction(records: Records, way: Sequence[int]) -> str:
     return "-".join(records.languages[side] for side in way)
 
 
-def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]) -> None:
+def check_directions(
+    directions: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> None:
     """Raises UserError for a direction between languages that no pair has."""
     known = set()
     for first, second in pairs:
@@ -118,11 +120,18 @@ def check_directions(directions: Sequence[str], pairs: Sequence[tuple[str, str]]
 
 
 def sentence_rows(
-    records: Records, base: int, length: int, *, max_pieces: int = 100, packing: bool = True
+    records: Records,
+    base: int,
+    length: int,
+    *,
+    max_pieces: int = 100,
+    packing: bool = True,
 ) -> Rows:
     """Rows of single sentences `</s> x </s>`, longer ones than `max_pieces` or the row left out."""
     (text,) = records.sides
-    keep = (text.lengths > 0) & (text.lengths <= max_pieces + 1) & (text.lengths < length)
+    keep = (
+        (text.lengths > 0) & (text.lengths <= max_pieces + 1) & (text.lengths < length)
+    )
     order = np.random.default_rng(NEIGHBOURS_APART).permutation(int(keep.sum()))
     # One token early: the `</s>` before a sentence opens it.
     starts = line_starts(text, base)[keep][order] - 1
@@ -141,7 +150,9 @@ def sentence_rows(
     )
 
 
-def block_rows(records: Records, base: int, length: int, *, packing: bool = False) -> Rows:
+def block_rows(
+    records: Records, base: int, length: int, *, packing: bool = False
+) -> Rows:
     """Examples of consecutive sentences of one document, `</s> x1 </s> x2 </s>`, as many sentences
     as fit in `length` tokens (XGLUE §4.1); a longer one is cut. An example has its own row, or what
     room another leaves (`packing`).
@@ -181,7 +192,9 @@ def columns_where(chosen: Any) -> Any:
     return tf.sort(tf.where(chosen, tf.range(length)[None, :], length), axis=1)
 
 
-def side(batch: dict[str, Any], number: int, length: int, pad_id: int) -> dict[str, Any]:
+def side(
+    batch: dict[str, Any], number: int, length: int, pad_id: int
+) -> dict[str, Any]:
     """The token fields [B, length] of the tokens of one side, moved together."""
     import tensorflow as tf
 

@@ -151,7 +151,11 @@ def load_or_write(
             ) from None
         megabytes = record.ids.nbytes / 1e6
         log.info(
-            "tokenised %s: %d tokens, %.1f MB in %s", what, record.ids.size, megabytes, ids_path
+            "tokenised %s: %d tokens, %.1f MB in %s",
+            what,
+            record.ids.size,
+            megabytes,
+            ids_path,
         )
     return Tokens(_load(ids_path), _load(lengths_path))
 
@@ -163,7 +167,9 @@ def _load(path: Path) -> np.ndarray:
     return np.load(path, mmap_mode="r")
 
 
-def joined(chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary) -> Tokens:
+def joined(
+    chunks: Iterable[tuple[np.ndarray, np.ndarray]], vocabulary: Vocabulary
+) -> Tokens:
     """One `Tokens` of chunks (ids, lengths)."""
     dtype = id_dtype(vocabulary)
     # An empty part first, since there may be no chunk.
@@ -207,7 +213,10 @@ def end_sentences(
 
 
 def text_records(
-    texts: Sequence[Text], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
+    texts: Sequence[Text],
+    vocabulary: Vocabulary,
+    holdout: float = 0.0,
+    held: bool = False,
 ) -> Records:
     """All lines of one language, or the held-out (`held`) or other part of them. Raises UserError
     if none is left."""
@@ -220,7 +229,10 @@ def text_records(
 
 
 def pair_records(
-    pairs: Sequence[Pair], vocabulary: Vocabulary, holdout: float = 0.0, held: bool = False
+    pairs: Sequence[Pair],
+    vocabulary: Vocabulary,
+    holdout: float = 0.0,
+    held: bool = False,
 ) -> Records:
     """All aligned lines of one pair of languages, as `text_records`. Raises UserError: unequal
     lengths, none left."""
@@ -238,7 +250,9 @@ def pair_records(
     for sides, mask in zip(whole, masks, strict=True):
         # One mask for all sides, so that they stay aligned.
         parts.append([side.keep(mask == held) for side in sides])
-    joined_sides = tuple(concatenate(parts_of_side) for parts_of_side in zip(*parts, strict=True))
+    joined_sides = tuple(
+        concatenate(parts_of_side) for parts_of_side in zip(*parts, strict=True)
+    )
     records = Records(pairs[0].languages, joined_sides)
     return _not_empty(records, [pair.first.path for pair in pairs], held)
 

@@ -28,7 +28,9 @@ def argmax_intersection(similarity_LS: np.ndarray) -> np.ndarray:
     return forward & (similarity_LS == similarity_LS.max(axis=0, keepdims=True))
 
 
-def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> np.ndarray:
+def itermax(
+    similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9
+) -> np.ndarray:
     """bool [L, S]: `argmax_intersection`, then again among what is left: similarities of which one
     side is aligned count `alpha`, of which both are nothing (SimAlign's IterMax)."""
     links = argmax_intersection(similarity_LS)
@@ -37,7 +39,9 @@ def itermax(similarity_LS: np.ndarray, rounds: int = 2, alpha: float = 0.9) -> n
         if left.all() or right.all():
             break
         weight = np.where(left & right, 0.0, np.where(left | right, alpha, 1.0))
-        links = links | (argmax_intersection(np.maximum(similarity_LS, 0) * weight) & (weight > 0))
+        links = links | (
+            argmax_intersection(np.maximum(similarity_LS, 0) * weight) & (weight > 0)
+        )
     return links
 
 
@@ -47,7 +51,9 @@ METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def word_links(links_LS: np.ndarray, left: Sequence[int], right: Sequence[int]) -> Links:
+def word_links(
+    links_LS: np.ndarray, left: Sequence[int], right: Sequence[int]
+) -> Links:
     """{(word, word)} of links between pieces, whose words are `left` [L] and `right` [S]."""
     return {(left[i], right[j]) for i, j in np.argwhere(links_LS).tolist()}
 
@@ -62,7 +68,9 @@ class Alignment:
 
     def links(self, method: str = "itermax") -> Links:
         if method not in METHODS:
-            raise UserError(f"alignment method {method!r} is not one of {', '.join(METHODS)}")
+            raise UserError(
+                f"alignment method {method!r} is not one of {', '.join(METHODS)}"
+            )
         return word_links(METHODS[method](self.similarity), self.left, self.right)
 
 
@@ -100,7 +108,9 @@ def align(
     return [
         [
             Alignment(
-                left_NLD[n] @ right_NSD[n].T, left[: left_NLD.shape[1]], right[: right_NSD.shape[1]]
+                left_NLD[n] @ right_NSD[n].T,
+                left[: left_NLD.shape[1]],
+                right[: right_NSD.shape[1]],
             )
             for (left_NLD, left), (right_NSD, right) in zip(*sides, strict=True)
         ]
@@ -122,7 +132,9 @@ def pharaoh(links: Links) -> str:
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
 
 
-def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> list[Links]:
+def read_links(
+    path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> list[Links]:
     """The links of a file in Pharaoh's format, a line per pair of sentences in words. Raises
     UserError naming the line: another format, a word that the sentence has not; or another number
     of lines."""
@@ -132,7 +144,9 @@ def read_links(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]])
     found = []
     for number, (line, (first, second)) in enumerate(zip(lines, pairs, strict=True), 1):
         try:
-            links = {(int(i), int(j)) for i, j in (link.split("-") for link in line.split())}
+            links = {
+                (int(i), int(j)) for i, j in (link.split("-") for link in line.split())
+            }
         except ValueError:
             raise UserError(
                 f"{path}, line {number}: {line!r} is no alignment like 0-0 1-2"
@@ -156,7 +170,9 @@ class Gold:
     links: list[Links]
 
 
-def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> dict[str, Gold]:
+def read_gold(
+    folder: str | Path, languages: Sequence[str], limit: int = 0
+) -> dict[str, Gold]:
     """{language: gold} of `XX-en.XX`, `XX-en.en` and `XX-en.txt` (Pharaoh) in a folder. Raises
     UserError: none there, unequal lengths. limit: the first so many pairs of each; 0: all."""
     found = {}
@@ -164,7 +180,9 @@ def read_gold(folder: str | Path, languages: Sequence[str], limit: int = 0) -> d
         language = path.name.removesuffix(f"-{PIVOT}.txt")
         if language not in languages:
             continue
-        lines = aligned_lines(*(path.with_suffix(f".{end}") for end in (language, PIVOT)))
+        lines = aligned_lines(
+            *(path.with_suffix(f".{end}") for end in (language, PIVOT))
+        )
         pairs = [(foreign.split(), english.split()) for foreign, english in lines]
         links = read_links(path, pairs)
         found[language] = Gold(pairs[: limit or None], links[: limit or None])
@@ -214,15 +232,20 @@ class AlignmentProbe(Evaluator):
             }
         by_layer = {
             str(n): {
-                m: float(np.mean([of[str(n)][m] for of in by_language.values()])) for m in METHODS
+                m: float(np.mean([of[str(n)][m] for of in by_language.values()]))
+                for m in METHODS
             }
             for n in layers
         }
-        best = {m: min(by_layer, key=lambda layer, m=m: by_layer[layer][m]) for m in METHODS}
+        best = {
+            m: min(by_layer, key=lambda layer, m=m: by_layer[layer][m]) for m in METHODS
+        }
         return {
             "kind": "alignment",
             "alignment_error": by_layer[best["itermax"]]["itermax"],
-            "alignment_error_intersection": by_layer[best["intersection"]]["intersection"],
+            "alignment_error_intersection": by_layer[best["intersection"]][
+                "intersection"
+            ],
             "alignment_best_layer": int(best["itermax"]),
             "by_layer": by_layer,
             "by_language": by_language,

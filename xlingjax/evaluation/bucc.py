@@ -78,20 +78,27 @@ def mine_pairs(
         prefix,
         max_length,
     )
-    found = mine.mine(foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh)
+    found = mine.mine(
+        foreign[0, 0], english[0, 0], k=NEIGHBOURS, margin="ratio", mesh=mesh
+    )
     pairs = (
         ((source_ids[source[i][1]], target_ids[target[j][1]]), float(score))
         for i, j, score in zip(found.source, found.target, found.scores, strict=True)
     )
     return {
-        (a, b): score for (a, b), score in pairs if a is not None and b is not None and score > 0
+        (a, b): score
+        for (a, b), score in pairs
+        if a is not None and b is not None and score > 0
     }
 
 
 def _unified(rows: Sequence[Pair]) -> tuple[dict[str, str | None], tuple[Pair, ...]]:
     """({sentence: its id, None of one that is there twice}, the first of equal sentences)."""
     rows = [(id, text.strip()) for id, text in rows if text.strip()]
-    count, ids = Counter(text for _, text in rows), {text: id for id, text in reversed(rows)}
+    count, ids = (
+        Counter(text for _, text in rows),
+        {text: id for id, text in reversed(rows)},
+    )
     first = tuple((ids[text], text) for text in dict.fromkeys(text for _, text in rows))
     return {text: id if count[text] == 1 else None for text, id in ids.items()}, first
 
@@ -108,7 +115,10 @@ def tune_threshold(mined: Mapping[Pair, float], gold: Collection[Pair]) -> float
         right += pair in gold
         f1 = 2 * right / (kept + len(gold))
         if f1 > best:
-            best, threshold = f1, (score + items[kept][1]) / 2 if kept < len(items) else score
+            best, threshold = (
+                f1,
+                (score + items[kept][1]) / 2 if kept < len(items) else score,
+            )
     return threshold
 
 
@@ -139,7 +149,9 @@ def predict_mining(
     """The pairs of `test` from the threshold on that is best on `dev`, which has gold; where both
     are one set, its F1 flatters. layer ... max_length, errors: see `mine_pairs`."""
     if not dev.gold:
-        raise UserError(f"{language}: the dev set has no gold pairs to tune the threshold on")
+        raise UserError(
+            f"{language}: the dev set has no gold pairs to tune the threshold on"
+        )
     options = {
         "layer": layer,
         "pooling": pooling,

@@ -20,11 +20,15 @@ def _likeliest(model, mesh, task):
     if config.classifier == "plug_in":
         objective = PlugIn(config.num_labels)
     else:
-        objective = Classification(config.labels_of(task), config.classifier == "difference", task)
+        objective = Classification(
+            config.labels_of(task), config.classifier == "difference", task
+        )
     model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
     return jax.jit(
-        lambda params, batch: jnp.asarray(objective.logits(model, params, batch)).argmax(-1),
+        lambda params, batch: jnp.asarray(
+            objective.logits(model, params, batch)
+        ).argmax(-1),
         out_shardings=replicated,
     )
 
@@ -44,7 +48,9 @@ def predict(
     """
     run = _likeliest(model, mesh, task)
     fields = {
-        name: values for name, values in rows.items() if name not in ("labels", "example_weights")
+        name: values
+        for name, values in rows.items()
+        if name not in ("labels", "example_weights")
     }
     total = len(rows["input_ids"])
     multiple = row_multiple(mesh)
@@ -53,16 +59,23 @@ def predict(
     for start in range(0, total, size):
         part = {name: values[start : start + size] for name, values in fields.items()}
         missing = size - len(part["input_ids"])
-        part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
+        part = {
+            name: np.pad(values, [(0, missing), (0, 0)])
+            for name, values in part.items()
+        }
         parts.append(np.asarray(run(params, place(part, mesh)))[..., : size - missing])
     return np.concatenate(parts, axis=-1)
 
 
-def summarise(accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)) -> dict[str, Any]:
+def summarise(
+    accuracy: Mapping[str, float], trained_on: Sequence[str] = ("en",)
+) -> dict[str, Any]:
     """`by_language`, the accuracy on English (`en`, where tested) and `mean_other`, over languages
     without training examples.
     """
-    others = [value for language, value in accuracy.items() if language not in trained_on]
+    others = [
+        value for language, value in accuracy.items() if language not in trained_on
+    ]
     out: dict[str, Any] = {"kind": "accuracy", "by_language": dict(accuracy)}
     if "en" in accuracy:
         out["en"] = accuracy["en"]

@@ -22,15 +22,21 @@ def _vectoriser(**options):
     try:
         from sklearn.feature_extraction.text import TfidfVectorizer
     except ImportError:
-        raise UserError("retrieval floors need scikit-learn: pip install scikit-learn") from None
-    return TfidfVectorizer(analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options)
+        raise UserError(
+            "retrieval floors need scikit-learn: pip install scikit-learn"
+        ) from None
+    return TfidfVectorizer(
+        analyzer="char", ngram_range=(1, 4), sublinear_tf=True, **options
+    )
 
 
 def char_tfidf(test: Pairs) -> dict[str, float]:
     """Cosine of character 1-4-gram TF-IDF (1 + log tf, weights fitted on the test sentences of both
     sides): shared spelling, no learning. {raw_en_to_xx, raw_xx_to_en} in 0..1."""
     vectoriser = _vectoriser().fit([*test.foreign, *test.english])
-    scores = (vectoriser.transform(test.english) @ vectoriser.transform(test.foreign).T).toarray()
+    scores = (
+        vectoriser.transform(test.english) @ vectoriser.transform(test.foreign).T
+    ).toarray()
     gold = np.arange(len(test))
     return {
         "raw_en_to_xx": float(np.mean(scores.argmax(axis=1) == gold)),
@@ -61,7 +67,9 @@ def lsi(
             english.fit_transform([train.english[i] for i in chosen]),
         ]
     ).tocsr()
-    svd = TruncatedSVD(min(dimensions, min(documents.shape) - 1), random_state=seed).fit(documents)
+    svd = TruncatedSVD(
+        min(dimensions, min(documents.shape) - 1), random_state=seed
+    ).fit(documents)
     split = len(foreign.vocabulary_)
     return score_layer(
         np.asarray(english.transform(test.english) @ svd.components_[:, split:].T),
@@ -113,4 +121,6 @@ class RetrievalFloors(Evaluator):
 
     @functools.cached_property
     def _floors(self) -> dict[str, Any]:
-        return floors(self.test, self.train, dimensions=self.dimensions, limit=self.limit)
+        return floors(
+            self.test, self.train, dimensions=self.dimensions, limit=self.limit
+        )

@@ -29,11 +29,18 @@ class Heldout:
     @property
     def name(self) -> str:
         """The direction, "de-en"; within a language its code."""
-        return self.source if self.source == self.target else f"{self.source}-{self.target}"
+        return (
+            self.source
+            if self.source == self.target
+            else f"{self.source}-{self.target}"
+        )
 
 
 def heldout(
-    pairs: Sequence[Pair], languages: Sequence[str], directions: Sequence[str] = (), limit: int = 0
+    pairs: Sequence[Pair],
+    languages: Sequence[str],
+    directions: Sequence[str] = (),
+    limit: int = 0,
 ) -> list[Heldout]:
     """A set for each direction: both ways of pairs of two languages of `languages`, within one from
     source to target.
@@ -114,13 +121,19 @@ class GenerationScore(Evaluator):
             self.tokens_per_batch,
             truncate=True,
         )
-        values: dict[str, Any] = {"kind": "generation", **{metric: {} for metric in METRICS}}
+        values: dict[str, Any] = {
+            "kind": "generation",
+            **{metric: {} for metric in METRICS},
+        }
         values |= {"signatures": {}, "lines": {}, "truncated": 0, "samples": []}
         for one in self.sets:
             outputs = [
-                best.text for best, *_ in generator.generate(one.sources, one.source, one.target)
+                best.text
+                for best, *_ in generator.generate(one.sources, one.source, one.target)
             ]
-            scores = score(outputs, one.references, one.target, self.lowercase, self.texts)
+            scores = score(
+                outputs, one.references, one.target, self.lowercase, self.texts
+            )
             for metric in METRICS:
                 values[metric][one.name] = scores[metric]
             values["signatures"][one.name] = scores["signatures"]
@@ -131,8 +144,15 @@ class GenerationScore(Evaluator):
             )
             shown = zip(one.sources, one.references, outputs, strict=True)
             values["samples"] += [
-                {"direction": one.name, "source": source, "reference": reference, "output": output}
-                for (source, reference, output), _ in zip(shown, range(self.samples), strict=False)
+                {
+                    "direction": one.name,
+                    "source": source,
+                    "reference": reference,
+                    "output": output,
+                }
+                for (source, reference, output), _ in zip(
+                    shown, range(self.samples), strict=False
+                )
             ]
         return values | self._means(values)
 

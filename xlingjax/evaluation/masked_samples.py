@@ -41,12 +41,18 @@ def _top(model, count: int, size: int, mesh):
         h_BMD = jnp.take_along_axis(h_BLD, batch["masked_positions"][..., None], axis=1)
         g_BMD, table_VD, bias_V = model.vocab_head(params, h_BMD)
         logits_BMV = (
-            jnp.einsum("bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32) + bias_V
+            jnp.einsum(
+                "bmd,vd->bmv", g_BMD, table_VD, preferred_element_type=jnp.float32
+            )
+            + bias_V
         )
         return jax.lax.top_k(jax.nn.softmax(logits_BMV[..., :size]), count)
 
     return jax.jit(
-        run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+        run,
+        out_shardings=NamedSharding(mesh, PartitionSpec())
+        if mesh is not None
+        else None,
     )
 
 
@@ -91,9 +97,13 @@ class MaskedSamples(Evaluator):
         if texts:
             out["texts"] = self._show(model, params, texts, mesh)
         if pairs:
-            out["pairs"] = self._show(model, params, [hide_partner(rows) for rows in pairs], mesh)
+            out["pairs"] = self._show(
+                model, params, [hide_partner(rows) for rows in pairs], mesh
+            )
             visible = self._show(model, params, pairs, mesh)
-            for sample, other, partner in zip(out["pairs"], visible, partners, strict=True):
+            for sample, other, partner in zip(
+                out["pairs"], visible, partners, strict=True
+            ):
                 sample["partner"] = partner
                 for slot, seen in zip(sample["slots"], other["slots"], strict=True):
                     slot["with_partner"] = seen["predictions"]
@@ -109,7 +119,9 @@ class MaskedSamples(Evaluator):
 
     def _text_rows(self, language: str, text: Text) -> list[Rows]:
         lines = [line for line in text.lines() if line]
-        chosen = [lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))]
+        chosen = [
+            lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))
+        ]
         rows = sentence_rows(
             chosen, self.vocabulary, self.length, self._id(language), self.per_language
         )
@@ -135,27 +147,38 @@ class MaskedSamples(Evaluator):
             )
             for ids_L, side_L in zip(rows["input_ids"], rows["sides"], strict=True):
                 english = [
-                    i for i in ids_L[side_L == 1].tolist() if i not in self.vocabulary.special_ids
+                    i
+                    for i in ids_L[side_L == 1].tolist()
+                    if i not in self.vocabulary.special_ids
                 ]
                 partners.append(self.vocabulary.decode(english))
-            parts.append(mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0))
+            parts.append(
+                mask_for_validation(rows, self.vocabulary.mask_id, self.seed, side=0)
+            )
         return parts, partners
 
     def _show(self, model, params, parts: list[Rows], mesh) -> list[dict[str, Any]]:
         parts = same_slots(parts)
-        batch = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
+        batch = {
+            name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]
+        }
         width = int(
             batch["pack_ids"].any(axis=0).sum()
         )  # of the longest: all rows go through the model at once
         batch = {
-            name: x if name.startswith("masked_") else x[:, :width] for name, x in batch.items()
+            name: x if name.startswith("masked_") else x[:, :width]
+            for name, x in batch.items()
         }
         count = len(batch["input_ids"])
         missing = -count % row_multiple(mesh)
         size = min(model.config.vocab_size, self.vocabulary.size)
-        padded = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in batch.items()}
+        padded = {
+            name: np.pad(values, [(0, missing), (0, 0)])
+            for name, values in batch.items()
+        }
         top_BMK, ids_BMK = (
-            np.asarray(x) for x in _top(model, self.top, size, mesh)(params, place(padded, mesh))
+            np.asarray(x)
+            for x in _top(model, self.top, size, mesh)(params, place(padded, mesh))
         )
         samples = []
         for row in range(count):
@@ -169,9 +192,9 @@ class MaskedSamples(Evaluator):
                 slots.append(
                     {
                         "column": column,
-                        "target": self.vocabulary.pieces([int(batch["masked_targets"][row, slot])])[
-                            0
-                        ],
+                        "target": self.vocabulary.pieces(
+                            [int(batch["masked_targets"][row, slot])]
+                        )[0],
                         "predictions": [
                             [name, round(float(p), 4)]
                             for name, p in zip(names, top_BMK[row, slot], strict=True)

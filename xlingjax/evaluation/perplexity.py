@@ -129,7 +129,9 @@ def _rows(
     }
 
 
-def mask_for_validation(rows: Rows, mask_id: int, seed: int = 0, side: int | None = None) -> Rows:
+def mask_for_validation(
+    rows: Rows, mask_id: int, seed: int = 0, side: int | None = None
+) -> Rows:
     """The rows with 15 % of their tokens, at least one per row, replaced by MASK, and the
     prediction slots that ask
     for them.
@@ -186,7 +188,9 @@ def hide_partner(rows: Rows) -> Rows:
     """The same rows and predictions, each side an example of its own: attention stays within a
     side, as if the other were not there.
     """
-    return rows | {"pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32)}
+    return rows | {
+        "pack_ids": (rows["pack_ids"] * (1 + rows["sides"])).astype(np.int32)
+    }
 
 
 # --- Sums -----------------------------------------------------------------------------------------
@@ -198,10 +202,16 @@ def _sums(model, objective, languages: int, mesh):
 
     def run(params, batch):
         metrics = objective.loss(model, params, batch, None, languages).metrics
-        return {key: metrics[f"{objective.name}/{key}_by_language"] for key in ("loss", "accuracy")}
+        return {
+            key: metrics[f"{objective.name}/{key}_by_language"]
+            for key in ("loss", "accuracy")
+        }
 
     return jax.jit(
-        run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+        run,
+        out_shardings=NamedSharding(mesh, PartitionSpec())
+        if mesh is not None
+        else None,
     )
 
 
@@ -229,14 +239,19 @@ def scores(
     for start in range(0, len(rows["input_ids"]), size):
         part = {name: values[start : start + size] for name, values in fields.items()}
         missing = size - len(part["input_ids"])
-        part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
+        part = {
+            name: np.pad(values, [(0, missing), (0, 0)])
+            for name, values in part.items()
+        }
         sums = run(params, place(part, mesh))
         nll_G += np.asarray(sums["loss"][0], np.float64)
         right_G += np.asarray(sums["accuracy"][0], np.float64)
         count_G += np.asarray(sums["loss"][1], np.float64)
     predicted = [(i, name) for i, name in enumerate(languages) if count_G[i] > 0]
     # Past e^100 a perplexity says no more than "infinite", and JSON has no infinity.
-    perplexities = {name: math.exp(min(nll_G[i] / count_G[i], 100.0)) for i, name in predicted}
+    perplexities = {
+        name: math.exp(min(nll_G[i] / count_G[i], 100.0)) for i, name in predicted
+    }
     return perplexities, {name: float(right_G[i] / count_G[i]) for i, name in predicted}
 
 
@@ -292,7 +307,9 @@ class TextPerplexity(Evaluator):
                 else mask_for_validation(rows, self.vocabulary.mask_id, self.seed)
             )
         parts = same_slots(parts)
-        self._rows = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
+        self._rows = {
+            name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]
+        }
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         objective = CLM() if self.causal else MLM()
@@ -343,14 +360,24 @@ class TranslationPerplexity(Evaluator):
                         f"{language}-{PIVOT} pairs: {needed!r} is not one of the run's languages "
                         f"({', '.join(self.languages)})"
                     )
-            ids = list(self.languages).index(language), list(self.languages).index(PIVOT)
+            ids = (
+                list(self.languages).index(language),
+                list(self.languages).index(PIVOT),
+            )
             rows = pair_rows(
-                pairs, self.vocabulary, self.length, ids, self.limit, self.reset_positions
+                pairs,
+                self.vocabulary,
+                self.length,
+                ids,
+                self.limit,
+                self.reset_positions,
             )
             self._rows[f"{language}-{PIVOT}"] = mask_for_validation(
                 rows, self.vocabulary.mask_id, self.seed
             )
-        self._rows = dict(zip(self._rows, same_slots(list(self._rows.values())), strict=True))
+        self._rows = dict(
+            zip(self._rows, same_slots(list(self._rows.values())), strict=True)
+        )
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         out: dict[str, Any] = {"kind": "translation_perplexity"}
@@ -367,5 +394,7 @@ class TranslationPerplexity(Evaluator):
                 )
                 for name, rows in self._rows.items()
             }
-            out[f"{kind}_mean"] = mean({name: mean(sides) for name, sides in out[kind].items()})
+            out[f"{kind}_mean"] = mean(
+                {name: mean(sides) for name, sides in out[kind].items()}
+            )
         return out

@@ -56,23 +56,38 @@ class PseudoSamples(Evaluator):
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         parts, samples, offsets = [], [], []
         for language, text in sorted(self.texts.items()):
-            rows = self._sentences(text, language_index(language, self.languages, model))
+            rows = self._sentences(
+                text, language_index(language, self.languages, model)
+            )
             for row, pack_L in enumerate(rows["pack_ids"]):
                 rng = np.random.default_rng((self.seed, len(samples)))
                 tokens = int(pack_L.sum())
                 places = np.sort(
-                    rng.choice(tokens, int(np.ceil(self.proportion * tokens - 1e-6)), replace=False)
+                    rng.choice(
+                        tokens,
+                        int(np.ceil(self.proportion * tokens - 1e-6)),
+                        replace=False,
+                    )
                 )
-                target = str(rng.choice([code for code in self.targets if code != language]))
-                pieces = self.vocabulary.pieces(rows["input_ids"][row, :tokens].tolist())
-                samples.append({"language": language, "pieces": pieces, "target_language": target})
+                target = str(
+                    rng.choice([code for code in self.targets if code != language])
+                )
+                pieces = self.vocabulary.pieces(
+                    rows["input_ids"][row, :tokens].tolist()
+                )
+                samples.append(
+                    {"language": language, "pieces": pieces, "target_language": target}
+                )
                 offsets.append(places)
             parts.append(rows)
         if not samples:
             return {"kind": "pseudo_samples", "samples": []}
-        text = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
+        text = {
+            name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]
+        }
         targets = [
-            language_index(sample["target_language"], self.languages, model) for sample in samples
+            language_index(sample["target_language"], self.languages, model)
+            for sample in samples
         ]
         batch = self._with_placeholders(text, offsets, targets)
         missing = -len(samples) % row_multiple(mesh)
@@ -83,25 +98,39 @@ class PseudoSamples(Evaluator):
         ids_BP = np.asarray(_placeholders(model, mesh)(params, place(batch, mesh)))
         for sample, places, ids_P in zip(samples, offsets, ids_BP, strict=False):
             pieces = self.vocabulary.pieces(ids_P[: len(places)].tolist())
-            sample["pseudo"] = [[int(at), piece] for at, piece in zip(places, pieces, strict=True)]
+            sample["pseudo"] = [
+                [int(at), piece] for at, piece in zip(places, pieces, strict=True)
+            ]
         return {"kind": "pseudo_samples", "samples": samples}
 
     def _sentences(self, text: Text, language_id: int) -> Rows:
         lines = [line for line in text.lines() if line]
-        chosen = [lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))]
+        chosen = [
+            lines[i] for i in np.random.default_rng(self.seed).permutation(len(lines))
+        ]
         longest = int(self.length / (1 + self.proportion)) - 1
-        return sentence_rows(chosen, self.vocabulary, longest, language_id, self.per_language)
+        return sentence_rows(
+            chosen, self.vocabulary, longest, language_id, self.per_language
+        )
 
     def _with_placeholders(
         self, text: Rows, offsets: Sequence[np.ndarray], targets: Sequence[int]
     ) -> Rows:
         """The rows that `BtmlmFeatures` makes, nothing of the text masked."""
         width, most = text["pack_ids"].shape[1], max(len(places) for places in offsets)
-        used_BP = np.array([[slot < len(places) for slot in range(most)] for places in offsets])
-        offset_BP = np.array([[*places, *[0] * (most - len(places))] for places in offsets])
-        base_B1 = 0 if self.reset_positions else text["pack_ids"].sum(axis=1, keepdims=True)
+        used_BP = np.array(
+            [[slot < len(places) for slot in range(most)] for places in offsets]
+        )
+        offset_BP = np.array(
+            [[*places, *[0] * (most - len(places))] for places in offsets]
+        )
+        base_B1 = (
+            0 if self.reset_positions else text["pack_ids"].sum(axis=1, keepdims=True)
+        )
         behind = {
-            "input_ids": np.where(used_BP, self.vocabulary.mask_id, self.vocabulary.pad_id),
+            "input_ids": np.where(
+                used_BP, self.vocabulary.mask_id, self.vocabulary.pad_id
+            ),
             "position_ids": np.where(used_BP, base_B1 + offset_BP, 0),
             "language_ids": np.where(used_BP, np.array(targets)[:, None], 0),
             "pack_ids": used_BP,
@@ -116,6 +145,8 @@ class PseudoSamples(Evaluator):
             "original_ids": row["input_ids"],
             "is_mask": np.pad(used_BP, [(0, 0), (width, 0)]).astype(np.int32),
             "special_ids": np.tile(special, (len(used_BP), 1)).astype(np.int32),
-            "pseudo_positions": np.where(used_BP, width + np.arange(most), 0).astype(np.int32),
+            "pseudo_positions": np.where(used_BP, width + np.arange(most), 0).astype(
+                np.int32
+            ),
             "pseudo_weights": used_BP.astype(np.float32),
         }

@@ -21,23 +21,34 @@ from xlingjax.inference.search import CHUNK, neighbours, unit_rows
 from xlingjax.training.evaluator import Evaluator
 
 DIRECTIONS = ("en_to_xx", "xx_to_en")
-SCORES = tuple(f"{kind}_{direction}" for kind in ("raw", "centred") for direction in DIRECTIONS)
+SCORES = tuple(
+    f"{kind}_{direction}" for kind in ("raw", "centred") for direction in DIRECTIONS
+)
 
 
 def nearest(
-    queries_QD: np.ndarray, index_SD: np.ndarray, chunk: int = CHUNK, mesh: Mesh | None = None
+    queries_QD: np.ndarray,
+    index_SD: np.ndarray,
+    chunk: int = CHUNK,
+    mesh: Mesh | None = None,
 ) -> np.ndarray:
     """int[Q]: the row of `index_SD` with the highest cosine to each query; exact; among equals the
     first row wins. chunk, mesh: see `search.neighbours`."""
-    return neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)[1][:, 0]
+    return neighbours(unit_rows(queries_QD), unit_rows(index_SD), 1, chunk, mesh)[1][
+        :, 0
+    ]
 
 
-def accuracy(queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None) -> float:
+def accuracy(
+    queries_SD: np.ndarray, index_SD: np.ndarray, mesh: Mesh | None = None
+) -> float:
     """Share of rows whose nearest row of the other side is their own; states that have all
     collapsed score 1/S, not
     1.
     """
-    return float(np.mean(nearest(queries_SD, index_SD, mesh=mesh) == np.arange(len(queries_SD))))
+    return float(
+        np.mean(nearest(queries_SD, index_SD, mesh=mesh) == np.arange(len(queries_SD)))
+    )
 
 
 def score_layer(
@@ -47,7 +58,10 @@ def score_layer(
     0..1."""
     centred = english_SD - english_SD.mean(axis=0), foreign_SD - foreign_SD.mean(axis=0)
     out = {}
-    for kind, (english, foreign) in (("raw", (english_SD, foreign_SD)), ("centred", centred)):
+    for kind, (english, foreign) in (
+        ("raw", (english_SD, foreign_SD)),
+        ("centred", centred),
+    ):
         out[f"{kind}_en_to_xx"] = accuracy(english, foreign, mesh)
         out[f"{kind}_xx_to_en"] = accuracy(foreign, english, mesh)
     return out
@@ -60,7 +74,8 @@ def mean_by_layer(
     tables = list(by_language.values())
     return {
         layer: {
-            score: float(np.mean([table[layer][score] for table in tables])) for score in SCORES
+            score: float(np.mean([table[layer][score] for table in tables]))
+            for score in SCORES
         }
         for layer in tables[0]
     }
@@ -113,9 +128,15 @@ def evaluate_retrieval(
     """
     if not pairs:
         raise UserError("retrieval: no pairs to search")
-    buckets = [b for b in BUCKETS if b < max_length] + [max_length] if max_length else list(BUCKETS)
+    buckets = (
+        [b for b in BUCKETS if b < max_length] + [max_length]
+        if max_length
+        else list(BUCKETS)
+    )
     limit = model.config.max_positions - model.config.position_offset
-    buckets = [b for b in buckets if b < limit] + [limit] if buckets[-1] > limit else buckets
+    buckets = (
+        [b for b in buckets if b < limit] + [limit] if buckets[-1] > limit else buckets
+    )
     tables: dict[str, dict] = {pooling: {} for pooling in poolings}
     sums: dict[str, np.ndarray] = {}
     counts: dict[str, int] = {}
@@ -146,7 +167,8 @@ def evaluate_retrieval(
     for pooling, layers in by_layer.items():
         chosen = {score: best_layer(layers, score) for score in SCORES}
         best[pooling] = {
-            score: {"layer": int(at), "value": layers[at][score]} for score, at in chosen.items()
+            score: {"layer": int(at), "value": layers[at][score]}
+            for score, at in chosen.items()
         }
     head = best[poolings[0]]
     layer = head["raw_en_to_xx"]["layer"]
@@ -164,7 +186,8 @@ def evaluate_retrieval(
         "by_layer": by_layer,
         "best": best,
         "similarity": (
-            {"layer": layer} | language_similarity({n: sums[n][layer] / counts[n] for n in sums})
+            {"layer": layer}
+            | language_similarity({n: sums[n][layer] / counts[n] for n in sums})
         ),
     }
 

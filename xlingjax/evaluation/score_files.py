@@ -33,7 +33,9 @@ from xlingjax.evaluation.submissions import (
 # --- gold -----------------------------------------------------------------------------------------
 
 
-def label_file(task: Task, folder: str | Path, language: str, split: str = "test") -> Path | None:
+def label_file(
+    task: Task, folder: str | Path, language: str, split: str = "test"
+) -> Path | None:
     """The file of gold labels in XTREME's own layout (labels/TASK/test-LG.tsv), named as a
     prediction file is; None: there is none. A file of the same name whose lines have several
     columns is one of its `download` folder.
@@ -57,7 +59,9 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
         sentences = read_tag_lines(path)
         for line, tags in sentences:
             check_labels(path, tags, task.labels, line)
-        return [Tagged(("",) * len(tags), tuple(tags), line) for line, tags in sentences]
+        return [
+            Tagged(("",) * len(tags), tuple(tags), line) for line, tags in sentences
+        ]
     if task.kind == "mining":
         return [Bitext((), (), frozenset(read_pairs(path)))]
     if task.kind == "retrieval":
@@ -67,7 +71,9 @@ def read_labels(path: str | Path, task: Task, language: str) -> list[Any]:
             Bitext(
                 (),
                 english,
-                frozenset((str(row), id_) for row, (id_, _) in zip(rows, english, strict=True)),
+                frozenset(
+                    (str(row), id_) for row, (id_, _) in zip(rows, english, strict=True)
+                ),
             )
         ]
     labels = [text.strip() for _, text in read_lines(path)]
@@ -79,7 +85,11 @@ def read_gold(task: Task, folder: str | Path, split: str, language: str) -> list
     """Gold records of one language, from XTREME's label files or the official layout. Raises
     UserError as `read`."""
     path = label_file(task, folder, language, split)
-    return read_labels(path, task, language) if path else read(task, folder, split, language)
+    return (
+        read_labels(path, task, language)
+        if path
+        else read(task, folder, split, language)
+    )
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -126,22 +136,30 @@ def summarise(
             "missing": missing,
         }
         if any(language in there for language in averaged_languages(task)):
-            told[task.full_name]["score"] = task_score(task, by_metric, allow_missing=True)
+            told[task.full_name]["score"] = task_score(
+                task, by_metric, allow_missing=True
+            )
             if not {*missing} & {*averaged_languages(task)}:
                 whole[task.full_name] = told[task.full_name]["score"]
 
     def mean(of: Sequence[Task]) -> float | None:
-        return overall(of, whole) if all(task.full_name in whole for task in of) else None
+        return (
+            overall(of, whole) if all(task.full_name in whole for task in of) else None
+        )
 
     used = [
-        name for name in METRICS if any(name in scores.get(task.full_name, {}) for task in tasks)
+        name
+        for name in METRICS
+        if any(name in scores.get(task.full_name, {}) for task in tasks)
     ]
     suite = tasks[0].suite if tasks else ""
     return {
         "tasks": told,
         "groups": {name: mean(of) for name, of in groups(tasks).items()},
         "overall": mean(tasks),
-        "averages": AVERAGES.get(suite, "task: mean over its languages; overall: mean over tasks"),
+        "averages": AVERAGES.get(
+            suite, "task: mean over its languages; overall: mean over tasks"
+        ),
         "signatures": {name: METRICS[name].signature for name in used},
     }
 
@@ -149,7 +167,9 @@ def summarise(
 def task_mean(task: Task, by_language: Mapping[str, float]) -> float | None:
     """Mean over the languages of the official average that are there; None: none is."""
     values = [
-        by_language[language] for language in averaged_languages(task) if language in by_language
+        by_language[language]
+        for language in averaged_languages(task)
+        if language in by_language
     ]
     return sum(values) / len(values) if values else None
 
@@ -176,7 +196,9 @@ def score_files(
     for task in tasks:
         for language in task.languages:
             path = prediction_path(task, predictions, language, split)
-            has_gold = label_file(task, gold, language, split) or find(task, gold, split, language)
+            has_gold = label_file(task, gold, language, split) or find(
+                task, gold, split, language
+            )
             if not allow_missing and not path.is_file():
                 raise UserError(
                     f"missing file: {path}, the predictions of {task.full_name}; --allow-missing"
@@ -205,7 +227,9 @@ def score_files(
     for task, language, path in there:
         records = read_gold(task, gold, split, language)
         found = read_predictions(path, task, records)
-        for name, value in score_language(task, records, found.values, language).items():
+        for name, value in score_language(
+            task, records, found.values, language
+        ).items():
             scores.setdefault(task.full_name, {}).setdefault(name, {})[language] = value
         if found.notes:
             notes.setdefault(task.full_name, {})[language] = dict(found.notes)
@@ -221,7 +245,9 @@ def write_scores(told: Mapping[str, Any], path: str | Path) -> Path:
     partial = path.with_name(path.name + ".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(
+            json.dumps(told, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+        )
         os.replace(partial, path)
     except OSError as error:
         raise UserError(
@@ -245,20 +271,31 @@ def score_table(told: Mapping[str, Any], title: str):
         ("by language", "left"),
     ):
         table.add_column(
-            name, justify=justify, overflow="fold", ratio=1 if name == "by language" else None
+            name,
+            justify=justify,
+            overflow="fold",
+            ratio=1 if name == "by language" else None,
         )
     for name, task in told["tasks"].items():
         for row, (metric, values) in enumerate(task["metrics"].items()):
-            languages = "  ".join(f"{language} {value:.2f}" for language, value in values.items())
-            table.add_row("" if row else name, metric, shown(task["means"][metric]), languages)
+            languages = "  ".join(
+                f"{language} {value:.2f}" for language, value in values.items()
+            )
+            table.add_row(
+                "" if row else name, metric, shown(task["means"][metric]), languages
+            )
         parts = " and ".join(task["score_is"])
         if len(task["score_is"]) > 1:
             parts = f"mean of {parts}"
         total = len(task["missing"]) + len(next(iter(task["metrics"].values())))
         lacking = (
-            f"; {total - len(task['missing'])} of {total} languages" if task["missing"] else ""
+            f"; {total - len(task['missing'])} of {total} languages"
+            if task["missing"]
+            else ""
         )
-        table.add_row("", "score", shown(task["score"]), f"{parts}{lacking}", end_section=True)
+        table.add_row(
+            "", "score", shown(task["score"]), f"{parts}{lacking}", end_section=True
+        )
     for name, value in told["groups"].items():
         table.add_row(
             name,
@@ -268,7 +305,10 @@ def score_table(told: Mapping[str, Any], title: str):
         )
     value = told["overall"]
     table.add_row(
-        "overall", "", shown(value), "" if value is not None else "not all tasks and languages"
+        "overall",
+        "",
+        shown(value),
+        "" if value is not None else "not all tasks and languages",
     )
     return table
 

@@ -24,7 +24,8 @@ def _logits(model, mesh):
     model = on_xla(model, mesh)
     replicated = NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
     return jax.jit(
-        lambda params, batch: SpanQA().logits(model, params, batch), out_shardings=replicated
+        lambda params, batch: SpanQA().logits(model, params, batch),
+        out_shardings=replicated,
     )
 
 
@@ -35,20 +36,31 @@ def predict(
     up with empty
     rows."""
     run = _logits(model, mesh)
-    fields = {name: rows[name] for name in rows if name in SpanQA().reads and rows[name].ndim == 2}
+    fields = {
+        name: rows[name]
+        for name in rows
+        if name in SpanQA().reads and rows[name].ndim == 2
+    }
     multiple = row_multiple(mesh)
     size = -(-batch_size // multiple) * multiple
     parts = []
     for start in range(0, len(rows["input_ids"]), size):
         part = {name: values[start : start + size] for name, values in fields.items()}
         missing = size - len(part["input_ids"])
-        part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
+        part = {
+            name: np.pad(values, [(0, missing), (0, 0)])
+            for name, values in part.items()
+        }
         parts.append(np.asarray(run(params, place(part, mesh)))[: size - missing])
     return np.concatenate(parts)
 
 
 def n_best(
-    logits: np.ndarray, window: Window, *, longest: int = 30, candidates: int = CANDIDATES
+    logits: np.ndarray,
+    window: Window,
+    *,
+    longest: int = 30,
+    candidates: int = CANDIDATES,
 ) -> list[tuple[float, int, int]]:
     """[(score, first, last)] of a window's spans of pieces, the best first: score is the sum of
     both logits.
@@ -58,8 +70,12 @@ def n_best(
     have at most `longest` pieces
     (BERT's run_squad.py: 30; ERNIE-M: 100). There may be none.
     """
-    begin, end = logits[window.column : window.column + len(window.spans)].astype(np.float64).T
-    firsts, lasts = (np.argsort(-scores, kind="stable")[:candidates] for scores in (begin, end))
+    begin, end = (
+        logits[window.column : window.column + len(window.spans)].astype(np.float64).T
+    )
+    firsts, lasts = (
+        np.argsort(-scores, kind="stable")[:candidates] for scores in (begin, end)
+    )
     pieces = lasts - firsts[:, None] + 1
     allowed = (pieces >= 1) & (pieces <= longest) & window.maximal[firsts][:, None]
     found = [
@@ -94,7 +110,9 @@ def best_answers(
                     best[window.question], (score, text), key=lambda answer: answer[0]
                 )
                 break
-    return {question.id: text for question, (_, text) in zip(questions, best, strict=True)}
+    return {
+        question.id: text for question, (_, text) in zip(questions, best, strict=True)
+    }
 
 
 def predict_answers(
@@ -138,4 +156,6 @@ def predict_answers(
         answers=False,
     )
     logits = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
-    return best_answers(logits, windows, questions, longest=longest, candidates=candidates)
+    return best_answers(
+        logits, windows, questions, longest=longest, candidates=candidates
+    )

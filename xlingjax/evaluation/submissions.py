@@ -33,7 +33,9 @@ class Predictions:
     "filled": words without a tag, which count as O}; zeros are left out."""
 
 
-def prediction_path(task: Task, folder: str | Path, language: str, split: str = "test") -> Path:
+def prediction_path(
+    task: Task, folder: str | Path, language: str, split: str = "test"
+) -> Path:
     """Where the task's official file lies below `folder`; XTREME's names carry the split:
     test-de.tsv, dev-de.tsv."""
     place = Path(task.submission.format(language=language))
@@ -77,13 +79,20 @@ def _as_text(task: Task, predicted: Any) -> str:
             raise UserError(f"{task.full_name}: the answer of {wrong[0]!r} is not text")
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
     if task.kind == "tagging":
-        lines = [line for tags in predicted for line in (*(_label(task, tag) for tag in tags), "")]
+        lines = [
+            line
+            for tags in predicted
+            for line in (*(_label(task, tag) for tag in tags), "")
+        ]
     elif task.kind in ("classification", "ranking"):
         lines = [_label(task, label) for label in predicted]
     elif task.kind == "retrieval":
         lines = [str(_row(task.full_name, str(row))) for row in predicted]
     elif task.kind == "mining":
-        lines = ["\t".join(_one_line(task, text, "\t") for text in pair) for pair in predicted]
+        lines = [
+            "\t".join(_one_line(task, text, "\t") for text in pair)
+            for pair in predicted
+        ]
     else:
         lines = [_one_line(task, text) for text in predicted]
     return "".join(line + "\n" for line in lines)
@@ -165,7 +174,10 @@ def check_labels(
 
 def read_rows(path: str | Path) -> list[int]:
     """A row per line. Raises UserError naming the line."""
-    return [_row(f"{path}, line {number}", text.strip()) for number, text in read_lines(path)]
+    return [
+        _row(f"{path}, line {number}", text.strip())
+        for number, text in read_lines(path)
+    ]
 
 
 def read_pairs(path: str | Path) -> list[tuple[str, str]]:
@@ -174,7 +186,9 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
     for number, text in read_lines(path):
         cells = [cell.strip() for cell in text.split("\t")]
         if len(cells) != 2 or not all(cells):
-            raise UserError(f"{path}, line {number}: {text!r} is not an id, a tab and an id")
+            raise UserError(
+                f"{path}, line {number}: {text!r} is not an id, a tab and an id"
+            )
         pairs.append((cells[0], cells[1]))
     return pairs
 

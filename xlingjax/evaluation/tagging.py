@@ -40,7 +40,10 @@ def predict(
             if not name.startswith("tag_")
         }
         missing = size - len(part["input_ids"])
-        part = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in part.items()}
+        part = {
+            name: np.pad(values, [(0, missing), (0, 0)])
+            for name, values in part.items()
+        }
         parts.append(np.asarray(run(params, place(part, mesh)))[: size - missing])
     return np.concatenate(parts)
 
@@ -65,17 +68,28 @@ def predict_tags(
     without it that of the word before, whose piece it shares. apart, marks: see `pieces_of_words`.
     """
     rows = tagged_rows(
-        sentences, vocabulary, length, tags, language, language_id, apart=apart, marks=marks
+        sentences,
+        vocabulary,
+        length,
+        tags,
+        language,
+        language_id,
+        apart=apart,
+        marks=marks,
     )
     found = predict(model, params, rows, batch_size=batch_size, mesh=mesh)
     made = [[""] * len(sentence.words) for sentence in sentences]
     for row, (number, _, owners) in enumerate(
         tagged_parts(sentences, vocabulary, length, language, apart, marks)
     ):
-        for column, word in reversed([*enumerate(owners, 1)]):  # the first piece has the word
+        for column, word in reversed(
+            [*enumerate(owners, 1)]
+        ):  # the first piece has the word
             made[number][word] = tags[found[row, column]]
     for own in made:
         for word, tag in enumerate(own):
             if not tag:
-                own[word] = NO_TAG if NO_TAG in tags else own[word - 1] if word else tags[0]
+                own[word] = (
+                    NO_TAG if NO_TAG in tags else own[word - 1] if word else tags[0]
+                )
     return made

@@ -68,8 +68,12 @@ def predict(
     require_head(model, task)
     if task.kind == "generation":
         decoding = Decoding(reading.beams, no_repeat_ngram=reading.no_repeat_ngram)
-        generator = Generator(model, params, vocabulary, languages, decoding, mesh, truncate=True)
-        made = generator.generate([record.source for record in records], language, language)
+        generator = Generator(
+            model, params, vocabulary, languages, decoding, mesh, truncate=True
+        )
+        made = generator.generate(
+            [record.source for record in records], language, language
+        )
         return [best.text for best, *_ in made]
     if task.kind == "tagging":
         return predict_tags(
@@ -78,15 +82,31 @@ def predict(
         )  # fmt: skip
     if pivot is not None:
         return predict_beside(
-            model, params, task, records, pivot, vocabulary, languages, language, reading, **how
+            model,
+            params,
+            task,
+            records,
+            pivot,
+            vocabulary,
+            languages,
+            language,
+            reading,
+            **how,
         )[0]
     if task.kind in ("classification", "ranking"):
         rows = classification_rows(
-            records, vocabulary, reading.length, task.labels, index, reading.reset_positions
+            records,
+            vocabulary,
+            reading.length,
+            task.labels,
+            index,
+            reading.reset_positions,
         )
         return [
             task.labels[i]
-            for i in classification.predict(model, params, rows, task=head_of(model, task), **how)
+            for i in classification.predict(
+                model, params, rows, task=head_of(model, task), **how
+            )
         ]
     raise UserError(f"{task.full_name}: {task.kind} is not predicted here")
 
@@ -105,7 +125,9 @@ def predict_beside(
 ) -> tuple[list[str], list[str]]:
     """Label strings of a model that is plugged in: from the side of `records`, and from that of
     `pivot`, the same examples in `Task.trained_on`. The rest: see `predict`."""
-    ids = tuple(language_index(one, languages, model) for one in (language, task.trained_on))
+    ids = tuple(
+        language_index(one, languages, model) for one in (language, task.trained_on)
+    )
     rows = beside_rows(task, records, pivot, vocabulary, reading, language, ids)
     own, beside = classification.predict(model, params, rows, **how)
     return [task.labels[i] for i in own], [task.labels[i] for i in beside]
@@ -125,7 +147,9 @@ def translations(
     )
 
 
-def pivot_of(task: Task, data: str | Path, split: str, language: str) -> tuple[str, str]:
+def pivot_of(
+    task: Task, data: str | Path, split: str, language: str
+) -> tuple[str, str]:
     """(split, language) of what `translations` reads."""
     if split == "test" and language in languages_present(task, data, "translate_test"):
         return "translate_test", language
@@ -158,7 +182,9 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
     """Why the model's head is not one for the task; "": it is. labels: the head's, where they are
     known."""
     config = model.config
-    kind = {"tagging": "tagging", "spans": "span_qa"}.get(config.classifier, "classification")
+    kind = {"tagging": "tagging", "spans": "span_qa"}.get(
+        config.classifier, "classification"
+    )
     if task.kind == "generation":
         return "" if config.decoder_layers else "the model has no decoder"
     count = config.labels_of(head_of(model, task))
@@ -169,9 +195,12 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
     if kind != ("classification" if task.kind == "ranking" else task.kind):
         return f"the model's head is one of {kind}"
     if kind != "span_qa" and labels is not None and not named_alike(task, labels):
-        ours, heads = (", ".join(names[:4]) or "not told" for names in (task.labels, labels))
+        ours, heads = (
+            ", ".join(names[:4]) or "not told" for names in (task.labels, labels)
+        )
         remedy = (
-            "; where they mean the same, give the task's in the order of the head's by --labels"
+            "; where they mean the same, give the task's in the order of the head's by"
+            " --labels"
         )
         return f"its labels are {ours} ... and the head's {heads} ..." + remedy * (
             count == len(task.labels)
@@ -185,7 +214,9 @@ def head_fault(model, task: Task, labels: Sequence[str] | None = None) -> str:
 def require_head(model, task: Task) -> None:
     """Raise UserError unless the model's head is one for the task."""
     if fault := head_fault(model, task):
-        raise UserError(f"{task.full_name}: {fault}: give a run that was fine-tuned on this task")
+        raise UserError(
+            f"{task.full_name}: {fault}: give a run that was fine-tuned on this task"
+        )
 
 
 def has_gold(task: Task, records: Sequence[Any]) -> bool:
@@ -202,13 +233,20 @@ def has_gold(task: Task, records: Sequence[Any]) -> bool:
     }[task.kind]()
 
 
-def scored(task: Task, records: Sequence[Any], predicted: Any, language: str) -> dict[str, float]:
+def scored(
+    task: Task, records: Sequence[Any], predicted: Any, language: str
+) -> dict[str, float]:
     """{metric: 0..100}, the task's metrics."""
-    return {name: METRICS[name].compute(records, predicted, language) for name in task.metrics}
+    return {
+        name: METRICS[name].compute(records, predicted, language)
+        for name in task.metrics
+    }
 
 
 def means(
-    by_language: Mapping[str, Mapping[str, float]], task: Task, trained_on: Sequence[str]
+    by_language: Mapping[str, Mapping[str, float]],
+    task: Task,
+    trained_on: Sequence[str],
 ) -> dict[str, Any]:
     """Of the task's score (XTREME's questions: the mean of F1 and EM): `mean` over languages (those
     of the official average), `en`, `mean_other` over languages without training examples, and
@@ -226,7 +264,9 @@ def means(
     out: dict[str, Any] = {"mean": float(np.mean(averaged or [*score.values()]))}
     if task.trained_on in score:
         out[task.trained_on] = score[task.trained_on]
-        if others := [value for language, value in score.items() if language != task.trained_on]:
+        if others := [
+            value for language, value in score.items() if language != task.trained_on
+        ]:
             out["gap"] = score[task.trained_on] - float(np.mean(others))
     others = [value for language, value in score.items() if language not in trained_on]
     if others and ALL not in trained_on:
@@ -242,15 +282,23 @@ def chosen_languages(
     present = languages_present(task, data, split)
     if ALL in requested:
         if not present:
-            raise UserError(f"{task.full_name}: no language has a {split} set below {data}")
+            raise UserError(
+                f"{task.full_name}: no language has a {split} set below {data}"
+            )
         return [*present]
     if missing := [language for language in requested if language not in present]:
-        raise UserError(f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}")
+        raise UserError(
+            f"{task.full_name}: {', '.join(missing)} have no {split} set below {data}"
+        )
     return [*requested]
 
 
 def require_tested(
-    task: Task, data: str | Path, split: str, requested: Sequence[str], allow_missing: bool
+    task: Task,
+    data: str | Path,
+    split: str,
+    requested: Sequence[str],
+    allow_missing: bool,
 ) -> None:
     """Raise UserError where a language that is to be tested has no files: of those asked for, or
     without `allow_missing` of "all" the task's. Where dev is what is tested a test set will do:
@@ -259,7 +307,9 @@ def require_tested(
     if allow_missing or ALL not in requested:
         return
     splits = [split, "test"] if part_of(split)[0] == "dev" else [split]
-    there = {task.trained_on}.union(*(languages_present(task, data, each) for each in splits))
+    there = {task.trained_on}.union(
+        *(languages_present(task, data, each) for each in splits)
+    )
     if missing := [language for language in task.languages if language not in there]:
         raise UserError(
             f"{task.full_name}: no {part_of(split)[0]} set of {', '.join(missing)} below {data}:"
@@ -317,7 +367,12 @@ class TaskScore(Evaluator):
         }
 
     def predicted(
-        self, model, params, language: str, mesh=None, pivot: Sequence[Any] | None = None
+        self,
+        model,
+        params,
+        language: str,
+        mesh=None,
+        pivot: Sequence[Any] | None = None,
     ) -> Any:
         """See `predict`."""
         return predict(
@@ -342,7 +397,9 @@ _SHARES = {"token_accuracy": token_accuracy, "conll_f1": entity_f1}
 def _share(name: str, records: Sequence[Any], predicted: Any, language: str) -> float:
     """A metric in 0..1. A share is not the hundredth of its percentage, in the last bit."""
     if name == "accuracy":
-        right = [one.label == made for one, made in zip(records, predicted, strict=True)]
+        right = [
+            one.label == made for one, made in zip(records, predicted, strict=True)
+        ]
         return sum(right) / len(right)
     if name in _SHARES:
         return _SHARES[name](predicted, [one.tags for one in records])
@@ -375,9 +432,13 @@ class OwnScore(TaskScore):
             self._require_rules()
 
         def records(language: str) -> Sequence[Any]:
-            return read(self.task, self.data, self.split, language)[: self.limit or None]
+            return read(self.task, self.data, self.split, language)[
+                : self.limit or None
+            ]
 
-        self._records = {language: records(language) for language in self.task.languages}
+        self._records = {
+            language: records(language) for language in self.task.languages
+        }
         self._pivot = records(self.task.trained_on) if self.task.trained_on else None
 
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
@@ -389,7 +450,9 @@ class OwnScore(TaskScore):
             else:
                 made = self._beside(model, params, language, mesh)
             for code, predicted in made.items():
-                values = [_share(name, records, predicted, code) for name in self.task.metrics]
+                values = [
+                    _share(name, records, predicted, code) for name in self.task.metrics
+                ]
                 found.setdefault(code, []).append(values)
 
         def told(metric: int) -> dict[str, Any]:
@@ -428,7 +491,9 @@ class OwnScore(TaskScore):
 
     def _require_rules(self) -> None:
         if self.metric not in ("squad", "mlqa"):
-            raise UserError(f"METRIC {self.metric!r}: answers are scored by squad or mlqa")
+            raise UserError(
+                f"METRIC {self.metric!r}: answers are scored by squad or mlqa"
+            )
         strange = sorted({*self.task.languages} - {*MLQA_LANGUAGES})
         if self.metric == "mlqa" and strange:
             path = find(self.task, self.data, self.split, strange[0]).paths[0]
@@ -440,7 +505,9 @@ class OwnScore(TaskScore):
     def _require_labels(self, model) -> None:
         config, labels = model.config, self.task.labels
         plugged_in = config.classifier == "plug_in"
-        if self._pivot is not None and not (plugged_in and config.num_labels == len(labels)):
+        if self._pivot is not None and not (
+            plugged_in and config.num_labels == len(labels)
+        ):
             raise UserError(
                 f"{self.name}: the model has classifier={config.classifier!r} for"
                 f" {config.num_labels} labels; "
@@ -474,7 +541,8 @@ class TasksScore(Evaluator):
         by_task = {one.task.name: one(model, params, step, mesh) for one in self.tasks}
         over = ("mean", self.tasks[0].task.trained_on)
         told = {
-            name: [values[name] for values in by_task.values() if name in values] for name in over
+            name: [values[name] for values in by_task.values() if name in values]
+            for name in over
         }
         found = {
             name: float(np.mean(values))

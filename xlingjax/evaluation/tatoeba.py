@@ -26,7 +26,9 @@ def chosen_layer(layer: int | None, layers: int) -> int:
     if layer is None:
         return paper_layer(layers)
     if not 0 <= layer <= layers:
-        raise UserError(f"layer {layer}: this model has layers 0 (the embeddings) to {layers}")
+        raise UserError(
+            f"layer {layer}: this model has layers 0 (the embeddings) to {layers}"
+        )
     return layer
 
 
@@ -50,7 +52,9 @@ def side_vectors(
     sides = []
     for name, rows in ((language, bitext.source), (PIVOT, bitext.target)):
         if not rows:
-            raise UserError(f"{language}-{PIVOT}: no sentences of {name!r} to search among")
+            raise UserError(
+                f"{language}-{PIVOT}: no sentences of {name!r} to search among"
+            )
         texts = [text for _, text in rows]
         of = model, params, texts, name, languages, vocabulary
         sides.append(embed_texts(*of, poolings, layers, mesh, prefix, max_length))
@@ -142,6 +146,10 @@ def accuracy(predicted: Sequence[int], bitext: Bitext) -> float:
     if bitext.gold is None:
         raise UserError("retrieval cannot be scored: there is no gold")
     if len(predicted) != len(bitext.target):
-        raise UserError(f"{len(predicted)} predictions for {len(bitext.target)} English lines")
+        raise UserError(
+            f"{len(predicted)} predictions for {len(bitext.target)} English lines"
+        )
     found = zip(predicted, bitext.target, strict=True)
-    return float(np.mean([(bitext.source[row][0], id) in bitext.gold for row, (id, _) in found]))
+    return float(
+        np.mean([(bitext.source[row][0], id) in bitext.gold for row, (id, _) in found])
+    )

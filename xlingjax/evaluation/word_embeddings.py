@@ -28,7 +28,10 @@ def read_dictionary(path: str | Path) -> list[tuple[str, str]]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        cells = [cell.strip() for cell in (line.split("\t") if "\t" in line else line.split())]
+        cells = [
+            cell.strip()
+            for cell in (line.split("\t") if "\t" in line else line.split())
+        ]
         if len(cells) != 2 or not all(cells):
             raise UserError(
                 f"{path}, line {number}: {line.strip()!r} is not a word, a tab and its translation"
@@ -59,9 +62,13 @@ def read_similarity(path: str | Path) -> list[Similarity]:
         )
     keys = _keys(path) if path.name.endswith(".data.txt") else None
     if keys is not None:
-        golds = [(number, line.strip()) for number, line in read_lines(keys) if line.strip()]
+        golds = [
+            (number, line.strip()) for number, line in read_lines(keys) if line.strip()
+        ]
         if len(golds) != len(lines):
-            raise UserError(f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}")
+            raise UserError(
+                f"{keys} has {len(golds)} scores for the {len(lines)} pairs of {path}"
+            )
         for (number, cells), (_, gold) in zip(lines, golds, strict=True):
             if len(cells) != 2:
                 raise UserError(
@@ -81,8 +88,14 @@ def read_similarity(path: str | Path) -> list[Similarity]:
             if not np.isfinite(score):
                 raise ValueError
         except ValueError:
-            where = f"{path}, line {number}" if keys is None else f"{keys}, line {golds[place][0]}"
-            raise UserError(f"{where}: the score {cells[2]!r} is not a number") from None
+            where = (
+                f"{path}, line {number}"
+                if keys is None
+                else f"{keys}, line {golds[place][0]}"
+            )
+            raise UserError(
+                f"{where}: the score {cells[2]!r} is not a number"
+            ) from None
         rows.append((cells[0], cells[1], score))
     return rows
 
@@ -93,11 +106,17 @@ def _keys(path: Path) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise UserError(f"{path}: its scores, {name}, are neither beside it nor in {places[1].parent}")
+    raise UserError(
+        f"{path}: its scores, {name}, are neither beside it nor in {places[1].parent}"
+    )
 
 
 def word_vectors(
-    words: Sequence[str], language: str, vocabulary, table_VD: np.ndarray, pieces: str = "single"
+    words: Sequence[str],
+    language: str,
+    vocabulary,
+    table_VD: np.ndarray,
+    pieces: str = "single",
 ) -> dict[str, np.ndarray]:
     """{word: its vector [D]} of the words that have one.
 
@@ -111,7 +130,11 @@ def word_vectors(
     for word in dict.fromkeys(words):
         # The vectors of pieces that write nothing, as the space before a word, are no part of the
         # word's.
-        ids = [piece for piece in vocabulary.encode(word) if vocabulary.decode([piece]).strip()]
+        ids = [
+            piece
+            for piece in vocabulary.encode(word)
+            if vocabulary.decode([piece]).strip()
+        ]
         if ids and vocabulary.unk_id not in ids and (len(ids) == 1 or pieces == "mean"):
             found[word] = np.asarray(table_VD[ids], np.float32).mean(axis=0)
     return found
@@ -138,15 +161,23 @@ def score_dictionary(
     None where nothing is covered.
     """
     sides = [
-        word_vectors([pair[i] for pair in pairs], language, vocabulary, table_VD, pieces)
+        word_vectors(
+            [pair[i] for pair in pairs], language, vocabulary, table_VD, pieces
+        )
         for i, language in enumerate(languages)
     ]
     kept = [(a, b) for a, b in pairs if a in sides[0] and b in sides[1]]
-    counts = {"pairs": len(pairs), "covered": len(kept), "coverage": len(kept) / len(pairs)}
+    counts = {
+        "pairs": len(pairs),
+        "covered": len(kept),
+        "coverage": len(kept) / len(pairs),
+    }
     if not kept:
         names = ("cosine", "l2", "spelled_alike", "p_at_1_nearest", "p_at_1_csls")
         return counts | {"words": 0} | dict.fromkeys(names)
-    first_PD, second_PD = (np.stack([sides[i][pair[i]] for pair in kept]) for i in (0, 1))
+    first_PD, second_PD = (
+        np.stack([sides[i][pair[i]] for pair in kept]) for i in (0, 1)
+    )
     queries, targets = (list(dict.fromkeys(pair[i] for pair in kept)) for i in (0, 1))
     query_QD, index_SD = (
         unit_rows(np.stack([side[w] for w in words]))
@@ -166,14 +197,18 @@ def score_dictionary(
 
     # CSLS is 2 cos(x, y) - r(x) - r(y); r(x) is one number for all y. The last column takes r(y)
     # off in the product.
-    crowding_S = neighbours(index_SD, query_QD, CSLS_NEIGHBOURS)[0].mean(axis=1, keepdims=True)
+    crowding_S = neighbours(index_SD, query_QD, CSLS_NEIGHBOURS)[0].mean(
+        axis=1, keepdims=True
+    )
     by_csls = (
         np.hstack([2 * query_QD, -np.ones((len(queries), 1))]),
         np.hstack([index_SD, crowding_S]),
     )
     return counts | {
         "words": len(queries),
-        "cosine": float(np.mean(np.sum(unit_rows(first_PD) * unit_rows(second_PD), axis=1))),
+        "cosine": float(
+            np.mean(np.sum(unit_rows(first_PD) * unit_rows(second_PD), axis=1))
+        ),
         "l2": float(np.mean(np.linalg.norm(first_PD - second_PD, axis=1))),
         "spelled_alike": float(np.mean([a == b for a, b in kept])),
         "p_at_1_nearest": precision(neighbours(query_QD, index_SD, 1)[1][:, 0]),
@@ -200,7 +235,9 @@ def score_similarity(
     known = np.array([a in sides[0] and b in sides[1] for a, b, _ in rows])
     cosines = np.zeros(len(rows))
     for i in np.flatnonzero(known):
-        x, y = unit_rows(np.stack([sides[0][rows[i][0]], sides[1][rows[i][1]]]).astype(np.float64))
+        x, y = unit_rows(
+            np.stack([sides[0][rows[i][0]], sides[1][rows[i][1]]]).astype(np.float64)
+        )
         cosines[i] = x @ y
     if known.any():
         cosines[~known] = cosines[known].mean()

@@ -29,12 +29,19 @@ def _recover(model, objective: CLWR, mesh):
         g_BLD, table_VD, bias_V = model.vocab_head(params, h_BLD)
         flat_TD = g_BLD.reshape(-1, g_BLD.shape[-1])
         ids_T = best_ids(
-            flat_TD, table_VD, bias_V, vocab_size=model.config.vocab_size, chunk=objective.chunk
+            flat_TD,
+            table_VD,
+            bias_V,
+            vocab_size=model.config.vocab_size,
+            chunk=objective.chunk,
         )
         return attention_BLS, ids_T.reshape(h_BLD.shape[:2])
 
     return jax.jit(
-        run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+        run,
+        out_shardings=NamedSharding(mesh, PartitionSpec())
+        if mesh is not None
+        else None,
     )
 
 
@@ -63,24 +70,39 @@ class RecoverySamples(Evaluator):
     def __call__(self, model, params, step: int, mesh=None) -> dict[str, Any]:
         parts, names = [], []
         for language, pairs in sorted(self.pairs.items()):
-            ids = tuple(language_index(code, self.languages, model) for code in (language, PIVOT))
+            ids = tuple(
+                language_index(code, self.languages, model)
+                for code in (language, PIVOT)
+            )
             drawn = pairs.shuffled(self.seed)
             parts.append(
                 pair_rows(
-                    drawn, self.vocabulary, self.length, ids, self.per_language, each_opens=True
+                    drawn,
+                    self.vocabulary,
+                    self.length,
+                    ids,
+                    self.per_language,
+                    each_opens=True,
                 )
             )
             names += [(language, PIVOT)] * len(parts[-1]["input_ids"])
-        batch = {name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]}
+        batch = {
+            name: np.concatenate([rows[name] for rows in parts]) for name in parts[0]
+        }
         width = int(
             batch["pack_ids"].any(axis=0).sum()
         )  # of the longest: all rows go through the model at once
         batch = {name: values[:, :width] for name, values in batch.items()}
         batch["target_weights"] = self._ordinary(batch).astype(np.float32)
         missing = -len(names) % row_multiple(mesh)
-        padded = {name: np.pad(values, [(0, missing), (0, 0)]) for name, values in batch.items()}
+        padded = {
+            name: np.pad(values, [(0, missing), (0, 0)])
+            for name, values in batch.items()
+        }
         run = _recover(model, CLWR(raw=self.raw), mesh)
-        attention_BLS, ids_BL = (np.asarray(found) for found in run(params, place(padded, mesh)))
+        attention_BLS, ids_BL = (
+            np.asarray(found) for found in run(params, place(padded, mesh))
+        )
         samples = [
             self._sample(batch, row, side, names[row], attention_BLS[row], ids_BL[row])
             for row in range(len(names))
@@ -108,5 +130,7 @@ class RecoverySamples(Evaluator):
             "recovered": pieces(ids_L[words]),
             "partner_language": names[1 - side],
             "partner": pieces(batch["input_ids"][row, partner]),
-            "attention": np.float64(attention_LS[np.ix_(words, partner)]).round(4).tolist(),
+            "attention": np.float64(attention_LS[np.ix_(words, partner)])
+            .round(4)
+            .tolist(),
         }

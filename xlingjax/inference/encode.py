@@ -29,7 +29,11 @@ def token_ids(texts: Sequence[str], vocabulary, max_length: int) -> list[list[in
     """`<bos> pieces <eos>` per sentence, the pieces cut so that a row has at most `max_length`
     tokens."""
     return [
-        [vocabulary.bos_id, *vocabulary.encode(text)[: max_length - 2], vocabulary.eos_id]
+        [
+            vocabulary.bos_id,
+            *vocabulary.encode(text)[: max_length - 2],
+            vocabulary.eos_id,
+        ]
         for text in texts
     ]
 
@@ -67,7 +71,9 @@ def pooling_weights(
     elif pooling == "mean":
         weights = valid_BL
     else:
-        raise UserError(f"unknown pooling {pooling!r}: choose from {', '.join(POOLINGS)}")
+        raise UserError(
+            f"unknown pooling {pooling!r}: choose from {', '.join(POOLINGS)}"
+        )
     weights = weights.astype(np.float32)
     return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1)
 
@@ -99,7 +105,10 @@ def _pooled_states(model, mesh, layers: tuple[int, ...] | None = None):
         return jnp.einsum("nbld,pbl->pnbd", h_NBLD.astype(jnp.float32), weights_PBL)
 
     return jax.jit(
-        run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+        run,
+        out_shardings=NamedSharding(mesh, PartitionSpec())
+        if mesh is not None
+        else None,
     )
 
 
@@ -108,7 +117,9 @@ def place(batch: dict[str, np.ndarray], mesh):
     if mesh is None:
         return batch
     return to_global(
-        batch, batch_sharding(mesh), {name: array.shape for name, array in batch.items()}
+        batch,
+        batch_sharding(mesh),
+        {name: array.shape for name, array in batch.items()},
     )
 
 
@@ -152,19 +163,28 @@ def embed(
         for start in range(0, len(members), rows):
             chosen = members[start : start + rows]
             batch = rows_of(
-                [sentences[i] for i in chosen], language_id, vocabulary.pad_id, rows, length
+                [sentences[i] for i in chosen],
+                language_id,
+                vocabulary.pad_id,
+                rows,
+                length,
             )
             weights_PBL = np.stack(
                 [
                     pooling_weights(
-                        batch["input_ids"], batch["pack_ids"] > 0, vocabulary.special_ids, pooling
+                        batch["input_ids"],
+                        batch["pack_ids"] > 0,
+                        vocabulary.special_ids,
+                        pooling,
                     )
                     for pooling in poolings
                 ]
             )
             pooled = np.asarray(run(params, place(batch, mesh), weights_PBL))
             if out is None:
-                out = np.zeros((*pooled.shape[:2], len(sentences), pooled.shape[3]), np.float32)
+                out = np.zeros(
+                    (*pooled.shape[:2], len(sentences), pooled.shape[3]), np.float32
+                )
             out[:, :, chosen] = pooled[:, :, : len(chosen)]
     if out is None:
         raise UserError("no sentences to embed: the evaluation files are empty")
@@ -210,7 +230,10 @@ def _states(model, mesh, layers: tuple[int, ...]):
         return jnp.swapaxes(h_NBLD[jnp.array(layers)], 0, 1).astype(jnp.float32)
 
     return jax.jit(
-        run, out_shardings=NamedSharding(mesh, PartitionSpec()) if mesh is not None else None
+        run,
+        out_shardings=NamedSharding(mesh, PartitionSpec())
+        if mesh is not None
+        else None,
     )
 
 
@@ -229,7 +252,9 @@ def token_states(
     """float32 [layers, tokens, D] per sentence: the states of some layers (0: the embedding
     output). Sentences, rows of ids in one language, are cut at the last bucket or at the model's
     positions."""
-    longest = min(max(buckets), model.config.max_positions - model.config.position_offset)
+    longest = min(
+        max(buckets), model.config.max_positions - model.config.position_offset
+    )
     buckets = sorted({min(length, longest) for length in buckets})
     sentences = [list(ids[:longest]) for ids in sentences]
     bucket_of = np.searchsorted(buckets, [len(ids) for ids in sentences])
@@ -241,7 +266,11 @@ def token_states(
         for start in range(0, len(members), rows):
             chosen = members[start : start + rows]
             batch = rows_of(
-                [sentences[i] for i in chosen], language_id, vocabulary.pad_id, rows, length
+                [sentences[i] for i in chosen],
+                language_id,
+                vocabulary.pad_id,
+                rows,
+                length,
             )
             states_BNLD = np.asarray(run(params, place(batch, mesh)))
             for i, h_NLD in zip(chosen.tolist(), states_BNLD, strict=False):

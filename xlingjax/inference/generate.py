@@ -51,12 +51,23 @@ def _search(
     model = on_xla(model, mesh)
 
     def run(params, batch, start, language, seed, numbers_B):
-        start_B, language_B = jnp.full_like(numbers_B, start), jnp.full_like(numbers_B, language)
+        start_B, language_B = (
+            jnp.full_like(numbers_B, start),
+            jnp.full_like(numbers_B, language),
+        )
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(
             jax.random.key(seed), numbers_B
         )  # whatever the batch
         return generate(
-            model, params, batch, start_B, language_B, ids, decoding, columns, key=keys_B
+            model,
+            params,
+            batch,
+            start_B,
+            language_B,
+            ids,
+            decoding,
+            columns,
+            key=keys_B,
         )
 
     return jax.jit(run, out_shardings=_everywhere(mesh))
@@ -164,12 +175,20 @@ class Generator:
             [len(ids) for ids in rows_of_lines], self.decoding.beams
         ):
             batch = rows_of(
-                [rows_of_lines[i] for i in members], from_id, self.vocabulary.pad_id, rows, length
+                [rows_of_lines[i] for i in members],
+                from_id,
+                self.vocabulary.pad_id,
+                rows,
+                length,
             )
             numbers_B = np.zeros(rows, np.int32)
             numbers_B[: len(members)] = [first + i for i in members]
-            run = _search(self.model, self.mesh, self.ids, self.decoding, self._columns(length))
-            numbers_B = numbers_B if self.mesh is None else _placed(numbers_B, self.mesh)
+            run = _search(
+                self.model, self.mesh, self.ids, self.decoding, self._columns(length)
+            )
+            numbers_B = (
+                numbers_B if self.mesh is None else _placed(numbers_B, self.mesh)
+            )
             texts = run(
                 self.params,
                 place(batch, self.mesh),
@@ -229,19 +248,33 @@ class Generator:
                     f" takes {self.model.longest_target}: shorten it"
                 )
         found = [Generated() for _ in lines]
-        sizes = [max(len(a), len(b)) if a else 0 for a, b in zip(sources, targets, strict=True)]
+        sizes = [
+            max(len(a), len(b)) if a else 0
+            for a, b in zip(sources, targets, strict=True)
+        ]
         for members, length, rows in self._batches(sizes):
             batch = rows_of(
-                [sources[i] for i in members], from_id, self.vocabulary.pad_id, rows, length
+                [sources[i] for i in members],
+                from_id,
+                self.vocabulary.pad_id,
+                rows,
+                length,
             )
             batch |= self._targets(
-                [targets[i] for i in members], to_id, rows, min(length, self.model.longest_target)
+                [targets[i] for i in members],
+                to_id,
+                rows,
+                min(length, self.model.longest_target),
             )
             total_B = np.asarray(
                 _forced(self.model, self.mesh)(self.params, place(batch, self.mesh))
             )
             for i, total in zip(members, total_B.tolist(), strict=False):
-                text = references[i] if isinstance(references[i], str) else self._text(targets[i])
+                text = (
+                    references[i]
+                    if isinstance(references[i], str)
+                    else self._text(targets[i])
+                )
                 score = total / max(len(targets[i]), 1) ** self.decoding.length_penalty
                 found[i] = Generated(text, tuple(targets[i]), total, score)
             if progress:
@@ -250,7 +283,9 @@ class Generator:
 
     def _read(self, ids_T: np.ndarray, score: float) -> Generated:
         total = score * max(len(ids_T), 1) ** self.decoding.length_penalty
-        return Generated(self._text(ids_T.tolist()), tuple(ids_T.tolist()), total, score)
+        return Generated(
+            self._text(ids_T.tolist()), tuple(ids_T.tolist()), total, score
+        )
 
     def _text(self, ids: Sequence[int]) -> str:
         return self.vocabulary.decode([i for i in ids if i != self.vocabulary.eos_id])
@@ -267,7 +302,11 @@ class Generator:
         of an empty one nothing. Raises UserError, unless `truncate`, for one that is too long;
         `first` is the number of the first.
         """
-        begin, end, limit = self.vocabulary.bos_id, self.vocabulary.eos_id, self.longest_source
+        begin, end, limit = (
+            self.vocabulary.bos_id,
+            self.vocabulary.eos_id,
+            self.longest_source,
+        )
         found = []
         for number, line in enumerate(lines, first):
             pieces = self.vocabulary.encode(line)
@@ -279,12 +318,15 @@ class Generator:
             found.append([begin, *pieces[: limit - 2], end] if pieces else [])
         return found
 
-    def _targets(self, targets: Sequence[Sequence[int]], language: int, rows: int, length: int):
+    def _targets(
+        self, targets: Sequence[Sequence[int]], language: int, rows: int, length: int
+    ):
         """The decoder's fields, of one target per row."""
         reads = [[self._start(language), *ids[:-1]] for ids in targets]
         fields = rows_of(reads, language, self.vocabulary.pad_id, rows, length)
         batch = {
-            f"decoder_{name}": fields[name] for name in ("position_ids", "language_ids", "pack_ids")
+            f"decoder_{name}": fields[name]
+            for name in ("position_ids", "language_ids", "pack_ids")
         }
         wanted = rows_of(targets, language, 0, rows, length)["input_ids"]
         weights = fields["pack_ids"].astype(np.float32)
@@ -308,17 +350,24 @@ class Generator:
             self.longest_source
         ]
         bucket_of = np.searchsorted(lengths, sizes)
-        multiple, order = row_multiple(self.mesh), np.argsort(sizes, kind="stable")[::-1].tolist()
+        multiple, order = (
+            row_multiple(self.mesh),
+            np.argsort(sizes, kind="stable")[::-1].tolist(),
+        )
         for bucket, length in enumerate(lengths):
             members = [i for i in order if bucket_of[i] == bucket and sizes[i]]
             if not members:
                 continue
             most = max(1, self.tokens_per_batch // (length * beams * multiple))
             enough = 1 << (-(-len(members) // multiple) - 1).bit_length()
-            rows = self._rows[length] = max(self._rows.get(length, 0), multiple * min(most, enough))
+            rows = self._rows[length] = max(
+                self._rows.get(length, 0), multiple * min(most, enough)
+            )
             for start in range(0, len(members), rows):
                 yield members[start : start + rows], length, rows
 
 
 def _placed(x_B: np.ndarray, mesh: Mesh) -> jax.Array:
-    return jax.make_array_from_callback(x_B.shape, batch_sharding(mesh), lambda index: x_B[index])
+    return jax.make_array_from_callback(
+        x_B.shape, batch_sharding(mesh), lambda index: x_B[index]
+    )

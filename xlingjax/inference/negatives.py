@@ -98,7 +98,9 @@ def _of_languages(languages, pairs, vocabulary, output, config, runtime, say) ->
     records = pair_records(pairs, vocabulary)
     tokens = [records.sides[records.languages.index(code)] for code in languages]
     full = np.flatnonzero((tokens[0].lengths > 0) & (tokens[1].lengths > 0))
-    sides = [[side[line] for line in full.tolist()] for side in _lines(pairs, languages)]
+    sides = [
+        [side[line] for line in full.tolist()] for side in _lines(pairs, languages)
+    ]
     if len(sides[0]) <= config.k:
         raise UserError(
             f"{name}: {len(sides[0])} pairs are too few to find negatives among; {config.k + 1} at"
@@ -142,7 +144,9 @@ def _lines(pairs: Sequence[Pair], languages: Sequence[str]) -> list[list[str]]:
     return lines
 
 
-def _vectors(folder, pairs, tokens, full, vocabulary, config, runtime, say) -> list[np.ndarray]:
+def _vectors(
+    folder, pairs, tokens, full, vocabulary, config, runtime, say
+) -> list[np.ndarray]:
     """float32 [lines, F] of both sides: from disk, or after training the network."""
     path = folder / "vectors.npz"
     if path.is_file():
@@ -198,7 +202,12 @@ def _vectors(folder, pairs, tokens, full, vocabulary, config, runtime, say) -> l
 
 
 def averages(
-    model: Encoder, params, sides: Sequence[Tokens], lines: np.ndarray, length: int, rows: int = 512
+    model: Encoder,
+    params,
+    sides: Sequence[Tokens],
+    lines: np.ndarray,
+    length: int,
+    rows: int = 512,
 ) -> list[np.ndarray]:
     """float32 [lines, F] of each side; a line of more than `length` tokens is cut."""
     ends = [np.cumsum(side.lengths) for side in sides]
@@ -215,7 +224,10 @@ def averages(
                 size = int(side.lengths[line])
                 ids = side.ids[ends[number][line] - size : ends[number][line]][:length]
                 columns = slice(number * length, number * length + len(ids))
-                batch["input_ids"][row, columns], batch["pack_ids"][row, columns] = ids, 1
+                batch["input_ids"][row, columns], batch["pack_ids"][row, columns] = (
+                    ids,
+                    1,
+                )
                 batch["sides"][row, columns] = number
         for vectors, kept in zip(run(params, batch), found, strict=True):
             kept.append(np.asarray(vectors)[: len(chosen)])
@@ -223,7 +235,9 @@ def averages(
 
 
 def choose(
-    sides: Sequence[Sequence[str]], vectors: Sequence[np.ndarray], config: NegativesConfig
+    sides: Sequence[Sequence[str]],
+    vectors: Sequence[np.ndarray],
+    config: NegativesConfig,
 ) -> list[tuple[int, float, str]]:
     """(line of the wrong partner, its cosine to the sentence, "hard" or "random") for every line;
     (-1, 0, "") where there is none.

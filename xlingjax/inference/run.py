@@ -51,12 +51,23 @@ class TrainedRun:
         """
         way = (self.sentences or Sentences()).of(None, pooling, prefix)
         poolings = (str(way.pooling),)  # `of` has refused a run that has none
-        of = self.model, self.params, sentences, language, self.languages, self.vocabulary
+        of = (
+            self.model,
+            self.params,
+            sentences,
+            language,
+            self.languages,
+            self.vocabulary,
+        )
         chosen = None if layers is None else tuple(layers)
-        vectors_NSD = embed_texts(*of, poolings, chosen, self.mesh, way.prefix, way.max_length)[0]
+        vectors_NSD = embed_texts(
+            *of, poolings, chosen, self.mesh, way.prefix, way.max_length
+        )[0]
         if way.normalize:  # in place: they may fill the memory
             for vectors_SD in vectors_NSD:
-                vectors_SD /= np.maximum(np.linalg.norm(vectors_SD, axis=1, keepdims=True), 1e-12)
+                vectors_SD /= np.maximum(
+                    np.linalg.norm(vectors_SD, axis=1, keepdims=True), 1e-12
+                )
         return vectors_NSD
 
     def in_dtype(self, dtype: str | None) -> "TrainedRun":
@@ -79,16 +90,29 @@ def open_run(
     record = read_run_record(str(workdir))
     vocabulary = Vocabulary.load(run_and_checkpoint(workdir)[0])
     config = ModelConfig(**record["model"])
-    model = build_model(config if language_embedding else config.replace(num_languages=0), mesh)
+    model = build_model(
+        config if language_embedding else config.replace(num_languages=0), mesh
+    )
     params = model.abstract()
     if mesh is None:
-        shardings = jax.tree.map(lambda _: SingleDeviceSharding(jax.devices()[0]), params)
+        shardings = jax.tree.map(
+            lambda _: SingleDeviceSharding(jax.devices()[0]), params
+        )
     else:
         shardings = param_shardings(mesh, model.logical_axes(), params)
     params = jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), params, shardings
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+        params,
+        shardings,
     )
-    params, _ = load_params(workdir, params, vocabulary=vocabulary.sha256, exact=language_embedding)
+    params, _ = load_params(
+        workdir, params, vocabulary=vocabulary.sha256, exact=language_embedding
+    )
     return TrainedRun(
-        model, params, vocabulary, tuple(record["languages"]), mesh, sentences_of(record)
+        model,
+        params,
+        vocabulary,
+        tuple(record["languages"]),
+        mesh,
+        sentences_of(record),
     )

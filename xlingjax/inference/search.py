@@ -83,7 +83,9 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
             products_QC = jnp.einsum(
                 "qd,cd->qc", queries_QD, block_CD, precision=jax.lax.Precision.HIGHEST
             )
-            products_QC = jnp.where(first + jnp.arange(block) < size, products_QC, -jnp.inf)
+            products_QC = jnp.where(
+                first + jnp.arange(block) < size, products_QC, -jnp.inf
+            )
             top, columns = jax.lax.top_k(products_QC, k)  # of equals the first
             return _merged((best[0], top), (best[1], first + columns), k), None
 
@@ -104,14 +106,20 @@ def _program(k: int, mesh: Mesh | None) -> Callable:
     names, whole = PartitionSpec(mesh.axis_names), PartitionSpec()
     # check_vma: that all devices hold the same after the merge is not seen by the checker.
     spread = jax.shard_map(
-        local, mesh=mesh, in_specs=(whole, names, whole), out_specs=whole, check_vma=False
+        local,
+        mesh=mesh,
+        in_specs=(whole, names, whole),
+        out_specs=whole,
+        check_vma=False,
     )
     return jax.jit(spread, out_shardings=NamedSharding(mesh, whole))
 
 
 def _merged(products, rows, k: int) -> tuple[jax.Array, jax.Array]:
     """The k best of lists [Q, k] that follow each other in the index, each best first."""
-    products_QK, rows_QK = (jnp.concatenate(list(lists), axis=1) for lists in (products, rows))
+    products_QK, rows_QK = (
+        jnp.concatenate(list(lists), axis=1) for lists in (products, rows)
+    )
     best, at = jax.lax.top_k(products_QK, k)
     return best, jnp.take_along_axis(rows_QK, at, axis=1)
 

@@ -28,7 +28,10 @@ class Sentences:
     unread: str = ""
 
     def of(
-        self, layer: int | None = None, pooling: str | None = None, prefix: str | None = None
+        self,
+        layer: int | None = None,
+        pooling: str | None = None,
+        prefix: str | None = None,
     ) -> "Sentences":
         """The same with what is given instead. Raises UserError where no pooling is left."""
         if not (pooling or self.pooling):
@@ -47,7 +50,9 @@ class Sentences:
         parts = [f"{self.pooling} of the tokens"]
         parts += [f"prefix {self.prefix!r}"] if self.prefix else []
         parts += ["of length 1"] if self.normalize else []
-        parts += [f"at most {self.max_length} tokens"] if self.max_length != LONGEST else []
+        parts += (
+            [f"at most {self.max_length} tokens"] if self.max_length != LONGEST else []
+        )
         return ", ".join(parts)
 
 

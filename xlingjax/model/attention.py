@@ -90,7 +90,9 @@ def bind(
     takes by itself. They need not be there, so that a program can be compiled for others. Raises
     `Refused` naming spec and backend when it cannot honour the spec on them."""
     if backend not in _PREPARE:
-        raise Refused(f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})")
+        raise Refused(
+            f"no attention backend {backend!r} (there are {', '.join(_PREPARE)})"
+        )
     arrays = _PREPARE[backend](spec, queries, keys, mesh)
     return Attention(arrays, spec, backend, dropout, mesh)
 
@@ -146,7 +148,9 @@ def _prepare_xla(
 def _xla(self: Attention, q_BLHK, k, v, rate, key, axes="BSHK"):
     # The queries are scaled, not the scores: there are fewer of them.
     q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
-    s_BHLS = jnp.einsum(f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32)
+    s_BHLS = jnp.einsum(
+        f"BLHK,{axes}->BHLS", q_BLHK, k, preferred_element_type=jnp.float32
+    )
     s_BHLS = s_BHLS + self.arrays["bias_B1LS"]
     p_BHLS = jax.nn.softmax(s_BHLS, axis=-1).astype(v.dtype)
     p_BHLS = dropout(p_BHLS, rate, key)
@@ -236,7 +240,9 @@ def _prepare_splash(
     return {"q_pack_BL": queries.pack, "k_pack_BS": keys.pack}
 
 
-def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False):
+def _splash(
+    self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool = False
+):
     """Segment ids are the pack numbers; padding (0) sees padding, which no real token sees."""
     try:
         from jax.experimental.pallas.ops.tpu import splash_attention as splash
@@ -285,8 +291,14 @@ def _splash(self: Attention, q_BLHK, k_BSHK, v_BSHK, rate, key, interpret: bool 
             # A kernel of Pallas does not say over which axes its output varies.
             check_vma=False,
         )
-    return attend(q_BLHK, k_BSHK, v_BSHK, self.arrays["q_pack_BL"], self.arrays["k_pack_BS"])
+    return attend(
+        q_BLHK, k_BSHK, v_BSHK, self.arrays["q_pack_BL"], self.arrays["k_pack_BS"]
+    )
 
 
-_PREPARE: dict[str, Any] = {"xla": _prepare_xla, "cudnn": _prepare_cudnn, "splash": _prepare_splash}
+_PREPARE: dict[str, Any] = {
+    "xla": _prepare_xla,
+    "cudnn": _prepare_cudnn,
+    "splash": _prepare_splash,
+}
 _COMPUTE: dict[str, Any] = {"xla": _xla, "cudnn": _cudnn, "splash": _splash}

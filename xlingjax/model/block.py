@@ -25,7 +25,9 @@ def written(past: tuple[KeysValues, Array], new: tuple[Array, Array]) -> KeysVal
     """The past with new ones, [B, L, H, K], in the columns from its number on."""
     (keys_BHSK, values_BHSK), column = past
     new_keys_BLHK, new_values_BLHK = new
-    keys_BHSK = jax.lax.dynamic_update_slice_in_dim(keys_BHSK, by_head(new_keys_BLHK), column, 2)
+    keys_BHSK = jax.lax.dynamic_update_slice_in_dim(
+        keys_BHSK, by_head(new_keys_BLHK), column, 2
+    )
     values_BHSK = jax.lax.dynamic_update_slice_in_dim(
         values_BHSK, by_head(new_values_BLHK), column, 2
     )
@@ -50,7 +52,9 @@ class MultiHeadAttention(nn.Module):
     ):
         c = self.config
         project = dict(
-            outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
+            outputs=(c.heads, c.head_dim),
+            input_names=("embed",),
+            output_names=("heads", "kv"),
         )
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
         if isinstance(memory, tuple):

@@ -150,7 +150,14 @@ class ModelConfig:
                 raise UserError(
                     f"model {self.name}: {field}={value!r} is not one of {', '.join(allowed)}"
                 )
-        for field in ("dim", "heads", "ffn", "vocab_size", "max_positions", "vocab_multiple"):
+        for field in (
+            "dim",
+            "heads",
+            "ffn",
+            "vocab_size",
+            "max_positions",
+            "vocab_multiple",
+        ):
             if getattr(self, field) < 1:
                 raise UserError(
                     f"model {self.name}: {field}={getattr(self, field)} must be at least 1"
@@ -217,11 +224,17 @@ class ModelConfig:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type is int and not isinstance(value, numbers.Integral):
-                raise UserError(f"model {self.name}: {field.name}={value!r} is not a whole number")
+                raise UserError(
+                    f"model {self.name}: {field.name}={value!r} is not a whole number"
+                )
             if field.type == float | None and value is None:
                 continue
-            if field.type in (float, float | None) and not isinstance(value, numbers.Real):
-                raise UserError(f"model {self.name}: {field.name}={value!r} is not a number")
+            if field.type in (float, float | None) and not isinstance(
+                value, numbers.Real
+            ):
+                raise UserError(
+                    f"model {self.name}: {field.name}={value!r} is not a number"
+                )
 
     def _check_tasks(self) -> None:
         if self.task_labels is None:
@@ -255,9 +268,13 @@ class ModelConfig:
         if not self.decoder_layers:
             raise UserError(f"{what} needs decoder_layers")
         if self.tied_self_attention:
-            raise UserError(f"{what} has no tied_self_attention: the encoder's knows no distances")
+            raise UserError(
+                f"{what} has no tied_self_attention: the encoder's knows no distances"
+            )
         if self.attention_backend != "xla":
-            raise UserError(f"{what} needs attention_backend=xla, got {self.attention_backend}")
+            raise UserError(
+                f"{what} needs attention_backend=xla, got {self.attention_backend}"
+            )
         if not exact:
             raise UserError(
                 f"{what} needs relative_buckets of 2 or more, got {self.relative_buckets}"
@@ -290,7 +307,9 @@ class ModelConfig:
     def tells_languages(self, embedding: bool | None = None) -> bool:
         """Whether ids of languages stand for parameters: rows of a language embedding, or tokens of
         languages. embedding: False: the embedding is left behind."""
-        return bool(self.language_tokens) or (self.has_languages and embedding is not False)
+        return bool(self.language_tokens) or (
+            self.has_languages and embedding is not False
+        )
 
     def replace(self, **overrides: Any) -> "ModelConfig":
         """A copy with some fields changed. Raises `UserError` for an unknown field."""
@@ -310,7 +329,13 @@ def _did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 _XLM = ModelConfig(
-    name="xlm_15", layers=12, dim=1024, heads=8, ffn=4096, vocab_size=95_000, num_languages=15
+    name="xlm_15",
+    layers=12,
+    dim=1024,
+    heads=8,
+    ffn=4096,
+    vocab_size=95_000,
+    num_languages=15,
 )
 _XLMR = ModelConfig(
     name="xlmr_base",
@@ -327,7 +352,9 @@ _XLMR = ModelConfig(
     init_std=0.02,
 )
 # XLM-17 and XLM-100 have no language embedding.
-_XLM_100 = dict(layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0)
+_XLM_100 = dict(
+    layers=16, dim=1280, heads=16, ffn=5120, vocab_size=200_000, num_languages=0
+)
 
 PRESETS: dict[str, ModelConfig] = {
     "mini": _XLM.replace(
@@ -359,7 +386,9 @@ PRESETS: dict[str, ModelConfig] = {
     "xlm_17": _XLM.replace(name="xlm_17", **_XLM_100),
     "xlm_100": _XLM.replace(name="xlm_100", **_XLM_100),
     "xlmr_base": _XLMR,
-    "xlmr_large": _XLMR.replace(name="xlmr_large", layers=24, dim=1024, heads=16, ffn=4096),
+    "xlmr_large": _XLMR.replace(
+        name="xlmr_large", layers=24, dim=1024, heads=16, ffn=4096
+    ),
     # XGLUE's Unicoder with xFNP; of ProphetNet what the paper does not print.
     "xfnp": _XLMR.replace(
         name="xfnp",
@@ -382,7 +411,9 @@ def preset(name: str, **overrides: Any) -> ModelConfig:
     field."""
     if name not in PRESETS:
         hint = _did_you_mean(name, PRESETS)
-        raise UserError(f"no model preset {name!r} (there are {', '.join(PRESETS)}){hint}")
+        raise UserError(
+            f"no model preset {name!r} (there are {', '.join(PRESETS)}){hint}"
+        )
     return PRESETS[name].replace(**overrides)
 
 

@@ -48,7 +48,9 @@ class Decoding:
 
     def __post_init__(self):
         if self.beams < 1 or not 1 <= self.n_best <= self.beams:
-            raise UserError(f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}")
+            raise UserError(
+                f"decoding: n_best={self.n_best} must be from 1 to beams={self.beams}"
+            )
         if self.temperature and self.beams > 1:
             raise UserError(
                 f"decoding: temperature={self.temperature} draws tokens; set beams=1, not"
@@ -147,7 +149,9 @@ def generate(
         is_end_V = jnp.arange(len(bias_V)) == ids.end
         open_V = ~banned_V & ~(early & is_end_V)
         bias_V1 = jnp.where(open_V, bias_V, LOWEST)[:, None]
-        logits_VR = product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32) + bias_V1
+        logits_VR = (
+            product_of_few(table_VD, g_RD, preferred_element_type=jnp.float32) + bias_V1
+        )
         # The last of `apart` is the end: out of reach, and to be counted, only while it is early.
         counted_N = (apart_N < pieces).at[-1].set(early)
         apart_RN = jnp.einsum(
@@ -156,7 +160,9 @@ def generate(
         apart_RN = jnp.where(counted_N, apart_RN + bias_V[apart_N], LOWEST)
         allowed_VR = logits_VR
         if config.no_repeat_ngram:
-            allowed_VR = without_repeats(logits_VR, texts_RT, column, config.no_repeat_ngram)
+            allowed_VR = without_repeats(
+                logits_VR, texts_RT, column, config.no_repeat_ngram
+            )
         if draw:
             tokens_RC = draw(allowed_VR, column)
             values_RC = jnp.take_along_axis(allowed_VR, tokens_RC.T, axis=0).T
@@ -172,7 +178,9 @@ def generate(
             # The first column is given: one continuation, certain, and all others out of reach.
             others_RC = jnp.full_like(values_RC, LOWEST)
             values_RC = jnp.where(column == 0, others_RC.at[:, 0].set(0.0), values_RC)
-            tokens_RC = jnp.where(column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC)
+            tokens_RC = jnp.where(
+                column == 0, tokens_RC.at[:, 0].set(first_R), tokens_RC
+            )
         return values_RC, tokens_RC.astype(jnp.int32), cache
 
     cache = model.start(params, batch, memory_BSD, columns, config.beams)
@@ -180,11 +188,22 @@ def generate(
     if config.beams > 1:
         search = beam_search
     return search(
-        chances, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key
+        chances,
+        cache,
+        start_B,
+        languages_B,
+        first_B,
+        ids,
+        config,
+        longest_B,
+        columns,
+        key,
     )
 
 
-def without_repeats(logits_VR: Array, texts_RT: Array, column: Array, order: int) -> Array:
+def without_repeats(
+    logits_VR: Array, texts_RT: Array, column: Array, order: int
+) -> Array:
     """logits_VR without the tokens that would repeat an n-gram of the first `column` tokens of
     their row."""
     length = texts_RT.shape[1]
@@ -216,7 +235,9 @@ def in_blocks(x_VR: Array) -> Array:
     size = 128
     if fitting:
         size = fitting[0]
-    padded_VR = jnp.pad(x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf)
+    padded_VR = jnp.pad(
+        x_VR, ((0, -len(x_VR) % size), (0, 0)), constant_values=-jnp.inf
+    )
     return padded_VR.reshape(-1, size, x_VR.shape[1])
 
 
@@ -239,7 +260,9 @@ def highest(x_VR: Array, count: int) -> tuple[Array, Array]:
 def chosen(x_BW: Array, index_BC: Array) -> Array:
     """Of axis 1 of each row the entries of these numbers."""
     further_axes = [1] * (x_BW.ndim - 2)
-    return jnp.take_along_axis(x_BW, index_BC.reshape(*index_BC.shape, *further_axes), axis=1)
+    return jnp.take_along_axis(
+        x_BW, index_BC.reshape(*index_BC.shape, *further_axes), axis=1
+    )
 
 
 class _Written(NamedTuple):
@@ -254,7 +277,16 @@ class _Written(NamedTuple):
 
 
 def one_by_one(
-    chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key
+    chances: Callable,
+    cache,
+    start_B,
+    languages_B,
+    first_B,
+    ids,
+    config,
+    longest_B,
+    columns,
+    key,
 ) -> Texts:
     """The likeliest next token, or one drawn."""
     rows = start_B.shape[0]
@@ -287,7 +319,9 @@ def one_by_one(
     def step(state):
         cache, last_B, texts_BT, done_B, score_B, lengths_B = state
         column = cache.column
-        gain_B1, next_B1, cache = chances(cache, last_B, languages_B, texts_BT, first_B, 1, drawn)
+        gain_B1, next_B1, cache = chances(
+            cache, last_B, languages_B, texts_BT, first_B, 1, drawn
+        )
         # Shapes are fixed: a text that is done goes on with padding until all are.
         next_B = jnp.where(done_B, ids.pad, next_B1[:, 0])
         texts_BT = texts_BT.at[:, column].set(next_B)
@@ -306,7 +340,9 @@ def one_by_one(
         lengths_B=zeros_B.astype(jnp.int32),
     )
     end = jax.lax.while_loop(going, step, start)
-    divisor_B = jnp.maximum(end.lengths_B, 1).astype(jnp.float32) ** config.length_penalty
+    divisor_B = (
+        jnp.maximum(end.lengths_B, 1).astype(jnp.float32) ** config.length_penalty
+    )
     score_B = end.score_B / divisor_B
     return Texts(end.texts_BT[:, None], end.lengths_B[:, None], score_B[:, None])
 
@@ -325,7 +361,16 @@ class _Beams(NamedTuple):
 
 
 def beam_search(
-    chances: Callable, cache, start_B, languages_B, first_B, ids, config, longest_B, columns, key
+    chances: Callable,
+    cache,
+    start_B,
+    languages_B,
+    first_B,
+    ids,
+    config,
+    longest_B,
+    columns,
+    key,
 ) -> Texts:
     """The W best unfinished texts of each row go on. Of the 2 W best continuations those among the
     first W that end are kept as finished, the W best of all so far; a row is done when none of its
@@ -339,7 +384,9 @@ def beam_search(
         return jnp.repeat(x, width, axis=axis)
 
     # The source's keys and values stay as they are: the beams of a row share them.
-    wide = dataclasses.replace(cache, past=jax.tree.map(lambda x: widen(x, 0), cache.past))
+    wide = dataclasses.replace(
+        cache, past=jax.tree.map(lambda x: widen(x, 0), cache.past)
+    )
     languages_R = widen(languages_B, 0)
     first_R = first_B
     if first_B is not None:
@@ -352,9 +399,16 @@ def beam_search(
         return (state.cache.column < columns) & ~state.done_B.all()
 
     def step(state):
-        cache, last_BW, texts_BWT, score_BW, ended_BWT, ended_length_BW, ended_score_BW, done_B = (
-            state
-        )
+        (
+            cache,
+            last_BW,
+            texts_BWT,
+            score_BW,
+            ended_BWT,
+            ended_length_BW,
+            ended_score_BW,
+            done_B,
+        ) = state
         column = cache.column
         gain_RC, tokens_RC, cache = chances(
             cache, flat(last_BW), languages_R, flat(texts_BWT), first_R, 2 * width
@@ -371,11 +425,15 @@ def beam_search(
         among_first_C = jnp.arange(2 * width) < width
         finishing_BC = ends_BC & possible_BC & among_first_C & ~done_B[:, None]
         length = (column + 1).astype(jnp.float32)
-        final_BC = jnp.where(finishing_BC, best_BC / length**config.length_penalty, LOWEST)
+        final_BC = jnp.where(
+            finishing_BC, best_BC / length**config.length_penalty, LOWEST
+        )
         all_BX = jnp.concatenate([ended_score_BW, final_BC], axis=1)
         ended_score_BW, keep_BW = jax.lax.top_k(all_BX, width)
         ended_BWT = chosen(jnp.concatenate([ended_BWT, texts_BCT], axis=1), keep_BW)
-        lengths_BX = jnp.concatenate([ended_length_BW, jnp.full_like(index_BC, column + 1)], axis=1)
+        lengths_BX = jnp.concatenate(
+            [ended_length_BW, jnp.full_like(index_BC, column + 1)], axis=1
+        )
         ended_length_BW = chosen(lengths_BX, keep_BW)
 
         score_BW, keep_BW = jax.lax.top_k(jnp.where(ends_BC, LOWEST, best_BC), width)
@@ -383,9 +441,13 @@ def beam_search(
         last_BW = chosen(token_BC, keep_BW)
         # Each beam goes on with the keys and values of the text that it continues.
         rows_R = flat(chosen(beam_BC, keep_BW) + width * jnp.arange(rows)[:, None])
-        past = jax.tree.map(lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past)
+        past = jax.tree.map(
+            lambda x: x.at[rows_R].get(mode="promise_in_bounds"), cache.past
+        )
         cache = dataclasses.replace(cache, past=past)
-        done_B |= score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
+        done_B |= (
+            score_BW[:, 0] / length**config.length_penalty <= ended_score_BW[:, -1]
+        )
         done_B |= column + 1 >= longest_B
         return _Beams(
             cache,
@@ -413,4 +475,6 @@ def beam_search(
     )
     end = jax.lax.while_loop(going, step, start)
     n = config.n_best
-    return Texts(end.ended_BWT[:, :n], end.ended_length_BW[:, :n], end.ended_score_BW[:, :n])
+    return Texts(
+        end.ended_BWT[:, :n], end.ended_length_BW[:, :n], end.ended_score_BW[:, :n]
+    )

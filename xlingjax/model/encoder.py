@@ -64,7 +64,9 @@ class Embeddings(nn.Module):
         # Padding keeps the row just below the first position (XLM-R's row 1).
         padding_row = max(c.position_offset - 1, 0)
         positions_BL = jnp.where(
-            batch["pack_ids"] > 0, batch["position_ids"] + c.position_offset, padding_row
+            batch["pack_ids"] > 0,
+            batch["position_ids"] + c.position_offset,
+            padding_row,
         )
         x_BLD += Embed(c, c.max_positions, (None, None), name="positions")(positions_BL)
         if c.has_languages:
@@ -121,7 +123,14 @@ class _Modules(nn.Module):
         fields = Fields.from_batch(batch)
 
         def bound(spec):
-            return bind(spec, fields, fields, c.attention_backend, c.attention_dropout, self.mesh)
+            return bind(
+                spec,
+                fields,
+                fields,
+                c.attention_backend,
+                c.attention_dropout,
+                self.mesh,
+            )
 
         if states_BLD is None:
             x_BLD = self.embeddings(batch, keys[0], words_BLD, shift_BLD)
@@ -138,7 +147,9 @@ class _Modules(nn.Module):
 
     def averages(self, e_BLD, batch: Batch):
         fields = Fields.from_batch(batch)
-        return tuple(self.dan(e_BLD, fields.valid & (fields.side == side)) for side in (0, 1))
+        return tuple(
+            self.dan(e_BLD, fields.valid & (fields.side == side)) for side in (0, 1)
+        )
 
     def classify_paraphrase(self, h_BLD, key: Array | None):
         return self.paraphrase(h_BLD, key)[:, 0]
@@ -180,7 +191,12 @@ def one_token() -> dict[str, Array]:
     """A batch of one row of one token: shapes of parameters depend on no other."""
     one = jnp.ones((1, 1), jnp.int32)
     zero = jnp.zeros((1, 1), jnp.int32)
-    return {"input_ids": one, "pack_ids": one, "position_ids": zero, "language_ids": zero}
+    return {
+        "input_ids": one,
+        "pack_ids": one,
+        "position_ids": zero,
+        "language_ids": zero,
+    }
 
 
 class Encoder:
@@ -216,7 +232,9 @@ class Encoder:
         def is_box(x):
             return isinstance(x, nn.LogicallyPartitioned)
 
-        return jax.tree.map(lambda box: tuple(box.names), self._abstract_boxed(), is_leaf=is_box)
+        return jax.tree.map(
+            lambda box: tuple(box.names), self._abstract_boxed(), is_leaf=is_box
+        )
 
     def encode(
         self,
@@ -284,16 +302,25 @@ class Encoder:
         c = self.config
         if not c.labels_of(task):
             if task is None:
-                raise UserError(f"model {c.name} has no classification head; set num_labels")
+                raise UserError(
+                    f"model {c.name} has no classification head; set num_labels"
+                )
             known = ", ".join(dict(c.task_labels or ())) or "no task"
             raise UserError(
                 f"model {c.name} has no classification head of task {task!r}; it has those of"
                 f" {known}; set task_labels"
             )
-        return self._modules.apply({"params": params}, h_BLD, batch, rng, task, method="classify")
+        return self._modules.apply(
+            {"params": params}, h_BLD, batch, rng, task, method="classify"
+        )
 
     def recover_words(
-        self, params: Params, batch: Batch, mask: Mask, *, shift_BLD: Array | None = None
+        self,
+        params: Params,
+        batch: Batch,
+        mask: Mask,
+        *,
+        shift_BLD: Array | None = None,
     ) -> tuple[Array, Array]:
         """(x_BLD, attention_BLS): every token as a mixture of the word embeddings of those whom
         `mask` lets it see (Unicoder §3.2). shift_BLD is added to the embeddings as they are mixed,
@@ -302,7 +329,9 @@ class Encoder:
             raise UserError(
                 f"model {self.config.name} has no word recovery; set word_recovery=True"
             )
-        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
+        e_BLD = jnp.take(
+            params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0
+        )
         values_BLD = e_BLD
         if shift_BLD is not None:
             values_BLD = e_BLD + shift_BLD
@@ -317,7 +346,9 @@ class Encoder:
             raise UserError(
                 f"model {self.config.name} has no deep averaging network; set dan to its width"
             )
-        e_BLD = jnp.take(params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0)
+        e_BLD = jnp.take(
+            params["embeddings"]["tokens"]["embedding"], batch["input_ids"], axis=0
+        )
         return self._modules.apply({"params": params}, e_BLD, batch, method="averages")
 
     def classify_paraphrase(
@@ -326,8 +357,12 @@ class Encoder:
         """float32 logit_B that the two texts of a row translate each other, from the row's first
         state (Unicoder §3.2). Raises `UserError` for a model without a paraphrase head."""
         if not self.config.paraphrase:
-            raise UserError(f"model {self.config.name} has no paraphrase head; set paraphrase=True")
-        return self._modules.apply({"params": params}, h_BLD, rng, method="classify_paraphrase")
+            raise UserError(
+                f"model {self.config.name} has no paraphrase head; set paraphrase=True"
+            )
+        return self._modules.apply(
+            {"params": params}, h_BLD, rng, method="classify_paraphrase"
+        )
 
     def _boxed(self, rng):
         return self._modules.init({"params": rng}, method="everything")["params"]

@@ -13,7 +13,9 @@ def flops_per_token(
     predictions: vocabulary predictions per token (slots M / length L for MLM, about 1 for CLM).
     Counted with the true vocabulary, without recomputation, embedding look-ups, norms and softmax.
     """
-    forward = config.layers * _block(config, length, causal) + predictions * _head(config)
+    forward = config.layers * _block(config, length, causal) + predictions * _head(
+        config
+    )
     return 3.0 * forward
 
 
@@ -23,7 +25,9 @@ def decoder_flops_per_token(config: ModelConfig, source: int, target: int) -> fl
     # Cross-attention: queries and outputs of the target, keys and values of the source, both
     # products.
     crossing = 4 * config.dim**2 * (target + source) + 4 * target * source * config.dim
-    decoder = config.decoder_layers * (target * _block(config, target, causal=True) + crossing)
+    decoder = config.decoder_layers * (
+        target * _block(config, target, causal=True) + crossing
+    )
     encoder = config.layers * source * _block(config, source, causal=False)
     return 3.0 * (encoder + decoder + target * _head(config)) / (source + target)
 

@@ -6,7 +6,14 @@ import jax
 import jax.numpy as jnp
 
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.layers import Dense, LayerNorm, dropout, gelu, kernel_init, split_key
+from xlingjax.model.layers import (
+    Dense,
+    LayerNorm,
+    dropout,
+    gelu,
+    kernel_init,
+    split_key,
+)
 from xlingjax.model.masks import Fields
 
 Array = jax.Array
@@ -105,14 +112,18 @@ def pooled_states(h_BLD: Array, valid_BL: Array, kind: str) -> Array:
         max_BD = jnp.where(valid_BL[..., None], h_BLD, lowest).max(1)
         return jnp.where(valid_BL.any(1, keepdims=True), max_BD, 0)
     # In float32: a sum of hundreds in 16 bits would lose its last terms.
-    sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), valid_BL.astype(jnp.float32))
+    sum_BD = jnp.einsum(
+        "bld,bl->bd", h_BLD.astype(jnp.float32), valid_BL.astype(jnp.float32)
+    )
     mean_BD = sum_BD / jnp.maximum(valid_BL.sum(1, keepdims=True), 1)
     return mean_BD.astype(h_BLD.dtype)
 
 
 def mean_state(h_BLD: Array, chosen_BL: Array) -> Array:
     """float32 mean_BD of the chosen states, scaled to length sqrt(D); 0 where none is chosen."""
-    sum_BD = jnp.einsum("bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32))
+    sum_BD = jnp.einsum(
+        "bld,bl->bd", h_BLD.astype(jnp.float32), chosen_BL.astype(jnp.float32)
+    )
     # Scaled, a sum is what its mean is: nothing is divided by the number of states.
     return sum_BD * jax.lax.rsqrt(jnp.square(sum_BD).mean(-1, keepdims=True) + 1e-12)
 
@@ -159,7 +170,9 @@ class WordRecovery(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, e_BLD: Array, values_BSD: Array, allowed_BLS: Array) -> tuple[Array, Array]:
+    def __call__(
+        self, e_BLD: Array, values_BSD: Array, allowed_BLS: Array
+    ) -> tuple[Array, Array]:
         """(x_BLD, attention_BLS) from the embeddings e that are compared and those that are mixed,
         the same but in a leak test."""
         dim = e_BLD.shape[-1]

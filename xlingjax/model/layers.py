@@ -28,7 +28,9 @@ def kernel_init(config: ModelConfig, fan_in: int) -> Callable:
     if config.init_std:
         return nn.initializers.normal(config.init_std)
     bound = fan_in**-0.5
-    return lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
+    return lambda key, shape, dtype: jax.random.uniform(
+        key, shape, dtype, -bound, bound
+    )
 
 
 class Dense(nn.Module):
@@ -83,7 +85,9 @@ def product_of_few(rows_OI: Array, x_RI: Array, **options: Any) -> Array:
     """[O, R], for a few x and many rows. A library on CPU reads the left side of a product as it
     lies, and copies the right one into an order of its own at every call; so the large one is left,
     and the barrier keeps XLA from turning them round."""
-    return jax.lax.optimization_barrier(jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options))
+    return jax.lax.optimization_barrier(
+        jnp.einsum("OI,RI->OR", rows_OI, x_RI, **options)
+    )
 
 
 class LayerNorm(nn.Module):
@@ -152,4 +156,6 @@ def dropout(x: Array, rate: float, key: Array | None) -> Array:
     threshold = round(rate * 65536)
     # By the rounded rate, so that the mean is kept exactly.
     scale = 65536 / (65536 - threshold)
-    return jnp.where(halves >= threshold, x * jnp.asarray(scale, x.dtype), jnp.zeros_like(x))
+    return jnp.where(
+        halves >= threshold, x * jnp.asarray(scale, x.dtype), jnp.zeros_like(x)
+    )

@@ -42,7 +42,9 @@ class Fields:
             valid=pack > 0,
             side=batch.get("sides", zeros),
             is_mask=batch.get("is_mask", zeros) > 0,
-            position=jnp.broadcast_to(jnp.arange(ids.shape[-1], dtype=jnp.int32), ids.shape),
+            position=jnp.broadcast_to(
+                jnp.arange(ids.shape[-1], dtype=jnp.int32), ids.shape
+            ),
             language=batch.get("language_ids", zeros),
             pack=pack,
         )
@@ -58,7 +60,9 @@ class Mask:
     """
 
     name: str
-    allow: Callable[[Fields, Fields], Array] = dataclasses.field(compare=False, repr=False)
+    allow: Callable[[Fields, Fields], Array] = dataclasses.field(
+        compare=False, repr=False
+    )
 
     def __call__(self, q: Fields, k: Fields) -> Array:
         q_BL1 = jax.tree.map(lambda a: a[..., :, None], q)

@@ -136,4 +136,6 @@ def microbatches_for(
 
 def table(needed: Mapping[str, int]) -> str:
     lines = [f"{what:<16} {size / 1e9:8.2f} GB" for what, size in needed.items()]
-    return "\n".join([*lines, f"{'together':<16} {sum(needed.values()) / 1e9:8.2f} GB (estimated)"])
+    return "\n".join(
+        [*lines, f"{'together':<16} {sum(needed.values()) / 1e9:8.2f} GB (estimated)"]
+    )

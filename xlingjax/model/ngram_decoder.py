@@ -27,7 +27,15 @@ from xlingjax.model.encoder import Batch, Embeddings, Params
 from xlingjax.model.heads import VocabularyHead
 from xlingjax.model.layers import Dense, Embed, dropout, split_key
 from xlingjax.model.masks import Fields, Mask
-from xlingjax.model.seq2seq import CROSS, SELF, Cache, Decoder, Seq2Seq, new_column, to_source
+from xlingjax.model.seq2seq import (
+    CROSS,
+    SELF,
+    Cache,
+    Decoder,
+    Seq2Seq,
+    new_column,
+    to_source,
+)
 from xlingjax.model.stack import Stack
 
 Array = jax.Array
@@ -36,7 +44,9 @@ Array = jax.Array
 def ngram_stream(i: int) -> Mask:
     """What predicting stream i sees of the main stream: the last i columns are hidden, an example's
     first never is. `position` counts from the example's first column (`from_first`)."""
-    lagging = Mask("lagging", lambda q, k: (q.position - i >= k.position) | (k.position == 0))
+    lagging = Mask(
+        "lagging", lambda q, k: (q.position - i >= k.position) | (k.position == 0)
+    )
     return (lagging & SELF.mask).named(f"ngram_stream({i})")
 
 
@@ -93,8 +103,12 @@ class StreamAttention:
         own_k_BLHK, own_v_BLHK = own
         q_BLHK = q_BLHK * (q_BLHK.shape[-1] ** -0.5)
         r_BHLU = jnp.moveaxis(relative_BLUH.astype(jnp.float32), -1, 1)
-        s_BHLS = jnp.einsum("BLHK,BHSK->BHLS", q_BLHK, k_BHSK, preferred_element_type=jnp.float32)
-        s_BHLS += jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1) + self.bias_B1LS
+        s_BHLS = jnp.einsum(
+            "BLHK,BHSK->BHLS", q_BLHK, k_BHSK, preferred_element_type=jnp.float32
+        )
+        s_BHLS += (
+            jnp.take_along_axis(r_BHLU, self.buckets_B1LS, axis=-1) + self.bias_B1LS
+        )
         # Instead of T keys of which a mask hides all but one: each query's own score, at distance
         # 0.
         own_BHL = jnp.einsum(
@@ -123,17 +137,28 @@ class NgramAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x_BLD: Array, memory: Array, attention: StreamAttention, key: Array | None, past=None
+        self,
+        x_BLD: Array,
+        memory: Array,
+        attention: StreamAttention,
+        key: Array | None,
+        past=None,
     ):
         c = self.config
         project = dict(
-            outputs=(c.heads, c.head_dim), input_names=("embed",), output_names=("heads", "kv")
+            outputs=(c.heads, c.head_dim),
+            input_names=("embed",),
+            output_names=("heads", "kv"),
         )
         q_BLHK = Dense(c, **project, name="query")(x_BLD)
         k_BLHK = Dense(c, **project, name="key")(x_BLD)
         v_BLHK = Dense(c, **project, name="value")(x_BLD)
         relative_BLUH = Dense(
-            c, (c.relative_buckets, c.heads), ("embed",), (None, "heads"), name="relative"
+            c,
+            (c.relative_buckets, c.heads),
+            ("embed",),
+            (None, "heads"),
+            name="relative",
         )(x_BLD)
         # The main stream's columns stand first; of the others only the queries look at them.
         columns = x_BLD.shape[1] // attention.streams
@@ -180,7 +205,13 @@ class _NgramDecoder(Decoder):
         return self.decode_streams(*arguments, 1)[0]
 
     def decode_streams(
-        self, batch: Batch, source: Fields, memory_BSD, key: Array | None, shift_BTD, count: int
+        self,
+        batch: Batch,
+        source: Fields,
+        memory_BSD,
+        key: Array | None,
+        shift_BTD,
+        count: int,
     ):
         keys = split_key(key, 3)
         fields = from_first(Fields.from_batch(batch))
@@ -221,7 +252,9 @@ class _NgramDecoder(Decoder):
         predicting_BLD = self.embeddings(ahead, rngs[1], words_BLD)
         x_BLD = jnp.concatenate([main_BTD, predicting_BLD], axis=1)
 
-        positions_BL = jnp.concatenate([batch["position_ids"], ahead["position_ids"]], axis=1)
+        positions_BL = jnp.concatenate(
+            [batch["position_ids"], ahead["position_ids"]], axis=1
+        )
         masks = [SELF.mask, *map(ngram_stream, range(count))]
         allowed_BLS = jnp.concatenate([mask(queries, keys) for mask in masks], axis=1)
         bias_BLS = jnp.where(allowed_BLS, 0.0, jnp.finfo(jnp.float32).min)
@@ -247,7 +280,9 @@ class NgramSeq2Seq(Seq2Seq):
     def __init__(self, config: ModelConfig, mesh: Mesh | None = None):
         """Raises `UserError` for a model without predicting streams."""
         if not config.streams:
-            raise UserError(f"model {config.name} has no predicting streams; set streams")
+            raise UserError(
+                f"model {config.name} has no predicting streams; set streams"
+            )
         super().__init__(config, mesh)
 
     def decode_streams(
@@ -270,5 +305,11 @@ class NgramSeq2Seq(Seq2Seq):
         """
         n = self.config.streams
         return self._apply(
-            params, *self._sides(batch), memory_BSD, rng, shift_BTD, n, method="decode_streams"
+            params,
+            *self._sides(batch),
+            memory_BSD,
+            rng,
+            shift_BTD,
+            n,
+            method="decode_streams",
         )

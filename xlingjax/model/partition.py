@@ -47,7 +47,9 @@ def make_mesh(
     if devices is None:
         devices = jax.devices()
     sizes = [config.data, config.fsdp, config.tensor]
-    requested = " x ".join(f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True))
+    requested = " x ".join(
+        f"{axis}={size}" for axis, size in zip(AXES, sizes, strict=True)
+    )
     if any(size < 1 and size != -1 for size in sizes) or sizes.count(-1) > 1:
         raise UserError(
             f"mesh {requested}: sizes are positive, and at most one is -1 (take what the others"
@@ -70,7 +72,9 @@ def make_mesh(
             " to take what is left"
         )
     axis_types = (AxisType.Auto,) * len(AXES)
-    return jax.make_mesh(tuple(sizes), AXES, axis_types=axis_types, devices=devices[:used])
+    return jax.make_mesh(
+        tuple(sizes), AXES, axis_types=axis_types, devices=devices[:used]
+    )
 
 
 def mesh_of_all() -> Mesh | None:
@@ -108,7 +112,10 @@ def partition_spec(
 
 
 def param_shardings(
-    mesh: Mesh, logical_axes: Any, shapes: Any, rules: Mapping[str, tuple[str, ...]] = RULES
+    mesh: Mesh,
+    logical_axes: Any,
+    shapes: Any,
+    rules: Mapping[str, tuple[str, ...]] = RULES,
 ) -> Any:
     """Shardings for a tree of parameters.
 
@@ -131,7 +138,9 @@ def state_shardings(mesh: Mesh, abstract: Any, params: Any, shardings: Any) -> A
     """
     with_paths, _ = jax.tree_util.tree_flatten_with_path(params)
     known = {}
-    for (path, leaf), sharding in zip(with_paths, jax.tree.leaves(shardings), strict=True):
+    for (path, leaf), sharding in zip(
+        with_paths, jax.tree.leaves(shardings), strict=True
+    ):
         known[path] = (leaf.shape, sharding)
 
     def one(path, leaf):
@@ -163,7 +172,9 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 def check_counts(microbatches: int, **every: int) -> None:
     """Raise UserError unless there is a microbatch and every `SOMETHING_every` is 0 or more."""
     if microbatches < 1:
-        raise UserError(f"MICROBATCHES={microbatches}: a batch is at least one microbatch")
+        raise UserError(
+            f"MICROBATCHES={microbatches}: a batch is at least one microbatch"
+        )
     for name, steps in every.items():
         if steps < 0:
             raise UserError(

@@ -43,7 +43,9 @@ def decoder_side(batch: Batch) -> dict[str, Array]:
 
 def source_fields(batch: Batch) -> Fields:
     """What the cross-attention sees of the source."""
-    return Fields.from_batch({"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]})
+    return Fields.from_batch(
+        {"input_ids": batch["input_ids"], "pack_ids": batch["pack_ids"]}
+    )
 
 
 @jax.tree_util.register_dataclass
@@ -117,7 +119,11 @@ class Decoder(nn.Module):
         """(x_BLD, the self-attention, the attention to the source) of a new column; its last x is
         what predicts."""
         queries, keys = new_column(batch, cache)
-        return self.embeddings(batch, None), bind(SELF, queries, keys), to_source(queries, cache)
+        return (
+            self.embeddings(batch, None),
+            bind(SELF, queries, keys),
+            to_source(queries, cache),
+        )
 
     def vocabulary_head(self, h):
         return self.head(h)
@@ -178,17 +184,26 @@ class Seq2Seq(Encoder):
         dropout. shift_BTD is added to the word embeddings. Raises `UserError` when the rows are
         longer than the position table.
         """
-        return self._apply(params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode")
+        return self._apply(
+            params, *self._sides(batch), memory_BSD, rng, shift_BTD, method="decode"
+        )
 
     def start(
-        self, params: Params, batch: Batch, memory_BSD: Array, length: int, beams: int = 1
+        self,
+        params: Params,
+        batch: Batch,
+        memory_BSD: Array,
+        length: int,
+        beams: int = 1,
     ) -> Cache:
         """An empty cache for up to `length` columns; the rows of the batch hold one example each,
         of which the search makes `beams`."""
         c = self._decoder.config
         rows = memory_BSD.shape[0]
         stacked = self._view(params)["decoder"]["layers"]
-        layers = tuple(jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(c.layers))
+        layers = tuple(
+            jax.tree.map(lambda x, i=i: x[i], stacked) for i in range(c.layers)
+        )
 
         def projected(layer, name):
             dense = layer["cross_attention"]["attention"][name]
@@ -198,7 +213,9 @@ class Seq2Seq(Encoder):
             return x_BHKS + bias_HK1
 
         # The source's keys and values stay the same: they are computed here, and not at every step.
-        memory = tuple((projected(layer, "key"), projected(layer, "value")) for layer in layers)
+        memory = tuple(
+            (projected(layer, "key"), projected(layer, "value")) for layer in layers
+        )
         # A single vector is multiplied without copies.
         if rows * beams > 1:
             layers = tuple(by_rows(layer, c.dtype) for layer in layers)
@@ -227,7 +244,9 @@ class Seq2Seq(Encoder):
         # The blocks themselves and not a `Stack`: `start` has taken the layers apart.
         block = Block(c, self._self_attention)
         past = []
-        for layer, earlier, source in zip(cache.layers, cache.past, cache.memory, strict=True):
+        for layer, earlier, source in zip(
+            cache.layers, cache.past, cache.memory, strict=True
+        ):
             x_BLD, longer = block.apply(
                 {"params": layer},
                 x_BLD,
@@ -241,7 +260,9 @@ class Seq2Seq(Encoder):
         if c.norm_order == "pre":
             final_norm = self._view(params)["decoder"]["final_norm"]
             h_BD = LayerNorm(c).apply({"params": final_norm}, h_BD)
-        return h_BD, dataclasses.replace(cache, past=tuple(past), column=cache.column + 1)
+        return h_BD, dataclasses.replace(
+            cache, past=tuple(past), column=cache.column + 1
+        )
 
     def decoder_head(self, params: Params, h: Array) -> tuple[Array, Array, Array]:
         """(g_...D, table_VD, bias_V) such that the decoder's logits are g @ table.T + bias."""
@@ -256,7 +277,9 @@ class Seq2Seq(Encoder):
         return target, source_fields(batch)
 
     def _apply(self, params: Params, *arguments: Any, method: str):
-        return self._decoder.apply({"params": self._view(params)}, *arguments, method=method)
+        return self._decoder.apply(
+            {"params": self._view(params)}, *arguments, method=method
+        )
 
     def _view(self, params: Params) -> Params:
         """The decoder's own tree: what is shared or tied filled in from the encoder's."""
@@ -270,7 +293,10 @@ class Seq2Seq(Encoder):
         # A head without parameters ("plain") has no entry.
         head = params.get("head", {})
         return {
-            "embeddings": {**params["embeddings"], **params.get("decoder_embeddings", {})},
+            "embeddings": {
+                **params["embeddings"],
+                **params.get("decoder_embeddings", {}),
+            },
             "decoder": decoder,
             "head": params.get("decoder_head", head),
         }
@@ -278,7 +304,9 @@ class Seq2Seq(Encoder):
     def _boxed(self, rng):
         encoder_rng, decoder_rng = jax.random.split(rng)
         params = super()._boxed(encoder_rng)
-        of_decoder = self._decoder.init({"params": decoder_rng}, method="everything")["params"]
+        of_decoder = self._decoder.init({"params": decoder_rng}, method="everything")[
+            "params"
+        ]
         # What is shared with the encoder stands there alone.
         if self.config.tied_self_attention:
             del of_decoder["decoder"]["layers"]["attention"]

@@ -14,7 +14,10 @@ from xlingjax.model.partition import batch_sharding, row_devices
 
 Array = jax.Array
 
-_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
+_POLICIES = {
+    "full": None,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
 
 
 class Stack(nn.Module):
@@ -73,7 +76,9 @@ class Stack(nn.Module):
             unroll=c.unroll or c.layers,
             metadata_params={nn.PARTITION_NAME: "layers"},
         )
-        h_BLD, h_NBLD = scan(Block(c, self.self_attention, name="layers"), x_BLD, keys_N)
+        h_BLD, h_NBLD = scan(
+            Block(c, self.self_attention, name="layers"), x_BLD, keys_N
+        )
         if c.norm_order == "pre":
             # A pre-LN block gives a bare sum, with no LayerNorm behind it.
             h_BLD = LayerNorm(c, name="final_norm")(h_BLD)

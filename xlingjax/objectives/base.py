@@ -121,7 +121,12 @@ class Objective:
         raise NotImplementedError
 
     def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None,
+        languages: int,
     ) -> Loss:
         """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
         metrics."""
@@ -151,7 +156,12 @@ class TokenObjective(Objective):
         return {self.name: 1.0}
 
     def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None,
+        languages: int,
     ) -> Loss:
         terms: dict[str, Array] = {}
         metrics: dict[str, Any] = {}
@@ -233,7 +243,9 @@ def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float | None:
     return flops_per_token(config, shapes["input_ids"][1], 0.0)
 
 
-def at_all(h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array) -> Predictions:
+def at_all(
+    h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array
+) -> Predictions:
     """A prediction at every column."""
     columns_BL = jnp.broadcast_to(jnp.arange(h_BLD.shape[1]), h_BLD.shape[:2])
     return Predictions(h_BLD, columns_BL, targets_BL, weights_BL, languages_BL)
@@ -248,7 +260,11 @@ def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
 
 
 def metrics_by_language(
-    name: str, values: dict[str, Array], weights_T: Array, languages_T: Array, languages: int
+    name: str,
+    values: dict[str, Array],
+    weights_T: Array,
+    languages_T: Array,
+    languages: int,
 ):
     """`name/KEY` and `name/KEY_by_language` for every per-token `values[KEY]`, as (sum, weight)
     pairs."""
@@ -258,5 +274,8 @@ def metrics_by_language(
     metrics = {}
     for key, value_T in values.items():
         metrics[f"{name}/{key}"] = ((value_T * weights_T).sum(), weights_T.sum())
-        metrics[f"{name}/{key}_by_language"] = ((weights_GT * value_T).sum(-1), weights_GT.sum(-1))
+        metrics[f"{name}/{key}_by_language"] = (
+            (weights_GT * value_T).sum(-1),
+            weights_GT.sum(-1),
+        )
     return metrics

@@ -55,7 +55,9 @@ class CAMLM(TokenObjective):
 
     def __post_init__(self):
         if self.own_masks not in ("all", "self"):
-            raise UserError(f"{self.name}: OWN_MASKS={self.own_masks!r} is neither all nor self")
+            raise UserError(
+                f"{self.name}: OWN_MASKS={self.own_masks!r} is neither all nor self"
+            )
 
     @property
     def terms(self) -> tuple[str, str]:
@@ -83,7 +85,9 @@ class CAMLM(TokenObjective):
     def weights(self, batch: Batch) -> dict[str, Array]:
         # L = L_x + L_y (eq. 3): each side has a mean of its own.
         weights_BM = batch["masked_weights"]
-        return {term: weights_BM[:, half].sum() for term, half in halves(self.terms, batch)}
+        return {
+            term: weights_BM[:, half].sum() for term, half in halves(self.terms, batch)
+        }
 
     def predictions(
         self,
@@ -93,8 +97,13 @@ class CAMLM(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
-        return {term: at_slots(h_BLD, batch, half) for term, half in halves(self.terms, batch)}
+        h_BLD = model.encode(
+            params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD
+        )
+        return {
+            term: at_slots(h_BLD, batch, half)
+            for term, half in halves(self.terms, batch)
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +139,9 @@ class BTMLM(TokenObjective):
                 f"{self.name}: PSEUDO_DECODE={self.decode!r} is neither argmax nor sample"
             )
         if self.own_masks not in ("self", "all"):
-            raise UserError(f"{self.name}: PSEUDO_MASKS={self.own_masks!r} is neither self nor all")
+            raise UserError(
+                f"{self.name}: PSEUDO_MASKS={self.own_masks!r} is neither self nor all"
+            )
 
     @property
     def _first_stage(self) -> Mask:
@@ -169,7 +180,9 @@ class BTMLM(TokenObjective):
             key = jax.random.fold_in(rng, 1)
         first = self.placeholders(model, params, batch, key, shift_BLD)
         filled = self.filled(batch, first.targets)
-        h_BLD = model.encode(params, filled, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        h_BLD = model.encode(
+            params, filled, self.attention(), rng=rng, shift_BLD=shift_BLD
+        )
         return {self.name: at_slots(h_BLD, batch), f"{self.name}_pseudo": first}
 
     def placeholders(
@@ -185,7 +198,9 @@ class BTMLM(TokenObjective):
         # Pseudo tokens are data to the second stage; without a key there is no dropout.
         params = jax.lax.stop_gradient(params)
         whole = {**batch, "input_ids": batch["original_ids"]}
-        h_BLD = model.encode(params, whole, AttentionSpec(self._first_stage), shift_BLD=shift_BLD)
+        h_BLD = model.encode(
+            params, whole, AttentionSpec(self._first_stage), shift_BLD=shift_BLD
+        )
         columns_BP = batch["pseudo_positions"]
         states_BPD = gather_positions(h_BLD, columns_BP)
         g_BPD, table_VD, bias_V = model.vocab_head(params, states_BPD)

@@ -56,7 +56,9 @@ class Classification(Objective):
     )
 
     @classmethod
-    def of_task(cls, task: str, num_labels: int, apart: bool = False) -> "Classification":
+    def of_task(
+        cls, task: str, num_labels: int, apart: bool = False
+    ) -> "Classification":
         """That of one of several tasks, which is called "classification_TASK"."""
         name = f"classification_{task}"
         return cls(num_labels, apart, task, name, coefficients={name: 1.0})
@@ -75,7 +77,12 @@ class Classification(Objective):
         return {self.name: batch["example_weights"].sum()}
 
     def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None,
+        languages: int,
     ) -> Loss:
         logits_BC = self.logits(model, params, batch, rng)
         log_p_BC = jax.nn.log_softmax(logits_BC)
@@ -149,18 +156,27 @@ class Tagging(Objective):
         return {"tagging": batch["tag_weights"].sum()}
 
     def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None,
+        languages: int,
     ) -> Loss:
         # Every column gets logits; pieces but the first of a word have weight 0.
         log_p_BLC = jax.nn.log_softmax(self.logits(model, params, batch, rng))
-        nll_BL = -jnp.take_along_axis(log_p_BLC, batch["tag_labels"][..., None], axis=-1)[..., 0]
+        nll_BL = -jnp.take_along_axis(
+            log_p_BLC, batch["tag_labels"][..., None], axis=-1
+        )[..., 0]
         correct_BL = (log_p_BLC.argmax(-1) == batch["tag_labels"]).astype(jnp.float32)
         weights_T = batch["tag_weights"].reshape(-1)
         values = {"loss": nll_BL.reshape(-1), "accuracy": correct_BL.reshape(-1)}
         metrics = metrics_by_language(
             self.name, values, weights_T, batch["language_ids"].reshape(-1), languages
         )
-        return Loss(terms={"tagging": (values["loss"] * weights_T).sum()}, metrics=metrics)
+        return Loss(
+            terms={"tagging": (values["loss"] * weights_T).sum()}, metrics=metrics
+        )
 
     def logits(
         self, model: Encoder, params: Params, batch: Batch, rng: Array | None = None
@@ -208,7 +224,12 @@ class PlugIn(Objective):
         return {"plug_in": 2 * batch["example_weights"].sum()}
 
     def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None,
+        languages: int,
     ) -> Loss:
         logits_TC = jnp.concatenate(self.logits(model, params, batch, rng))
         labels_T = jnp.tile(batch["labels"], 2)
@@ -223,7 +244,9 @@ class PlugIn(Objective):
         x_languages_B = languages_BL[:, 0]
         y_languages_B = jnp.take_along_axis(languages_BL, second_B1, axis=1)[:, 0]
         languages_T = jnp.concatenate([x_languages_B, y_languages_B])
-        metrics = metrics_by_language(self.name, values, weights_T, languages_T, languages)
+        metrics = metrics_by_language(
+            self.name, values, weights_T, languages_T, languages
+        )
         return Loss(terms={"plug_in": (nll_T * weights_T).sum()}, metrics=metrics)
 
     def logits(
@@ -244,7 +267,9 @@ class PlugIn(Objective):
                 " VECO_RUN` writes"
             )
         keys = split_key(rng, 4)
-        veco = VECO(stop_gradient=self.stop_gradient, query=config.cross_attention_query)
+        veco = VECO(
+            stop_gradient=self.stop_gradient, query=config.cross_attention_query
+        )
         h_BLD, s_BLD = veco.states(model, params, batch, keys[0], keys[1])
         both_BLE = jnp.concatenate([h_BLD, s_BLD], axis=-1)
         logits = []

@@ -42,7 +42,9 @@ class Visibility:
         return np.argwhere(self.allowed & ~self.moved)
 
 
-def visibility(model: Encoder, params: Params, batch: Batch, spec: AttentionSpec) -> Visibility:
+def visibility(
+    model: Encoder, params: Params, batch: Batch, spec: AttentionSpec
+) -> Visibility:
     """Of the states of every column, by the mask of `spec` after all layers."""
 
     def states(shift_BLD):
@@ -72,7 +74,9 @@ def prediction_visibility(
         made_BM1 = columns_BM[..., None] >= 0
         # Of every column; then of those that the predictions are made from.
         allowed_BLS = np.asarray(mask(fields, fields))
-        allowed_BMS = np.take_along_axis(allowed_BLS, np.maximum(columns_BM, 0)[..., None], axis=1)
+        allowed_BMS = np.take_along_axis(
+            allowed_BLS, np.maximum(columns_BM, 0)[..., None], axis=1
+        )
         result[name] = Visibility(allowed_BMS & made_BM1, moved & made_BM1, columns_BM)
     return result
 
@@ -105,7 +109,9 @@ def _moved(
     before = jax.tree.map(np.asarray, shifted(-1))
     for name, predictions in before.items():
         if not np.isfinite(predictions.states).all():
-            raise FloatingPointError(f"{name}: attention gives values that are not finite")
+            raise FloatingPointError(
+                f"{name}: attention gives values that are not finite"
+            )
     moved: dict[str, list[np.ndarray]] = {name: [] for name in before}
     for column in range(length):
         for name, predictions in shifted(column).items():

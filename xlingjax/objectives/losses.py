@@ -156,7 +156,12 @@ def _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C):
         even_V1 = (jnp.arange(logits_VC.shape[0]) < vocab_size)[:, None] / vocab_size
         target_VC = (1 - smoothing) * hit_VC + smoothing * even_V1
         loss_C = logsum_C - jnp.where(even_V1 > 0, target_VC * logits_VC, 0.0).sum(0)
-    return (weights_C * loss_C).sum(), nll_C, correct_C, (logits_VC, target_VC, logsum_C)
+    return (
+        (weights_C * loss_C).sum(),
+        nll_C,
+        correct_C,
+        (logits_VC, target_VC, logsum_C),
+    )
 
 
 def _product(x, y, x_axis: int, y_axis: int):
@@ -169,7 +174,9 @@ def _product(x, y, x_axis: int, y_axis: int):
 def _chunked(target, h_ICD, table_VD, bias_V, targets_IC, weights_IC):
     def step(loss, chunk):
         h_CD, targets_C, weights_C = chunk
-        more, nll_C, correct_C, _ = _chunk(target, h_CD, table_VD, bias_V, targets_C, weights_C)
+        more, nll_C, correct_C, _ = _chunk(
+            target, h_CD, table_VD, bias_V, targets_C, weights_C
+        )
         return loss + more, (nll_C, correct_C)
 
     zero = jnp.zeros((), jnp.float32)

@@ -58,10 +58,17 @@ class SpanQA(Objective):
         return {"span_qa": batch["example_weights"].sum()}
 
     def loss(
-        self, model: Encoder, params: Params, batch: Batch, rng: Array | None, languages: int
+        self,
+        model: Encoder,
+        params: Params,
+        batch: Batch,
+        rng: Array | None,
+        languages: int,
     ) -> Loss:
         logits_BLC = self.logits(model, params, batch, rng)
-        targets_BC = jnp.stack([batch["start_positions"], batch["end_positions"]], axis=-1)
+        targets_BC = jnp.stack(
+            [batch["start_positions"], batch["end_positions"]], axis=-1
+        )
         log_p_BLC = jax.nn.log_softmax(logits_BLC, axis=1)
         nll_BC = -jnp.take_along_axis(log_p_BLC, targets_BC[:, None], axis=1)[:, 0]
         weights_B = batch["example_weights"]

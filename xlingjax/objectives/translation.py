@@ -65,7 +65,9 @@ class Translation(TokenObjective):
         if config.streams:
             # The predicting streams are not counted.
             return None
-        return decoder_flops_per_token(config, shapes["input_ids"][1], shapes["decoder_ids"][1])
+        return decoder_flops_per_token(
+            config, shapes["input_ids"][1], shapes["decoder_ids"][1]
+        )
 
     def attention(self) -> AttentionSpec:
         # The encoder's; the decoder's masks are the model's own (`seq2seq.SELF`, `CROSS`).
@@ -130,13 +132,18 @@ class Translation(TokenObjective):
         memory_BSD = model.encode(
             params, batch, self.attention(), rng=keys[0], shift_BLD=source_shift_BSD
         )
-        return decode(params, batch, memory_BSD, rng=keys[1], shift_BTD=target_shift_BTD)
+        return decode(
+            params, batch, memory_BSD, rng=keys[1], shift_BTD=target_shift_BTD
+        )
 
 
 def at_target(h_BTD: Array, batch: Batch) -> Predictions:
     """A prediction at every column of the decoder."""
     return at_all(
-        h_BTD, batch["decoder_targets"], batch["decoder_weights"], batch["decoder_language_ids"]
+        h_BTD,
+        batch["decoder_targets"],
+        batch["decoder_weights"],
+        batch["decoder_language_ids"],
     )
 
 

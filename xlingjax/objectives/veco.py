@@ -76,7 +76,10 @@ class VECO(TokenObjective):
         return AttentionSpec(own_side)
 
     def masks(self) -> dict[str, Mask]:
-        masks = {"self-attention of H and S": own_side, "cross-attention of S to H": partner}
+        masks = {
+            "self-attention of H and S": own_side,
+            "cross-attention of S to H": partner,
+        }
         if self.tlm:
             masks["TLM"] = bidirectional
         return masks
@@ -110,7 +113,9 @@ class VECO(TokenObjective):
         if self.tlm:
             one_text = as_one_text(batch)
             spec = AttentionSpec(bidirectional)
-            t_BLD = model.encode(params, one_text, spec, rng=keys[2], shift_BLD=shift_BLD)
+            t_BLD = model.encode(
+                params, one_text, spec, rng=keys[2], shift_BLD=shift_BLD
+            )
             predictions[f"{self.name}_tlm"] = at_slots(t_BLD, batch)
         return {term: predictions[term] for term in self.coefficients}
 
@@ -131,7 +136,9 @@ class VECO(TokenObjective):
                 f" query={self.query!r}: set CROSS_ATTENTION_QUERY, which sets both"
             )
         batch = as_two_texts(batch)
-        h_BLD = model.encode(params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD)
+        h_BLD = model.encode(
+            params, batch, self.attention(), rng=h_rng, shift_BLD=shift_BLD
+        )
         # Keys and values of every layer of S are the other side's final H (§2.1), so that one pass
         # gives them for all layers.
         memory_BLD = h_BLD
@@ -139,7 +146,12 @@ class VECO(TokenObjective):
             memory_BLD = jax.lax.stop_gradient(h_BLD)
         memory = (memory_BLD, AttentionSpec(partner))
         s_BLD = model.encode(
-            params, batch, self.attention(), rng=s_rng, memory=memory, shift_BLD=shift_BLD
+            params,
+            batch,
+            self.attention(),
+            rng=s_rng,
+            memory=memory,
+            shift_BLD=shift_BLD,
         )
         return h_BLD, s_BLD
 

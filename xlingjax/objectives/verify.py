@@ -55,12 +55,18 @@ def verify(
         objective, batch = as_read(objective, model, params, batch)
         exact = model.config.dtype == "float32"
         words = objective.words(batch)
-        for name, seen in prediction_visibility(objective, model, params, batch).items():
+        for name, seen in prediction_visibility(
+            objective, model, params, batch
+        ).items():
             yield finding(stage, name, seen, words, exact=exact)
 
 
 def finding(
-    objective: str, predictions: str, found: Visibility, batch: dict[str, np.ndarray], exact: bool
+    objective: str,
+    predictions: str,
+    found: Visibility,
+    batch: dict[str, np.ndarray],
+    exact: bool,
 ) -> Finding:
     # A slot that nothing may reach and nothing reached is an unused one.
     made_BM1 = found.allowed.any(-1, keepdims=True) | found.moved.any(-1, keepdims=True)
@@ -108,5 +114,7 @@ def table(findings: Sequence[Finding], title: str) -> Any:
     style = {"ok": "green", "leaks": "red", "blind": "red"}
     for f in findings:
         counts = (f"{f.hidden:,}", f"{f.leaks:,}", f"{f.seen:,}", f"{f.moved:,}")
-        result.add_row(f.objective, f.predictions, *counts, f"[{style[f.verdict]}]{f.verdict}[/]")
+        result.add_row(
+            f.objective, f.predictions, *counts, f"[{style[f.verdict]}]{f.verdict}[/]"
+        )
     return result

@@ -51,7 +51,10 @@ class XFNP(Translation):
     @property
     def coefficients(self) -> dict[str, float | Ramp]:
         factor = super().coefficients[self.name]
-        return {term: alpha * factor for term, alpha in zip(self.terms, self.alphas, strict=True)}
+        return {
+            term: alpha * factor
+            for term, alpha in zip(self.terms, self.alphas, strict=True)
+        }
 
     def masks(self) -> dict[str, Mask]:
         """Over the columns of `words`, those of the main stream behind those of the encoder."""
@@ -109,7 +112,9 @@ def stream_prefix(i: int) -> Mask:
         first = jnp.where(target, k.position, beyond).min(-1, keepdims=True)
         return target & ((k.position <= q.position - i) | (k.position == first))
 
-    return (bidirectional & (first_side | Mask("lagging", allow))).named(f"stream_prefix({i})")
+    return (bidirectional & (first_side | Mask("lagging", allow))).named(
+        f"stream_prefix({i})"
+    )
 
 
 def with_streams(model: Encoder, name: str, streams: int) -> NgramSeq2Seq:

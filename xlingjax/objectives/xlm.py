@@ -64,7 +64,9 @@ class MLM(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        h_BLD = model.encode(
+            params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD
+        )
         return {self.name: at_slots(h_BLD, batch)}
 
 
@@ -118,7 +120,9 @@ class CLM(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
-        h_BLD = model.encode(params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD)
+        h_BLD = model.encode(
+            params, batch, self.attention(), rng=rng, shift_BLD=shift_BLD
+        )
         # The language of a prediction is that of the predicted token.
         predictions = at_all(
             h_BLD,

@@ -45,7 +45,9 @@ class CamlmFeatures(Preprocessor):
 
     def __post_init__(self):
         if self.layout not in LAYOUTS:
-            raise UserError(f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}")
+            raise UserError(
+                f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}"
+            )
         if self.masking.mask < 1:
             raise UserError(
                 "CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0"
@@ -66,7 +68,11 @@ class CamlmFeatures(Preprocessor):
         return 2 * slots_of_a_side(self.masking, self.text_length(length))
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return pair_rows(
             records,
@@ -85,7 +91,9 @@ class CamlmFeatures(Preprocessor):
 
         text = self.text_length(length)
         # Each side's own slots: its cross-entropy is a term of its own (§3.1).
-        mask = masker(self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True)
+        mask = masker(
+            self.masking, vocabulary, counts, self.slots(length) // 2, side_by_side=True
+        )
 
         def is_mask(ids: Any) -> Any:
             return tf.cast(ids == vocabulary.mask_id, tf.int32)
@@ -178,7 +186,11 @@ class BtmlmFeatures(Preprocessor):
         return 2 * text
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], self.text_length(length), bos=bos)
@@ -198,9 +210,13 @@ class BtmlmFeatures(Preprocessor):
         mask = masker(self.masking, vocabulary, counts, self.slots(length))
         text = self.text_length(length)
         places = self.placeholders(length)
-        special_Z = tf.constant(np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32)
+        special_Z = tf.constant(
+            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32
+        )
         target_T = tf.constant([language for language, _ in self.targets], tf.int32)
-        log_share_T = tf.math.log(tf.constant([share for _, share in self.targets], tf.float32))
+        log_share_T = tf.math.log(
+            tf.constant([share for _, share in self.targets], tf.float32)
+        )
 
         def gumbel(purpose: int, width: int, draws: Any) -> Any:
             uniform = tf.clip_by_value(draws.uniform(purpose, width), 1e-7, 1 - 1e-7)
@@ -218,7 +234,9 @@ class BtmlmFeatures(Preprocessor):
             real = batch["pack_ids"][:, :text] > 0
             tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
             share = self.proportion * tf.cast(tokens, tf.float32)
-            used = tf.range(places)[None, :] < tf.cast(tf.math.ceil(share - 1e-4), tf.int32)
+            used = tf.range(places)[None, :] < tf.cast(
+                tf.math.ceil(share - 1e-4), tf.int32
+            )
             # Distinct places of the text, in order: where its words would stand in a translation.
             score = tf.where(real, gumbel(random.PLACES, text, draws), -np.inf)
             offsets = tf.math.top_k(score, places).indices

@@ -44,7 +44,9 @@ def pair_row(
     long a pair loses tokens from the longer side. Raises UserError when `length` leaves no room for
     a token of each text.
     """
-    separators = 2 if second is None else 4 if reset_positions else vocabulary.pair_separators
+    separators = (
+        2 if second is None else 4 if reset_positions else vocabulary.pair_separators
+    )
     if length < separators + 2:
         raise UserError(
             f"length {length} leaves no room for a pair between {separators} separators: use at"
@@ -60,9 +62,15 @@ def pair_row(
         ids += [vocabulary.eos_id] * (separators - 3) + [*second[:b], vocabulary.eos_id]
     columns = np.arange(length, dtype=np.int32)
     valid = columns < len(ids)
-    positions = np.where(columns >= turn, columns - turn, columns) if reset_positions else columns
+    positions = (
+        np.where(columns >= turn, columns - turn, columns)
+        if reset_positions
+        else columns
+    )
     return {
-        "input_ids": np.array(ids + [vocabulary.pad_id] * (length - len(ids)), np.int32),
+        "input_ids": np.array(
+            ids + [vocabulary.pad_id] * (length - len(ids)), np.int32
+        ),
         "position_ids": np.where(valid, positions, 0).astype(np.int32),
         "pack_ids": valid.astype(np.int32),
         "sides": (valid & (columns >= turn)).astype(np.int32),
@@ -87,7 +95,9 @@ def classification_rows(
 
     def row(e: Example) -> dict[str, np.ndarray]:
         second = None if e.hypothesis is None else vocabulary.encode(e.hypothesis)
-        return pair_row(vocabulary.encode(e.premise), second, vocabulary, length, reset_positions)
+        return pair_row(
+            vocabulary.encode(e.premise), second, vocabulary, length, reset_positions
+        )
 
     rows = [row(e) for e in examples]
     arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
@@ -135,13 +145,16 @@ def shuffled_rows(
         if epoch not in order:
             order.clear()
             numbers = [
-                np.random.default_rng((seed, epoch, *name)).random(count) for name, count in drawn
+                np.random.default_rng((seed, epoch, *name)).random(count)
+                for name, count in drawn
             ]
             order[epoch] = np.argsort(np.concatenate(numbers), kind="stable")
         return order[epoch][offset]
 
     def read(index: int) -> dict[str, np.ndarray]:
-        chosen = np.array([row(n) for n in range(index * batch_size, (index + 1) * batch_size)])
+        chosen = np.array(
+            [row(n) for n in range(index * batch_size, (index + 1) * batch_size)]
+        )
         return {name: values[chosen] for name, values in rows.items()}
 
     identity = identity | {
@@ -151,7 +164,9 @@ def shuffled_rows(
         "seed": seed,
     }
     identity |= {"order": "by part"}
-    return CountedSource(read, _ENDLESS, languages=languages, identity=identity, epochs=None)
+    return CountedSource(
+        read, _ENDLESS, languages=languages, identity=identity, epochs=None
+    )
 
 
 # --- Tagged sentences -----------------------------------------------------------------------------
@@ -176,7 +191,9 @@ def tagged_parts(
         )
     parts, room = [], length - 2
     for number, sentence in enumerate(sentences):
-        ids, owners = pieces_of_words(sentence.words, language, vocabulary, apart, marks)
+        ids, owners = pieces_of_words(
+            sentence.words, language, vocabulary, apart, marks
+        )
         begins = [i for i in range(len(ids)) if not i or owners[i] != owners[i - 1]]
         first = len(parts)
         for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
@@ -209,7 +226,9 @@ def tagged_rows(
     without tags have weight 0. Raises UserError for a tag that is not one of `tags`.
     """
     if pieces not in PIECES:
-        raise UserError(f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES")
+        raise UserError(
+            f"pieces={pieces!r} is not one of {', '.join(PIECES)}; set TAGGED_PIECES"
+        )
     parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     shape = (len(parts), length)
     rows = {
@@ -229,12 +248,17 @@ def tagged_rows(
         rows["language_ids"][row, :used] = language_id
         rows["pack_ids"][row, :used] = 1
         for column, word in enumerate(owners if sentences[number].tags else ()):
-            tag, goes_on = sentences[number].tags[word], column > 0 and owners[column - 1] == word
+            tag, goes_on = (
+                sentences[number].tags[word],
+                column > 0 and owners[column - 1] == word,
+            )
             if goes_on and pieces == "first":
                 continue
             tag = f"I-{tag[2:]}" if goes_on and tag.startswith("B-") else tag
             if tag not in index:
-                raise UserError(f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS")
+                raise UserError(
+                    f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS"
+                )
             rows["tag_labels"][row, column + 1] = index[tag]
             rows["tag_weights"][row, column + 1] = 1
     return rows

@@ -127,7 +127,9 @@ class Examples:
         import tensorflow as tf
 
         # Sums only grow along a row: the lowest of an example is that at its first token.
-        first = tf.math.unsorted_segment_min(cumulated(x), self._segment, self._segments)
+        first = tf.math.unsorted_segment_min(
+            cumulated(x), self._segment, self._segments
+        )
         return tf.gather(first, self._segment)
 
     def rank(self, chosen: Any, score: Any) -> Any:
@@ -184,12 +186,16 @@ class Noiser:
         self._pad_id = vocabulary.pad_id
         self._begins_word_V = tf.constant(vocabulary.begins_word())
         self._marks_ends = vocabulary.marks_ends
-        spaced = [noise.whole_words and base_language(code) not in UNSPACED for code in languages]
+        spaced = [
+            noise.whole_words and base_language(code) not in UNSPACED
+            for code in languages
+        ]
         self._spaced_G = tf.constant(spaced)
         # P(length <= k) for k = 0, 1, ...: the number of those below a uniform draw is Poisson.
         if noise.infill:
             self._cdf_GK = tf.constant(
-                [cumulative_poisson(noise.mean_span(code)) for code in languages], tf.float32
+                [cumulative_poisson(noise.mean_span(code)) for code in languages],
+                tf.float32,
             )
 
     def __call__(self, text: Text, draws: Any) -> Text:
@@ -292,7 +298,9 @@ class Noiser:
         shown = start & (covering == 1)
         return shown, (covering > 0) & text.content
 
-    def _gaps(self, text: Text, examples: Examples, empty: Any, keep: Any, draws: Any) -> Any:
+    def _gaps(
+        self, text: Text, examples: Examples, empty: Any, keep: Any, draws: Any
+    ) -> Any:
         """bool [B, L]: columns of an example behind which a MASK is inserted, one per span of no
         word."""
         import tensorflow as tf
@@ -315,7 +323,9 @@ class Noiser:
 
         length = text.ids.shape[1]
         rank = cumulated(tf.cast(text.content, tf.int32))
-        moved = self.noise.shuffle * tf.cast(draws.uniform(random.SHUFFLE, length), tf.float64)
+        moved = self.noise.shuffle * tf.cast(
+            draws.uniform(random.SHUFFLE, length), tf.float64
+        )
         # So far apart no token of one example sorts among those of the next.
         apart = tf.cast(text.pack, tf.float64) * self.noise.shuffle
         key = tf.cast(rank, tf.float64) + apart + moved
@@ -361,5 +371,7 @@ class Noiser:
 
 def cumulative_poisson(mean: float) -> list[float]:
     """P(k <= 0), P(k <= 1), ... P(k <= LONGEST_SPAN - 1) of a Poisson variable."""
-    chances = [math.exp(-mean) * mean**k / math.factorial(k) for k in range(LONGEST_SPAN)]
+    chances = [
+        math.exp(-mean) * mean**k / math.factorial(k) for k in range(LONGEST_SPAN)
+    ]
     return np.cumsum(chances).tolist()

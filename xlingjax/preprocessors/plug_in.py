@@ -24,7 +24,9 @@ def paired_rows(
     """Arrays [N, 2 * length] and [N], the features that `PlugIn` reads: side 0 is `first` in
     columns 0 to length, side 1 `second` in the others. Positions start anew with it."""
     one, two = (
-        classification_rows(examples, vocabulary, length, labels, language, reset_positions)
+        classification_rows(
+            examples, vocabulary, length, labels, language, reset_positions
+        )
         for examples, language in zip((first, second), language_ids, strict=True)
     )
     rows = {name: one[name] for name in ("labels", "example_weights")}
@@ -32,5 +34,7 @@ def paired_rows(
         rows[name] = np.concatenate([one[name], two[name]], axis=1)
     # The texts within an example need no side: plugged in, each example is one text, as VECO's side
     # is.
-    rows["sides"] = np.concatenate([np.zeros_like(one["pack_ids"]), two["pack_ids"]], axis=1)
+    rows["sides"] = np.concatenate(
+        [np.zeros_like(one["pack_ids"]), two["pack_ids"]], axis=1
+    )
     return rows

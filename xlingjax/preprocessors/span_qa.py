@@ -69,7 +69,11 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
             f"question {question.id}: no answer with its start to train on; use a labelled file"
         )
     answer, begin = question.answers[0], question.starts[0]
-    if not answer.strip() or begin < 0 or question.context[begin : begin + len(answer)] != answer:
+    if (
+        not answer.strip()
+        or begin < 0
+        or question.context[begin : begin + len(answer)] != answer
+    ):
         at = question.context.find(answer) if answer.strip() else -1
         where = f"it stands at {at}" if at >= 0 else "nor anywhere else"
         raise UserError(
@@ -119,8 +123,12 @@ def span_rows(
     for files without answers. Raises UserError for sizes that leave no room and for a question's
     faults (see `answer_pieces`).
     """
-    separators = checked_separators(vocabulary, length, stride, max_question, reset_positions)
-    encoded: dict[str, tuple[list[int], np.ndarray]] = {}  # several questions ask about one context
+    separators = checked_separators(
+        vocabulary, length, stride, max_question, reset_positions
+    )
+    encoded: dict[
+        str, tuple[list[int], np.ndarray]
+    ] = {}  # several questions ask about one context
     rows, windows, starts, ends = [], [], [], []
     for index, question in enumerate(questions):
         if question.context not in encoded:
@@ -132,14 +140,20 @@ def span_rows(
         question_ids = vocabulary.encode(question.question)[:max_question]
         first, last = answer_pieces(question, spans) if answers else (0, 0)
         column = len(question_ids) + separators - 1
-        bounds = window_bounds(len(ids), length - separators - len(question_ids), stride)
+        bounds = window_bounds(
+            len(ids), length - separators - len(question_ids), stride
+        )
         best = maximal_context(bounds, len(ids))
         for number, (begin, end) in enumerate(bounds):
-            row = pair_row(question_ids, ids[begin:end], vocabulary, length, reset_positions)
+            row = pair_row(
+                question_ids, ids[begin:end], vocabulary, length, reset_positions
+            )
             row["answer_columns"] = np.zeros(length, np.int32)
             row["answer_columns"][[0, *range(column, column + end - begin)]] = 1
             rows.append(row)
-            windows.append(Window(index, column, spans[begin:end], best[begin:end] == number))
+            windows.append(
+                Window(index, column, spans[begin:end], best[begin:end] == number)
+            )
             inside = begin <= first and last < end
             starts.append(column + first - begin if inside else 0)
             ends.append(column + last - begin if inside else 0)
@@ -166,9 +180,15 @@ def count_windows(
     reset_positions: bool = False,
 ) -> int:
     """The number of rows that `span_rows` makes."""
-    room = length - checked_separators(vocabulary, length, stride, max_question, reset_positions)
-    pieces = {text: len(vocabulary.encode(text)) for text in {q.context for q in questions}}
-    question_ids = (min(len(vocabulary.encode(q.question)), max_question) for q in questions)
+    room = length - checked_separators(
+        vocabulary, length, stride, max_question, reset_positions
+    )
+    pieces = {
+        text: len(vocabulary.encode(text)) for text in {q.context for q in questions}
+    }
+    question_ids = (
+        min(len(vocabulary.encode(q.question)), max_question) for q in questions
+    )
     return sum(
         len(window_bounds(pieces[question.context], room - kept, stride))
         for question, kept in zip(questions, question_ids, strict=True)

@@ -19,7 +19,14 @@ from xlingjax.data.labelled.records import (
     is_lost,
     learnable,
 )
-from xlingjax.data.labelled.task import Task, find, languages_present, part_of, read, require_gold
+from xlingjax.data.labelled.task import (
+    Task,
+    find,
+    languages_present,
+    part_of,
+    read,
+    require_gold,
+)
 from xlingjax.data.labelled.text import known_label
 from xlingjax.data.labelled.words import known_tag
 from xlingjax.data.loader import BatchSource
@@ -100,9 +107,12 @@ class Training:
         if self.labelled:
             names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
             if not names:
-                raise UserError(f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there")
+                raise UserError(
+                    f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there"
+                )
             found += [
-                ("labelled", path.name.removesuffix(".jsonl").rpartition(".")[2]) for path in names
+                ("labelled", path.name.removesuffix(".jsonl").rpartition(".")[2])
+                for path in names
             ]
         if not found:
             raise UserError(
@@ -111,14 +121,20 @@ class Training:
             )
         return found
 
-    def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
+    def records(
+        self, task: Task, data: str | Path, origin: str, language: str
+    ) -> Sequence[Any]:
         """The examples of one part; what a translation lost is "" and has no answers (see
         `learnable`). Raises UserError as `read` and `require_gold` do."""
-        if origin == "labelled":  # of rows that were held out no translation is learnt either
+        if (
+            origin == "labelled"
+        ):  # of rows that were held out no translation is learnt either
             found = read_labelled(labelled_path(self.labelled, task, language), task)
             return found[part_of(self.split)[1](len(found))]
         split = (
-            self.split if origin == "gold" else "translate_train" + self.split.removeprefix("train")
+            self.split
+            if origin == "gold"
+            else "translate_train" + self.split.removeprefix("train")
         )
         found = read(task, data, split, language)
         if origin == "translated":
@@ -129,7 +145,9 @@ class Training:
         """What an error in the examples of one part names: their file and language."""
         if origin == "labelled":
             return f"{labelled_path(self.labelled, task, language)}, {language}"
-        found = find(task, data, "train" if origin == "gold" else "translate_train", language)
+        found = find(
+            task, data, "train" if origin == "gold" else "translate_train", language
+        )
         return f"{found.paths[0]}, {language}"
 
     def asked(self, task: Task, data: str | Path, language: str) -> str:
@@ -140,7 +158,9 @@ class Training:
         """By which the rows of each part are drawn (see `shuffled_rows`)."""
         return [f"{origin} {language}" for origin, language in parts]
 
-    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
+    def identity(
+        self, task: Task, read: Sequence[str], reading: Reading
+    ) -> dict[str, Any]:
         """What run.json says of the data; read: what each part holds."""
         return {
             "mixture": f"{task.full_name}: {', '.join(read)}",
@@ -164,7 +184,9 @@ class OwnFiles(Training):
     def parts(self, task: Task, data: str | Path) -> list[tuple[str, str]]:
         return [("own", language) for language in task.languages]
 
-    def records(self, task: Task, data: str | Path, origin: str, language: str) -> Sequence[Any]:
+    def records(
+        self, task: Task, data: str | Path, origin: str, language: str
+    ) -> Sequence[Any]:
         # Not by `read`: a question without an answer is named, also where none has one.
         found = find(task, data, "train", language)
         return found.files.read(found.paths, task, language)
@@ -180,7 +202,9 @@ class OwnFiles(Training):
             return [str(number) for number in range(len(parts))]
         return self._languages(task)
 
-    def identity(self, task: Task, read: Sequence[str], reading: Reading) -> dict[str, Any]:
+    def identity(
+        self, task: Task, read: Sequence[str], reading: Reading
+    ) -> dict[str, Any]:
         found: dict[str, Any] = {
             "mixture": f"{_TOLD[task.kind]} in {', '.join(self._languages(task))}",
             "length": reading.length,
@@ -206,7 +230,9 @@ def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
 
 def write_labelled(path: Path, records: Sequence[Any]) -> None:
     """One record of `data/labelled/records.py` a line, as JSON."""
-    text = "".join(json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records)
+    text = "".join(
+        json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records
+    )
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
@@ -221,14 +247,19 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
         where = f"{path}, line {number}"
         try:
             fields = {
-                name: tuple(x) if isinstance(x, list) else x for name, x in json.loads(line).items()
+                name: tuple(x) if isinstance(x, list) else x
+                for name, x in json.loads(line).items()
             }
             record = _RECORDS[task.kind](**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise UserError(f"{where}: not a record of a {task.kind} task ({error})") from None
+            raise UserError(
+                f"{where}: not a record of a {task.kind} task ({error})"
+            ) from None
         if isinstance(record, Tagged):
             if len(record.words) != len(record.tags):
-                raise UserError(f"{where}: {len(record.words)} words, but {len(record.tags)} tags")
+                raise UserError(
+                    f"{where}: {len(record.words)} words, but {len(record.tags)} tags"
+                )
             for tag in record.tags:
                 known_tag(tag, task.labels, where)
         elif isinstance(record, Example):
@@ -248,7 +279,9 @@ def task_rows(
     """Arrays [N, length] and [N]: the fields that the objective of the task's kind reads."""
     length, reset = reading.length, reading.reset_positions
     if task.kind in ("classification", "ranking"):
-        return classification_rows(records, vocabulary, length, task.labels, language_id, reset)
+        return classification_rows(
+            records, vocabulary, length, task.labels, language_id, reset
+        )
     if task.kind == "tagging":
         return tagged_rows(
             records,
@@ -291,13 +324,19 @@ def count_rows(
     if task.kind == "tagging":
         marks = reading.marks or task.marks
         return len(
-            tagged_parts(records, vocabulary, reading.length, language, reading.apart, marks)
+            tagged_parts(
+                records, vocabulary, reading.length, language, reading.apart, marks
+            )
         )
     return len(records)
 
 
 def require_parallel(
-    task: Task, records: Sequence[Any], pivot: Sequence[Any], language: str, path: str | Path = ""
+    task: Task,
+    records: Sequence[Any],
+    pivot: Sequence[Any],
+    language: str,
+    path: str | Path = "",
 ) -> None:
     """Raise UserError where `records` of a language and their translations `pivot` do not
     correspond. path: the file
@@ -366,7 +405,10 @@ def task_source(
         )
     parts = training.parts(task, data)
     ids = {language: i for i, language in enumerate(languages)}
-    for language in [*(language for _, language in parts), *([task.trained_on] if paired else [])]:
+    for language in [
+        *(language for _, language in parts),
+        *([task.trained_on] if paired else []),
+    ]:
         if language not in ids:
             raise UserError(
                 f"{training.asked(task, data, language)} is not one of the run's"
@@ -383,24 +425,39 @@ def task_source(
             require_parallel(
                 task, records, pivot, language
             )  # with what was lost, so that rows correspond
-            pairs = [pair for pair in zip(records, pivot, strict=True) if not is_lost(pair[0])]
+            pairs = [
+                pair
+                for pair in zip(records, pivot, strict=True)
+                if not is_lost(pair[0])
+            ]
             learnt, beside = ([pair[side] for pair in pairs] for side in (0, 1))
-            rows.append(beside_rows(task, learnt, beside, vocabulary, reading, language, both))
+            rows.append(
+                beside_rows(task, learnt, beside, vocabulary, reading, language, both)
+            )
             told.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
             continue
         learnt = records if origin in ("gold", "own") else learnable(records)
         try:
-            rows.append(task_rows(task, learnt, vocabulary, reading, language, ids[language]))
-        except UserError as error:  # ids of questions may be rows, and alike in every language
+            rows.append(
+                task_rows(task, learnt, vocabulary, reading, language, ids[language])
+            )
+        except (
+            UserError
+        ) as error:  # ids of questions may be rows, and alike in every language
             if task.kind != "span_qa":
                 raise
-            raise UserError(f"{training.told(task, data, origin, language)}: {error}") from None
+            raise UserError(
+                f"{training.told(task, data, origin, language)}: {error}"
+            ) from None
         told.append(f"{origin} {language} {len(learnt)}")
     return shuffled_rows(
         rows,
         batch_size,
         languages=languages,
         seed=seed,
-        identity={"vocabulary": vocabulary.sha256, **training.identity(task, told, reading)},
+        identity={
+            "vocabulary": vocabulary.sha256,
+            **training.identity(task, told, reading),
+        },
         names=training.names(task, parts),
     )

@@ -66,10 +66,17 @@ class TranslationFeatures(Preprocessor):
             return False
         if not self.directions:
             return True
-        return f"{first}-{second}" in self.directions or f"{second}-{first}" in self.directions
+        return (
+            f"{first}-{second}" in self.directions
+            or f"{second}-{first}" in self.directions
+        )
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return translation_rows(
             records,
@@ -93,7 +100,9 @@ class TranslationFeatures(Preprocessor):
                 # Every source ends in </s>, as a truncated one does at decoding.
                 pack = source["pack_ids"]
                 last = (pack > 0) & (pack != following(pack))
-                source["input_ids"] = tf.where(last, vocabulary.eos_id, source["input_ids"])
+                source["input_ids"] = tf.where(
+                    last, vocabulary.eos_id, source["input_ids"]
+                )
             starts = start_ids(target["language_ids"], vocabulary, self.language_tokens)
             return {**source, **decoder_fields(target, starts, vocabulary.pad_id)}
 
@@ -118,10 +127,16 @@ class DenoisingFeatures(Preprocessor):
 
     def __post_init__(self):
         if self.unit not in ("sentences", "blocks"):
-            raise UserError(f"{self.name}: unit {self.unit!r} is neither sentences nor blocks")
+            raise UserError(
+                f"{self.name}: unit {self.unit!r} is neither sentences nor blocks"
+            )
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         if self.unit == "blocks":
             return block_rows(records, bases[0], length)
@@ -140,7 +155,9 @@ class DenoisingFeatures(Preprocessor):
         def noised(batch: Batch, draws: Any) -> Batch:
             real = batch["pack_ids"] > 0
             content = real & ~tf.gather(special_V, batch["input_ids"])
-            text = Text(batch["input_ids"], batch["pack_ids"], batch["language_ids"], content)
+            text = Text(
+                batch["input_ids"], batch["pack_ids"], batch["language_ids"], content
+            )
             source = noiser(text, draws)
             # Noise has moved, dropped and inserted tokens: positions are counted anew.
             position = Examples(source.pack).before(tf.ones_like(source.pack))
@@ -169,12 +186,22 @@ class BackTranslationFeatures(Preprocessor):
     language_tokens: bool = False
     name = "back_translation"
     sides = 1
-    fields = TOKEN_FIELDS[:4] + DECODER_FIELDS + ("special_ids", "edge_ids", "pivot_languages")
+    fields = (
+        TOKEN_FIELDS[:4]
+        + DECODER_FIELDS
+        + ("special_ids", "edge_ids", "pivot_languages")
+    )
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
-        return sentence_rows(records, bases[0], length, max_pieces=self.max_pieces, packing=False)
+        return sentence_rows(
+            records, bases[0], length, max_pieces=self.max_pieces, packing=False
+        )
 
     def map(
         self, vocabulary: Vocabulary, counts: np.ndarray, length: int
@@ -193,13 +220,19 @@ class BackTranslationFeatures(Preprocessor):
         table = np.stack([np.resize(choices, most) for choices in choices_of_language])
         pivot_GC = tf.constant(table, tf.int32)
         count_G = tf.constant(counts_of_language)
-        special_Z = tf.constant(np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32)
-        edges_E = tf.constant([vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], tf.int32)
+        special_Z = tf.constant(
+            np.resize(sorted(vocabulary.special_ids), SPECIAL_IDS), tf.int32
+        )
+        edges_E = tf.constant(
+            [vocabulary.bos_id, vocabulary.eos_id, vocabulary.pad_id], tf.int32
+        )
 
         def with_pivots(batch: Batch, draws: Any) -> Batch:
             own_B = tf.reduce_max(batch["language_ids"], axis=1)
             count_B = tf.cast(tf.gather(count_G, own_B), tf.float32)
-            choice_B = tf.cast(draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B, tf.int32)
+            choice_B = tf.cast(
+                draws.uniform(random.LANGUAGE, 1)[:, 0] * count_B, tf.int32
+            )
             pivot_BC = tf.gather(pivot_GC, own_B)
             starts = start_ids(batch["language_ids"], vocabulary, self.language_tokens)
             one_B1 = tf.ones_like(own_B)[:, None]

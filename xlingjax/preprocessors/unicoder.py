@@ -33,7 +33,11 @@ class ClwrFeatures(Preprocessor):
     fields = (*TOKEN_FIELDS, "target_weights")
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return pair_rows(
             records,
@@ -75,15 +79,23 @@ class ClMlmFeatures(Preprocessor):
 
     def __post_init__(self):
         if self.parity not in PARITIES:
-            raise UserError(f"parity {self.parity!r} is not one of {', '.join(PARITIES)}")
+            raise UserError(
+                f"parity {self.parity!r} is not one of {', '.join(PARITIES)}"
+            )
 
     def slots(self, length: int) -> int:
         return self.masking.slots(length)
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
-        return switched_rows(records, bases, length, parity=self.parity, packing=self.packing)
+        return switched_rows(
+            records, bases, length, parity=self.parity, packing=self.packing
+        )
 
     def map(
         self, vocabulary: Vocabulary, counts: np.ndarray, length: int
@@ -115,7 +127,11 @@ class ClpcFeatures(Preprocessor):
         return 2
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return paraphrase_rows(
             records,
@@ -142,10 +158,19 @@ class DanFeatures(Preprocessor):
     fields = TOKEN_FIELDS
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return pair_rows(
-            records, bases, length, max_pieces=self.max_pieces, both_orders=False, packing=False
+            records,
+            bases,
+            length,
+            max_pieces=self.max_pieces,
+            both_orders=False,
+            packing=False,
         )
 
     def map(

@@ -34,7 +34,11 @@ class VecoFeatures(Preprocessor):
         return 2 * slots_of_a_side(self.masking, length)
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return pair_rows(
             records,
@@ -68,6 +72,10 @@ class VecoTextFeatures(Preprocessor):
     map = VecoFeatures.map
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return segment_rows(records, bases[0], length, packing=self.packing)

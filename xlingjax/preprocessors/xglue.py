@@ -58,7 +58,10 @@ class XfnpFeatures(Preprocessor):
 
     def _masking(self) -> Masking:
         return Masking(
-            self.span / self.block, self.mask, self.random, random_range=self.random_range
+            self.span / self.block,
+            self.mask,
+            self.random,
+            random_range=self.random_range,
         )
 
     def decoder_columns(self, length: int) -> int:
@@ -73,7 +76,11 @@ class XfnpFeatures(Preprocessor):
         return targets
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return block_rows(records, bases[0], length, packing=self.packing)
 
@@ -99,7 +106,9 @@ class XfnpFeatures(Preprocessor):
             run = self.span * size // self.block
             # A block has one draw, that of its first column.
             first = tf.maximum(tf.range(length)[None, :] - place, 0)
-            uniform = tf.gather(draws.uniform(random.STARTS, length), first, batch_dims=1)
+            uniform = tf.gather(
+                draws.uniform(random.STARTS, length), first, batch_dims=1
+            )
             starts = size - run + 1
             start = tf.cast(uniform * tf.cast(starts, tf.float32), tf.int32)
             # A draw just below 1 may round up to the number of starts.

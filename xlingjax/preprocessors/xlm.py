@@ -58,9 +58,13 @@ class Masking:
                 f" {self.random}"
             )
         if self.count not in ("exact", "bernoulli"):
-            raise UserError(f"mask count must be exact or bernoulli, got '{self.count}'")
+            raise UserError(
+                f"mask count must be exact or bernoulli, got '{self.count}'"
+            )
         if self.random_range not in ("ordinary", "all"):
-            raise UserError(f"random_range must be ordinary or all, got '{self.random_range}'")
+            raise UserError(
+                f"random_range must be ordinary or all, got '{self.random_range}'"
+            )
         if self.count == "bernoulli" and self.subsampling:
             raise UserError(
                 "frequency subsampling draws an exact number of positions; set count='exact' or"
@@ -185,7 +189,9 @@ def masker(
         else:
             example = packs
             groups = [real]
-        left_neighbour = tf.concat([tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1)
+        left_neighbour = tf.concat(
+            [tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1
+        )
         starts = example != left_neighbour
         log_weight = tf.gather(log_weight_V, ids)
         eligible = real & ~starts & (log_weight > -np.inf)
@@ -255,11 +261,17 @@ class ClmFeatures(Preprocessor):
     fields = TOKEN_FIELDS[:4]
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         # XLM-R opens each chunk with `<s>`; XLM has no token of its own for that.
         bos = vocabulary.bos_id != vocabulary.eos_id
-        return stream_rows(records, bases[0], length, stream_length=self.stream_length, bos=bos)
+        return stream_rows(
+            records, bases[0], length, stream_length=self.stream_length, bos=bos
+        )
 
     def map(
         self, vocabulary: Vocabulary, counts: np.ndarray, length: int
@@ -314,7 +326,11 @@ class TlmFeatures(Preprocessor):
         return _checked_slots(self.prediction_slots, self.masking, length)
 
     def rows(
-        self, records: Records, bases: Sequence[int], length: int, vocabulary: Vocabulary
+        self,
+        records: Records,
+        bases: Sequence[int],
+        length: int,
+        vocabulary: Vocabulary,
     ) -> Rows:
         return pair_rows(
             records,

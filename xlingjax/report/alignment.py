@@ -12,7 +12,9 @@ from xlingjax.report.run import Run
 
 
 @plots.styled
-def picture(alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], links: Links) -> Any:
+def picture(
+    alignment: Alignment, words: tuple[Sequence[str], Sequence[str]], links: Links
+) -> Any:
     """Words down and across; colour: the highest cosine of their pieces, dots: links."""
     left, right = words
     grid = np.full((len(left), len(right)), np.nan)
@@ -50,6 +52,8 @@ def by_layer(run: Run) -> Any:
         cells = np.zeros((len(languages), len(layers)))
         for i, language in enumerate(languages):
             cells[i] = [100 * table[language][layer][method] for layer in layers]
-        plots.heat_map(axis, cells, languages, plots.short_layer_names(layers), "{:.0f}", 0, 100)
+        plots.heat_map(
+            axis, cells, languages, plots.short_layer_names(layers), "{:.0f}", 0, 100
+        )
         axis.set(title=f"{method}: alignment error rate (%)", xlabel="layer")
     return figure

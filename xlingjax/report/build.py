@@ -6,12 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.errors import UserError
-from xlingjax.report import examples, generated, html, negatives, plots, schedule, sections
+from xlingjax.report import (
+    examples,
+    generated,
+    html,
+    negatives,
+    plots,
+    schedule,
+    sections,
+)
 from xlingjax.report.run import Run, read_run
 from xlingjax.report.summary import summarise
 
 BEFORE = (
-    "The run had not logged a step when this page was written; `xlingjax report` writes it anew."
+    "The run had not logged a step when this page was written; `xlingjax report` writes it"
+    " anew."
 )
 
 
@@ -43,7 +52,9 @@ def build_report(
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / "report.html"
         page.write_text(render(main, others, tuned, summary), encoding="utf-8")
-        record = json.dumps(figures(main, others, tuned, summary), indent=2, ensure_ascii=False)
+        record = json.dumps(
+            figures(main, others, tuned, summary), indent=2, ensure_ascii=False
+        )
         (folder / "report.json").write_text(record + "\n", encoding="utf-8")
         if pictures:
             runs = {_name(main, others): main} | others
@@ -57,7 +68,10 @@ def build_report(
 
 
 def figures(
-    run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]
+    run: Run,
+    others: Mapping[str, Run],
+    tuned: Sequence[Run],
+    summary: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What report.json holds: the summary, and the latest values of every evaluation of every run
     shown."""
@@ -85,7 +99,10 @@ def figures(
 
 
 def render(
-    run: Run, others: Mapping[str, Run], tuned: Sequence[Run], summary: Mapping[str, Any]
+    run: Run,
+    others: Mapping[str, Run],
+    tuned: Sequence[Run],
+    summary: Mapping[str, Any],
 ) -> str:
     """The page."""
     runs = {_name(run, others): run} | dict(others)
@@ -128,7 +145,9 @@ def render(
     title = f"<h1>{html.esc(run.path.name)}</h1><p>{html.esc(subtitle)}</p>"
     head = f"<header>{title}<nav>{' '.join(links)}</nav></header>"
     tiles = sections.tiles(summary, list(others))
-    return html.page(f"{run.path.name} · xlingjax", "\n".join([head, tiles, empty, *rendered]))
+    return html.page(
+        f"{run.path.name} · xlingjax", "\n".join([head, tiles, empty, *rendered])
+    )
 
 
 def _name(run: Run, others: Mapping[str, Run]) -> str:

@@ -14,10 +14,22 @@ from xlingjax.training.optimizer import OptimizerConfig
 _TASKS = {
     "ForMaskedLM": ("AutoModelForMaskedLM", "fill-mask"),
     "WithLMHeadModel": ("AutoModelForMaskedLM", "fill-mask"),
-    "Model": ("AutoModel", "feature-extraction"),  # the last of these: others end so, too
-    "ForSequenceClassification": ("AutoModelForSequenceClassification", "text-classification"),
-    "ForTokenClassification": ("AutoModelForTokenClassification", "token-classification"),
-    "ForQuestionAnsweringSimple": ("AutoModelForQuestionAnswering", "question-answering"),
+    "Model": (
+        "AutoModel",
+        "feature-extraction",
+    ),  # the last of these: others end so, too
+    "ForSequenceClassification": (
+        "AutoModelForSequenceClassification",
+        "text-classification",
+    ),
+    "ForTokenClassification": (
+        "AutoModelForTokenClassification",
+        "token-classification",
+    ),
+    "ForQuestionAnsweringSimple": (
+        "AutoModelForQuestionAnswering",
+        "question-answering",
+    ),
     "ForQuestionAnswering": ("AutoModelForQuestionAnswering", "question-answering"),
 }
 # Figures of `summarise` that a reader of a card asks for.
@@ -178,7 +190,8 @@ def _code(auto: str, task: str, embedded: Sequence[str], vectors: Sentences) -> 
     if embedded:
         number = f'model.config.lang2id["{embedded[0]}"]'
         langs = (
-            f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})  # of each token'
+            f'\ninputs["langs"] = torch.full_like(inputs["input_ids"], {number})'
+            "  # of each token"
         )
     pooled = _POOLED[vectors.pooling or "mean"]
     if vectors.normalize:
@@ -241,8 +254,12 @@ def _data(run: Run) -> str:
                 share = 0.0
             sentences = f"{line['sentences']:,}"
             tokens = f"{line['tokens']:,}"
-            rows.append((stage, line["name"], sentences, tokens, f"{100 * share:.1f} %"))
-    return _table(("objective", "language", "sentences", "tokens", "share of the draws"), rows)
+            rows.append(
+                (stage, line["name"], sentences, tokens, f"{100 * share:.1f} %")
+            )
+    return _table(
+        ("objective", "language", "sentences", "tokens", "share of the draws"), rows
+    )
 
 
 def _measured(run: Run) -> str:

@@ -9,7 +9,8 @@ from xlingjax.report import html, plots
 from xlingjax.report.run import Run
 
 SAMPLES_NOTE = (
-    "Blanks show the true piece, green where the model's first guess was right. ▁ opens a word."
+    "Blanks show the true piece, green where the model's first guess was right. ▁ opens a"
+    " word."
 )
 RECOVERY_NOTE = (
     "Each row is a hidden piece, read as a mixture of the translation's pieces in the shares shown;"
@@ -99,7 +100,9 @@ def recovery_picture(sample: Mapping[str, Any]) -> Any:
     shares = np.array(sample["attention"]).reshape(len(pieces), len(partner))
     image = axis.imshow(shares, cmap="Blues", vmin=0, interpolation="nearest")
     figure.colorbar(image, ax=axis, label="share", shrink=0.6, pad=0.16)
-    axis.set_xticks(range(len(partner)), partner, rotation=60, ha="right", rotation_mode="anchor")
+    axis.set_xticks(
+        range(len(partner)), partner, rotation=60, ha="right", rotation_mode="anchor"
+    )
     axis.set_yticks(range(len(pieces)), pieces)
     guesses = axis.secondary_yaxis("right")
     guesses.set_yticks(range(len(pieces)), sample["recovered"])
@@ -125,7 +128,9 @@ def pseudo(run: Run) -> list[str]:
         written = []
         for column, piece in sample["pseudo"]:
             shown = html.esc(piece.replace("▁", ""))
-            written.append(f'<span class="pseudo">{shown}</span> <small>{column}</small>')
+            written.append(
+                f'<span class="pseudo">{shown}</span> <small>{column}</small>'
+            )
         parts.append(
             f'<div class="sample"><span class="lang">{html.esc(sample["language"])}</span>'
             f' <bdi>{text}</bdi><p class="guesses">{html.esc(sample["target_language"])}:'

@@ -7,7 +7,15 @@ from typing import Any
 from xlingjax.report import html, plots
 from xlingjax.report.run import Run
 
-HEAD = ("direction", "lines", "BLEU", "chrF", "ROUGE-L", "tokenised BLEU", "wrong language (%)")
+HEAD = (
+    "direction",
+    "lines",
+    "BLEU",
+    "chrF",
+    "ROUGE-L",
+    "tokenised BLEU",
+    "wrong language (%)",
+)
 NOTE = (
     "BLEU: sacreBLEU's, {signatures}. Tokenised BLEU: multi-bleu.perl's, of the texts as they are."
     " ROUGE-L: mean F1 of lower-cased words, of characters where a language has no spaces. Wrong"
@@ -37,8 +45,13 @@ def _tables(values: Mapping[str, Any]) -> list[str]:
         wrong = html.percent(values["wrong_language_rate"][direction])
         rows.append([direction, values["lines"][direction], *scores, wrong])
     # One for each way to cut a language into words.
-    signatures = sorted({of_direction["bleu"] for of_direction in values["signatures"].values()})
-    parts = [html.table(HEAD, rows), html.note(NOTE.format(signatures=", ".join(signatures)))]
+    signatures = sorted(
+        {of_direction["bleu"] for of_direction in values["signatures"].values()}
+    )
+    parts = [
+        html.table(HEAD, rows),
+        html.note(NOTE.format(signatures=", ".join(signatures))),
+    ]
     head = ("direction", "source", "reference", "output")
     texts = [[sample[key] for key in head] for sample in values["samples"]]
     if texts:
@@ -62,7 +75,9 @@ def curves(runs: Mapping[str, Run]) -> Any:
     for (name, evaluations), colour in zip(evaluated.items(), colours, strict=False):
         steps = [step for step, _ in evaluations]
         _, last = evaluations[-1]
-        for direction, style in zip(last["bleu"], cycle(("-", "--", ":", "-.")), strict=False):
+        for direction, style in zip(
+            last["bleu"], cycle(("-", "--", ":", "-.")), strict=False
+        ):
             bleu = [values["bleu"].get(direction) for _, values in evaluations]
             axis.plot(steps, bleu, style, color=colour, label=f"{name}: {direction}")
     axis.set(title="held-out BLEU", xlabel="steps", ylabel="BLEU", ylim=(0, None))

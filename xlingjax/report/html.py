@@ -27,7 +27,10 @@ def section(anchor: str, title: str, *parts: str) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[Any]], mean_rows: int = 0, words: bool = False
+    head: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    mean_rows: int = 0,
+    words: bool = False,
 ) -> str:
     """Cells are escaped, numbers written by `number`; the last `mean_rows` rows stand out. words:
     cells hold text."""
@@ -82,7 +85,9 @@ def tiles(entries: Iterable[tuple[str, Any]]) -> str:
     """Name and value of each headline figure."""
     cells = []
     for name, value in entries:
-        cells.append(f'<div class="tile"><b>{esc(number(value))}</b><span>{esc(name)}</span></div>')
+        cells.append(
+            f'<div class="tile"><b>{esc(number(value))}</b><span>{esc(name)}</span></div>'
+        )
     if not cells:
         return ""
     return f'<div class="tiles">{"".join(cells)}</div>'

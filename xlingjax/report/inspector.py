@@ -115,7 +115,9 @@ def read_row(
     return Row(tokens, grids, label)
 
 
-def _targets(objective: Objective, one: Batch, vocabulary) -> tuple[dict[int, int], dict[int, str]]:
+def _targets(
+    objective: Objective, one: Batch, vocabulary
+) -> tuple[dict[int, int], dict[int, str]]:
     """({column: id to predict there}, {column: how the input shows it}) of a batch of one row."""
     ids = one["input_ids"][0]
     if "decoder_targets" in objective.reads:
@@ -257,13 +259,17 @@ def inspect(
     parts = []
     pictures: dict[str, Any] = {}
     if record:
-        _print_table(console, "schedule", ("what", "objective", "value"), schedule.rows(record))
+        _print_table(
+            console, "schedule", ("what", "objective", "value"), schedule.rows(record)
+        )
         figure = schedule.picture(record)
         if figure is not None:
             pictures["schedule"] = figure
         parts.append(html.section("schedule", "Schedule", *schedule.section(record)))
     for name, (objective, source) in objectives.items():
-        masked = "masked_positions" in objective.reads or "run_offsets" in objective.reads
+        masked = (
+            "masked_positions" in objective.reads or "run_offsets" in objective.reads
+        )
         # One batch is enough to show rows; a rate needs more of them.
         count = 1
         if masked:
@@ -285,7 +291,9 @@ def inspect(
             parts.append(_section(name, objective, source, views, statistics[name]))
     for table in tables:
         _print_table(console, negatives.title(table), negatives.HEAD, table["rows"])
-    parts.append(html.section("negatives", "Mined negatives", *negatives.section(tables)))
+    parts.append(
+        html.section("negatives", "Mined negatives", *negatives.section(tables))
+    )
     if output:
         _write(Path(output), parts, pictures)
         console.print(f"wrote {Path(output) / 'inspect.html'}", markup=False)
@@ -304,7 +312,9 @@ def _facts(objective: Objective, source: BatchSource, view: Row) -> str:
     return text
 
 
-def _print_table(console, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def _print_table(
+    console, title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -317,7 +327,12 @@ def _print_table(console, title: str, head: Sequence[str], rows: Sequence[Sequen
 
 
 def _print(
-    console, name: str, objective, source, views: Sequence[Row], statistics: Mapping[str, Any]
+    console,
+    name: str,
+    objective,
+    source,
+    views: Sequence[Row],
+    statistics: Mapping[str, Any],
 ) -> None:
     from rich.table import Table
     from rich.text import Text
@@ -341,7 +356,9 @@ def _print(
             console.print(Text(f"{use}: who sees whom", style="dim"))
             console.print(Text(grid_text(view, grid_LL, shown)))
         if len(view.tokens) > len(shown):
-            console.print(Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim"))
+            console.print(
+                Text(f"{len(shown)} of {len(view.tokens)} tokens", style="dim")
+            )
     if statistics:
         title = f"{name}: realised masking"
         table = Table(title=title, box=None, header_style="dim", title_justify="left")
@@ -376,8 +393,22 @@ def grid_text(view: Row, grid_LL: np.ndarray, shown: Sequence[int]) -> str:
     return "\n".join(lines)
 
 
-TOKENS_HEAD = ("column", "piece", "target", "how", "position", "language", "pack", "side")
-TOKENS_JUSTIFY = {"column": "right", "position": "right", "pack": "right", "side": "right"}
+TOKENS_HEAD = (
+    "column",
+    "piece",
+    "target",
+    "how",
+    "position",
+    "language",
+    "pack",
+    "side",
+)
+TOKENS_JUSTIFY = {
+    "column": "right",
+    "position": "right",
+    "pack": "right",
+    "side": "right",
+}
 FATE_STYLE = {"mask": "yellow", "random": "red", "kept": "green"}
 STATISTICS_HEAD = (
     "language",
@@ -393,7 +424,9 @@ STATISTICS_HEAD = (
 def _statistics_rows(statistics: Mapping[str, Any]) -> list[list[Any]]:
     rows = []
     for name, of_language in statistics.items():
-        shares = [html.percent(of_language[key]) for key in ("rate", "mask", "random", "kept")]
+        shares = [
+            html.percent(of_language[key]) for key in ("rate", "mask", "random", "kept")
+        ]
         rows.append([name, of_language["tokens"], of_language["predictions"], *shares])
     return rows
 
@@ -438,11 +471,16 @@ def first_rows(objectives: Mapping[str, tuple[Objective, Peekable]], vocabulary)
         shown_masks.update(masks[use].name for use in new_uses)
         batch = source.peek()
         languages = []
-        for language_L, pack_L in zip(batch["language_ids"], batch["pack_ids"], strict=True):
+        for language_L, pack_L in zip(
+            batch["language_ids"], batch["pack_ids"], strict=True
+        ):
             languages.append(len(np.unique(language_L[pack_L > 0])))
         row = int(np.argmax(languages))
         view = read_row(objective, batch, row, vocabulary, source.languages)
-        parts += [f"<h3>{html.esc(name.upper())}</h3>", html.note(_facts(objective, source, view))]
+        parts += [
+            f"<h3>{html.esc(name.upper())}</h3>",
+            html.note(_facts(objective, source, view)),
+        ]
         parts.append(switched.as_html(view.tokens, source.languages))
         parts += _grids(view, new_uses, name)
     return "\n".join(part for part in parts if part)
@@ -455,7 +493,9 @@ def attention_picture(view: Row, use: str, name: str) -> Any:
     side = float(np.clip(1.2 + 0.16 * count, 3.0, 9.0))
     figure, (axis,) = plots.panels(1, size=(side, side))
     axis.grid(False)
-    axis.imshow(~view.grids_LL[use], cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest")
+    axis.imshow(
+        ~view.grids_LL[use], cmap="gray", vmin=-0.6, vmax=1.0, interpolation="nearest"
+    )
     if count <= 72:
         labels = [token.piece for token in view.tokens]
         axis.set_xticks(range(count), labels, rotation=90, fontsize=7)

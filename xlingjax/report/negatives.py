@@ -39,7 +39,9 @@ def read(patterns: Sequence[str], shown: int = 8) -> list[dict[str, Any]]:
             "table": path.name,
             "languages": list(triple.languages[:2]),
             "pairs": len(texts),
-            "similarity": {kind: statistics.fmean(by_kind[kind]) for kind in sorted(by_kind)},
+            "similarity": {
+                kind: statistics.fmean(by_kind[kind]) for kind in sorted(by_kind)
+            },
             "rows": rows[:shown],
         }
         tables.append(table)
@@ -77,7 +79,9 @@ def section(tables: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def title(table: Mapping[str, Any]) -> str:
-    means = ", ".join(f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items())
+    means = ", ".join(
+        f"{kind} {mean:.3f}" for kind, mean in table["similarity"].items()
+    )
     text = f"{table['table']}: {table['pairs']:,} pairs"
     if means:
         text += f"; mean similarity: {means}"

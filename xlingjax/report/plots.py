@@ -104,7 +104,9 @@ def _thin(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarra
     return x[::every], y[::every]
 
 
-def _curve(axis, run: Run, steps: Sequence[int], values: Sequence[float], **style) -> None:
+def _curve(
+    axis, run: Run, steps: Sequence[int], values: Sequence[float], **style
+) -> None:
     x, y = _thin(run.tokens_at(steps) / 1e6, values)
     # Of few points one sees which were measured.
     marker = None
@@ -139,18 +141,26 @@ def language_colours(run: Run) -> dict[str, str]:
 @styled
 def losses(runs: Mapping[str, Run]) -> Any:
     """Training loss, a panel per objective and a curve per run."""
-    objectives = list(dict.fromkeys(name for run in runs.values() for name in run.objectives))
+    objectives = list(
+        dict.fromkeys(name for run in runs.values() for name in run.objectives)
+    )
     if not objectives:
         return None
     figure, axes = panels(len(objectives))
     for axis, objective in zip(axes, objectives, strict=True):
-        for (name, run), colour in zip(runs.items(), RUN_COLOURS * len(runs), strict=False):
+        for (name, run), colour in zip(
+            runs.items(), RUN_COLOURS * len(runs), strict=False
+        ):
             lines = run.lines(objective)
             if lines:
                 steps = [line["step"] for line in lines]
                 values = [line.get("loss") for line in lines]
                 _curve(axis, run, steps, values, color=colour, label=name)
-        axis.set(title=objective.upper(), xlabel="million tokens", ylabel="training loss (nats)")
+        axis.set(
+            title=objective.upper(),
+            xlabel="million tokens",
+            ylabel="training loss (nats)",
+        )
         if len(runs) > 1:
             axis.legend()
     return figure
@@ -231,7 +241,9 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
     drawn = 0
     keys = {"raw cosine": "retrieval_mean", "centred cosine": "retrieval_mean_centred"}
     for axis, (title, key) in zip(axes, keys.items(), strict=True):
-        for (name, run), colour in zip(runs.items(), RUN_COLOURS * len(runs), strict=False):
+        for (name, run), colour in zip(
+            runs.items(), RUN_COLOURS * len(runs), strict=False
+        ):
             evaluated = _first(run.evaluated("retrieval"))
             if evaluated:
                 steps = [step for step, _ in evaluated]
@@ -239,7 +251,10 @@ def retrieval_runs(runs: Mapping[str, Run]) -> Any:
                 _curve(axis, run, steps, values, color=colour, label=name)
                 drawn += 1
         axis.set(
-            title=title, xlabel="million tokens", ylabel="en → xx accuracy (%)", ylim=(0, None)
+            title=title,
+            xlabel="million tokens",
+            ylabel="en → xx accuracy (%)",
+            ylim=(0, None),
         )
     # Two curves are one run: nothing to compare it with.
     if drawn <= 2:
@@ -301,7 +316,9 @@ def retrieval_layers(run: Run) -> Any:
             cells[i] = [100 * table[language][layer][score] for layer in layers]
         best = best_layer(values["by_layer"][pooling], score)
         heat_map(axis, cells, languages, short_layer_names(layers), "{:.0f}", 0, 100)
-        axis.set(title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer")
+        axis.set(
+            title=f"{kind}: en → xx accuracy (%), best layer {best}", xlabel="layer"
+        )
     return figure
 
 
@@ -321,7 +338,13 @@ def similarity(run: Run) -> Any:
 
 
 def heat_map(
-    axis, cells: np.ndarray, rows: list[str], columns: list[str], form: str, low: float, high: float
+    axis,
+    cells: np.ndarray,
+    rows: list[str],
+    columns: list[str],
+    form: str,
+    low: float,
+    high: float,
 ) -> None:
     axis.grid(False)
     # Of equal values all have the lowest colour.
@@ -364,7 +387,10 @@ def perplexities(run: Run) -> Any:
             if steps:
                 _curve(axes[0], run, steps, values, color=colour, label=language)
         axes[0].set(
-            title="held-out text", xlabel="million tokens", ylabel="perplexity", yscale="log"
+            title="held-out text",
+            xlabel="million tokens",
+            ylabel="perplexity",
+            yscale="log",
         )
         _plain_numbers(axes[0])
         axes[0].legend(ncols=2)
@@ -374,7 +400,10 @@ def perplexities(run: Run) -> Any:
             values = [evaluation[f"{kind}_mean"] for _, evaluation in pairs]
             _curve(axes[-1], run, steps, values, color=colour, label=f"partner {kind}")
         axes[-1].set(
-            title="held-out pairs (TLM)", xlabel="million tokens", ylabel="perplexity", yscale="log"
+            title="held-out pairs (TLM)",
+            xlabel="million tokens",
+            ylabel="perplexity",
+            yscale="log",
         )
         _plain_numbers(axes[-1])
         axes[-1].legend()
@@ -389,7 +418,9 @@ def machinery(run: Run) -> Any:
         "grad_norm": "gradient norm",
         "tokens_per_second": "tokens per second",
     }
-    shown = [key for key in titles if any(line.get(key) is not None for line in run.metrics)]
+    shown = [
+        key for key in titles if any(line.get(key) is not None for line in run.metrics)
+    ]
     if not shown:
         return None
     figure, axes = panels(len(shown), columns=3, size=(PANEL[0] * 2 / 3, 2.2))
@@ -437,7 +468,9 @@ def save(figure: Any, path: Path, dpi: int = 130) -> None:
     figure.savefig(path, dpi=dpi)
 
 
-def save_pictures(runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]) -> list[Path]:
+def save_pictures(
+    runs: Mapping[str, Run], folder: Path, more: Mapping[str, Any]
+) -> list[Path]:
     """The report's figures as PNG files in `folder`, and `more` of them; the first run is the
     report's. Returns the paths."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,9 @@ class Run:
 
     @property
     def step(self) -> int:
-        return max([line["step"] for line in self.metrics + self.evaluations], default=0)
+        return max(
+            [line["step"] for line in self.metrics + self.evaluations], default=0
+        )
 
     def lines(self, objective: str) -> list[dict[str, Any]]:
         return [line for line in self.metrics if line["objective"] == objective]
@@ -64,7 +66,9 @@ class Run:
         evaluated: dict[str, list[tuple[int, dict[str, Any]]]] = {}
         for line in self.evaluations:
             if line["values"].get("kind") == kind:
-                evaluated.setdefault(line["name"], []).append((line["step"], line["values"]))
+                evaluated.setdefault(line["name"], []).append(
+                    (line["step"], line["values"])
+                )
         for evaluations in evaluated.values():
             evaluations.sort(key=lambda pair: pair[0])
         return evaluated
@@ -133,7 +137,9 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(_text(path))
     except ValueError as error:
-        raise UserError(f"{path}: not valid JSON ({error}): restore or remove the file") from None
+        raise UserError(
+            f"{path}: not valid JSON ({error}): restore or remove the file"
+        ) from None
 
 
 def _jsonl(path: Path) -> list[dict[str, Any]]:

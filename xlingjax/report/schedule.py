@@ -47,7 +47,9 @@ def values(record: Mapping[str, Any]) -> dict[str, dict[str, Stages]]:
     changes: dict[str, dict[str, Stages]] = {}
     for what, by_objective in settings.items():
         if by_objective:
-            changes[what] = {name: _changes(stages) for name, stages in by_objective.items()}
+            changes[what] = {
+                name: _changes(stages) for name, stages in by_objective.items()
+            }
     return changes
 
 
@@ -106,7 +108,9 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         peak = f"peak {config.learning_rate:g} after {warmup:,} steps of warm-up"
         rows.append(("learning rate", "all", f"{peak}, then {DECAY[config.schedule]}"))
     if len(record.get("weights", {})) > 1 and "schedule" in record:
-        rows.append(("objectives", "all", SAID.get(record["schedule"], record["schedule"])))
+        rows.append(
+            ("objectives", "all", SAID.get(record["schedule"], record["schedule"]))
+        )
     settings = values(record)
     for what in sorted(settings, key=_rank):
         # Objectives of the same values share a row.
@@ -154,9 +158,13 @@ def picture(record: Mapping[str, Any]) -> Any:
         elsewhere.append("weight")
     drawn: dict[str, dict[str, Stages]] = {}
     for what, by_objective in settings.items():
-        if what in elsewhere or not any(len(stages) > 1 for stages in by_objective.values()):
+        if what in elsewhere or not any(
+            len(stages) > 1 for stages in by_objective.values()
+        ):
             continue
-        numbers = {name: stages for name, stages in by_objective.items() if _is_drawn(stages)}
+        numbers = {
+            name: stages for name, stages in by_objective.items() if _is_drawn(stages)
+        }
         if numbers:
             drawn[what] = numbers
     frozen = _frozen_spans(settings.get("frozen", {}).get("all", {}), steps)
@@ -194,10 +202,14 @@ def _learning_rate(axis, optimizer: Mapping[str, Any], steps: int) -> None:
 
 def _turns(axis, of: Mapping[str, Stages], steps: int) -> None:
     """Shares of the steps, one on the other."""
-    starts = sorted({0, *(step for stages in of.values() for step in stages if step < steps)})
+    starts = sorted(
+        {0, *(step for stages in of.values() for step in stages if step < steps)}
+    )
     edges = [*starts, steps]
     below = np.zeros(len(edges))
-    for (objective, stages), colour in zip(of.items(), plots.RUN_COLOURS * len(of), strict=False):
+    for (objective, stages), colour in zip(
+        of.items(), plots.RUN_COLOURS * len(of), strict=False
+    ):
         now = [_at(stages, start) for start in starts]
         # The last value holds to the end.
         above = below + [*now, now[-1]]
@@ -249,7 +261,14 @@ def _frozen_spans(stages: Stages, steps: int) -> dict[str, list[tuple[int, int]]
 def _frozen(axis, spans: Mapping[str, Sequence[tuple[int, int]]]) -> None:
     for row, (pattern, of) in enumerate(spans.items()):
         axis.broken_barh(of, (row - 0.35, 0.7), color="#b9cfea")
-        axis.text(0.02, row, pattern, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+        axis.text(
+            0.02,
+            row,
+            pattern,
+            transform=axis.get_yaxis_transform(),
+            va="center",
+            fontsize=8,
+        )
     axis.set_yticks([])
     axis.set_ylim(len(spans) - 0.4, -0.6)
     axis.set_title("frozen parameters")

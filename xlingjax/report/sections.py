@@ -86,7 +86,9 @@ def tiles(summary: Mapping[str, Any], compared: Sequence[str] = ()) -> str:
             # Behind the run's own two.
             entries.insert(2 + i, (f"retrieval of {name}, raw / centred (%)", value))
     if summary.get("wall_seconds"):
-        entries.append(("minutes, everything included", round(summary["wall_seconds"] / 60, 1)))
+        entries.append(
+            ("minutes, everything included", round(summary["wall_seconds"] / 60, 1))
+        )
     return html.tiles(entries)
 
 
@@ -109,7 +111,9 @@ def training(run: Run, runs: Mapping[str, Run]) -> list[str]:
     return [
         plots.drawn(plots.losses(runs), "training loss per objective"),
         plots.drawn(plots.machinery(run), "learning rate, gradient norm and speed"),
-        html.table(["run", "objective", "last step", "tokens seen", "loss", "accuracy"], rows),
+        html.table(
+            ["run", "objective", "last step", "tokens seen", "loss", "accuracy"], rows
+        ),
         html.note(LOSS_NOTE),
     ]
 
@@ -147,7 +151,9 @@ def retrieval(run: Run, runs: Mapping[str, Run]) -> list[str]:
     }
     for floor, title in titles.items():
         if floors.get(floor):
-            column = {name: scores["raw_en_to_xx"] for name, scores in floors[floor].items()}
+            column = {
+                name: scores["raw_en_to_xx"] for name, scores in floors[floor].items()
+            }
             column["mean"] = floors["mean"][floor]
             head.append(title)
             columns.append(column)
@@ -166,7 +172,9 @@ def _percents(columns: Sequence[Mapping[str, float]], name: str) -> list[str | N
     return [html.percent(column.get(name)) for column in columns]
 
 
-def _best_column(values: Mapping[str, Any] | None, score: str) -> dict[str, float] | None:
+def _best_column(
+    values: Mapping[str, Any] | None, score: str
+) -> dict[str, float] | None:
     """{language: accuracy} at the layer best for `score`, with the mean over languages as
     "mean"."""
     if values is None:
@@ -278,7 +286,9 @@ def answers(runs: Sequence[Run]) -> list[str]:
     head = ["language"]
     for title, values in evaluated:
         head.append(f"{title} ({values['metric']})")
-        means.append(both(values.get("mean_other"), values.get("mean_other_exact_match")))
+        means.append(
+            both(values.get("mean_other"), values.get("mean_other_exact_match"))
+        )
     rows.append(means)
     return [html.table(head, rows, mean_rows=1), html.note(ANSWER_NOTE)]
 
@@ -320,7 +330,9 @@ def alignment(run: Run) -> list[str]:
     head = ["mean over languages", *(f"{method} (%)" for method in METHODS)]
     rows = []
     for layer, errors in values["by_layer"].items():
-        rows.append([plots.layer_name(layer), *(html.percent(errors[name]) for name in METHODS)])
+        rows.append(
+            [plots.layer_name(layer), *(html.percent(errors[name]) for name in METHODS)]
+        )
     return [
         plots.drawn(by_layer(run), "alignment error by language and layer"),
         html.table(head, rows),
@@ -375,9 +387,13 @@ def setting(run: Run) -> list[str]:
         parts.append(html.note(" · ".join(named)))
     sessions = []
     for session in run.record.get("sessions", []):
-        sessions.append([session.get(key) for key in ("time", "step", "machine", "weights")])
+        sessions.append(
+            [session.get(key) for key in ("time", "step", "machine", "weights")]
+        )
     if sessions:
-        parts.append(html.table(["started", "at step", "machine", "weights from"], sessions))
+        parts.append(
+            html.table(["started", "at step", "machine", "weights from"], sessions)
+        )
     if run.config:
         parts.append(html.details("config.gin", run.config))
     settings = {}
@@ -389,7 +405,9 @@ def setting(run: Run) -> list[str]:
     data = {}
     for name, identity in run.record.get("identity", {}).get("data", {}).items():
         # Sampling tables have a section of their own.
-        data[name] = {key: value for key, value in identity.items() if key != "sampling_table"}
+        data[name] = {
+            key: value for key, value in identity.items() if key != "sampling_table"
+        }
     if data:
         parts.append(html.details("data", _json(data)))
     return parts

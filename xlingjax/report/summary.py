@@ -45,7 +45,9 @@ def retrieval_means(run: Run) -> tuple[float | None, float | None]:
     return values.get("retrieval_mean"), values.get("retrieval_mean_centred")
 
 
-def summarise(run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]) -> dict[str, Any]:
+def summarise(
+    run: Run, compare: Mapping[str, Run], finetuned: Sequence[Run]
+) -> dict[str, Any]:
     """All headline figures; a figure that the run does not have is left out.
 
     Of every compared run NAME: retrieval_mean_NAME, retrieval_mean_NAME_centred, tokens_seen_NAME.

@@ -9,7 +9,9 @@ from xlingjax.report import html, plots
 
 def stretches(tokens: Iterable[Any]) -> list[tuple[str, list[Any]]]:
     """[(language, tokens that follow each other in it)]."""
-    by_language = groupby(tokens, key=lambda token: (token.pack, token.side, token.language))
+    by_language = groupby(
+        tokens, key=lambda token: (token.pack, token.side, token.language)
+    )
     return [(language, list(of)) for (_, _, language), of in by_language]
 
 
@@ -47,7 +49,9 @@ def as_html(tokens: Sequence[Any], languages: Sequence[str]) -> str:
             f'<bdi lang="{html.esc(language)}"'
             f' style="color:{colour[language]}">{"".join(pieces)}</bdi>'
         )
-    legend = " ".join(f'<b style="color:{colour[name]}">{html.esc(name)}</b>' for name in used)
+    legend = " ".join(
+        f'<b style="color:{colour[name]}">{html.esc(name)}</b>' for name in used
+    )
     return (
         f'<p class="switched">{" ".join(parts)}</p><p class="note">{legend} · underlined: to be'
         " predicted</p>"

@@ -9,6 +9,7 @@ def write_json(path: Path, value: Any) -> None:
     """Write whole or not at all."""
     partial = path.with_suffix(".partial")
     partial.write_text(
-        json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n", encoding="utf-8"
+        json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n",
+        encoding="utf-8",
     )
     partial.replace(path)

@@ -48,7 +48,9 @@ def start(config: RuntimeConfig = RuntimeConfig()) -> str:  # noqa: B008
     Returns one line that describes the machine. Raises UserError for a platform that is not there
     and for processes that do not find each other."""
     if config.platform and config.platform not in BACKENDS:
-        raise UserError(f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}")
+        raise UserError(
+            f"platform {config.platform!r} is not one of {', '.join(BACKENDS)}"
+        )
     set_compile_cache(config.compile_cache)
     keep_freed_memory()
     join_processes(config)
@@ -87,7 +89,11 @@ def keep_freed_memory() -> bool:
         return False
     m_trim_threshold, m_top_pad, m_mmap_max = -1, -2, -4  # <malloc.h>
     return all(
-        [mallopt(m_mmap_max, 0), mallopt(m_trim_threshold, -1), mallopt(m_top_pad, 64 << 20)]
+        [
+            mallopt(m_mmap_max, 0),
+            mallopt(m_trim_threshold, -1),
+            mallopt(m_top_pad, 64 << 20),
+        ]
     )
 
 
@@ -97,7 +103,8 @@ def set_compile_cache(folder: str) -> None:
         jax.config.update("jax_enable_compilation_cache", False)
     elif folder or not jax.config.jax_compilation_cache_dir:
         jax.config.update(
-            "jax_compilation_cache_dir", folder or os.path.expanduser("~/.cache/xlingjax/jax")
+            "jax_compilation_cache_dir",
+            folder or os.path.expanduser("~/.cache/xlingjax/jax"),
         )
 
 
@@ -116,12 +123,18 @@ def join_processes(config: RuntimeConfig) -> None:
         return
     coordinator = config.coordinator or os.environ.get("XLINGJAX_COORDINATOR", "")
     count = config.num_processes or number_in("XLINGJAX_NUM_PROCESSES", 0)
-    index = config.process_id if config.process_id >= 0 else number_in("XLINGJAX_PROCESS_ID", -1)
+    index = (
+        config.process_id
+        if config.process_id >= 0
+        else number_in("XLINGJAX_PROCESS_ID", -1)
+    )
     slurm = int(os.environ.get("SLURM_NTASKS", 1)) > 1 and "SLURM_PROCID" in os.environ
     pod = "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
     if not (coordinator or count > 1 or slurm or pod):
         return
-    if (coordinator or count > 1) and not (coordinator and count > 0 and 0 <= index < count):
+    if (coordinator or count > 1) and not (
+        coordinator and count > 0 and 0 <= index < count
+    ):
         raise UserError(
             "several processes need coordinator (host:port), num_processes and process_id"
             f" together; got coordinator={coordinator!r} num_processes={count} process_id={index}"
@@ -160,7 +173,11 @@ def require_platform(platform: str) -> None:
 
 def why_no_platform(error: Exception) -> str:
     """One line for an error of `NO_PLATFORM`."""
-    return "JAX is installed without it" if isinstance(error, AssertionError) else first_line(error)
+    return (
+        "JAX is installed without it"
+        if isinstance(error, AssertionError)
+        else first_line(error)
+    )
 
 
 def is_primary() -> bool:

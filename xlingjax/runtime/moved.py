@@ -69,5 +69,7 @@ def attribute(package: str, name: str) -> Any:
 
 def _warn(old: str, new: str) -> None:
     warnings.warn(
-        f"{old} is {new} now; the old name goes with the next version", FutureWarning, stacklevel=6
+        f"{old} is {new} now; the old name goes with the next version",
+        FutureWarning,
+        stacklevel=6,
     )

@@ -42,7 +42,9 @@ def forget_abandoned_reads() -> None:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     unraisable, uncaught = sys.unraisablehook, sys.excepthook
     late = "Event loop is closed"
-    sys.unraisablehook = lambda one: None if str(one.exc_value) == late else unraisable(one)
+    sys.unraisablehook = lambda one: (
+        None if str(one.exc_value) == late else unraisable(one)
+    )
     sys.excepthook = lambda kind, value, trace: (
         None if str(value) == late else uncaught(kind, value, trace)
     )

@@ -17,7 +17,11 @@ def handled(handler: Callable[..., None], *signals: signal.Signals) -> Iterator[
     """These signals call `handler`, but for those that are ignored, and in threads, which get
     none."""
     here = threading.current_thread() is threading.main_thread()
-    heard = [number for number in signals if here and signal.getsignal(number) != signal.SIG_IGN]
+    heard = [
+        number
+        for number in signals
+        if here and signal.getsignal(number) != signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, handler) for number in heard}
     try:
         yield
@@ -54,7 +58,9 @@ class Preemption:
         self._asked = threading.Event()
         alone = jax.process_count() == 1
         self._heard = (
-            stop_requested(self._asked, signal.SIGTERM) if alone else contextlib.nullcontext()
+            stop_requested(self._asked, signal.SIGTERM)
+            if alone
+            else contextlib.nullcontext()
         )
 
     def __enter__(self) -> "Preemption":

@@ -51,7 +51,9 @@ class CheckpointConfig:
         if self.keep_best < 0:
             raise UserError(f"KEEP_BEST={self.keep_best} must not be negative")
         if self.keep_best and not self.best_metric:
-            raise UserError(f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)")
+            raise UserError(
+                f"KEEP_BEST={self.keep_best} needs BEST_METRIC (EVALUATOR/NAME)"
+            )
         if self.best_mode not in ("min", "max"):
             raise UserError(f"BEST_MODE={self.best_mode!r} is neither min nor max")
 
@@ -159,7 +161,9 @@ class Checkpoints:
                 args=ocp.args.Composite(
                     params=ocp.args.StandardSave(state.params),
                     training=ocp.args.StandardSave(training),
-                    run=ocp.args.JsonSave({"identity": self._identity, "progress": progress}),
+                    run=ocp.args.JsonSave(
+                        {"identity": self._identity, "progress": progress}
+                    ),
                 ),
                 metrics=metrics or None,
             )
@@ -175,7 +179,9 @@ class Checkpoints:
             # As the manager writes and reads them.
             handler = ocp.JsonCheckpointHandler(filename="metrics")
             path = self.folder / str(step) / "metrics"
-            ocp.Checkpointer(handler).save(path, args=ocp.args.JsonSave(metrics), force=True)
+            ocp.Checkpointer(handler).save(
+                path, args=ocp.args.JsonSave(metrics), force=True
+            )
             self._manager.reload()
         self._note_best(step, metrics, values)
 
@@ -187,7 +193,9 @@ class Checkpoints:
                 metrics[name] = values[name]
         return metrics
 
-    def _note_best(self, step: int, metrics: dict[str, float], values: dict[str, float]) -> None:
+    def _note_best(
+        self, step: int, metrics: dict[str, float], values: dict[str, float]
+    ) -> None:
         unknown = [name for name in self._config.metrics if name not in values]
         if values and unknown:
             near = difflib.get_close_matches(unknown[0], values, 1, 0.0)
@@ -249,7 +257,9 @@ class Checkpoints:
             positions.setdefault(file.parent.name, {})[file.stem] = content
         missing = set(self._identity["objectives"]) - set(positions)
         if missing:
-            raise ValueError(f"{folder} lacks the data position of {', '.join(sorted(missing))}")
+            raise ValueError(
+                f"{folder} lacks the data position of {', '.join(sorted(missing))}"
+            )
         return positions
 
     # ---- restoring -------------------------------------------------------------------------------
@@ -294,7 +304,9 @@ class Checkpoints:
         """Renames the checkpoints that could not be read, once one before them could: a run that
         can read none changes nothing. unreadable: (step, why)."""
         for step, why in unreadable:
-            self._say(f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable")
+            self._say(
+                f"checkpoint {step} cannot be read ({why}); set aside as {step}.unreadable"
+            )
             if is_primary():
                 (self.folder / str(step)).rename(self.folder / f"{step}.unreadable")
         barrier("set-aside")
@@ -310,7 +322,9 @@ class Checkpoints:
 
     def _read(self, step: int, abstract: TrainState) -> Restored:
         # The identity first: of another run neither positions nor shapes would fit.
-        run = self._manager.restore(step, args=ocp.args.Composite(run=ocp.args.JsonRestore())).run
+        run = self._manager.restore(
+            step, args=ocp.args.Composite(run=ocp.args.JsonRestore())
+        ).run
         require_same(run["identity"], self._identity, self.folder / str(step))
         positions = self._read_positions(step)
         training = _without_params(abstract)
@@ -362,7 +376,9 @@ def find_checkpoint(path: str | Path) -> Path:
         steps = checkpoint_steps(folder)
         if steps:
             return folder / str(steps[-1])
-    raise UserError(f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP")
+    raise UserError(
+        f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP"
+    )
 
 
 def _named_checkpoint(run: Path, which: str) -> Path:
@@ -418,7 +434,9 @@ def load_params(
             missing.append(name)
     problems = [f"{name} is missing" for name in missing]
     if exact:
-        problems += [f"{name} is not the model's" for name in saved if name not in model]
+        problems += [
+            f"{name} is not the model's" for name in saved if name not in model
+        ]
     for name, leaf in model.items():
         if name in saved and saved[name] != leaf.shape:
             problems.append(f"{name}: checkpoint {saved[name]}, model {leaf.shape}")
@@ -433,7 +451,9 @@ def load_params(
         if name in kept:
             wanted.append(None)
         else:
-            wanted.append(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding))
+            wanted.append(
+                jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+            )
     loaded = read_params(checkpoint, jax.tree.unflatten(tree, wanted))
     loaded_with_paths, _ = jax.tree_util.tree_flatten_with_path(loaded)
     values = {path_name(path): leaf for path, leaf in loaded_with_paths}
@@ -449,7 +469,8 @@ def _remedy(model: Iterable[str], saved: Iterable[str]) -> str:
             " (gin/runs/init_seq2seq.gin)"
         )
     return (
-        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir describes"
+        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir"
+        " describes"
     )
 
 
@@ -463,7 +484,9 @@ def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
     forget_abandoned_reads()
     run = checkpoint / "run"
     try:
-        metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(checkpoint / "params")
+        metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(
+            checkpoint / "params"
+        )
         leaves, _ = jax.tree_util.tree_flatten_with_path(metadata.item_metadata.tree)
         shapes = {path_name(path): tuple(leaf.shape) for path, leaf in leaves}
         # Not there in a checkpoint that did not come from training.

@@ -15,7 +15,11 @@ from xlingjax.model.params import nested, path_name
 from xlingjax.training.checkpoint import find_checkpoint, read_params, saved_params
 from xlingjax.training.run_record import read_run_record
 
-MACROS = {"embeddings": "INIT_EMBEDDINGS", "encoder": "INIT_ENCODER", "decoder": "INIT_DECODER"}
+MACROS = {
+    "embeddings": "INIT_EMBEDDINGS",
+    "encoder": "INIT_ENCODER",
+    "decoder": "INIT_DECODER",
+}
 LAYERS = {"encoder": "ENCODER_LAYERS_FROM", "decoder": "DECODER_LAYERS_FROM"}
 
 Layers = str | int | Sequence[int]
@@ -69,7 +73,9 @@ class Donor:
         of_decoder = side == "decoder" and self.config.decoder_layers
         tied = self.config.tied_self_attention and rest.startswith("layers/attention/")
         if part == "decoder":
-            names = [f"decoder/{rest}"] if of_decoder and not tied else [f"encoder/{rest}"]
+            names = (
+                [f"decoder/{rest}"] if of_decoder and not tied else [f"encoder/{rest}"]
+            )
         else:
             names = [f"decoder_{kind}/{rest}"] * bool(of_decoder) + [f"{kind}/{rest}"]
         return next((name for name in names if name in self.shapes), None)
@@ -86,7 +92,11 @@ class Donor:
                     " which layer each is,"
                     f" {macro}={','.join(str(i * depth // count) for i in range(count))}"
                 )
-            return list(range(count)) if chosen == "first" else list(range(depth - count, depth))
+            return (
+                list(range(count))
+                if chosen == "first"
+                else list(range(depth - count, depth))
+            )
         if len(numbers) != count or max(numbers) >= depth:
             raise UserError(
                 f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers,"
@@ -115,19 +125,28 @@ class Copy:
             return self
         ours, theirs = (
             dict(zip(codes, rows, strict=False))
-            for codes, rows in zip((languages, self.donor.languages), self.languages, strict=True)
+            for codes, rows in zip(
+                (languages, self.donor.languages), self.languages, strict=True
+            )
         )
         known = [code for code in languages if code in ours and code in theirs]
-        rows, new = self.rows or (), ", ".join(code for code in languages if code not in known)
+        rows, new = (
+            self.rows or (),
+            ", ".join(code for code in languages if code not in known),
+        )
         if not rows and not known:
             return None
-        origin = f"{self.origin} ({', '.join(known)}" + (f"; random: {new})" if new else ")")
+        origin = f"{self.origin} ({', '.join(known)}" + (
+            f"; random: {new})" if new else ")"
+        )
         if self.rows:
             # Behind the pieces of a token table or a bias.
             but = f", but random: {new})" if new else ")"
             origin = f"{self.origin} (language tokens too{but}"
         of_known = tuple([rows[code] for code in known] for rows in (ours, theirs))
-        return dataclasses.replace(self, rows=(*rows, of_known) if known else rows, origin=origin)
+        return dataclasses.replace(
+            self, rows=(*rows, of_known) if known else rows, origin=origin
+        )
 
 
 def layer_names(numbers: list[int]) -> str:
@@ -138,7 +157,9 @@ def layer_names(numbers: list[int]) -> str:
     return f"layers {', '.join(map(str, numbers))}"
 
 
-def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[str, jax.Array]]:
+def read(
+    taken: dict[str, Copy], ours: dict[str, jax.Array]
+) -> dict[str, dict[str, jax.Array]]:
     """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
     that does."""
     wanted: dict[str, dict[str, Any]] = {}
@@ -152,7 +173,9 @@ def read(taken: dict[str, Copy], ours: dict[str, jax.Array]) -> dict[str, dict[s
         wanted.setdefault(copy.donor.run, {})[copy.source] = one
     read = {}
     for run, leaves in wanted.items():
-        checkpoint = next(copy.donor.checkpoint for copy in taken.values() if copy.donor.run == run)
+        checkpoint = next(
+            copy.donor.checkpoint for copy in taken.values() if copy.donor.run == run
+        )
         values = read_params(checkpoint, nested(leaves))
         by_path, _ = jax.tree_util.tree_flatten_with_path(values)
         read[run] = {path_name(path): leaf for path, leaf in by_path}

@@ -59,7 +59,9 @@ class Turn:
         return isinstance(self.objective, Summed)
 
 
-def in_stages(entry: ObjectiveRun | Mapping[int, ObjectiveRun]) -> Mapping[int, ObjectiveRun]:
+def in_stages(
+    entry: ObjectiveRun | Mapping[int, ObjectiveRun],
+) -> Mapping[int, ObjectiveRun]:
     """{first step: what runs from there on}."""
     if isinstance(entry, Mapping):
         return entry
@@ -99,7 +101,9 @@ class Feed:
         # Name and weight are those of the first stage: an objective keeps them.
         self.names = [stages[0].objective.name for stages in self._stages]
         if not self.names or len(set(self.names)) != len(self.names):
-            raise UserError(f"a run needs objectives of different names, got {self.names}")
+            raise UserError(
+                f"a run needs objectives of different names, got {self.names}"
+            )
         self.weights = [stages[0].weight for stages in self._stages]
         self.starts = set()
         self.runs = {}
@@ -195,7 +199,10 @@ class Feed:
         label = " + ".join(factors)
         if schedule == "summed":
             objective = Summed(
-                {name: (self.runs[name].objective, factor) for name, factor in factors.items()}
+                {
+                    name: (self.runs[name].objective, factor)
+                    for name, factor in factors.items()
+                }
             )
         else:
             # The only one of its turn.
@@ -210,10 +217,14 @@ class Feed:
             try:
                 rows[name] = self.sources[name].next()
             except StopIteration:
-                raise UserError(f"the data of {name} ended at {when}; let it repeat") from None
+                raise UserError(
+                    f"the data of {name} ended at {when}; let it repeat"
+                ) from None
         return rows
 
-    def on_devices(self, turn: Turn, rows: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+    def on_devices(
+        self, turn: Turn, rows: Mapping[str, Mapping[str, np.ndarray]]
+    ) -> Any:
         """The batch of a turn as global arrays, of each objective the fields that it reads; of
         several {stage: batch}."""
         sharding = batch_sharding(self.mesh)

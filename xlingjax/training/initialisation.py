@@ -28,7 +28,12 @@ from xlingjax.training.donors import (
     numbers_of,
     read,
 )
-from xlingjax.training.run_record import labels_of, read_run_record, task_of_head, vocabulary_of
+from xlingjax.training.run_record import (
+    labels_of,
+    read_run_record,
+    task_of_head,
+    vocabulary_of,
+)
 
 RANDOM = "random"
 SLOT = "decoder/layers/cross_attention/"
@@ -98,11 +103,15 @@ class Initialisation:
 class Plan:
     """What is copied from where, found and checked before anything expensive."""
 
-    def __init__(self, initialisation: Initialisation, config: ModelConfig, abstract: Any):
+    def __init__(
+        self, initialisation: Initialisation, config: ModelConfig, abstract: Any
+    ):
         """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
         not fit."""
         self._config = config
-        self._donors = {part: Donor.open(run) for part, run in initialisation.parts.items()}
+        self._donors = {
+            part: Donor.open(run) for part, run in initialisation.parts.items()
+        }
         if "decoder" in self._donors and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
@@ -198,10 +207,16 @@ class Plan:
             copy = self._copy_of_layers(name, part, donor, source)
         elif name.endswith("positions/embedding"):
             copy = self._copy_of_positions(name, shape, part, donor, source)
-        elif name.endswith("tokens/embedding") or name in ("head/bias", "decoder_head/bias"):
+        elif name.endswith("tokens/embedding") or name in (
+            "head/bias",
+            "decoder_head/bias",
+        ):
             copy = self._copy_of_pieces(donor, source)
         elif name.endswith("languages/embedding"):
-            languages = (range(self._config.num_languages), range(donor.config.num_languages))
+            languages = (
+                range(self._config.num_languages),
+                range(donor.config.num_languages),
+            )
             copy = Copy(donor, source, (), donor.run, languages)
         else:
             copy = Copy(donor, source, None, donor.run)
@@ -238,7 +253,9 @@ class Plan:
             )
         if positions > shape[0]:
             rows = ((slice(None), slice(shape[0])),)
-            return Copy(donor, source, rows, f"the first {shape[0]} rows of {donor.run}")
+            return Copy(
+                donor, source, rows, f"the first {shape[0]} rows of {donor.run}"
+            )
         return Copy(donor, source, None, donor.run)
 
     def _copy_of_pieces(self, donor: Donor, source: str) -> Copy:
@@ -319,7 +336,9 @@ class Plan:
         givers = []
         for part, donor in self._donors.items():
             givers.append(f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})")
-        params = jax.tree.unflatten(tree, [filled.get(name, leaf) for name, leaf in ours.items()])
+        params = jax.tree.unflatten(
+            tree, [filled.get(name, leaf) for name, leaf in ours.items()]
+        )
         return params, ", ".join(givers), [*grouped(origins), *self._left(taken)]
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
@@ -350,7 +369,9 @@ def _index(rows: Any) -> Any:
 
 def first_weights(
     init_from: Any, config: ModelConfig, abstract: Any, new: Sequence[str]
-) -> Callable[[Any, Sequence[str], Mapping[str, Any]], tuple[Any, str, list[str]]] | None:
+) -> (
+    Callable[[Any, Sequence[str], Mapping[str, Any]], tuple[Any, str, list[str]]] | None
+):
     """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None
     where it names nothing. Raises UserError for what can be refused before any text is read."""
     if isinstance(init_from, Initialisation):
@@ -368,7 +389,10 @@ def first_weights(
         for objective, data in identity["data"].items():
             if "labels" in data:
                 require_labels(
-                    f"INIT_FROM={init_from}", init_from, data["labels"], task_of_head(objective)
+                    f"INIT_FROM={init_from}",
+                    init_from,
+                    data["labels"],
+                    task_of_head(objective),
                 )
         params, added = load_params(init_from, params, new, vocabulary_of(identity))
         origin = f"{init_from}"
@@ -391,7 +415,9 @@ def _require_languages(run: str, languages: Sequence[str]) -> None:
         )
 
 
-def require_labels(name: str, run: Any, labels: Sequence[str], task: str | None = None) -> None:
+def require_labels(
+    name: str, run: Any, labels: Sequence[str], task: str | None = None
+) -> None:
     """Raise UserError where a run's head was trained on other labels than those to learn now, or on
     these in another order: its outputs would stand for the wrong ones. name: how the message names
     the run; task: whose head, of a model with several."""

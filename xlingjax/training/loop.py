@@ -113,7 +113,10 @@ def train(
     # ---- the machine -----------------------------------------------------------------------------
     workdir = Path(workdir).absolute()
     check_counts(
-        microbatches, eval_every=eval_every, log_every=log_every, checkpoint_every=checkpoint.every
+        microbatches,
+        eval_every=eval_every,
+        log_every=log_every,
+        checkpoint_every=checkpoint.every,
     )
     _require_evaluators(evaluators)
     machine = start(runtime)
@@ -156,8 +159,12 @@ def train(
             state = random_state(encoder, update_rule, optimizer, shardings, seed)
             first = First(state, f"random (seed {seed})")
             if load_first:
-                params, weights, donated = load_first(state.params, feed.languages, identity)
-                first = First(dataclasses.replace(state, params=params), weights, donated=donated)
+                params, weights, donated = load_first(
+                    state.params, feed.languages, identity
+                )
+                first = First(
+                    dataclasses.replace(state, params=params), weights, donated=donated
+                )
         step, state = first.step, first.state
         for line in first.donated:
             tracker.say(line)
@@ -184,7 +191,9 @@ def train(
                 on_start()
 
         # ---- what happens now and then -----------------------------------------------------------
-        timetable = Timetable(steps, evaluators, eval_every, log_every, checkpoint.every)
+        timetable = Timetable(
+            steps, evaluators, eval_every, log_every, checkpoint.every
+        )
         # Before `begin`, which opens the file that this reads.
         measured = not is_primary() or timetable.measured(workdir, step)
         tracker.begin(step)
@@ -240,7 +249,9 @@ def train(
         # A finished run that was started again did nothing, and keeps the result that it has.
         if is_primary() and (progress.lines or not (workdir / "result.json").exists()):
             skipped = int(state.skipped)
-            totals = progress.totals(step, exit_reason, programs.compile_seconds, skipped)
+            totals = progress.totals(
+                step, exit_reason, programs.compile_seconds, skipped
+            )
             write_json(workdir / "result.json", finite(totals))
         tracker.say(f"{exit_reason} at step {step}")
         return Result(state.params, step, exit_reason, progress.lines, progress.values)
@@ -260,7 +271,12 @@ class First:
 
     def session(self, machine: str, mesh: dict[str, int]) -> dict[str, Any]:
         """What run.json says of this start."""
-        session = {"step": self.step, "machine": machine, "mesh": mesh, "weights": self.weights}
+        session = {
+            "step": self.step,
+            "machine": machine,
+            "mesh": mesh,
+            "weights": self.weights,
+        }
         if self.donated:
             session["given"] = self.donated
         return session
@@ -276,7 +292,9 @@ def _restored(
     for name, source in feed.sources.items():
         source.restore(restored.positions[name])
     weights = f"checkpoint {restored.step} of {workdir}"
-    return First(restored.state, weights, restored.step, restored.progress["tokens_seen"])
+    return First(
+        restored.state, weights, restored.step, restored.progress["tokens_seen"]
+    )
 
 
 def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
@@ -307,7 +325,9 @@ def _require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:
             "set optimizer.loss_scale=65536 (it adapts itself), or DTYPE=bfloat16 where the"
             " device has it"
         )
-        raise UserError(f"in float16 small gradients become 0 without a loss scale: {remedy}")
+        raise UserError(
+            f"in float16 small gradients become 0 without a loss scale: {remedy}"
+        )
 
 
 def _left(step: int, steps: int) -> str:

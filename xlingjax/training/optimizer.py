@@ -185,7 +185,9 @@ class Link(optax.GradientTransformationExtraArgs):
         return cls(lambda params: optax.EmptyState(), update_and_state)
 
 
-def chain_links(*links: optax.GradientTransformation) -> optax.GradientTransformationExtraArgs:
+def chain_links(
+    *links: optax.GradientTransformation,
+) -> optax.GradientTransformationExtraArgs:
     """`optax.chain`, in whose state a `Link` leaves nothing: checkpoints are the same with and
     without it."""
     chain = optax.chain(*links)
@@ -206,7 +208,9 @@ def chain_links(*links: optax.GradientTransformation) -> optax.GradientTransform
 
 
 def frozen_in_stages(
-    inner: optax.GradientTransformationExtraArgs, trainable_at: Callable[[int], Any], ever: Any
+    inner: optax.GradientTransformationExtraArgs,
+    trainable_at: Callable[[int], Any],
+    ever: Any,
 ) -> optax.GradientTransformationExtraArgs:
     """`inner`, whose state is that of the parameters trained at some step (`ever`, a tree of
     bools). What other stages train keeps its value and moments."""
@@ -266,7 +270,9 @@ def correct_late_starts(config: OptimizerConfig, first_steps: Any) -> Link:
         return mean * jnp.sqrt((1 - config.b2**own) / (1 - config.b2**all_steps))
 
     def update(updates, step):
-        return jax.tree.map(lambda u, first: factor(step, first) * u, updates, first_steps)
+        return jax.tree.map(
+            lambda u, first: factor(step, first) * u, updates, first_steps
+        )
 
     return Link.of(update)
 
@@ -361,7 +367,9 @@ def learning_rate_schedule(
             return peak * xp.where(step < warmup, ramp, left / steps)
         if config.schedule == "linear":
             return peak * xp.where(step < warmup, ramp, left / (steps - warmup))
-        rising = config.warmup_from + step * (peak - config.warmup_from) / max(warmup, 1)
+        rising = config.warmup_from + step * (peak - config.warmup_from) / max(
+            warmup, 1
+        )
         falling = peak * xp.sqrt(max(warmup, 1) / xp.maximum(step, 1.0))
         return xp.where(step < warmup, rising, falling)
 
@@ -423,21 +431,29 @@ def trainable_mask(params: Any, frozen: Sequence[str]) -> Any:
     for name in names:
         mask.append(not any(re.search(pattern, name) for pattern in frozen))
     if not any(mask):
-        raise UserError(f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train")
+        raise UserError(
+            f"frozen={tuple(frozen)} freezes every parameter; nothing is left to train"
+        )
     return jax.tree.unflatten(jax.tree.structure(params), mask)
 
 
 def split(params: Any, trainable: Any) -> tuple[Any, Any]:
     """(trainable, frozen): two trees, each with None where the other has the leaf, so that frozen
     leaves get neither gradient nor moments. None stays None in both."""
-    kept = jax.tree.map(lambda p, keep: p if keep else None, params, trainable, is_leaf=_is_none)
-    rest = jax.tree.map(lambda p, keep: None if keep else p, params, trainable, is_leaf=_is_none)
+    kept = jax.tree.map(
+        lambda p, keep: p if keep else None, params, trainable, is_leaf=_is_none
+    )
+    rest = jax.tree.map(
+        lambda p, keep: None if keep else p, params, trainable, is_leaf=_is_none
+    )
     return kept, rest
 
 
 def merge(trainable: Any, frozen: Any) -> Any:
     """The inverse of `split`."""
-    return jax.tree.map(lambda t, f: f if t is None else t, trainable, frozen, is_leaf=_is_none)
+    return jax.tree.map(
+        lambda t, f: f if t is None else t, trainable, frozen, is_leaf=_is_none
+    )
 
 
 def _is_none(leaf: Any) -> bool:

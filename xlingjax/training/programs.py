@@ -20,7 +20,11 @@ class Programs:
     """By the label of the turn."""
 
     def __init__(
-        self, guard: Guard, clock: Stopwatch, say: Callable[[str], None], **arguments: Any
+        self,
+        guard: Guard,
+        clock: Stopwatch,
+        say: Callable[[str], None],
+        **arguments: Any,
     ):
         """arguments: those of `make_train_step` that are the same in every step."""
         self._guard = guard
@@ -31,7 +35,12 @@ class Programs:
         self.compile_seconds = {}
 
     def step(
-        self, turn: Turn, stage: int, state: TrainState, batch: dict[str, Any], key: jax.Array
+        self,
+        turn: Turn,
+        stage: int,
+        state: TrainState,
+        batch: dict[str, Any],
+        key: jax.Array,
     ) -> tuple[TrainState, dict[str, Any]]:
         """(next state, sums), see `step.train_step`."""
         # The factors are constants of the program, so other factors are another one.
@@ -45,7 +54,9 @@ class Programs:
         self._guard.drain()
         started = time.perf_counter()
         with self._clock.paused():
-            step = make_train_step(objective=turn.objective, stage=stage, **self._arguments)
+            step = make_train_step(
+                objective=turn.objective, stage=stage, **self._arguments
+            )
             compiled = step.lower(state, batch, key).compile()
         seconds = time.perf_counter() - started
         self.compile_seconds[turn.label] = seconds

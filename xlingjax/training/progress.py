@@ -101,7 +101,9 @@ class Progress:
         self.lines = {}
         self.values = {}
 
-    def add(self, step: int, turn: Turn, rows: Mapping[str, Any], sums: dict[str, Any]) -> None:
+    def add(
+        self, step: int, turn: Turn, rows: Mapping[str, Any], sums: dict[str, Any]
+    ) -> None:
         """What the step from `step` on returned for `rows`. Does not wait for the device."""
         bad_steps = sums.pop("bad_steps")
         finite = sums.pop("finite")
@@ -164,18 +166,24 @@ class Progress:
         self._guard.drain()
         with self._clock.paused():
             for name, evaluator in self._timetable.evaluators(step).items():
-                values = evaluator(self._feed.model, state.params, step, self._feed.mesh)
+                values = evaluator(
+                    self._feed.model, state.params, step, self._feed.mesh
+                )
                 self.values[name] = values
                 self._tracker.evaluation(step, name, values)
 
     def save(self, step: int, state: TrainState, evaluated: bool) -> None:
         # So that a continued run starts its sums where this one does.
         self.log(step)
-        positions = {name: source.state() for name, source in self._feed.sources.items()}
+        positions = {
+            name: source.state() for name, source in self._feed.sources.items()
+        }
         values = {}
         if evaluated:
             values = flatten(self.values)
-        self._checkpoints.save(step, state, positions, {"tokens_seen": self._tokens_seen}, values)
+        self._checkpoints.save(
+            step, state, positions, {"tokens_seen": self._tokens_seen}, values
+        )
 
     def measure_restored(self, step: int, state: TrainState) -> None:
         """Evaluates a checkpoint that the start before had no time to measure."""
@@ -183,14 +191,20 @@ class Progress:
         self._checkpoints.measured(step, flatten(self.values))
 
     def totals(
-        self, step: int, exit_reason: str, compile_seconds: Mapping[str, float], skipped: int
+        self,
+        step: int,
+        exit_reason: str,
+        compile_seconds: Mapping[str, float],
+        skipped: int,
     ) -> dict[str, Any]:
         """What result.json says of a run that ended after `step` steps. skipped: its updates that
         were."""
         seconds = self._clock.seconds()
         by_objective = {}
         for label, per_step in self._guard.seconds_per_step().items():
-            tokens = sum(self._intervals[name].tokens_per_step() for name in label.split(" + "))
+            tokens = sum(
+                self._intervals[name].tokens_per_step() for name in label.split(" + ")
+            )
             by_objective[label] = tokens / per_step
         totals = {
             "steps": step,

@@ -37,7 +37,11 @@ _NO_SWITCHES = ("name", "reads", "coefficients", "chunk", "packed")
 
 
 def run_identity(
-    model: Any, sources: Mapping[str, Any], objectives: Mapping[str, Any], seed: int, optimizer: Any
+    model: Any,
+    sources: Mapping[str, Any],
+    objectives: Mapping[str, Any],
+    seed: int,
+    optimizer: Any,
 ) -> dict[str, Any]:
     """JSON values that a checkpoint carries. sources, objectives: {stage of an objective: its
     BatchSource, itself}. Not in it, because a continued run may change them: number of steps,
@@ -51,7 +55,9 @@ def run_identity(
         "model": shape,
         "optimizer": {"name": optimizer.name, "frozen": optimizer.frozen},
         "objectives": sorted(sources),
-        "switches": {name: _switches(objective) for name, objective in objectives.items()},
+        "switches": {
+            name: _switches(objective) for name, objective in objectives.items()
+        },
         "data": {name: source.identity for name, source in sources.items()},
     }
     # As it will be read again: tuples become lists, numbers of steps become texts.
@@ -73,7 +79,9 @@ def vocabulary_of(identity: Mapping[str, Any]) -> Any:
     return None
 
 
-def differences(saved: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+def differences(
+    saved: Any, ours: Any, path: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
     """(field, saved value, our value) for every difference of two JSON trees; an absent field
     counts as None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
@@ -97,7 +105,9 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
         differing = [one for one in differing if _is_cause(one[0])]
     fields = []
     for path, theirs, own in differing[:4]:
-        fields.append(f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}")
+        fields.append(
+            f"{path}: checkpoint has {_short(theirs)}, this run has {_short(own)}"
+        )
     more = ""
     if len(differing) > 4:
         more = f" (and {len(differing) - 4} more)"
@@ -138,7 +148,9 @@ def run_languages(sources: Mapping[str, Any], model: Any) -> tuple[str, ...]:
     return tuple(source.languages)
 
 
-def check_length(name: str, length: int, model: ModelConfig, positions: int = 0) -> None:
+def check_length(
+    name: str, length: int, model: ModelConfig, positions: int = 0
+) -> None:
     """Raise UserError when an objective's rows are longer than the model's position table, or use
     `positions` more than it has."""
     room = model.max_positions - model.position_offset
@@ -157,7 +169,9 @@ def check_length(name: str, length: int, model: ModelConfig, positions: int = 0)
         )
 
 
-def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) -> dict[str, Any]:
+def required_fields(
+    name: str, reads: Sequence[str], shapes: Mapping[str, Any]
+) -> dict[str, Any]:
     """The shapes of the fields that an objective reads. Raises UserError when the source lacks
     one."""
     missing = [field for field in reads if field not in shapes]
@@ -172,7 +186,11 @@ def required_fields(name: str, reads: Sequence[str], shapes: Mapping[str, Any]) 
 
 
 def schedule_record(
-    runs: Mapping[str, Any], weights: Mapping[str, Any], steps: int, mode: str, optimizer: Any
+    runs: Mapping[str, Any],
+    weights: Mapping[str, Any],
+    steps: int,
+    mode: str,
+    optimizer: Any,
 ) -> dict[str, Any]:
     """What run.json says of the run's course, JSON values. runs: {stage of an objective: its
     `ObjectiveRun`}."""
@@ -201,7 +219,9 @@ def schedule_record(
 def versions() -> dict[str, str]:
     """Versions of what computes and of what reads the data, as installed."""
     installed = {"python": platform.python_version(), "xlingjax": __version__}
-    packages = "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
+    packages = (
+        "jax jaxlib flax optax orbax-checkpoint numpy seqio tensorflow sentencepiece"
+    )
     for package in packages.split():
         try:
             installed[package] = metadata.version(package)
@@ -237,7 +257,11 @@ def write_run(
         sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"]
     except (OSError, ValueError, KeyError):
         sessions = []
-    session = {"time": time.strftime("%Y-%m-%d %H:%M:%S"), **session, "versions": versions()}
+    session = {
+        "time": time.strftime("%Y-%m-%d %H:%M:%S"),
+        **session,
+        "versions": versions(),
+    }
     write_json(path, {**record, "sessions": [*sessions, session]})
 
 
@@ -254,7 +278,10 @@ def run_and_checkpoint(path: str | Path) -> tuple[Path, str]:
     folder = path.absolute()
     if folder.name == "checkpoints" and (folder.parent / "run.json").is_file():
         return folder.parent, ""
-    if folder.parent.name == "checkpoints" and (folder.parents[1] / "run.json").is_file():
+    if (
+        folder.parent.name == "checkpoints"
+        and (folder.parents[1] / "run.json").is_file()
+    ):
         return folder.parents[1], folder.name
     return path, ""
 

@@ -14,7 +14,11 @@ STAGES = "stages"
 
 
 def is_staged(value: Any) -> bool:
-    return isinstance(value, Mapping) and bool(value) and all(type(key) is int for key in value)
+    return (
+        isinstance(value, Mapping)
+        and bool(value)
+        and all(type(key) is int for key in value)
+    )
 
 
 def starts(values: Iterable[Any]) -> list[int]:
@@ -30,7 +34,9 @@ def _starts(value: Any) -> set[int]:
     if not is_staged(value):
         return {0}
     if min(value) != 0:
-        raise UserError(f"stages {dict(value)} must begin at step 0, and no step is below it")
+        raise UserError(
+            f"stages {dict(value)} must begin at step 0, and no step is below it"
+        )
     begins = sorted(value)
     ends = [*begins[1:], float("inf")]
     steps = set(begins)
@@ -66,7 +72,9 @@ def staged(
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
-        of_stages = {name: value for name, value in arguments.items() if name not in keep}
+        of_stages = {
+            name: value for name, value in arguments.items() if name not in keep
+        }
         steps = starts(of_stages.values())
         if len(steps) == 1:
             return function(**arguments)
@@ -84,7 +92,9 @@ def staged(
     return call
 
 
-def _with_stages(function: Callable[..., Any], keep: Iterable[str] = ()) -> inspect.Signature:
+def _with_stages(
+    function: Callable[..., Any], keep: Iterable[str] = ()
+) -> inspect.Signature:
     signature = inspect.signature(function, eval_str=True)
     parameters = []
     for parameter in signature.parameters.values():

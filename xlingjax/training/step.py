@@ -14,7 +14,12 @@ import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from xlingjax.model.partition import ROW_AXES, param_shardings, replicated, state_shardings
+from xlingjax.model.partition import (
+    ROW_AXES,
+    param_shardings,
+    replicated,
+    state_shardings,
+)
 from xlingjax.objectives.ramp import Ramp
 from xlingjax.training.optimizer import Optimizer, OptimizerConfig, merge, split
 
@@ -42,7 +47,9 @@ class TrainState:
     """int32: all steps whose update was skipped."""
 
 
-def initial_state(params: Any, optimizer: Optimizer, config: OptimizerConfig) -> TrainState:
+def initial_state(
+    params: Any, optimizer: Optimizer, config: OptimizerConfig
+) -> TrainState:
     def zero():
         # An array of its own for each field, since the step takes the memory of all of them.
         return jnp.zeros((), jnp.int32)
@@ -63,7 +70,9 @@ def abstract_state(
 ) -> TrainState:
     """Shapes, dtypes and shardings of a run's state, without making any of it."""
     params = model.abstract()
-    state = jax.eval_shape(lambda params: initial_state(params, optimizer, config), params)
+    state = jax.eval_shape(
+        lambda params: initial_state(params, optimizer, config), params
+    )
     of_params = param_shardings(mesh, model.logical_axes(), params)
     shardings = state_shardings(mesh, state, params, of_params)
 
@@ -74,7 +83,11 @@ def abstract_state(
 
 
 def random_state(
-    model: Any, optimizer: Optimizer, config: OptimizerConfig, shardings: TrainState, seed: int
+    model: Any,
+    optimizer: Optimizer,
+    config: OptimizerConfig,
+    shardings: TrainState,
+    seed: int,
 ) -> TrainState:
     """A new state, each part made where it lies; the same numbers on every mesh."""
 
@@ -124,7 +137,8 @@ def train_step(
         loss = objective.loss(model, params, rows, rng, languages)
         # The only division, by the predictions of the whole batch, not of these rows.
         total = sum(
-            coefficients[term] * value / weights[term] for term, value in loss.terms.items()
+            coefficients[term] * value / weights[term]
+            for term, value in loss.terms.items()
         )
         scaled = total
         if config.loss_scale:
@@ -133,7 +147,9 @@ def train_step(
         return scaled, (total, loss.metrics)
 
     def gradients(rows, microbatch):
-        grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(trainable, rows, microbatch)
+        grads, (total, metrics) = jax.grad(scaled_loss, has_aux=True)(
+            trainable, rows, microbatch
+        )
         # Without this XLA may keep whole gradients on every device and only then slice them.
         grads = jax.lax.with_sharding_constraint(grads, trainable_shardings)
         return grads, total, metrics
@@ -173,7 +189,12 @@ def train_step(
         bad_steps=bad_steps,
         skipped=state.skipped + ~good,
     )
-    counted = {"metrics": metrics, "total": total, "grad_norm": norm, "good": jnp.float32(1)}
+    counted = {
+        "metrics": metrics,
+        "total": total,
+        "grad_norm": norm,
+        "good": jnp.float32(1),
+    }
     # What a skipped step measured may be NaN, and one NaN would spoil the sum of the interval.
     sums = jax.tree.map(lambda value: jnp.where(good, value, 0), counted)
     return next_state, {
@@ -269,7 +290,12 @@ def make_train_step(*, shardings: TrainState, **fixed) -> Any:
 
 
 def eval_step(
-    params: Any, batch: dict[str, jax.Array], *, model: Any, objective: Any, languages: int
+    params: Any,
+    batch: dict[str, jax.Array],
+    *,
+    model: Any,
+    objective: Any,
+    languages: int,
 ):
     """The objective's metric sums on one batch without dropout: {name: (sum, weight)}."""
     return objective.loss(model, params, batch, None, languages).metrics

@@ -74,7 +74,9 @@ class Interval:
 def apart(sums: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a
     copy of what all share (`Interval` gives buffers away)."""
-    shared = {name: value for name, value in sums.items() if name not in ("metrics", "tokens")}
+    shared = {
+        name: value for name, value in sums.items() if name not in ("metrics", "tokens")
+    }
     parts = {}
     for name, metrics in sums["metrics"].items():
         part = jax.tree.map(jnp.copy, shared)
@@ -98,7 +100,9 @@ def perplexity(nll: float) -> float:
     return math.inf
 
 
-def summarise(metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]) -> dict[str, Any]:
+def summarise(
+    metrics: dict[str, tuple[Any, Any]], languages: Sequence[str]
+) -> dict[str, Any]:
     """Means from (sum, weight) pairs. The name of the term is cut from "mlm/loss"; of several terms
     "loss" is the mean over all their predictions, and each has its own "veco_plug_in_x/loss" beside
     it. An array over languages becomes {language: mean} of those that were seen; a metric that

@@ -23,7 +23,11 @@ class Tracker:
     """Writes to `workdir`; silent in every process but the primary."""
 
     def __init__(
-        self, workdir: Path, steps: int, primary: bool = True, console: Console | None = None
+        self,
+        workdir: Path,
+        steps: int,
+        primary: bool = True,
+        console: Console | None = None,
     ):
         self._workdir = workdir
         self._steps = steps
@@ -37,7 +41,9 @@ class Tracker:
         self._files: dict[str, TextIO] = {}
         # Until `begin`, since a run that is refused leaves no files.
         self._log: Any = io.StringIO()
-        self._console = console or Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        self._console = console or Console(
+            file=sys.stdout, highlight=False, soft_wrap=True
+        )
 
     def say(self, line: str) -> None:
         """A plain line, on the console and in log.txt."""
@@ -85,9 +91,9 @@ class Tracker:
         if self._started and done > 0:
             elapsed = time.monotonic() - self._started
             eta = duration(elapsed / done * (self._steps - step))
-        return (
-            f"step {step}/{self._steps}  {'  '.join(losses)}  {self._rate:,.0f} tokens/s  ETA {eta}"
-        )
+        shown = "  ".join(losses)
+        rate = f"{self._rate:,.0f} tokens/s"
+        return f"step {step}/{self._steps}  {shown}  {rate}  ETA {eta}"
 
     def metrics(self, step: int, lines: Sequence[Mapping[str, Any]]) -> None:
         """One JSON line per objective that ran since the last log step; scalars also to
@@ -107,7 +113,9 @@ class Tracker:
         """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard and the log."""
         self._write("evaluations.jsonl", {"step": step, "name": name, "values": values})
         self._scalars(name, values, step)
-        shown = ", ".join(f"{key} {value:.4f}" for key, value in scalars(values).items())
+        shown = ", ".join(
+            f"{key} {value:.4f}" for key, value in scalars(values).items()
+        )
         self.say(f"step {step}: {name}: {shown}")
 
     def close(self) -> None:
@@ -121,7 +129,9 @@ class Tracker:
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         if self._primary:
-            self._files[name].write(json.dumps(finite(record), ensure_ascii=False) + "\n")
+            self._files[name].write(
+                json.dumps(finite(record), ensure_ascii=False) + "\n"
+            )
 
     def _scalars(self, prefix: str, values: Mapping[str, Any], step: int) -> None:
         if self._primary:

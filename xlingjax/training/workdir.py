@@ -16,7 +16,11 @@ from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 
 def write_trained(
-    output: str, record: Mapping[str, Any], step: int | str, params: Any, files: Mapping[str, bytes]
+    output: str,
+    record: Mapping[str, Any],
+    step: int | str,
+    params: Any,
+    files: Mapping[str, bytes],
 ):
     """Writes run.json (`record`, with "identity"), `files` and the parameters as checkpoint `step`:
     whole or not at all. Raises UserError where `output` holds something already or cannot be
@@ -31,7 +35,9 @@ def write_trained(
         with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
             writer.save(target / "params", args=ocp.args.StandardSave(params))
         with ocp.Checkpointer(ocp.JsonCheckpointHandler()) as writer:
-            writer.save(target / "run", args=ocp.args.JsonSave({"identity": record["identity"]}))
+            writer.save(
+                target / "run", args=ocp.args.JsonSave({"identity": record["identity"]})
+            )
 
 
 @contextlib.contextmanager
@@ -81,7 +87,10 @@ def write_workdir(
     source, record = run_and_checkpoint(run)[0], read_run_record(run)
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
-    record |= {"parameters": count_parameters(ModelConfig(**record["model"])), **details}
+    record |= {
+        "parameters": count_parameters(ModelConfig(**record["model"])),
+        **details,
+    }
     # A run that Python started has no recipe, and one of frozen batches no vocabulary.
     files = {
         path.name: path.read_bytes()
@@ -91,7 +100,10 @@ def write_workdir(
     if (recipe := source / "config.gin").is_file():
         lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
         text = (
-            "\n".join([recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]) + "\n"
+            "\n".join(
+                [recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]
+            )
+            + "\n"
         )
         files[recipe.name] = text.encode()
     write_trained(output, record, step, params, files)

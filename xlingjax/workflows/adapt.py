@@ -63,7 +63,10 @@ def adapt(
     if "settings" not in record:
         # What cannot be exported is refused before hours of training, not after.
         record |= prepare(
-            request, folder, machine, lambda start: require_exportable(start, verify, language)
+            request,
+            folder,
+            machine,
+            lambda start: require_exportable(start, verify, language),
         )
         record["bound"] = bound
         write_json(folder / RECORD, record)
@@ -113,7 +116,9 @@ def _base_of(source: str) -> str:
 def _begun(request: Request, folder: Path, bound: Mapping[str, str]) -> dict[str, Any]:
     """adapted.json of the folder, which is new, or was begun with the same options and gin files
     that bind the same. Raises UserError where they differ."""
-    options = json.loads(json.dumps(dataclasses.asdict(request)))  # as they are read again
+    options = json.loads(
+        json.dumps(dataclasses.asdict(request))
+    )  # as they are read again
     path = folder / RECORD
     if not path.is_file():
         require_empty(str(folder))
@@ -150,7 +155,9 @@ def _flags(options: Mapping[str, Any]) -> dict[str, Any]:
     return flags
 
 
-def _require_same_export(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _require_same_export(
+    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
     """Raise UserError where the model was exported with other options: it is not written again."""
     differing = _differing(before, now)
     if differing:

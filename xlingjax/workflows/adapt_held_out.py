@@ -32,7 +32,9 @@ def heldout_shares(findings: Findings, request: Request) -> dict[str, float]:
     return shares
 
 
-def say_unmeasured(findings: Findings, held: Mapping[str, int], share: Mapping[str, float]) -> None:
+def say_unmeasured(
+    findings: Findings, held: Mapping[str, int], share: Mapping[str, float]
+) -> None:
     """Of which texts, and pairs with English, nothing is held out. held: {file: lines}."""
     measured = [_codes(Path(file).stem) for file in held]
     for kind, macro in _MACROS.items():
@@ -57,7 +59,10 @@ def _codes(name: str) -> set[str]:
 
 
 def write_heldout(
-    mono: Sequence[str], parallel: Sequence[str], share: Mapping[str, float], folder: Path
+    mono: Sequence[str],
+    parallel: Sequence[str],
+    share: Mapping[str, float],
+    folder: Path,
 ) -> dict[str, int]:
     """Writes the lines that objectives with such a `holdout` leave out: `text/XX.txt`, and of pairs
     with English `pairs/XX-en.XX` beside `.en`. Returns {file: lines}; of a text too short for the

@@ -25,7 +25,11 @@ from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.checkpoint import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import whole, write_workdir
-from xlingjax.workflows.adapt_held_out import heldout_shares, say_unmeasured, write_heldout
+from xlingjax.workflows.adapt_held_out import (
+    heldout_shares,
+    say_unmeasured,
+    write_heldout,
+)
 from xlingjax.workflows.adapt_recipe import CHUNK, recipe_text, settings
 from xlingjax.workflows.adapt_request import ADDING, Request
 from xlingjax.workflows.adapt_trial import EVALUATIONS, steps_of, steps_within, trial
@@ -37,7 +41,10 @@ _HELDOUT = ("HELDOUT_TEXT", "HELDOUT_PAIRS", "HELDOUT_ALIGNMENTS")
 
 
 def prepare(
-    request: Request, folder: Path, machine: RuntimeConfig, check_start: Callable[[str], None]
+    request: Request,
+    folder: Path,
+    machine: RuntimeConfig,
+    check_start: Callable[[str], None],
 ) -> dict[str, Any]:
     """Everything that the training needs, and what it begins from measured. check_start: raises
     UserError for a first model that cannot be exported. Raises UserError."""
@@ -65,11 +72,19 @@ def prepare(
     recipe = folder / "recipe.gin"
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
     # The memory is planned for what the recipe binds, gin files of the command line among it.
-    values["MICROBATCHES"] = _microbatches(request, read_recipe([str(recipe)], ()).bound)
+    values["MICROBATCHES"] = _microbatches(
+        request, read_recipe([str(recipe)], ()).bound
+    )
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
 
-    measured = bool(held or request.gold or any(name in request.given for name in _HELDOUT))
-    speed = {"seconds_per_evaluation": _measure_start(request, values, share, measured, machine)}
+    measured = bool(
+        held or request.gold or any(name in request.given for name in _HELDOUT)
+    )
+    speed = {
+        "seconds_per_evaluation": _measure_start(
+            request, values, share, measured, machine
+        )
+    }
     steps = request.steps
     if not steps:
         speed |= trial(request, folder, machine)
@@ -123,7 +138,9 @@ def first_model(source: str, start: Path) -> None:
             f"--from {source}: run `xlingjax import --from {source} --to RUN --unverified`, then"
             " --from RUN"
         )
-    imported = Path(import_model.imported(str(files)))  # once for every folder to adapt in
+    imported = Path(
+        import_model.imported(str(files))
+    )  # once for every folder to adapt in
     with whole(str(start)) as partial:
         shutil.copytree(imported, partial, copy_function=_same_file, dirs_exist_ok=True)
     print(f"{start}: the import in {imported}")
@@ -166,13 +183,17 @@ def _microbatches(request: Request, bound: Mapping[str, Any]) -> int:
     config = bound["model"]
     mesh = make_mesh(bound["mesh"])
     slots = -(-request.length // 5)  # predicted tokens of a row, rounded up
-    parts = memory.microbatches_for(config, mesh, request.batch, request.length, slots, CHUNK)
+    parts = memory.microbatches_for(
+        config, mesh, request.batch, request.length, slots, CHUNK
+    )
     rows = request.batch // memory.row_devices(mesh) // parts
     print(
         f"memory of a device, {rows} rows of {request.length} tokens at a time ({parts}"
         " microbatches):"
     )
-    print(memory.table(memory.estimate(config, rows, request.length, slots, CHUNK, mesh)))
+    print(
+        memory.table(memory.estimate(config, rows, request.length, slots, CHUNK, mesh))
+    )
     return parts
 
 

@@ -66,7 +66,9 @@ def settings(
     return values
 
 
-def recipe_text(request: Request, values: Mapping[str, Any], share: Mapping[str, float]) -> str:
+def recipe_text(
+    request: Request, values: Mapping[str, Any], share: Mapping[str, float]
+) -> str:
     """The recipe. share: of "text" and "pairs" that is held out."""
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
     for file in included_files(request):

@@ -61,7 +61,9 @@ class Request:
     def _require_objectives(self) -> None:
         for name in self.objectives:
             if name not in OBJECTIVES:
-                raise UserError(f"--objectives {name}: there are {', '.join(OBJECTIVES)}")
+                raise UserError(
+                    f"--objectives {name}: there are {', '.join(OBJECTIVES)}"
+                )
             if name != "mlm" and not self.parallel:
                 raise UserError(
                     f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
@@ -88,5 +90,7 @@ class Request:
 def absolute(pattern: str) -> str:
     """So that the recipe is read from anywhere. pattern: as on the command line, "de=text/x*.txt"
     too."""
-    code, path = re.fullmatch(r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern).groups()
+    code, path = re.fullmatch(
+        r"([A-Za-z]{2,3}(?:[_-][A-Za-z]+)*=)?(.+)", pattern
+    ).groups()
     return f"{code or ''}{Path(path).expanduser().absolute()}"

@@ -78,7 +78,12 @@ class Cell:
         of_tasks = {}
         for task in tasks:
             of_tasks[task] = _read(self.folder / task / "result.json")["evaluations"]
-        return {"mix": self.mix, "seed": self.seed, "pretrain": result, "tasks": of_tasks}
+        return {
+            "mix": self.mix,
+            "seed": self.seed,
+            "pretrain": result,
+            "tasks": of_tasks,
+        }
 
 
 def _read(path: Path) -> Any:
@@ -133,7 +138,9 @@ def run(
         ThreadPoolExecutor(config.jobs) as pool,
     ):
         try:
-            steps = dict(zip(config.mixes, pool.map(steps_of, config.mixes), strict=True))
+            steps = dict(
+                zip(config.mixes, pool.map(steps_of, config.mixes), strict=True)
+            )
             values = list(pool.map(values_of, cells))
         except BaseException:
             # Those that run are finished, no other is begun.
@@ -146,7 +153,11 @@ def run(
 
 
 def _train(
-    config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner", arguments: Sequence[str]
+    config: Bakeoff,
+    cell: Cell,
+    steps: int | None,
+    runner: "Runner",
+    arguments: Sequence[str],
 ) -> None:
     """The runs of a cell."""
     words = [*config.base, *config.mixes[cell.mix], f"SEED={cell.seed}"]
@@ -157,7 +168,12 @@ def _train(
     line = command("pretrain", words, pretrain, steps, arguments)
     settings = runner.run(line, pretrain)
     for task, recipe in config.tasks.items():
-        words = [*recipe, f"INIT_FROM={pretrain}", f"SEED={cell.seed}", *config.last_words]
+        words = [
+            *recipe,
+            f"INIT_FROM={pretrain}",
+            f"SEED={cell.seed}",
+            *config.last_words,
+        ]
         line = command("finetune", words, cell.folder / task, None, arguments)
         # Of a fine-tuning the settings of its encoder are part: with others it is another run.
         runner.run(line, cell.folder / task, settings)
@@ -168,10 +184,22 @@ def slug(name: str) -> str:
 
 
 def command(
-    verb: str, words: Sequence[str], workdir: Path, steps: int | None, arguments: Sequence[str] = ()
+    verb: str,
+    words: Sequence[str],
+    workdir: Path,
+    steps: int | None,
+    arguments: Sequence[str] = (),
 ) -> list[str]:
     """The command line of one run."""
-    line = [sys.executable, "-m", "xlingjax", verb, "--workdir", str(workdir), *arguments]
+    line = [
+        sys.executable,
+        "-m",
+        "xlingjax",
+        verb,
+        "--workdir",
+        str(workdir),
+        *arguments,
+    ]
     for word in words:
         if "=" not in word:
             line += ["--gin_file", word]
@@ -179,7 +207,9 @@ def command(
         name, _, value = word.partition("=")
         if SHARE.search(value):
             if not steps:
-                raise UserError(f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens")
+                raise UserError(
+                    f"bakeoff: {word} needs the steps of the run; set bakeoff.tokens"
+                )
             value = SHARE.sub(lambda share: str(round(float(share[1]) * steps)), value)
         line.append(f"--gin.{name}={value}")
     return line
@@ -293,7 +323,9 @@ def _first_missing(lines: Sequence[str], others: Sequence[str]) -> str:
     return "nothing"
 
 
-def _steps(config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments) -> int | None:
+def _steps(
+    config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments
+) -> int | None:
     """Steps of a mix that read the tokens asked for, from the tokens of its first steps."""
     if not config.tokens:
         return None
@@ -344,16 +376,22 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
     retrieval_by_layer = {}
     for kind in ("raw", "centred"):
         name = f"{kind}_en_to_xx"
-        retrieval_by_layer[kind] = {layer: scores[name] for layer, scores in layers.items()}
+        retrieval_by_layer[kind] = {
+            layer: scores[name] for layer, scores in layers.items()
+        }
     error_by_layer = {}
     for layer, errors in alignment.get("by_layer", {}).items():
         error_by_layer[layer] = errors["itermax"]
     return {
         "mix": cell["mix"],
         "seed": cell["seed"],
-        "figures": {name: value for name, value in figures.items() if value is not None},
+        "figures": {
+            name: value for name, value in figures.items() if value is not None
+        },
         "retrieval_by_layer": retrieval_by_layer,
         "alignment_error_by_layer": error_by_layer,
         "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),
-        "tokens_per_second_by_objective": result.get("tokens_per_second_by_objective", {}),
+        "tokens_per_second_by_objective": result.get(
+            "tokens_per_second_by_objective", {}
+        ),
     }

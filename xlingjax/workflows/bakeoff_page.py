@@ -33,7 +33,9 @@ COST = html.note(
 )
 
 
-def by_mix(cells: Cells, of: str = "figures") -> dict[str, dict[str, tuple[float, float]]]:
+def by_mix(
+    cells: Cells, of: str = "figures"
+) -> dict[str, dict[str, tuple[float, float]]]:
     """{mix: {figure: (mean, standard deviation over seeds)}} of the figures that every seed has; of
     one seed the deviation is 0. of: which figures of a cell (see
     `xlingjax.workflows.bakeoff.summary`)."""
@@ -43,7 +45,9 @@ def by_mix(cells: Cells, of: str = "figures") -> dict[str, dict[str, tuple[float
     found: dict[str, dict[str, tuple[float, float]]] = {}
     for mix, figures in groups.items():
         names = [name for name in figures[0] if all(name in one for one in figures)]
-        values = {name: np.array([one[name] for one in figures], float) for name in names}
+        values = {
+            name: np.array([one[name] for one in figures], float) for name in names
+        }
         found[mix] = {
             n: (float(v.mean()), float(v.std(ddof=1)) if v.size > 1 else 0.0)
             for n, v in values.items()
@@ -57,7 +61,8 @@ def _rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     names = list(dict.fromkeys(name for row in rows.values() for name in row))
     head = ["mix", *(TITLES.get(name, name.replace("_", " ")) for name in names)]
     return head, [
-        [mix, *(shown(name, row.get(name)) for name in names)] for mix, row in rows.items()
+        [mix, *(shown(name, row.get(name)) for name in names)]
+        for mix, row in rows.items()
     ]
 
 
@@ -100,7 +105,8 @@ def by_layer(cells: Cells):
         "alignment error, itermax",
     )
     values = [
-        [*cell["retrieval_by_layer"].values(), cell["alignment_error_by_layer"]] for cell in cells
+        [*cell["retrieval_by_layer"].values(), cell["alignment_error_by_layer"]]
+        for cell in cells
     ]
     flat = [
         {"mix": cell["mix"], **dict(zip(kinds, of, strict=True))}
@@ -204,19 +210,28 @@ def write(found: Mapping[str, Any], folder: Path) -> Path:
         figure.savefig(folder / f"{name}.png", dpi=110)
     head, rows = objectives_table(cells)
     sections = [
-        html.section("table", "Mixes", html.table(*_rows(found)), html.note(note(found))),
         html.section(
-            "layers", "By layer", *(html.figure(plots.svg(f), name) for name, f in pictures.items())
+            "table", "Mixes", html.table(*_rows(found)), html.note(note(found))
         ),
         html.section(
-            "cost", "Tokens per second", *([html.table(head, rows), COST] if head[1:] else [])
+            "layers",
+            "By layer",
+            *(html.figure(plots.svg(f), name) for name, f in pictures.items()),
         ),
-        html.section("setting", "Setting", html.details("bake-off", str(found["config"]))),
+        html.section(
+            "cost",
+            "Tokens per second",
+            *([html.table(head, rows), COST] if head[1:] else []),
+        ),
+        html.section(
+            "setting", "Setting", html.details("bake-off", str(found["config"]))
+        ),
     ]
     title = f"<header><h1>{html.esc(folder.name)}</h1></header>"
     page = folder / "bakeoff.html"
     page.write_text(
-        html.page(f"{folder.name} · bake-off", "\n".join([title, *sections])), encoding="utf-8"
+        html.page(f"{folder.name} · bake-off", "\n".join([title, *sections])),
+        encoding="utf-8",
     )
     (folder / "bakeoff.md").write_text(markdown(found), encoding="utf-8")
     return page

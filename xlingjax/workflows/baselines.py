@@ -8,9 +8,22 @@ from xlingjax.config.recipe import bindings
 from xlingjax.data.labelled.task import Task, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
-from xlingjax.evaluation.task import chosen_languages, has_gold, means, require_tested, scored
+from xlingjax.evaluation.task import (
+    chosen_languages,
+    has_gold,
+    means,
+    require_tested,
+    scored,
+)
 from xlingjax.runtime.files import write_json
-from xlingjax.workflows.cell import FILES, TEACHER, Cell, Request, macros_given, values_of
+from xlingjax.workflows.cell import (
+    FILES,
+    TEACHER,
+    Cell,
+    Request,
+    macros_given,
+    values_of,
+)
 from xlingjax.workflows.cell_splits import splits_of
 from xlingjax.workflows.scorecard import SCORES
 
@@ -34,7 +47,9 @@ def lookup(task: Task, train: Sequence[Any]) -> Predictor:
     word that is not in it: what a tagger across languages gets from names, numbers and punctuation
     alone."""
     if task.kind != "tagging":
-        raise UserError(f"{task.full_name}: lookup tags words; for {task.kind} there is majority")
+        raise UserError(
+            f"{task.full_name}: lookup tags words; for {task.kind} there is majority"
+        )
     counts: dict[str, Counter] = {}
     for sentence in train:
         for word, tag in zip(sentence.words, sentence.tags, strict=True):
@@ -42,7 +57,8 @@ def lookup(task: Task, train: Sequence[Any]) -> Predictor:
     tags = {word: _commonest(task, count.elements()) for word, count in counts.items()}
     commonest = _commonest(task, _tags(train))
     return lambda records: [
-        [tags.get(word.lower(), commonest) for word in record.words] for record in records
+        [tags.get(word.lower(), commonest) for word in record.words]
+        for record in records
     ]
 
 
@@ -65,7 +81,10 @@ BASELINES: dict[str, Callable[[Task, Sequence[Any]], Predictor]] = {
 
 def applies(name: str, task: Task) -> bool:
     """Whether the baseline `name`, or a strategy that is none, is one of the task's kind."""
-    kinds = {"majority": ("classification", "ranking", "tagging"), "lookup": ("tagging",)}
+    kinds = {
+        "majority": ("classification", "ranking", "tagging"),
+        "lookup": ("tagging",),
+    }
     return task.kind in kinds.get(name, (task.kind,))
 
 
@@ -131,5 +150,7 @@ def _macros(request: Request) -> Mapping[str, Any]:
         name, value = override.split("=", 1)
         values[name] = value
     files = [*FILES, *request.files, f"strategies/{TEACHER}.gin"]
-    bound = values_of(bindings(files, [f"{name}={value}" for name, value in values.items()]))
+    bound = values_of(
+        bindings(files, [f"{name}={value}" for name, value in values.items()])
+    )
     return bound | splits_of(request, macros_given(request), bound)

@@ -29,7 +29,9 @@ def _figures(run: Run) -> dict[str, float]:
     retrieval = run.last("retrieval")
     if retrieval:
         figures["retrieval en to xx, mean, best layer"] = retrieval["retrieval_mean"]
-        figures["the same, each language's mean subtracted"] = retrieval["retrieval_mean_centred"]
+        figures["the same, each language's mean subtracted"] = retrieval[
+            "retrieval_mean_centred"
+        ]
     alignment = run.last("alignment")
     if alignment:
         figures["alignment error rate"] = alignment["alignment_error"]

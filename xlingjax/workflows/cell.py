@@ -41,7 +41,11 @@ MEASURED = (("DEV_SPLIT", "DEV_LANGUAGES"), ("TEST_SPLIT", "TEST_LANGUAGES"))
 """Macros of the sets that choose and of those that test, each with its languages."""
 MULTI_TASK = "multi_task"
 """The strategy that trains several tasks at once."""
-_SPLIT_OF = {"gold": "train", "translated": "translate_train", "labelled": "translate_train"}
+_SPLIT_OF = {
+    "gold": "train",
+    "translated": "translate_train",
+    "labelled": "translate_train",
+}
 """Origin of training examples -> the split whose files they are read from."""
 
 
@@ -93,7 +97,9 @@ class Cell:
     folder: Path
 
     @classmethod
-    def of(cls, output: str, task: Task, strategy: str, variant, settings, seed: int) -> "Cell":
+    def of(
+        cls, output: str, task: Task, strategy: str, variant, settings, seed: int
+    ) -> "Cell":
         """The cell in its place below `output`."""
         parts = [task.suite]
         if "TASKS" not in variant:  # which names the task too
@@ -146,7 +152,9 @@ def training_of(bound: Mapping[str, Any]) -> Training:
     return Training(gold, translated, bound["TRAIN_SPLIT"], bound["LABELLED"])
 
 
-def files_read(task: Task, data: str, bound: Mapping[str, Any]) -> list[tuple[str, str]]:
+def files_read(
+    task: Task, data: str, bound: Mapping[str, Any]
+) -> list[tuple[str, str]]:
     """(split, language) of all that a cell trains on, chooses by, tests on and predicts."""
     parts = []
     for origin, language in training_of(bound).parts(task, data):

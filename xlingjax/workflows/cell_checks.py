@@ -4,7 +4,13 @@ that stand on both sides."""
 from collections.abc import Mapping
 from typing import Any
 
-from xlingjax.data.labelled.task import Task, languages_present, part_of, read, share_rows
+from xlingjax.data.labelled.task import (
+    Task,
+    languages_present,
+    part_of,
+    read,
+    share_rows,
+)
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task import chosen_languages
@@ -128,7 +134,9 @@ def _share(request: Request, first: str, second: str) -> bool:
         for language in languages_present(task, request.data, first):
             if incomparable:
                 return True
-            if share_rows(first, second, len(read(task, request.data, split, language))):
+            if share_rows(
+                first, second, len(read(task, request.data, split, language))
+            ):
                 return True
     return False
 

@@ -49,7 +49,9 @@ def lost_rows(task: Task, parts: Sequence[Lost]) -> list[str]:
     """What is said of translated rows that are not trained on, a line for each file."""
     lines = []
     for part in parts:
-        lines.append(f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}")
+        lines.append(
+            f"{part.place}: passed over {part.lost:,} of {part.rows:,} {LOST[task.kind]}"
+        )
     return lines
 
 
@@ -73,7 +75,13 @@ def counted(request: Request, task: Task, bound: Mapping[str, Any]) -> Count:
 # The cells of a sweep train on the same examples, and counting tokenises all of them.
 @functools.cache
 def _counted(
-    name: str, data: str, training: Training, reading: Reading, run: str, paired: bool, files: tuple
+    name: str,
+    data: str,
+    training: Training,
+    reading: Reading,
+    run: str,
+    paired: bool,
+    files: tuple,
 ) -> Count:
     """files: what tells an edited set from itself."""
     task = task_named(name)

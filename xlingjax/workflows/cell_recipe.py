@@ -15,16 +15,28 @@ from xlingjax.errors import UserError
 from xlingjax.evaluation.task import chosen_languages, require_tested
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.cell import FILES, Cell, Request, macros_given, values_of
-from xlingjax.workflows.cell_checks import LEAST, require_apart, require_as_many, require_sound
+from xlingjax.workflows.cell_checks import (
+    LEAST,
+    require_apart,
+    require_as_many,
+    require_sound,
+)
 from xlingjax.workflows.cell_examples import LOST, Count, counted
 from xlingjax.workflows.cell_splits import known_languages, splits_of
 from xlingjax.workflows.strategies import OVER, trained_languages
 
-_OPTIONS = {"TASK": "--task", "DATA": "--data", "INIT_FROM": "--from", "SEED": "--seeds"}
+_OPTIONS = {
+    "TASK": "--task",
+    "DATA": "--data",
+    "INIT_FROM": "--from",
+    "SEED": "--seeds",
+}
 """Macros that an option of the command line says."""
 
 
-def recipe_of(request: Request, cell: Cell, strategy: Path, more: Mapping[str, str]) -> str:
+def recipe_of(
+    request: Request, cell: Cell, strategy: Path, more: Mapping[str, str]
+) -> str:
     """The gin file of the cell: all that was decided, to be read and run again. more: macros that
     the sweep adds, as gin reads them. Raises UserError for all that can be known before the
     training."""
@@ -57,7 +69,9 @@ def _require_one_source(request: Request, cell: Cell, given: Collection[str]) ->
     typed = {override.partition("=")[0] for override in request.overrides}
     for name in sorted(typed):
         if name in cell.settings:
-            raise UserError(f"{name}: --gin.{name} and --grid both set it: give one of them")
+            raise UserError(
+                f"{name}: --gin.{name} and --grid both set it: give one of them"
+            )
     for name, option in _OPTIONS.items():
         if name in given:
             raise UserError(
@@ -70,7 +84,9 @@ def _gin_files(request: Request, strategy: Path) -> list[str]:
     files = [*FILES]
     for name in request.files:
         if Path(name).is_file():
-            name = str(Path(name).absolute())  # so that the recipe is read from anywhere
+            name = str(
+                Path(name).absolute()
+            )  # so that the recipe is read from anywhere
         files.append(name)
     if find_gin(f"strategies/{strategy.name}") == strategy:
         files.append(f"strategies/{strategy.name}")
@@ -100,7 +116,11 @@ def _macros(request: Request, cell: Cell, more: Mapping[str, str]) -> dict[str, 
 
 
 def _bound(
-    request: Request, cell: Cell, strategy: Path, files: Sequence[str], values: dict[str, str]
+    request: Request,
+    cell: Cell,
+    strategy: Path,
+    files: Sequence[str],
+    values: dict[str, str],
 ) -> dict[str, Any]:
     """{macro: value} of what the files and `values` bind. Whole numbers among `values` are written
     as such. Raises UserError where they contradict each other or no training can be of them."""
@@ -161,7 +181,9 @@ def _dev_languages(request: Request, bound: Mapping[str, Any]) -> list[Sequence[
     languages = []
     for task in request.tasks:
         dev = chosen_languages(task, request.data, bound["DEV_SPLIT"], requested)
-        require_tested(task, request.data, bound["TEST_SPLIT"], tested, request.allow_missing)
+        require_tested(
+            task, request.data, bound["TEST_SPLIT"], tested, request.allow_missing
+        )
         languages.append(dev)
     return languages
 

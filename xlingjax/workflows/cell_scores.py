@@ -9,7 +9,13 @@ from xlingjax.data.labelled.task import Task, languages_present, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
 from xlingjax.evaluation.submissions import write_predictions
-from xlingjax.evaluation.task import chosen_languages, has_gold, means, scored, translations
+from xlingjax.evaluation.task import (
+    chosen_languages,
+    has_gold,
+    means,
+    scored,
+    translations,
+)
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.training.checkpoint import find_checkpoint
@@ -20,7 +26,12 @@ from xlingjax.workflows.scorecard import TESTS
 
 
 def scores_of(
-    request: Request, cell: Cell, task: Task, folder: Path, bound: Mapping[str, Any], start: str
+    request: Request,
+    cell: Cell,
+    task: Task,
+    folder: Path,
+    bound: Mapping[str, Any],
+    start: str,
 ) -> dict[str, Any]:
     """scores.json of a task of a cell that was trained; its predictions are written below `folder`.
     start: the hash of the weights it began from. Raises UserError where the checkpoint was not
@@ -67,7 +78,9 @@ def scores_of(
             "examples": counted(request, task, bound).examples,
         },
         "dev": {
-            "means": {name: value for name, value in dev.items() if isinstance(value, float)},
+            "means": {
+                name: value for name, value in dev.items() if isinstance(value, float)
+            },
             "by_language": dev["by_language"],
         },
         "test": test,
@@ -76,7 +89,11 @@ def scores_of(
 
 
 def _test_scores(
-    request: Request, task: Task, to: Path, bound: Mapping[str, Any], trained: TrainedRun
+    request: Request,
+    task: Task,
+    to: Path,
+    bound: Mapping[str, Any],
+    trained: TrainedRun,
 ) -> dict[str, Any]:
     """ "test" of scores.json. Writes the predictions for the sets that test."""
     data = request.data
@@ -104,7 +121,9 @@ def _test_scores(
             own_split = "test"
         records = read(task, data, own_split, language)
         pivot = translations(trained.model, task, data, own_split, language)
-        outputs = predicted(trained, task, records, text_language, reading_of(bound), pivot)
+        outputs = predicted(
+            trained, task, records, text_language, reading_of(bound), pivot
+        )
         write_predictions(task, folder, language, outputs, name)
         examples[language] = len(records)
         if has_gold(task, records):
@@ -114,11 +133,20 @@ def _test_scores(
     if by_language:
         trained_on = {language for _, language in training_of(bound).parts(task, data)}
         overall = means(by_language, task, trained_on)
-    return {"split": split, "means": overall, "by_language": by_language, "examples": examples}
+    return {
+        "split": split,
+        "means": overall,
+        "by_language": by_language,
+        "examples": examples,
+    }
 
 
 def _predict_test_sets(
-    request: Request, task: Task, to: Path, bound: Mapping[str, Any], trained: TrainedRun
+    request: Request,
+    task: Task,
+    to: Path,
+    bound: Mapping[str, Any],
+    trained: TrainedRun,
 ) -> None:
     """Writes what is submitted where test sets have no answers and a part of dev tests."""
     for language in languages_present(task, request.data, "test"):

@@ -18,7 +18,9 @@ NO_ANSWERS = ("dev[:50%]", "dev[50%:]")
 """
 
 
-def splits_of(request: Request, given: Collection[str], bound: Mapping[str, Any]) -> dict[str, str]:
+def splits_of(
+    request: Request, given: Collection[str], bound: Mapping[str, Any]
+) -> dict[str, str]:
     """The macros that say what is trained on, chosen by and tested on, where files or answers are
     missing (`NO_DEV`, `NO_ANSWERS`) and the command line names no split. Raises UserError where no
     set can take the place of a missing one."""
@@ -35,7 +37,9 @@ def splits_of(request: Request, given: Collection[str], bound: Mapping[str, Any]
     return {}
 
 
-def _part_of_train(request: Request, task: Task, bound: Mapping[str, Any]) -> dict[str, str]:
+def _part_of_train(
+    request: Request, task: Task, bound: Mapping[str, Any]
+) -> dict[str, str]:
     """The macros that take dev out of the training set of a task that has no dev set."""
     if request.beside:
         raise UserError(
@@ -49,7 +53,11 @@ def _part_of_train(request: Request, task: Task, bound: Mapping[str, Any]) -> di
     languages = bound["DEV_LANGUAGES"]
     if languages == ALL:  # the training set is of one language
         languages = task.trained_on
-    return {"TRAIN_SPLIT": NO_DEV[0], "DEV_SPLIT": NO_DEV[1], "DEV_LANGUAGES": languages}
+    return {
+        "TRAIN_SPLIT": NO_DEV[0],
+        "DEV_SPLIT": NO_DEV[1],
+        "DEV_LANGUAGES": languages,
+    }
 
 
 def _has_answers(task: Task, data: str, split: str) -> bool:
@@ -69,12 +77,18 @@ def known_languages(request: Request, bound: Mapping[str, Any]) -> dict[str, str
     macros = {}
     for split, name in MEASURED:
         for task in request.tasks:
-            present = chosen_languages(task, request.data, bound[split], split_list(bound[name]))
-            known = [language for language in present if language in record["languages"]]
+            present = chosen_languages(
+                task, request.data, bound[split], split_list(bound[name])
+            )
+            known = [
+                language for language in present if language in record["languages"]
+            ]
             if len(known) == len(present):
                 continue
             # Tasks that are trained together share the macro, so one cannot narrow it alone.
-            narrows = request.allow_missing and bound[name] == ALL and not request.beside
+            narrows = (
+                request.allow_missing and bound[name] == ALL and not request.beside
+            )
             if not known or not narrows:
                 unknown = [language for language in present if language not in known]
                 raise UserError(

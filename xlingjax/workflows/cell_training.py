@@ -12,7 +12,15 @@ from xlingjax.data.labelled.task import Task, edited, find, hashes, read
 from xlingjax.errors import UserError
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.workflows.cell import READ, RECIPE, START, Cell, Request, files_read, values_of
+from xlingjax.workflows.cell import (
+    READ,
+    RECIPE,
+    START,
+    Cell,
+    Request,
+    files_read,
+    values_of,
+)
 from xlingjax.workflows.cell_examples import counted, lost_rows
 from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_scores import scores_of
@@ -85,7 +93,9 @@ def run_cell(
         for line in lost_rows(task, counted(request, task, bound).lost):
             say(line)
     write_json(cell.folder / READ, {START: start, **now.files})
-    status = launch(read_recipe([str(recipe)], ()), cell.folder / "run", "finetune", machine)
+    status = launch(
+        read_recipe([str(recipe)], ()), cell.folder / "run", "finetune", machine
+    )
     if status:
         return status
     for task, folder in folders.items():
@@ -106,7 +116,9 @@ def _folders(request: Request, cell: Cell) -> dict[Task, Path]:
     return {task: cell.folder / task.name for task in request.tasks}
 
 
-def _read_predicted(request: Request, bound: Mapping[str, Any], say: Callable[[str], None]) -> None:
+def _read_predicted(
+    request: Request, bound: Mapping[str, Any], say: Callable[[str], None]
+) -> None:
     """Reads the sets that choose and test, and says which rows lack a text. Raises UserError for
     their faults."""
     for task in request.tasks:

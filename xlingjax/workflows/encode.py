@@ -162,7 +162,9 @@ def sentence_vectors(
 def known_layer(trained: TrainedRun, layer: int) -> int:
     layers = trained.model.config.layers
     if not -layers - 1 <= layer <= layers:
-        raise UserError(f"--layer {layer}: this model has layers 0 (the embeddings) to {layers}")
+        raise UserError(
+            f"--layer {layer}: this model has layers 0 (the embeddings) to {layers}"
+        )
     return layer % (layers + 1)
 
 
@@ -172,7 +174,11 @@ def middle_layer(trained: TrainedRun) -> int:
 
 
 def chosen(
-    trained: TrainedRun, run: str, layer: int | None, pooling: str | None, prefix: str | None
+    trained: TrainedRun,
+    run: str,
+    layer: int | None,
+    pooling: str | None,
+    prefix: str | None,
 ) -> tuple[Sentences, str]:
     """How sentence vectors are made, and words for it: what was asked for, else the run's own way;
     of a run that has none the mean at `chosen_layer`."""

@@ -61,7 +61,9 @@ def follow(
         if reason == "finished":
             return 0
         if reason and not waiting:
-            say(f"{folder}: the run was asked to stop; waiting for it to be started again")
+            say(
+                f"{folder}: the run was asked to stop; waiting for it to be started again"
+            )
         waiting = bool(reason)
         contents_now = _contents(folder)
         if contents_now != contents:
@@ -78,7 +80,9 @@ def _given_up(run: str, last_step: int, reason: str, patience: float) -> Excepti
     if last_step >= 0:
         last = f"after step {last_step}"
     if reason:
-        return Stopped(f"--follow {run}: it was asked to stop {last} and not started again")
+        return Stopped(
+            f"--follow {run}: it was asked to stop {last} and not started again"
+        )
     return UserError(
         f"--follow {run}: nothing was written there for {patience:g} minutes and it has not"
         f" said that it ended ({last}): start it again and follow it again, or raise"

@@ -25,13 +25,19 @@ from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
 from xlingjax.training.checkpoint import find_checkpoint, load_params
 from xlingjax.training.feed import in_stages
 from xlingjax.training.optimizer import OptimizerConfig
-from xlingjax.training.run_record import read_run_record, run_and_checkpoint, schedule_record
+from xlingjax.training.run_record import (
+    read_run_record,
+    run_and_checkpoint,
+    schedule_record,
+)
 from xlingjax.training.schedule import check
 from xlingjax.training.stages import stage_name
 from xlingjax.training.tracker import finite, scalars
 
 
-def launch(recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfig) -> int:
+def launch(
+    recipe: Recipe, workdir: str | Path, verb: str, machine: RuntimeConfig
+) -> int:
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
     workdir, corpus = str(workdir), recipe.corpus
@@ -66,32 +72,45 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     checkpoint = find_checkpoint(str(workdir))
     evaluators = evaluators_of(recipe)
     if not evaluators:
-        raise UserError("the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS")
+        raise UserError(
+            "the recipe has nothing to evaluate: set HELDOUT_TEXT or HELDOUT_PAIRS"
+        )
     mesh = make_mesh(recipe.bound["mesh"])
     encoder = build_model(recipe.bound["model"], mesh)
     abstract = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
     abstract = jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+        abstract,
+        shardings,
     )
-    params, _ = load_params(checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256)
+    params, _ = load_params(
+        checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256
+    )
     step = int(checkpoint.name) if checkpoint.name.isdigit() else 0
     for evaluator in evaluators:
         values = finite(evaluator(encoder, params, step, mesh))
-        shown = ", ".join(f"{name} {value:.4f}" for name, value in scalars(values).items())
+        shown = ", ".join(
+            f"{name} {value:.4f}" for name, value in scalars(values).items()
+        )
         print(f"step {step}: {evaluator.name}: {shown}")
         if is_primary():
             line = json.dumps(
-                {"step": step, "name": evaluator.name, "values": values}, ensure_ascii=False
+                {"step": step, "name": evaluator.name, "values": values},
+                ensure_ascii=False,
             )
             with open(
-                run_and_checkpoint(str(workdir))[0] / "evaluations.jsonl", "a", encoding="utf-8"
+                run_and_checkpoint(str(workdir))[0] / "evaluations.jsonl",
+                "a",
+                encoding="utf-8",
             ) as file:
                 file.write(line + "\n")
 
 
 def evaluators_of(recipe: Recipe) -> list[Any]:
-    return [evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()]
+    return [
+        evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()
+    ]
 
 
 def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
@@ -113,7 +132,9 @@ def planned_course(recipe: Recipe) -> dict[str, Any]:
     mode = bound.get("schedule", "alternate")
     optimizer = bound.get("optimizer", OptimizerConfig())
     check([*weights.values()], mode, bound["steps"])
-    return schedule_record(dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer)
+    return schedule_record(
+        dict(stages_of(recipe)), weights, bound["steps"], mode, optimizer
+    )
 
 
 # ---- before the first step -----------------------------------------------------------------------
@@ -140,23 +161,31 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
     ], opened
 
 
-def first_report(workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any) -> None:
+def first_report(
+    workdir: str, opened: Mapping[str, tuple[Any, Any]], vocabulary: Any
+) -> None:
     """report.html before the first step: the schedule, the setting, what will be sampled, what the
     objectives read."""
     folder = Path(workdir)
     if not (folder / "report.html").exists():
-        (folder / "rows.html").write_text(first_rows(opened, vocabulary), encoding="utf-8")
+        (folder / "rows.html").write_text(
+            first_rows(opened, vocabulary), encoding="utf-8"
+        )
         build_report(folder)
 
 
-def sentences_kept(workdir: str, init_from: Any, evaluators: Iterable[Any]) -> dict[str, Any]:
+def sentences_kept(
+    workdir: str, init_from: Any, evaluators: Iterable[Any]
+) -> dict[str, Any]:
     """{"sentences": how sentence vectors are made} of the run in `workdir`, if it goes on, else of
     the one that pretraining starts from; {}: it does not tell. Says where retrieval is measured
     without their prefix.
     """
     runs = [workdir, init_from] if isinstance(init_from, str) else [workdir]
     records = [
-        read_run_record(run) for run in runs if (run_and_checkpoint(run)[0] / "run.json").is_file()
+        read_run_record(run)
+        for run in runs
+        if (run_and_checkpoint(run)[0] / "run.json").is_file()
     ]
     own = sentences_of(records[0]) if records else None
     if own is None:

@@ -36,7 +36,9 @@ LABELLED = ("classification", "ranking", "tagging")
 """Kinds whose heads have names of classes."""
 
 
-def measure(request: Request, recipe: Recipe = dict, say: Callable[[str], None] = print) -> int:
+def measure(
+    request: Request, recipe: Recipe = dict, say: Callable[[str], None] = print
+) -> int:
     """Writes predictions and scores of each task; the exit status. Raises UserError where no task
     can be done."""
     require_folder(request.output)
@@ -46,7 +48,11 @@ def measure(request: Request, recipe: Recipe = dict, say: Callable[[str], None] 
 
 
 def measure_checkpoint(
-    request: Request, trained: TrainedRun, step: int, macros: Macros, say: Callable[[str], None]
+    request: Request,
+    trained: TrainedRun,
+    step: int,
+    macros: Macros,
+    say: Callable[[str], None],
 ) -> int:
     """`measure` of a run that is open."""
     with quiet_stderr():  # TensorFlow announces itself
@@ -81,7 +87,9 @@ def measure_checkpoint(
         split = request.split or _split(task, request.data, seqio_tasks)
         if not _has_files(task, request.data, split, seqio_tasks):
             wanted = request.split or "test or dev"
-            say(f"{task.full_name}: passed over, no {wanted} files below {request.data}")
+            say(
+                f"{task.full_name}: passed over, no {wanted} files below {request.data}"
+            )
             continue
         measure_task(request, checkpoint, task, seqio_tasks, split, say)
         measured_any = True
@@ -107,7 +115,9 @@ def _labels(
     return labels
 
 
-def _fault(request: Request, trained: TrainedRun, task: Task, labels: Sequence[str]) -> str:
+def _fault(
+    request: Request, trained: TrainedRun, task: Task, labels: Sequence[str]
+) -> str:
     """Why the run cannot do the task; "": it can. labels: of the head."""
     if task.kind in TRAINED:
         return head_fault(trained.model, task, labels)
@@ -117,7 +127,9 @@ def _fault(request: Request, trained: TrainedRun, task: Task, labels: Sequence[s
     return ""
 
 
-def given_labels(task: Task, given: Sequence[str], labels: Sequence[str]) -> Sequence[str]:
+def given_labels(
+    task: Task, given: Sequence[str], labels: Sequence[str]
+) -> Sequence[str]:
     """`given`, what --labels says of a head of the task, whose own names are `labels`. Raises
     UserError where these are not the task's, and where the head's names say another order."""
     order = named_alike(task, given)
@@ -149,7 +161,9 @@ def _known(
     unknown = [name for name in seqio_tasks if name not in trained.languages]
     if not unknown:
         return seqio_tasks
-    say(f"{task.full_name}: passed over {', '.join(unknown)}, which the model does not know")
+    say(
+        f"{task.full_name}: passed over {', '.join(unknown)}, which the model does not know"
+    )
     return {name: one for name, one in seqio_tasks.items() if name not in unknown}
 
 
@@ -160,7 +174,9 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
     """test where it has answers, else dev, else what there is; "": nothing."""
     answered = {}
     for split in ("test", "dev"):
-        present = [name for name in languages_present(task, data, split) if name in languages]
+        present = [
+            name for name in languages_present(task, data, split) if name in languages
+        ]
         if present:
             # One language tells of all.
             answered[split] = has_gold(task, read(task, data, split, present[0]))
@@ -173,4 +189,6 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
 def _has_files(task: Task, data: str, split: str, languages: Collection[str]) -> bool:
     if not split:
         return False
-    return any(language in languages for language in languages_present(task, data, split))
+    return any(
+        language in languages for language in languages_present(task, data, split)
+    )

@@ -77,7 +77,9 @@ class States:
         return ", ".join(parts)
 
 
-def states(request: Request, kind: str, layers: int, own: Sentences | None = None) -> States:
+def states(
+    request: Request, kind: str, layers: int, own: Sentences | None = None
+) -> States:
     """layers: of the model; own: the run's own way to make sentence vectors. Raises UserError where
     it has no such layer."""
     if ALL in request.layers:
@@ -106,4 +108,6 @@ def states(request: Request, kind: str, layers: int, own: Sentences | None = Non
     measured_poolings = tuple(
         name for name in ALL_POOLINGS if name in requested_poolings or name == pooling
     )
-    return States(layer, pooling, measured_layers, measured_poolings, prefix, usual.max_length)
+    return States(
+        layer, pooling, measured_layers, measured_poolings, prefix, usual.max_length
+    )

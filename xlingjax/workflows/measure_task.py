@@ -60,7 +60,9 @@ class _Job:
         if self.split != "test":
             name += f"-{self.split}"
         if self.reads and self.reads.prefix:
-            name += f"-prefix-{hashlib.sha256(self.reads.prefix.encode()).hexdigest()[:8]}"
+            name += (
+                f"-prefix-{hashlib.sha256(self.reads.prefix.encode()).hexdigest()[:8]}"
+            )
         cells = Path(self.request.output).absolute() / "cells"
         return cells / self.task.suite / self.task.name / AS_IT_IS / name
 
@@ -86,7 +88,9 @@ def measure_task(
     reads = None
     if task.kind in POOLINGS:
         trained = checkpoint.trained
-        reads = states(request, task.kind, trained.model.config.layers, trained.sentences)
+        reads = states(
+            request, task.kind, trained.model.config.layers, trained.sentences
+        )
     job = _Job(request, checkpoint, task, split, reads)
     result = _Result()
     for language in languages_present(task, request.data, split):
@@ -104,15 +108,21 @@ def measure_task(
     shown = _shown(task, overall, result.scores)
     say(f"step {checkpoint.step}: {task.full_name}, {split}{how}: {shown}")
     if task.kind == "retrieval" and request.several and not layers:
-        say(f"{task.full_name}: no table of layers, since the files have no gold to score against")
+        say(
+            f"{task.full_name}: no table of layers, since the files have no gold to score against"
+        )
 
 
-def _measure_language(job: _Job, language: str, seqio_task: Any, result: _Result) -> None:
+def _measure_language(
+    job: _Job, language: str, seqio_task: Any, result: _Result
+) -> None:
     """Predicts the examples of a language as SeqIO gives them, and adds their scores to `result`,
     by SeqIO's metrics."""
     from xlingjax.tasks.registry import record_of
 
-    examples = seqio_task.get_dataset(None, job.split, shuffle=False).as_numpy_iterator()
+    examples = seqio_task.get_dataset(
+        None, job.split, shuffle=False
+    ).as_numpy_iterator()
     records = [record_of(example, job.task.kind) for example in examples]
     lines_by_layer = {}
     if job.task.kind == "retrieval":  # all layers in one pass over the sentences
@@ -252,7 +262,10 @@ def _layers_before(job: _Job, result: _Result) -> Layers:
     cell = json.loads(path.read_text(encoding="utf-8"))
     if "layers" not in cell or cell["start"]["sha256"] != job.checkpoint.weights:
         return {}
-    if cell["test"]["split"] != job.split or cell["test"]["examples"] != result.examples:
+    if (
+        cell["test"]["split"] != job.split
+        or cell["test"]["examples"] != result.examples
+    ):
         return {}
     text = {}
     for name in ("prefix", "max_length"):
@@ -283,10 +296,17 @@ def _select(job: _Job, scores: Mapping[str, Any]) -> dict[str, Any]:
     """ "select" of scores.json: nothing was chosen here, and what is to be noted of it."""
     checkpoint = job.checkpoint
     step = checkpoint.step
-    select: dict[str, Any] = {"split": job.split, "by": "none", "step": step, "steps": step}
+    select: dict[str, Any] = {
+        "split": job.split,
+        "by": "none",
+        "step": step,
+        "steps": step,
+    }
     best = read_best(run_and_checkpoint(job.request.source)[0])
     if step == best.get(checkpoint.macros.get("BEST_METRIC"), {}).get("step"):
-        note = chosen_on(checkpoint.macros, job.task, job.request.data, job.split, scores)
+        note = chosen_on(
+            checkpoint.macros, job.task, job.request.data, job.split, scores
+        )
         if note:
             select["note"] = note
     if job.reads:
@@ -299,7 +319,9 @@ def _select(job: _Job, scores: Mapping[str, Any]) -> dict[str, Any]:
     return select
 
 
-def _write_scores(job: _Job, result: _Result, overall: Mapping[str, float], layers: Layers) -> None:
+def _write_scores(
+    job: _Job, result: _Result, overall: Mapping[str, float], layers: Layers
+) -> None:
     checkpoint = job.checkpoint
     run = run_and_checkpoint(job.request.source)[0]
     scores = {
@@ -335,5 +357,7 @@ def _shown(
         return "predicted; the files have no answers"
     metric = task.metrics[0]
     names = " and ".join(task_metrics(task))
-    of_each = [f"{language} {values[metric]:.1f}" for language, values in scores.items()]
+    of_each = [
+        f"{language} {values[metric]:.1f}" for language, values in scores.items()
+    ]
     return f"mean {names} {overall['mean']:.2f}; {metric} {', '.join(of_each)}"

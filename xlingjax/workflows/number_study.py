@@ -11,7 +11,8 @@ from xlingjax.tasks import task_named
 from xlingjax.workflows.scorecard import policy, said
 
 CAPTION = (
-    "mean score by number of training languages, over all test languages and over those trained on"
+    "mean score by number of training languages, over all test languages and over those"
+    " trained on"
 )
 
 
@@ -36,7 +37,9 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
         if trained_on(row) and "mean" in row["means"]:
             of = groups.setdefault(_key(row), [])
-            if "LANGUAGES" in row["variant"] or trained_on(row) not in map(trained_on, of):
+            if "LANGUAGES" in row["variant"] or trained_on(row) not in map(
+                trained_on, of
+            ):
                 of.append(row)
     if not any("LANGUAGES" in row["variant"] for row in rows):
         return []
@@ -78,7 +81,9 @@ def _key(row: dict[str, Any]) -> tuple:
 def _own(rows: Sequence[dict[str, Any]]) -> float | None:
     of: dict[str, list[float]] = {}
     for row in rows:
-        metrics = [row["by_language"][name] for name in task_metrics(task_named(row["task"]))]
+        metrics = [
+            row["by_language"][name] for name in task_metrics(task_named(row["task"]))
+        ]
         for language in {*metrics[0]} & {*trained_on(row).split("+")}:
             of.setdefault(language, []).append(
                 float(np.mean([values[language]["mean"] for values in metrics]))

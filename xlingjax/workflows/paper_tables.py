@@ -75,7 +75,11 @@ class Table:
         ]
         if not found:
             named = sorted(
-                {name for row in self.rows.values() for name in split_list(row.get("encoders"))}
+                {
+                    name
+                    for row in self.rows.values()
+                    for name in split_list(row.get("encoders"))
+                }
             )
             raise UserError(
                 f"ENCODERS has {', '.join(self.encoders)} and the rows are for"
@@ -90,9 +94,13 @@ class Table:
 
     def folders(self, output: str | Path) -> list[Path]:
         """Of the sweeps."""
-        return [Path(output) / slug(encoder) / slug(name) for encoder, name in self.cells()]
+        return [
+            Path(output) / slug(encoder) / slug(name) for encoder, name in self.cells()
+        ]
 
-    def command(self, encoder: str, name: str, data: str | Path, output: str | Path) -> list[str]:
+    def command(
+        self, encoder: str, name: str, data: str | Path, output: str | Path
+    ) -> list[str]:
         """The command line of one sweep."""
         row, tasks = self.rows[name], split_list(self.rows[name]["task"])
         suite, _, task = tasks[0].partition("/")
@@ -102,21 +110,45 @@ class Table:
             if trained
             else ["evaluate", "--mixture", suite, "--tasks", task]
         )
-        line = [sys.executable, "-m", "xlingjax", *what, "--from", self.encoders[encoder]]
-        line += ["--data", str(data), "--to", str(Path(output) / slug(encoder) / slug(name))]
+        line = [
+            sys.executable,
+            "-m",
+            "xlingjax",
+            *what,
+            "--from",
+            self.encoders[encoder],
+        ]
+        line += [
+            "--data",
+            str(data),
+            "--to",
+            str(Path(output) / slug(encoder) / slug(name)),
+        ]
         if not trained:
             return [
                 *line,
                 "--allow-missing",
                 *(["--layer", str(row["layer"])] if "layer" in row else ()),
             ]
-        line += ["--strategy", row.get("strategy", "transfer"), "--seeds", str(self.seeds)]
+        line += [
+            "--strategy",
+            row.get("strategy", "transfer"),
+            "--seeds",
+            str(self.seeds),
+        ]
         if row.get("languages"):
             line += ["--languages", *split_list(row["languages"])]
         if row.get("grid"):
-            line += ["--grid", *(f"{macro}={values}" for macro, values in row["grid"].items())]
+            line += [
+                "--grid",
+                *(f"{macro}={values}" for macro, values in row["grid"].items()),
+            ]
         line += [f"--gin.SELECT={self.select!r}"] if self.select else []
-        line += [f"--gin.DTYPE={self.dtype}"] if self.dtype and not _says(row, "DTYPE") else []
+        line += (
+            [f"--gin.DTYPE={self.dtype}"]
+            if self.dtype and not _says(row, "DTYPE")
+            else []
+        )
         for word in row.get("settings", ()):
             line += [f"--gin.{word}"] if "=" in word else ["--gin_file", word]
         return line
@@ -139,7 +171,11 @@ def _require_sound(row: Mapping[str, Any]) -> None:
         raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}")
     names = row.get("task")
     tasks = (
-        [names] if isinstance(names, str) else [*names] if isinstance(names, list | tuple) else []
+        [names]
+        if isinstance(names, str)
+        else [*names]
+        if isinstance(names, list | tuple)
+        else []
     )
     if not tasks or not all(isinstance(task, str) for task in tasks):
         raise UserError(
@@ -160,7 +196,9 @@ def _require_sound(row: Mapping[str, Any]) -> None:
             )
         return
     if given := sorted(field for field in TRAINING if row.get(field)):
-        raise UserError(f"{told.full_name} is measured without training: leave {given[0]!r} out")
+        raise UserError(
+            f"{told.full_name} is measured without training: leave {given[0]!r} out"
+        )
     if "layer" in row and (type(row["layer"]) is not int or row["layer"] < 0):
         raise UserError(
             f'"layer": {row["layer"]!r} must be the number of a layer, 0 the embeddings'
@@ -175,7 +213,8 @@ def _require_layers(table: Table) -> None:
         if layer is not None and not source.startswith("hf:"):
             try:
                 chosen_layer(
-                    layer, read_run_record(run_and_checkpoint(source)[0])["model"]["layers"]
+                    layer,
+                    read_run_record(run_and_checkpoint(source)[0])["model"]["layers"],
                 )
             except UserError as fault:
                 raise UserError(f"table: {encoder}, {name}: {fault}") from None

@@ -16,7 +16,10 @@ _ERNIE = "ERNIE-M (Ouyang et al. 2021), Table 1"
 def _row(
     suite: str, model: str, strategy: str, source: str, **values: float
 ) -> list[tuple[str, str, str, float, str]]:
-    return [(f"{suite}/{task}", model, strategy, value, source) for task, value in values.items()]
+    return [
+        (f"{suite}/{task}", model, strategy, value, source)
+        for task, value in values.items()
+    ]
 
 
 PAPERS: list[tuple[str, str, str, float, str]] = [

@@ -32,14 +32,20 @@ def languages_learnt(macros: Mapping[str, Any]) -> set[str] | None:
 
 
 def chosen_on(
-    macros: Mapping[str, Any], task: Task, data: str, split: str, languages: Collection[str]
+    macros: Mapping[str, Any],
+    task: Task,
+    data: str,
+    split: str,
+    languages: Collection[str],
 ) -> str:
     """A line, where a run chose its checkpoint by examples of a split that it is measured on; "":
     it did not."""
     metric = macros.get("BEST_METRIC")
     dev = macros.get("DEV_SPLIT")
     # By the name alone, without its suite: XNLI is a task of several suites.
-    trained = {name.partition("/")[2].lower() for name in split_list(macros.get("TASK"))}
+    trained = {
+        name.partition("/")[2].lower() for name in split_list(macros.get("TASK"))
+    }
     if task.name.lower() not in trained or not metric or not dev:
         return ""
     name = part_of(split)[0]

@@ -11,7 +11,11 @@ import numpy as np
 
 from xlingjax.data.labelled.task import TRAINED, Task
 from xlingjax.errors import UserError
-from xlingjax.evaluation.metrics.averages import averaged_languages, groups, task_metrics
+from xlingjax.evaluation.metrics.averages import (
+    averaged_languages,
+    groups,
+    task_metrics,
+)
 from xlingjax.evaluation.metrics.registry import METRICS
 from xlingjax.evaluation.task import means
 from xlingjax.tasks import suite_tasks, task_named
@@ -109,7 +113,13 @@ def _across(cell: Cell) -> tuple[str, ...]:
     """What rows of several variants and languages have in common. Random weights are told by the
     run whose shape they have."""
     weights = _weights(cell["start"])
-    return cell["task"], cell["strategy"], cell["test"]["split"], weights, *_chosen_by(cell)
+    return (
+        cell["task"],
+        cell["strategy"],
+        cell["test"]["split"],
+        weights,
+        *_chosen_by(cell),
+    )
 
 
 def _chosen_by(cell: Cell) -> tuple[str, ...]:
@@ -173,7 +183,9 @@ def _row(cells: Sequence[Cell], tried: int) -> Row:
             by_language[metric][language] = mean_and_sd(scores)
     means_over_seeds = {}
     for name in test["means"]:
-        means_over_seeds[name] = mean_and_sd([cell["test"]["means"][name] for cell in cells])
+        means_over_seeds[name] = mean_and_sd(
+            [cell["test"]["means"][name] for cell in cells]
+        )
     steps = [cell["select"]["step"] for cell in cells]
     row = {name: first[name] for name in ("task", "strategy", "variant", "settings")}
     row |= {
@@ -246,7 +258,8 @@ def _joined(parts: Sequence[tuple[list[Cell], int]]) -> Row:
     by_language = {}
     for metric in first["by_language"]:
         by_language[metric] = {
-            language: row["by_language"][metric][language] for language, row in rows.items()
+            language: row["by_language"][metric][language]
+            for language, row in rows.items()
         }
     joined["by_language"] = by_language
     joined["averaged"] = _averaged(first["task"], rows)
@@ -294,7 +307,9 @@ def card(*folders: str | Path) -> dict[str, Any]:
         rows += [row | {"folder": name} for row in rows_of(read_scores(folder))]
     tables: dict[str, dict[str, Any]] = {}
     for row in rows:
-        table = tables.setdefault(row["task"], {"task": row["task"], "metrics": {}, "rows": []})
+        table = tables.setdefault(
+            row["task"], {"task": row["task"], "metrics": {}, "rows": []}
+        )
         for name in row["by_language"]:
             table["metrics"][name] = METRICS[name].signature
         table["rows"].append(row)
@@ -412,7 +427,9 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
     for (_, _, weights), by_task in members.items():
         for name, rows_of_task in by_task.items():
             if tasks[name].kind not in TRAINED:
-                untrained.setdefault(weights, {}).setdefault(name, []).extend(rows_of_task)
+                untrained.setdefault(weights, {}).setdefault(name, []).extend(
+                    rows_of_task
+                )
     overall = []
     for (strategy, _, weights), by_task in members.items():
         if len(by_task) < 2:
@@ -427,7 +444,9 @@ def _overall_rows(suite: str, rows: Sequence[Row]) -> list[Row]:
     return overall
 
 
-def _overall(suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[Row]]) -> Row:
+def _overall(
+    suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[Row]]
+) -> Row:
     # A task of several rows counts with none of them: nothing says which.
     scores = {}
     for name, rows in by_task.items():
@@ -438,7 +457,9 @@ def _overall(suite: str, tasks: Sequence[Task], by_task: Mapping[str, Sequence[R
         parts = groups(tasks)
     averages = {}
     for part, members in parts.items():
-        values = [scores[task.full_name] for task in members if task.full_name in scores]
+        values = [
+            scores[task.full_name] for task in members if task.full_name in scores
+        ]
         if len(values) < 2:
             continue
         lacks = []
@@ -470,7 +491,9 @@ def _lacks(task: Task, rows: Sequence[Row]) -> list[str]:
     split = rows[0]["split"]
     if _on_dev_of_others(rows[0]):
         owner = DEV_OF_OTHERS[task.full_name]
-        return [f"{task.name} left out: tested on {split}, which is {owner} and not its own"]
+        return [
+            f"{task.name} left out: tested on {split}, which is {owner} and not its own"
+        ]
     lacks = []
     here, official = rows[0]["averaged"]
     if here < official:

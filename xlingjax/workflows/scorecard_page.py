@@ -98,7 +98,9 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
     rows = []
     for row in measured:
         figures = [_mean(row, name) for name in means]
-        figures += [figure(row["by_language"][metric].get(language)) for language in languages]
+        figures += [
+            figure(row["by_language"][metric].get(language)) for language in languages
+        ]
         rows.append([said(row), *figures, _seeds(row)])
     for paper in papers:
         name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
@@ -166,7 +168,9 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
         ]
     trained = row.get("trained")
     if trained:
-        parts.append(f"trained on {_range(trained['examples'])} examples ({trained['split']})")
+        parts.append(
+            f"trained on {_range(trained['examples'])} examples ({trained['split']})"
+        )
     parts.append(policy(row))
     weights = row["start"]["sha256"][:12]
     if weights:
@@ -182,7 +186,8 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
         )
         if not row["means"]:
             by_language = [
-                f"{language} {' '.join(map(str, numbers))}" for language, numbers in seeds.items()
+                f"{language} {' '.join(map(str, numbers))}"
+                for language, numbers in seeds.items()
             ]
             lines.append(
                 f"{said(row)}: no mean, since the languages have other seeds:"
@@ -214,14 +219,18 @@ def _unequal(row: dict[str, Any]) -> str:
 def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
     """The averages of a suite and the means of its tasks, and what they lack to be official, in
     lines."""
-    averages = list(dict.fromkeys(name for row in suite["rows"] for name in row["averages"]))
+    averages = list(
+        dict.fromkeys(name for row in suite["rows"] for name in row["averages"])
+    )
     tasks = sorted({name for row in suite["rows"] for name in row["tasks"]})
     lines = ["average: mean of the tasks' means; *: no official one"]
     rows = []
     for row in suite["rows"]:
         if row["untrained"]:
             names = ", ".join(map(_without_suite, row["untrained"]))
-            lines.append(f"{said(row)}: {names} as measured on the weights that it started from")
+            lines.append(
+                f"{said(row)}: {names} as measured on the weights that it started from"
+            )
         cells = [said(row)]
         for name in averages:
             average = row["averages"].get(name)
@@ -276,13 +285,17 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
         star = ""
         if pooling == row["layers"]["pooling"]:
             star = "*"
-        means[f"{pooling}{star}"] = [_mean_of_layer(by_language, name) for name in names]
+        means[f"{pooling}{star}"] = [
+            _mean_of_layer(by_language, name) for name in names
+        ]
     grids = [heat_map(f"{said(row)}: pooling by layer, mean over languages", means)]
     for pooling, by_language in by_pooling.items():
         values = {}
         for language in sorted(by_language):
             values[language] = [by_language[language].get(name) for name in names]
-        grids.append(heat_map(f"{said(row)}, pooled by {pooling}: language by layer", values))
+        grids.append(
+            heat_map(f"{said(row)}, pooled by {pooling}: language by layer", values)
+        )
     note = (
         f"{said(row)}, layers: 0 is the embeddings; *: of the row above and the submission."
         f" {_FLATTERS}"
@@ -290,7 +303,9 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
     return grids, [note]
 
 
-def _mean_of_layer(by_language: Mapping[str, Mapping[str, float]], name: str) -> float | None:
+def _mean_of_layer(
+    by_language: Mapping[str, Mapping[str, float]], name: str
+) -> float | None:
     """Over the languages that were measured there."""
     scores = [of_layer[name] for of_layer in by_language.values() if name in of_layer]
     if not scores:
@@ -302,7 +317,9 @@ def _pivots(table: dict[str, Any]) -> list[Grid]:
     """A heat-map of pivot, or languages trained on, x test language, where there are several."""
     # No metric: the files have no answers.
     metric = next(iter(table["metrics"]), "")
-    rows = [row for row in table["rows"] if trained_on(row) and metric in row["by_language"]]
+    rows = [
+        row for row in table["rows"] if trained_on(row) and metric in row["by_language"]
+    ]
     if len(rows) < 2:
         return []
     languages = _languages(rows, metric)
@@ -314,7 +331,9 @@ def _pivots(table: dict[str, Any]) -> list[Grid]:
     return [Grid("trained on (row) by test language", ["", *languages], names, values)]
 
 
-def _sections(card: dict[str, Any]) -> list[tuple[str, list[Grid], list[str], dict[str, Any]]]:
+def _sections(
+    card: dict[str, Any],
+) -> list[tuple[str, list[Grid], list[str], dict[str, Any]]]:
     """(title, tables, notes, the table of the card) of each part."""
     sections = []
     for suite in card["overall"]:
@@ -343,7 +362,9 @@ def markdown(card: dict[str, Any]) -> str:
         parts.append(f"## {title}")
         for each in grids:
             rule = ["---"] * len(each.head)
-            rows = ["| " + " | ".join(row) + " |" for row in (each.head, rule, *each.rows)]
+            rows = [
+                "| " + " | ".join(row) + " |" for row in (each.head, rule, *each.rows)
+            ]
             parts += [f"{each.caption}:", "\n".join(rows)]
         parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
@@ -410,8 +431,12 @@ def page(card: dict[str, Any]) -> str:
                 shown = html.table(each.head, each.rows)
             parts.append(f"<h3>{html.esc(each.caption)}</h3>{shown}")
         if table:
-            label = "mean of the dev sets over steps; thin: a training, thick: their mean"
-            drawn = plots.drawn(scorecard_plots.curves(table["rows"]), f"{title}: {label}")
+            label = (
+                "mean of the dev sets over steps; thin: a training, thick: their mean"
+            )
+            drawn = plots.drawn(
+                scorecard_plots.curves(table["rows"]), f"{title}: {label}"
+            )
             if drawn:
                 parts.append(f"<h3>{label}</h3>{drawn}")
         parts.append(html.details("what the figures are", "\n".join(lines)))

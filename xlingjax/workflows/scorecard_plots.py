@@ -49,11 +49,15 @@ def by_language(table: dict[str, Any]) -> Any:
         title=table["task"],
     )
     axis.set_xticklabels(languages)
-    drawing.legend(loc="outside lower center", ncols=4, fontsize="small")  # bars may fill the axes
+    drawing.legend(
+        loc="outside lower center", ncols=4, fontsize="small"
+    )  # bars may fill the axes
     return drawing
 
 
-def mean_curve(curves: Sequence[Sequence[Sequence[float]]]) -> list[tuple[float, float]]:
+def mean_curve(
+    curves: Sequence[Sequence[Sequence[float]]],
+) -> list[tuple[float, float]]:
     """[(step, mean)] at the steps that all curves [[step, value], ...] have."""
     found = [dict(map(tuple, curve)) for curve in curves]
     shared = sorted(set.intersection(*map(set, found)))
@@ -71,7 +75,9 @@ def curves(rows: Sequence[dict[str, Any]]) -> Any:
     for row, colour in zip(rows, cycle(plots.LANGUAGE_COLOURS), strict=False):
         if len(row["curves"]) > 1:
             for curve in row["curves"]:
-                axis.plot(*zip(*curve, strict=True), color=colour, linewidth=0.7, alpha=0.6)
+                axis.plot(
+                    *zip(*curve, strict=True), color=colour, linewidth=0.7, alpha=0.6
+                )
         points = mean_curve(row["curves"]) or [(float("nan"), float("nan"))]
         axis.plot(
             *zip(*points, strict=True),

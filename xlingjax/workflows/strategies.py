@@ -39,7 +39,9 @@ def variants(
             over = macro
             break
     if over is None and requested and strategy != STUDIED:
-        raise UserError(f"--languages: {strategy} does not run over languages; leave it out")
+        raise UserError(
+            f"--languages: {strategy} does not run over languages; leave it out"
+        )
     if over is None and not requested:
         return [{}]
     task = tasks[0]
@@ -58,7 +60,9 @@ def variants(
         split = "train"
         if over == "TARGET":
             split = "translate_train"
-        raise UserError(f"{task.full_name}: no {split} files below {data}, which {strategy} needs")
+        raise UserError(
+            f"{task.full_name}: no {split} files below {data}, which {strategy} needs"
+        )
     if over:
         return [{over: language} for language in requested or present]
     return _variants_of_sets(sets, task, given)
@@ -108,7 +112,9 @@ def lacking(text: str, task: Task, data: str) -> str:
         return "no classes or tags to label"
     if has('CLASSIFIER = "plug_in"') and task.kind not in PAIRED:
         return "no classes of pairs of translations"
-    reads_translations = has('TRANSLATED = "all"') or has("TARGET =") or has("LABELLED =")
+    reads_translations = (
+        has('TRANSLATED = "all"') or has("TARGET =") or has("LABELLED =")
+    )
     if reads_translations and not translated:
         return "no translated training sets"
     if has("TARGET =") and not any(is_tested(task, data, name) for name in translated):
@@ -129,7 +135,9 @@ def is_tested(task: Task, data: str, language: str) -> bool:
     return has_gold(task, read(task, data, "test", language))
 
 
-def trained_languages(variant: Mapping[str, str], task: Task, data: str) -> dict[str, str]:
+def trained_languages(
+    variant: Mapping[str, str], task: Task, data: str
+) -> dict[str, str]:
     """The macros, as gin reads them, of what a variant is trained on: gold examples where there
     are, else translated ones. {}: as the strategy says."""
     gold = languages_present(task, data, "train")

@@ -68,7 +68,9 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
     sound: set[tuple[Task, str, str]] = set()
     for variant, settings in itertools.product(plan.variants, _grid(request)):
         # One seed is enough: all bind the same files.
-        cell = Cell.of(request.output, request.task, plan.strategy.stem, variant, settings, 0)
+        cell = Cell.of(
+            request.output, request.task, plan.strategy.stem, variant, settings, 0
+        )
         bound = _tried(request, cell, plan.strategy)
         for task in request.tasks:
             _require_readable(task, request.data, bound, sound)
@@ -76,7 +78,9 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
                 _require_beside(request, task, bound)
 
 
-def run(request: Request, machine: RuntimeConfig, say: Callable[[str], None] = print) -> int:
+def run(
+    request: Request, machine: RuntimeConfig, say: Callable[[str], None] = print
+) -> int:
     """Run the cells that are missing. The exit status: 0, or that of a training that was asked to
     stop. Raises UserError; `check` raises most of them before any training."""
     require_folder(request.output)
@@ -96,8 +100,12 @@ def run(request: Request, machine: RuntimeConfig, say: Callable[[str], None] = p
         status = run(dataclasses.replace(request, strategy=TEACHER), machine, say)
         if status:
             return status
-    for variant, settings, seed in itertools.product(plan.variants, grid, range(request.seeds)):
-        cell = Cell.of(request.output, request.task, plan.strategy.stem, variant, settings, seed)
+    for variant, settings, seed in itertools.product(
+        plan.variants, grid, range(request.seeds)
+    ):
+        cell = Cell.of(
+            request.output, request.task, plan.strategy.stem, variant, settings, seed
+        )
         more = {}
         if plan.taught:
             teacher = Cell.of(request.output, request.task, TEACHER, {}, settings, seed)
@@ -180,7 +188,10 @@ def _strategy_file(name: str) -> Path:
 
 
 def _tested_targets(
-    request: Request, strategy: str, over: list[dict[str, str]], say: Callable[[str], None]
+    request: Request,
+    strategy: str,
+    over: list[dict[str, str]],
+    say: Callable[[str], None],
 ) -> list[dict[str, str]]:
     """The variants whose target has a dev or test set. A training whose target has neither would
     choose and show nothing. Raises UserError where there is none."""
@@ -198,7 +209,9 @@ def _tested_targets(
             f" {', '.join(passed_over)}"
         )
     if not tested:
-        raise UserError(f"{request.task.full_name}: {strategy} has no language to be tested in")
+        raise UserError(
+            f"{request.task.full_name}: {strategy} has no language to be tested in"
+        )
     return tested
 
 
@@ -208,7 +221,9 @@ def _tested_targets(
 def _tried(request: Request, cell: Cell, strategy: Path) -> dict[str, Any]:
     """{macro: value} of the recipe that the cell would have. Raises UserError for what the recipe
     is refused for."""
-    with tempfile.TemporaryDirectory() as folder:  # a refused sweep leaves no folder behind
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # a refused sweep leaves no folder behind
         recipe = Path(folder) / RECIPE
         recipe.write_text(recipe_of(request, cell, strategy, {}), encoding="utf-8")
         bound = values_of(bindings([str(recipe)], ()))
@@ -235,7 +250,9 @@ def _require_beside(request: Request, task: Task, bound: Mapping[str, Any]) -> N
     data = request.data
     for split_macro, languages_macro in MEASURED:
         split = bound[split_macro]
-        for language in chosen_languages(task, data, split, split_list(bound[languages_macro])):
+        for language in chosen_languages(
+            task, data, split, split_list(bound[languages_macro])
+        ):
             records = read(task, data, split, language)
             pivot = pivot_of(task, data, split, language)
             translated = read(task, data, *pivot)

@@ -24,7 +24,9 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     UserError where there are none."""
     folder = cell.folder / "labelled"
     task = request.task
-    if folder.is_dir() and has_begun(cell):  # labelled anew, a training would read other examples
+    if folder.is_dir() and has_begun(
+        cell
+    ):  # labelled anew, a training would read other examples
         return folder
     record = json.loads((teacher.folder / SCORES).read_text(encoding="utf-8"))
     run = f"{teacher.folder / 'run'}@{record['select']['step']}"
@@ -41,13 +43,17 @@ def label(request: Request, teacher: Cell, cell: Cell) -> Path:
     for language in languages:
         records = read(task, request.data, "translate_train", language)
         outputs = predicted(trained, task, records, language, reading)
-        write_labelled(labelled_path(partial, task, language), _relabelled(task, records, outputs))
+        write_labelled(
+            labelled_path(partial, task, language), _relabelled(task, records, outputs)
+        )
     shutil.rmtree(folder, ignore_errors=True)  # of a cell that was not trained
     partial.rename(folder)
     return folder
 
 
-def _relabelled(task: Task, records: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+def _relabelled(
+    task: Task, records: Sequence[Any], outputs: Sequence[Any]
+) -> list[Any]:
     """The records with the outputs in place of their labels or tags."""
     labelled = []
     for record, output in zip(records, outputs, strict=True):

@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 from xlingjax.data.sources import content_hash, read_lines
 from xlingjax.errors import UserError
@@ -131,7 +137,9 @@ def apart(job: Job) -> None:
     read = {"--input": job.input, "--score": job.score, "--references": job.references}
     for option, path in read.items():
         if path and os.path.realpath(path) == output:
-            raise UserError(f"--output {job.output} is the file of {option}: name another one")
+            raise UserError(
+                f"--output {job.output} is the file of {option}: name another one"
+            )
 
 
 def opened(job: Job) -> tuple[Generator, str]:
@@ -181,7 +189,10 @@ def _note_untrained(job: Job, source: str, stages: Mapping[str, Any]) -> None:
         learnt += settings.get("directions") or ()
     direction = f"{source}-{job.target}"
     if learnt and direction not in learnt:
-        print(f"note: {job.run} learnt {', '.join(learnt)}, not {direction}", file=sys.stderr)
+        print(
+            f"note: {job.run} learnt {', '.join(learnt)}, not {direction}",
+            file=sys.stderr,
+        )
 
 
 # --- Input ----------------------------------------------------------------------------------------
@@ -347,7 +358,9 @@ class Partial:
             else:
                 differ.append(f"{key} {before!r} (now {now!r})")
         if differ:
-            raise UserError(f"{self.partial} was begun with other {', '.join(differ)}: {remedy}")
+            raise UserError(
+                f"{self.partial} was begun with other {', '.join(differ)}: {remedy}"
+            )
 
     def keep(self, lines_each: int) -> int:
         """The number of input lines that are finished; what follows the last of them is dropped."""
@@ -387,7 +400,11 @@ class Partial:
 def made_with(job: Job, source: str, path: str) -> dict[str, Any]:
     """All that the output depends on."""
     checkpoint = find_checkpoint(job.run)
-    record: dict[str, Any] = {"checkpoint": str(checkpoint), "from": source, "to": job.target}
+    record: dict[str, Any] = {
+        "checkpoint": str(checkpoint),
+        "from": source,
+        "to": job.target,
+    }
     record |= dataclasses.asdict(job.decoding)
     # As JSON gives it back: the record is compared with the one that was written.
     record["max_length"] = list(job.decoding.max_length)
@@ -430,7 +447,9 @@ class Meter:
 
     def batch(self, lines: int, tokens: int) -> None:
         self._tokens += tokens
-        self._bar.update(self._task, advance=lines, rate=f"{self._rate():,.0f} tokens/s")
+        self._bar.update(
+            self._task, advance=lines, rate=f"{self._rate():,.0f} tokens/s"
+        )
 
     def lines(self, number: int) -> None:
         """So many are finished, empty ones among them."""
@@ -444,9 +463,8 @@ class Meter:
         if self._done:
             before = f" and {self._done:,} before"
         seconds = time.monotonic() - self._started
-        return (
-            f"{number - self._done:,} lines{before}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
-        )
+        lines = f"{number - self._done:,} lines{before}"
+        return f"{lines}, {seconds:.1f} s, {self._rate():,.0f} tokens/s"
 
 
 def compared(best: list[str], job: Job, source: str, path: str) -> Iterator[str]:

@@ -30,16 +30,26 @@ def words(
     if not dictionaries and not similarities:
         raise UserError("words needs --dictionary or --similarity: AA-BB=FILE")
     of = {
-        "dictionary": _read("--dictionary", dictionaries, word_embeddings.read_dictionary),
-        "similarity": _read("--similarity", similarities, word_embeddings.read_similarity),
+        "dictionary": _read(
+            "--dictionary", dictionaries, word_embeddings.read_dictionary
+        ),
+        "similarity": _read(
+            "--similarity", similarities, word_embeddings.read_similarity
+        ),
     }
     trained = open_run(run)
-    table_VD = np.asarray(trained.params["embeddings"]["tokens"]["embedding"], np.float32)
+    table_VD = np.asarray(
+        trained.params["embeddings"]["tokens"]["embedding"], np.float32
+    )
     scores = {
         "dictionary": word_embeddings.score_dictionary,
         "similarity": word_embeddings.score_similarity,
     }
-    result: dict[str, Any] = {"run": run, "pieces": pieces, "vocabulary": trained.vocabulary.sha256}
+    result: dict[str, Any] = {
+        "run": run,
+        "pieces": pieces,
+        "vocabulary": trained.vocabulary.sha256,
+    }
     told = []
     for kind, entries in of.items():
         result[kind] = {}
@@ -81,5 +91,9 @@ def _read(
 
 def _shown(value: float | int | None) -> str:
     return (
-        "undefined" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
+        "undefined"
+        if value is None
+        else f"{value:.4f}"
+        if isinstance(value, float)
+        else str(value)
     )

@@ -42,7 +42,10 @@ _CROSS = {
 }
 MODULES = {
     "embeddings/tokens": f"{BODY}shared",
-    **{f"embeddings/{ours}": f"{BODY}encoder.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
+    **{
+        f"embeddings/{ours}": f"{BODY}encoder.{theirs}"
+        for ours, theirs in _EMBEDDINGS.items()
+    },
     **{
         f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}"
         for ours, theirs in _EMBEDDINGS.items()
@@ -93,7 +96,9 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         norm_eps=1e-5,
         gelu=fields.one_of("activation_function", {"gelu": "exact"}, "gelu"),
         head="plain",
-        embedding_scale=fields.one_of("scale_embedding", {True: True, False: False}, False),
+        embedding_scale=fields.one_of(
+            "scale_embedding", {True: True, False: False}, False
+        ),
         classifier="xlmr",
         dropout=fields.rate("dropout", 0.1),
         attention_dropout=fields.rate("attention_dropout", 0.0),
@@ -110,7 +115,9 @@ def usual(tensors: Tensors) -> Tensors:
     tied or has a
     bias."""
     own = (BODY, "lm_head.", BIAS)
-    tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
+    tensors = renamed(
+        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
+    )
     if BIAS in tensors.shapes:
         if tensors.read(BIAS).any():
             raise UserError(

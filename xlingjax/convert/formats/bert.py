@@ -20,7 +20,11 @@ TIED = {
 }
 # A head of tags may stand beside a pooler that nothing reads: it is then no head of pairs, and
 # segments are folded.
-WITHOUT_MEANING = (f"{BODY}embeddings.position_ids", f"{BODY}embeddings.token_type_ids", SEGMENTS)
+WITHOUT_MEANING = (
+    f"{BODY}embeddings.position_ids",
+    f"{BODY}embeddings.token_type_ids",
+    SEGMENTS,
+)
 LEFT = (f"{BODY}pooler.", "cls.seq_relationship.")
 
 MODULES = {
@@ -58,13 +62,23 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
     kind = fields.architecture(_HEADS, "BertModel")
     config = xlm_roberta.encoder_of(fields, name, kind, position_offset=0)
     segments = fields.count("type_vocab_size", 2)
-    return config.replace(segments=segments) if kind in PAIRS and segments > 1 else config
+    return (
+        config.replace(segments=segments) if kind in PAIRS and segments > 1 else config
+    )
 
 
 def names_of(config: ModelConfig) -> Names:
-    segments = {"embeddings/segments": SEGMENTS.removesuffix(".weight")} if config.segments else {}
+    segments = (
+        {"embeddings/segments": SEGMENTS.removesuffix(".weight")}
+        if config.segments
+        else {}
+    )
     return Names(
-        {**MODULES, **segments, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
+        {
+            **MODULES,
+            **segments,
+            **(CLASSIFIERS[config.classifier] if config.num_labels else {}),
+        }
     )
 
 
@@ -74,9 +88,13 @@ def usual(tensors: Tensors) -> Tensors:
 
     def rename(name: str) -> str:
         return (
-            name if name.startswith((BODY, "cls.", "classifier.", "qa_outputs.")) else BODY + name
+            name
+            if name.startswith((BODY, "cls.", "classifier.", "qa_outputs."))
+            else BODY + name
         )
 
     found = renamed(tensors, rename, TIED)
     pooled = {"classifier.weight", f"{BODY}pooler.dense.weight"} <= {*found.shapes}
-    return folded(found, POSITIONS, SEGMENTS, pairs=pooled or "qa_outputs.weight" in found.shapes)
+    return folded(
+        found, POSITIONS, SEGMENTS, pairs=pooled or "qa_outputs.weight" in found.shapes
+    )

@@ -51,7 +51,10 @@ def rules(charsmap: bytes) -> dict[str, str]:
     """
     try:
         (size,) = struct.unpack_from("<I", charsmap)
-        array, texts = np.frombuffer(charsmap, "<u4", size // 4, 4), charsmap[4 + size :]
+        array, texts = (
+            np.frombuffer(charsmap, "<u4", size // 4, 4),
+            charsmap[4 + size :],
+        )
         return dict(_walk(array, texts))
     except (struct.error, ValueError, IndexError):
         raise UserError(
@@ -63,7 +66,9 @@ def _walk(array: np.ndarray, texts: bytes):
     offsets = (array >> 10) << ((array & 0x200) >> 6)
     # A unit stands at its parent's base xor its own byte, so that every unit tells its parent's
     # base.
-    units = np.nonzero((array & 0x80000000 == 0) & (array & 0xFF != 0))[0].astype(np.uint32)
+    units = np.nonzero((array & 0x80000000 == 0) & (array & 0xFF != 0))[0].astype(
+        np.uint32
+    )
     parents = units ^ (array[units] & 0xFF)
     order = np.argsort(parents, kind="stable")
     units, parents = units[order], parents[order]
@@ -98,7 +103,9 @@ def _class(characters) -> str:
             spans.append([code, code])
     return (
         "["
-        + "".join(rf"\x{{{a:x}}}" if a == b else rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in spans)
+        + "".join(
+            rf"\x{{{a:x}}}" if a == b else rf"\x{{{a:x}}}-\x{{{b:x}}}" for a, b in spans
+        )
         + "]"
     )
 
@@ -117,7 +124,9 @@ def _pattern(texts) -> str:
         for character, child in node.items():
             if character:
                 groups.setdefault(written(child), []).append(character)
-        told = "|".join(_class(characters) + tail for tail, characters in sorted(groups.items()))
+        told = "|".join(
+            _class(characters) + tail for tail, characters in sorted(groups.items())
+        )
         return f"(?:{told})" + "?" * ("" in node) if told else ""
 
     return written(trie)
@@ -131,7 +140,8 @@ def _steps(charsmap: bytes) -> str:
     several = {text: made for text, made in table.items() if len(text) > 1}
     for text, made in several.items():
         if (
-            unicodedata.normalize("NFC", "".join(single.get(c, c) for c in text)) != made
+            unicodedata.normalize("NFC", "".join(single.get(c, c) for c in text))
+            != made
             and text[-1] not in UNLIKE_NFC
         ):
             raise UserError(
@@ -153,7 +163,9 @@ def _steps(charsmap: bytes) -> str:
     joining.update(chr(code) for a, b in JOINING for code in range(ord(a), ord(b) + 1))
     joining |= composing
     for group in (composing, joining, ordered):
-        group.update(character for character, made in single.items() if made[:1] in group)
+        group.update(
+            character for character, made in single.items() if made[:1] in group
+        )
     composing, ordered = _class(composing), _class(ordered)
     places = [
         (
@@ -170,7 +182,10 @@ def _steps(charsmap: bytes) -> str:
     steps = [
         replace(rf"(?>{'|'.join(filter(None, places))})\K", OUTER),
         replace(rf"(?<!\A|{outer})(?={composing})", INNER),
-        {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()},
+        {
+            "type": "Precompiled",
+            "precompiled_charsmap": base64.b64encode(charsmap).decode(),
+        },
         replace(inner, ""),
         {"type": "NFC"},
         replace(outer, ""),

@@ -59,11 +59,15 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names({**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
+    return Names(
+        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
+    )
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `ErnieMModel` in a model with a head."""
     own = (BODY, "classifier.", "qa_outputs.")
-    tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, {})
+    tensors = renamed(
+        tensors, lambda name: name if name.startswith(own) else BODY + name, {}
+    )
     return dataclasses.replace(tensors, notes=(*tensors.notes, TEXT))

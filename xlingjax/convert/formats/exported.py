@@ -21,8 +21,15 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened, nested
 
 FAMILIES = (xlm_roberta, xlm, roberta_prelayernorm)
-WEIGHTS, BESIDE, DESCRIPTION = "model.safetensors", "xlingjax.safetensors", "xlingjax.json"
-POSITIONS, _LANGUAGES = "embeddings/positions/embedding", "embeddings/languages/embedding"
+WEIGHTS, BESIDE, DESCRIPTION = (
+    "model.safetensors",
+    "xlingjax.safetensors",
+    "xlingjax.json",
+)
+POSITIONS, _LANGUAGES = (
+    "embeddings/positions/embedding",
+    "embeddings/languages/embedding",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +64,9 @@ def exported(
     """languages: of the run, the index is the language id; labels: of the classes. Raises UserError
     for a model that no class there computes."""
     family = _family(config)
-    found, without = places(family.written_names(config), config, build_model(config).abstract())
+    found, without = places(
+        family.written_names(config), config, build_model(config).abstract()
+    )
     tensors = to_theirs(found, params)
     family.unfold(tensors, config, vocabulary.pad_id)
     flat = flattened(params)
@@ -67,7 +76,10 @@ def exported(
     }  # fmt: skip
     beside = {name: np.asarray(flat[name]) for name in without}
     return Exported(
-        family.described(config, vocabulary, labels, languages), tensors, beside, description
+        family.described(config, vocabulary, labels, languages),
+        tensors,
+        beside,
+        description,
     )
 
 
@@ -77,7 +89,9 @@ def _family(config: ModelConfig) -> Any:
         wanted = "; ".join(
             f"{family.MODEL_TYPE} has another {unfit}" for family, unfit in why.items()
         )
-        raise UserError(f"no class of transformers computes model {config.name}: {wanted}")
+        raise UserError(
+            f"no class of transformers computes model {config.name}: {wanted}"
+        )
     return next(family for family in FAMILIES if not why[family])
 
 
@@ -90,13 +104,21 @@ def in_language(config: ModelConfig, params: Any, row: int) -> tuple[ModelConfig
     """The model for texts of one language alone: its row of the language embedding is part of what
     positions give."""
     flat = flattened(params)
-    flat[POSITIONS] = np.asarray(flat[POSITIONS]) + np.asarray(flat.pop(_LANGUAGES))[row]
+    flat[POSITIONS] = (
+        np.asarray(flat[POSITIONS]) + np.asarray(flat.pop(_LANGUAGES))[row]
+    )
     return config.replace(num_languages=0), nested(flat)
 
 
-def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[ModelConfig, Any]:
+def without_beside(
+    config: ModelConfig, params: Any, made: Exported
+) -> tuple[ModelConfig, Any]:
     """(the model that their class computes, its parameters)."""
-    labels = config.num_labels if any(name.startswith("classifier") for name in made.beside) else 0
+    labels = (
+        config.num_labels
+        if any(name.startswith("classifier") for name in made.beside)
+        else 0
+    )
     plain = config.replace(
         num_languages=config.num_languages if embeds_languages(config) else 0,
         num_labels=config.num_labels - labels,
@@ -106,7 +128,9 @@ def without_beside(config: ModelConfig, params: Any, made: Exported) -> tuple[Mo
         dan=0,
     )
     flat = flattened(params)
-    return plain, nested({name: flat[name] for name in flattened(build_model(plain).abstract())})
+    return plain, nested(
+        {name: flat[name] for name in flattened(build_model(plain).abstract())}
+    )
 
 
 def restored(folder: Path, foreign: Foreign) -> Foreign:
@@ -118,14 +142,18 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
         config = ModelConfig(**description["model"])
-        languages, labels = (tuple(map(str, description[name])) for name in ("languages", "labels"))
+        languages, labels = (
+            tuple(map(str, description[name])) for name in ("languages", "labels")
+        )
     except (OSError, ValueError, KeyError, TypeError, UserError) as error:
         raise UserError(
             f"{path} does not describe a model of this version of xlingjax ({error}); delete it to"
             " read the folder without what lies beside transformers' files"
         ) from None
     family, vocabulary = _family(config), foreign.vocabulary
-    ours, theirs = (family.described(each, vocabulary) for each in (config, foreign.config))
+    ours, theirs = (
+        family.described(each, vocabulary) for each in (config, foreign.config)
+    )
     for name in ours:
         if ours[name] != theirs.get(name):
             raise UserError(
@@ -142,7 +170,9 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
         for name in without
         if there.get(name) != wanted[name].shape
     ]
-    rows += [(name, None, shape) for name, shape in there.items() if name not in without]
+    rows += [
+        (name, None, shape) for name, shape in there.items() if name not in without
+    ]
     if rows:
         raise Differing(str(folder / BESIDE), rows, DESCRIPTION)
     params = {
@@ -165,7 +195,11 @@ def restored(folder: Path, foreign: Foreign) -> Foreign:
 
 
 def _resized(
-    name: str, value: np.ndarray, leaf: jax.ShapeDtypeStruct, theirs: ModelConfig, ours: ModelConfig
+    name: str,
+    value: np.ndarray,
+    leaf: jax.ShapeDtypeStruct,
+    theirs: ModelConfig,
+    ours: ModelConfig,
 ) -> np.ndarray:
     """Ours may count positions from another row, and have other padding behind the words."""
     if name == POSITIONS and theirs.position_offset != ours.position_offset:

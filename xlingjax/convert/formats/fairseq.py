@@ -33,16 +33,22 @@ def params_of(path: Path) -> Converted:
     does."""
     found = unpickled(path, [argparse.Namespace])
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
-        raise UserError(f"{path} is no checkpoint of fairseq: it needs model, and args or cfg")
+        raise UserError(
+            f"{path} is no checkpoint of fairseq: it needs model, and args or cfg"
+        )
     options, tensors = _options(path, found), of_torch(str(path), found["model"])
     of_roberta = any(".sentence_encoder." in name for name in tensors.shapes)
     family = fairseq_xlm_roberta if of_roberta else fairseq_bart
     shapes = family.usual(tensors).shapes
     for name, table in (("words", family.WORDS), ("positions", family.POSITIONS)):
         if table not in shapes:
-            raise UserError(f"{path}: neither XLM-R nor mBART of fairseq, it has no {table}")
+            raise UserError(
+                f"{path}: neither XLM-R nor mBART of fairseq, it has no {table}"
+            )
         options[name] = shapes[table][0]
-    return converted(family, family.config_of(Fields(path, options), path.stem), tensors)
+    return converted(
+        family, family.config_of(Fields(path, options), path.stem), tensors
+    )
 
 
 def _options(path: Path, found: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +58,9 @@ def _options(path: Path, found: dict[str, Any]) -> dict[str, Any]:
         options = options.get("model")
     options = vars(options) if isinstance(options, argparse.Namespace) else options
     if not isinstance(options, dict):
-        raise UserError(f"{path} is no checkpoint of fairseq: it needs args, or cfg with model")
+        raise UserError(
+            f"{path} is no checkpoint of fairseq: it needs args, or cfg with model"
+        )
     return dict(options)
 
 

@@ -10,7 +10,11 @@ from xlingjax.model.config import ModelConfig
 
 __all__ = ["HEAD", "LEFT", "WITHOUT_MEANING", "config_of", "names_of", "usual"]
 
-BODY, WORDS, POSITIONS = bart.BODY, bart.WORDS, f"{bart.BODY}encoder.embed_positions.weight"
+BODY, WORDS, POSITIONS = (
+    bart.BODY,
+    bart.WORDS,
+    f"{bart.BODY}encoder.embed_positions.weight",
+)
 TIED = {**bart.TIED, f"{BODY}decoder.output_projection.weight": WORDS}
 WITHOUT_MEANING = bart.WITHOUT_MEANING
 
@@ -43,7 +47,9 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         norm_eps=1e-5,
         gelu=fields.one_of("activation_fn", {"gelu": "exact"}, "gelu"),
         head="plain",
-        embedding_scale=not fields.one_of("no_scale_embedding", {True: True, False: False}, False),
+        embedding_scale=not fields.one_of(
+            "no_scale_embedding", {True: True, False: False}, False
+        ),
         classifier="xlmr",
         dropout=fields.rate("dropout", 0.1),
         attention_dropout=fields.rate("attention_dropout", 0.0),

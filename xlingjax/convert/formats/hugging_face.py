@@ -75,17 +75,27 @@ def read(folder: Path) -> Foreign:
     notes += _other_roles(family, fields, vocabulary)
     found = converted(family, config, open_tensors(folder))
     found = dataclasses.replace(found, notes=(*notes, *found.notes))
-    labels = fields.labels() if config.num_labels and config.classifier != "spans" else ()
+    labels = (
+        fields.labels() if config.num_labels and config.classifier != "spans" else ()
+    )
     if rows:
         return Foreign.of(
-            rows.reordered(found), vocabulary, languages=rows.languages, labels=labels, rows=rows
+            rows.reordered(found),
+            vocabulary,
+            languages=rows.languages,
+            labels=labels,
+            rows=rows,
         )
     languages = family.languages_of(fields) if config.has_languages else ()
     return Foreign.of(found, vocabulary, languages=languages, labels=labels)
 
 
 def _fitted(
-    config: ModelConfig, vocabulary: Vocabulary, codes: int, of_languages: bool, folder: Path
+    config: ModelConfig,
+    vocabulary: Vocabulary,
+    codes: int,
+    of_languages: bool,
+    folder: Path,
 ) -> tuple[ModelConfig, list[str]]:
     """The configuration with a row for each piece (and language code), its other rows kept beside;
     what is said of them. of_languages: other rows would be languages. Raises UserError for a table
@@ -114,10 +124,14 @@ def _fitted(
         f"{more} rows of the embedding table have no piece: kept, written by an export, never"
         " predicted"
     )
-    return config.replace(vocab_size=vocabulary.size, table_rows=config.vocab_size), [note]
+    return config.replace(vocab_size=vocabulary.size, table_rows=config.vocab_size), [
+        note
+    ]
 
 
-def _other_roles(family: ModuleType, fields: Fields, vocabulary: Vocabulary) -> list[str]:
+def _other_roles(
+    family: ModuleType, fields: Fields, vocabulary: Vocabulary
+) -> list[str]:
     """What is said of special ids that config.json and the tokenizer do not agree on: text is read
     with the tokenizer's."""
     notes = []
@@ -134,7 +148,9 @@ def params_of(folder: Path) -> Converted:
     """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
     does."""
     family, fields = _family(folder)
-    return converted(family, family.config_of(fields, folder.resolve().name), open_tensors(folder))
+    return converted(
+        family, family.config_of(fields, folder.resolve().name), open_tensors(folder)
+    )
 
 
 def _family(folder: Path) -> tuple[ModuleType, Fields]:
@@ -150,7 +166,11 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         return Vocabulary.load(folder / OURS)
     if (folder / TOKENIZER).is_file():
         vocabulary = Vocabulary.load(folder / TOKENIZER, "xlmr")
-        more = _added_beside(folder / "tokenizer.json", vocabulary) if model_type != "mbart" else []
+        more = (
+            _added_beside(folder / "tokenizer.json", vocabulary)
+            if model_type != "mbart"
+            else []
+        )
         return TokenizerVocabulary.read(folder) if more else vocabulary
     if model_type in prophetnet.MODEL_TYPES and (folder / PROPHETNET).is_file():
         if model_type == prophetnet.CROSS_LINGUAL:
@@ -160,7 +180,9 @@ def vocabulary_of(folder: Path, model_type: str = "") -> Vocabulary:
         try:
             return Vocabulary(sentencepiece_model(folder / "tokenizer.json"), "xlmr")
         except UserError as error:
-            raise UserError(f"{error}; mBART's is read from {TOKENIZER}: put it there") from None
+            raise UserError(
+                f"{error}; mBART's is read from {TOKENIZER}: put it there"
+            ) from None
     if (folder / "vocab.txt").is_file() or (folder / "tokenizer.json").is_file():
         return TokenizerVocabulary.read(folder)
     if (folder / "merges.txt").is_file():
@@ -184,7 +206,9 @@ def _added_beside(path: Path, vocabulary: Vocabulary) -> list[str]:
     """Tokens that tokenizer.json has beside the pieces of the SentencePiece model, which cannot say
     them."""
     try:
-        added = [token["content"] for token in read_object(path).get("added_tokens") or ()]
+        added = [
+            token["content"] for token in read_object(path).get("added_tokens") or ()
+        ]
     except (OSError, ValueError, KeyError, TypeError):
         raise UserError(f"{path} is no whole tokenizer.json; fetch it again") from None
     known = {*vocabulary.pieces(range(vocabulary.size))}

@@ -61,12 +61,21 @@ class LanguageRows:
         embeddings: dict[str, Any] = found.params["embeddings"]
         table_VD = embeddings["tokens"]["embedding"].copy()
         table_VD[: config.vocab_size] = table_VD[self.theirs]
-        params = {**found.params, "embeddings": {**embeddings, "tokens": {"embedding": table_VD}}}
-        note = NOTE.format(count=len(self.codes), first=self._sorted[0], last=self._sorted[-1])
-        return dataclasses.replace(found, config=config, params=params, notes=(*found.notes, note))
+        params = {
+            **found.params,
+            "embeddings": {**embeddings, "tokens": {"embedding": table_VD}},
+        }
+        note = NOTE.format(
+            count=len(self.codes), first=self._sorted[0], last=self._sorted[-1]
+        )
+        return dataclasses.replace(
+            found, config=config, params=params, notes=(*found.notes, note)
+        )
 
 
-def language_rows(folder: Path, rows: int, vocabulary: Vocabulary) -> LanguageRows | None:
+def language_rows(
+    folder: Path, rows: int, vocabulary: Vocabulary
+) -> LanguageRows | None:
     """None where a table of so many rows is that of the vocabulary alone, or of none of mBART's.
     Raises UserError where the tokenizer that the folder names has other codes."""
     more = rows - vocabulary.size

@@ -35,7 +35,9 @@ class Names:
     def theirs(self, name: str) -> str | None:
         """What they call our parameter; None: their model has no place for it."""
         module, _, part = name.rpartition("/")
-        return f"{self.modules[module]}.{_PARTS[part]}" if module in self.modules else None
+        return (
+            f"{self.modules[module]}.{_PARTS[part]}" if module in self.modules else None
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +71,18 @@ class Place:
         for name, one in zip(
             self.theirs, value if self.stacked else [value[: self.rows]], strict=True
         ):
-            one = one.reshape(self.shape[::-1]).T if self.transposed else one.reshape(self.shape)
+            one = (
+                one.reshape(self.shape[::-1]).T
+                if self.transposed
+                else one.reshape(self.shape)
+            )
             found[name] = np.ascontiguousarray(one)
         return found
 
 
-def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place], list[str]]:
+def places(
+    names: Names, config: ModelConfig, abstract: Any
+) -> tuple[list[Place], list[str]]:
     """(what of our parameters lies where in theirs, those that have no place there). abstract: ours
     as shapes."""
     found, without = [], []
@@ -90,7 +98,11 @@ def places(names: Names, config: ModelConfig, abstract: Any) -> tuple[list[Place
             shape = (rows, *shape[1:])
         elif name.endswith("/kernel"):
             transposed = names.transposed
-            inputs = math.prod(shape[:-1]) if name.endswith("attention/out/kernel") else shape[0]
+            inputs = (
+                math.prod(shape[:-1])
+                if name.endswith("attention/out/kernel")
+                else shape[0]
+            )
             shape = (inputs, math.prod(shape) // inputs)
             shape = shape[::-1] if transposed else shape
         elif name.endswith("/bias"):
@@ -117,7 +129,9 @@ def to_ours(
     wanted = {name: place.shape for place in found for name in place.theirs}
     there = tensors.shapes
     rows = [
-        (name, shape, there.get(name)) for name, shape in wanted.items() if there.get(name) != shape
+        (name, shape, there.get(name))
+        for name, shape in wanted.items()
+        if there.get(name) != shape
     ]
     rows += [
         (name, None, shape)
@@ -126,14 +140,18 @@ def to_ours(
     ]
     if rows:
         raise Differing(tensors.origin, rows)
-    return {place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in found}
+    return {
+        place.ours: place.to_ours(map(tensors.read, place.theirs)) for place in found
+    }
 
 
 class Differing(UserError):
     """Weights are not those that a configuration describes. The message names the first of them,
     `table` all."""
 
-    def __init__(self, origin: str, rows: Sequence[Row], description: str = "config.json"):
+    def __init__(
+        self, origin: str, rows: Sequence[Row], description: str = "config.json"
+    ):
         lines = [(name, _size(wanted), _size(there)) for name, wanted, there in rows]
         name, wanted, there = lines[0]
         more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
@@ -143,7 +161,9 @@ class Differing(UserError):
         )
         lines = [("weight", "wanted", "found"), *lines]
         widths = [max(len(line[i]) for line in lines) for i in range(2)]
-        self.table = "\n".join(f"{a:{widths[0]}}  {b:{widths[1]}}  {c}" for a, b, c in lines)
+        self.table = "\n".join(
+            f"{a:{widths[0]}}  {b:{widths[1]}}  {c}" for a, b, c in lines
+        )
 
 
 def _size(shape: tuple[int, ...] | None) -> str:

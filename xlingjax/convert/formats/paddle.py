@@ -35,7 +35,9 @@ def read(path: Path) -> Foreign:
 def params_of(path: Path) -> Converted:
     """The model and its parameters alone, whatever its tokenizer. Raises UserError as `read`
     does."""
-    config = next((path.parent / name for name in CONFIGS if (path.parent / name).is_file()), None)
+    config = next(
+        (path.parent / name for name in CONFIGS if (path.parent / name).is_file()), None
+    )
     if config is None:
         raise UserError(f"no {' or '.join(CONFIGS)} beside {path}; fetch it too")
     fields = _flat(Fields(config))
@@ -55,7 +57,9 @@ def open_arrays(path: Path) -> Tensors:
     except UserError as error:
         raise UserError(f"{path} {error}") from None
     except Exception as error:  # of many kinds: anything may stand in a pickle
-        raise UserError(f"{path} cannot be read ({first_line(error)}); fetch it again") from None
+        raise UserError(
+            f"{path} cannot be read ({first_line(error)}); fetch it again"
+        ) from None
     if isinstance(found, dict):
         found.pop(_NAMES, None)
     if not isinstance(found, dict) or not all(
@@ -72,7 +76,20 @@ class _Type:
     """A type of numbers, as NumPy pickles it."""
 
     def __init__(self, code: str, *_: Any):
-        if code not in ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"):
+        if code not in (
+            "f2",
+            "f4",
+            "f8",
+            "i1",
+            "i2",
+            "i4",
+            "i8",
+            "u1",
+            "u2",
+            "u4",
+            "u8",
+            "b1",
+        ):
             raise UserError(f"holds arrays of {code!r}, no numbers: refused")
         self.code, self.order = code, "="
 
@@ -143,11 +160,26 @@ def _flat(fields: Fields) -> Fields:
     values = fields.values
     if (kind := values.get("init_class")) is not None:
         inner = values.get("init_args")
-        inner = inner[0] if isinstance(inner, list) and inner and isinstance(inner[0], dict) else {}
+        inner = (
+            inner[0]
+            if isinstance(inner, list) and inner and isinstance(inner[0], dict)
+            else {}
+        )
         count = fields.count("num_classes") if "num_classes" in values else 0
-        labels = {"id2label": {str(i): f"LABEL_{i}" for i in range(count)}} if count else {}
-        values = {**values, **inner, **labels, "model_type": "ernie_m", "architectures": [kind]}
+        labels = (
+            {"id2label": {str(i): f"LABEL_{i}" for i in range(count)}} if count else {}
+        )
+        values = {
+            **values,
+            **inner,
+            **labels,
+            "model_type": "ernie_m",
+            "architectures": [kind],
+        }
     return Fields(
         fields.path,
-        {**values, "intermediate_size": 4 * Fields(fields.path, values).count("hidden_size")},
+        {
+            **values,
+            "intermediate_size": 4 * Fields(fields.path, values).count("hidden_size"),
+        },
     )

@@ -59,7 +59,9 @@ class Parity:
 
     def __str__(self) -> str:
         ids = (
-            "" if self.ids else "; the folder has no tokenizer of transformers to compare ids with"
+            ""
+            if self.ids
+            else "; the folder has no tokenizer of transformers to compare ids with"
         )
         return (
             f"{self.what}: largest difference {self.difference:.1e} (of values up to"
@@ -97,26 +99,44 @@ def compare(
     transformers = interop()
     import torch
 
-    if config.streams and (config.position_offset != 1 or config.layers != config.decoder_layers):
+    if config.streams and (
+        config.position_offset != 1 or config.layers != config.decoder_layers
+    ):
         raise UserError(
             "transformers computes an n-stream decoder with padding 0 and as many layers as the"
             " encoder alone; say --unverified"
         )
-    encoding = config.classifier if config.num_labels else "words" if vocabulary_head else "states"
+    encoding = (
+        config.classifier
+        if config.num_labels
+        else "words"
+        if vocabulary_head
+        else "states"
+    )
     kind = "decoder" if config.decoder_layers else encoding
     auto, what = _KINDS[kind]
     here = dict(local_files_only=True, trust_remote_code=False)
     # Of which transformers 5 has neither name nor tokenizer: the model is ProphetNet's.
-    cross_lingual = Fields(folder / "config.json").values.get("model_type") == CROSS_LINGUAL
-    has_tokenizer = not cross_lingual and any((folder / name).is_file() for name in _TOKENIZERS)
+    cross_lingual = (
+        Fields(folder / "config.json").values.get("model_type") == CROSS_LINGUAL
+    )
+    has_tokenizer = not cross_lingual and any(
+        (folder / name).is_file() for name in _TOKENIZERS
+    )
     try:
         tokenizer = (
-            transformers.AutoTokenizer.from_pretrained(folder, **here) if has_tokenizer else None
+            transformers.AutoTokenizer.from_pretrained(folder, **here)
+            if has_tokenizer
+            else None
         )
         if cross_lingual:
-            here["config"] = transformers.ProphetNetConfig.from_pretrained(folder, **here)
+            here["config"] = transformers.ProphetNetConfig.from_pretrained(
+                folder, **here
+            )
         theirs = (
-            getattr(transformers, auto).from_pretrained(folder, dtype=torch.float32, **here).eval()
+            getattr(transformers, auto)
+            .from_pretrained(folder, dtype=torch.float32, **here)
+            .eval()
         )
     except Exception as error:  # of many kinds
         why = f"{type(error).__name__}: {first_line(error)}"
@@ -128,22 +148,33 @@ def compare(
     rows = _rows(folder, vocabulary, tokenizer, most, bool(config.decoder_layers))
     if order and tokenizer is not None:
         _require_codes(folder, vocabulary, tokenizer, order)
-    model = build_model(config.replace(dtype="float32", attention_backend="xla"))  # as theirs
+    model = build_model(
+        config.replace(dtype="float32", attention_backend="xla")
+    )  # as theirs
 
     def compute(params, batch):
         spec = AttentionSpec(bidirectional)
         if kind == "states":
-            return jnp.moveaxis(model.encode(params, batch, spec, all_layers=True), 0, 2)
+            return jnp.moveaxis(
+                model.encode(params, batch, spec, all_layers=True), 0, 2
+            )
         h_BLD = model.encode(params, batch, spec)
         if kind == "decoder":
-            g, table_VD, bias_V = model.decoder_head(params, model.decode(params, batch, h_BLD))
+            g, table_VD, bias_V = model.decoder_head(
+                params, model.decode(params, batch, h_BLD)
+            )
         elif kind == "words":
             g, table_VD, bias_V = model.vocab_head(params, h_BLD)
         else:
             return model.classify(params, h_BLD, batch)
         return (g @ table_VD.T + bias_V)[..., : config.true_rows]
 
-    run, params, difference, largest = jax.jit(compute), jax.device_put(params), 0.0, 0.0
+    run, params, difference, largest = (
+        jax.jit(compute),
+        jax.device_put(params),
+        0.0,
+        0.0,
+    )
     length = max(map(len, rows))
     for start in range(0, len(rows), _ROWS):
         batch = _fields(
@@ -177,7 +208,10 @@ def compare(
             ours = np.asarray(run(params, batch))
         with torch.no_grad():
             ids = (
-                {name: order.theirs[batch[name]] for name in ("input_ids", "decoder_ids")}
+                {
+                    name: order.theirs[batch[name]]
+                    for name in ("input_ids", "decoder_ids")
+                }
                 if order
                 else {}
             )
@@ -196,7 +230,9 @@ def compare(
             wanted = wanted[..., order.theirs]
         if ours.ndim > 2:
             ours, wanted = ours[valid_BL], wanted[valid_BL]
-        difference = float(np.maximum(difference, np.abs(ours - wanted).max()))  # of NaN stays NaN
+        difference = float(
+            np.maximum(difference, np.abs(ours - wanted).max())
+        )  # of NaN stays NaN
         largest = float(np.maximum(largest, np.abs(wanted).max()))
     return Parity(what, difference, largest, len(rows), has_tokenizer)
 
@@ -214,15 +250,24 @@ def _rows(
         found = (
             ids
             if tokenizer is None
-            else tokenizer(normalize(sentence), add_special_tokens=not alone)["input_ids"]
+            else tokenizer(normalize(sentence), add_special_tokens=not alone)[
+                "input_ids"
+            ]
         )
         if tokenizer is not None and alone:
             found = [vocabulary.bos_id, *found, vocabulary.eos_id]
-        if isinstance(vocabulary, FastBpeVocabulary):  # which begins with </s>, theirs with <s>
+        if isinstance(
+            vocabulary, FastBpeVocabulary
+        ):  # which begins with </s>, theirs with <s>
             found = [vocabulary.bos_id, *found[1:]]
         if found != ids:
             at = next(
-                (i for i, pair in enumerate(zip(ids, found, strict=False)) if pair[0] != pair[1]), 0
+                (
+                    i
+                    for i, pair in enumerate(zip(ids, found, strict=False))
+                    if pair[0] != pair[1]
+                ),
+                0,
             )
             raise UserError(
                 f"{folder}: its tokenizer and the vocabulary read here differ on {sentence!r}, from"
@@ -271,7 +316,9 @@ def _fields(
         "input_ids": ids_BL,
         "pack_ids": valid_BL.astype(np.int32),
         "language_ids": np.full_like(ids_BL, language),
-        "position_ids": np.broadcast_to(np.arange(length, dtype=np.int32), ids_BL.shape),
+        "position_ids": np.broadcast_to(
+            np.arange(length, dtype=np.int32), ids_BL.shape
+        ),
     }
 
 
@@ -294,12 +341,18 @@ def _by_steps(theirs: Any, given: dict[str, Any]) -> Any:
     import torch
 
     ids, past, logits = given.pop("decoder_input_ids"), None, []
-    encoded = theirs.prophetnet.encoder(given["input_ids"], attention_mask=given["attention_mask"])
+    encoded = theirs.prophetnet.encoder(
+        given["input_ids"], attention_mask=given["attention_mask"]
+    )
     for column in range(ids.shape[1]):
         step = dict(
-            decoder_input_ids=ids[:, column : column + 1], past_key_values=past, use_cache=True
+            decoder_input_ids=ids[:, column : column + 1],
+            past_key_values=past,
+            use_cache=True,
         )
-        found = theirs(encoder_outputs=encoded, attention_mask=given["attention_mask"], **step)
+        found = theirs(
+            encoder_outputs=encoded, attention_mask=given["attention_mask"], **step
+        )
         past = found.past_key_values
         logits.append(found.logits[:, 0])
     return torch.stack(logits, dim=1)

@@ -13,7 +13,8 @@ ROLES = {"pad_id": ("pad_token_id", 0), "eos_id": ("eos_token_id", 2)}
 BODY, HEAD = "prophetnet.", None
 WORDS = f"{BODY}word_embeddings.weight"
 TIED = dict.fromkeys(
-    (f"{BODY}encoder.word_embeddings.weight", f"{BODY}decoder.word_embeddings.weight"), WORDS
+    (f"{BODY}encoder.word_embeddings.weight", f"{BODY}decoder.word_embeddings.weight"),
+    WORDS,
 )
 TIED["lm_head.weight"] = WORDS
 WITHOUT_MEANING = LEFT = ()
@@ -21,7 +22,10 @@ WITHOUT_MEANING = LEFT = ()
 _EMBEDDINGS = {"positions": "position_embeddings", "norm": "embeddings_layer_norm"}
 _ATTENTION = {name: f"{name}_proj" for name in ("query", "key", "value", "out")}
 _LAYER = {
-    **{f"attention/{ours}": f"self_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+    **{
+        f"attention/{ours}": f"self_attn.{theirs}"
+        for ours, theirs in _ATTENTION.items()
+    },
     "attention_norm": "self_attn_layer_norm",
     "ffn/in": "feed_forward.intermediate",
     "ffn/out": "feed_forward.output",
@@ -38,7 +42,10 @@ _DECODER = {
 }
 MODULES = {
     "embeddings/tokens": f"{BODY}word_embeddings",
-    **{f"embeddings/{ours}": f"{BODY}encoder.{theirs}" for ours, theirs in _EMBEDDINGS.items()},
+    **{
+        f"embeddings/{ours}": f"{BODY}encoder.{theirs}"
+        for ours, theirs in _EMBEDDINGS.items()
+    },
     **{
         f"decoder_embeddings/{ours}": f"{BODY}decoder.{theirs}"
         for ours, theirs in _EMBEDDINGS.items()
@@ -101,4 +108,6 @@ def usual(tensors: Tensors) -> Tensors:
     """With the names of `ProphetNetForConditionalGeneration`. Raises UserError for a head that is
     not tied."""
     own = (BODY, "lm_head.")
-    return renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
+    return renamed(
+        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
+    )

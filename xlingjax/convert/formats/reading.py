@@ -41,7 +41,10 @@ def converted(family: ModuleType, config: ModelConfig, tensors: Tensors) -> Conv
     tensors = family.usual(tensors)
     abstract = build_model(config).abstract()
     found, without = places(family.names_of(config), config, abstract)
-    notes, fresh = list(tensors.notes), {name for name in without if name.startswith("head/")}
+    notes, fresh = (
+        list(tensors.notes),
+        {name for name in without if name.startswith("head/")},
+    )
     if family.HEAD and not any(name.startswith(family.HEAD) for name in tensors.shapes):
         fresh |= {place.ours for place in found if place.ours.startswith("head/")}
     if fresh:
@@ -58,21 +61,33 @@ def converted(family: ModuleType, config: ModelConfig, tensors: Tensors) -> Conv
     found = [place for place in found if place.ours not in fresh]
     wanted = {name for place in found for name in place.theirs}
     free = [name for name in tensors.shapes if name not in wanted]
-    known = [name for name in free if name.startswith((*family.LEFT, *family.WITHOUT_MEANING))]
-    if left := [start for start in family.LEFT if any(name.startswith(start) for name in free)]:
-        notes.append(f"left behind: {', '.join(start.removesuffix('.') for start in left)}")
+    known = [
+        name
+        for name in free
+        if name.startswith((*family.LEFT, *family.WITHOUT_MEANING))
+    ]
+    if left := [
+        start for start in family.LEFT if any(name.startswith(start) for name in free)
+    ]:
+        notes.append(
+            f"left behind: {', '.join(start.removesuffix('.') for start in left)}"
+        )
     params = to_ours(found, tensors, known)
     params.update(_random(fresh, config, abstract))
     return Converted(config, nested(params), not fresh, tuple(notes))
 
 
-def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, str]) -> Tensors:
+def renamed(
+    tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, str]
+) -> Tensors:
     """Each tensor under its usual name, and under one. tied: {another name of the same tensor: the
     usual one}. Raises UserError for names that are tied and tensors that are not."""
     own: dict[str, str] = {}
     for name in tensors.shapes:
         if (usual := rename(_today(name))) in own:
-            raise UserError(f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one")
+            raise UserError(
+                f"{tensors.origin}: {name} and {own[usual]} are one weight; leave one"
+            )
         own[usual] = name
     for alias, name in tied.items():
         if alias in own and name in own:
@@ -85,17 +100,26 @@ def renamed(tensors: Tensors, rename: Callable[[str], str], tied: Mapping[str, s
         elif alias in own:
             own[name] = own.pop(alias)
     shapes = {name: tensors.shapes[there] for name, there in own.items()}
-    return dataclasses.replace(tensors, shapes=shapes, fetch=lambda name: tensors.fetch(own[name]))
+    return dataclasses.replace(
+        tensors, shapes=shapes, fetch=lambda name: tensors.fetch(own[name])
+    )
 
 
-_OLD_PARTS = {"gamma": "weight", "beta": "bias"}  # of weights that were converted from TensorFlow
+_OLD_PARTS = {
+    "gamma": "weight",
+    "beta": "bias",
+}  # of weights that were converted from TensorFlow
 _NORMS = ("LayerNorm", "layer_norm", "layernorm_embedding")
 
 
 def _today(name: str) -> str:
     """The name of a tensor as transformers writes it today and renames older ones."""
     start, _, part = name.rpartition(".")
-    return f"{start}.{_OLD_PARTS[part]}" if part in _OLD_PARTS and start.endswith(_NORMS) else name
+    return (
+        f"{start}.{_OLD_PARTS[part]}"
+        if part in _OLD_PARTS and start.endswith(_NORMS)
+        else name
+    )
 
 
 def unfused(tensors: Tensors) -> Tensors:
@@ -108,7 +132,10 @@ def unfused(tensors: Tensors) -> Tensors:
         if start and part in ("weight", "bias") and shape and shape[0] % 3 == 0:
             for i, projection in enumerate("qkv"):
                 own[f"{start}.{projection}_proj.{part}"] = name, i
-                shapes[f"{start}.{projection}_proj.{part}"] = (shape[0] // 3, *shape[1:])
+                shapes[f"{start}.{projection}_proj.{part}"] = (
+                    shape[0] // 3,
+                    *shape[1:],
+                )
         else:
             own[name], shapes[name] = (name, None), shape
 
@@ -120,7 +147,9 @@ def unfused(tensors: Tensors) -> Tensors:
     return dataclasses.replace(tensors, shapes=shapes, fetch=fetch)
 
 
-def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False) -> Tensors:
+def folded(
+    tensors: Tensors, positions: str, segments: str, pairs: bool = False
+) -> Tensors:
     """The first row of the table `segments`, that of a text alone, becomes part of what the table
     `positions` gives. pairs: the table stays, as what each segment has beside the first; else every
     token is of that one. Raises `Differing`."""
@@ -140,21 +169,25 @@ def folded(tensors: Tensors, positions: str, segments: str, pairs: bool = False)
     if pairs and there[0] > 1:
         return dataclasses.replace(tensors, fetch=fetch)
     shapes = {name: shape for name, shape in tensors.shapes.items() if name != segments}
-    notes = [f"left behind: rows of {segments} after the first, every token is of segment 0"][
-        : there[0] - 1
-    ]
-    return dataclasses.replace(tensors, shapes=shapes, fetch=fetch, notes=(*tensors.notes, *notes))
+    notes = [
+        f"left behind: rows of {segments} after the first, every token is of segment 0"
+    ][: there[0] - 1]
+    return dataclasses.replace(
+        tensors, shapes=shapes, fetch=fetch, notes=(*tensors.notes, *notes)
+    )
 
 
-def _random(fresh: set[str], config: ModelConfig, abstract: Any) -> dict[str, np.ndarray]:
+def _random(
+    fresh: set[str], config: ModelConfig, abstract: Any
+) -> dict[str, np.ndarray]:
     rng, made = np.random.default_rng(0), {}
     for name, leaf in flattened(abstract).items():
         if name not in fresh:
             continue
         if name.endswith("/kernel"):
-            made[name] = rng.normal(0, config.init_std or config.dim**-0.5, leaf.shape).astype(
-                np.float32
-            )
+            made[name] = rng.normal(
+                0, config.init_std or config.dim**-0.5, leaf.shape
+            ).astype(np.float32)
         else:
             made[name] = np.full(leaf.shape, float(name.endswith("/scale")), np.float32)
     return made

@@ -22,7 +22,8 @@ MODEL_TYPE = "roberta-prelayernorm"
 ROLES = xlm_roberta.ROLES
 BODY, HEAD = "roberta_prelayernorm.", xlm_roberta.HEAD
 WORDS, POSITIONS, SEGMENTS = (
-    f"{BODY}embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")
+    f"{BODY}embeddings.{name}_embeddings.weight"
+    for name in ("word", "position", "token_type")
 )
 TIED = {"lm_head.decoder.weight": WORDS, "lm_head.decoder.bias": "lm_head.bias"}
 WITHOUT_MEANING = tuple(
@@ -33,7 +34,8 @@ LEFT = ()
 _LAYER = BODY + "encoder.layer.{n}"
 MODULES = {
     **{
-        ours: theirs.replace(xlm_roberta.BODY, BODY) for ours, theirs in xlm_roberta.MODULES.items()
+        ours: theirs.replace(xlm_roberta.BODY, BODY)
+        for ours, theirs in xlm_roberta.MODULES.items()
     },
     "encoder/layers/attention_norm": f"{_LAYER}.attention.LayerNorm",
     "encoder/layers/ffn_norm": f"{_LAYER}.intermediate.LayerNorm",
@@ -41,7 +43,9 @@ MODULES = {
 }
 CLASSIFIERS = xlm_roberta.CLASSIFIERS
 _CLASS = "RobertaPreLayerNorm"
-_HEADS = {name.replace("XLMRoberta", _CLASS): kind for name, kind in xlm_roberta.HEADS.items()}
+_HEADS = {
+    name.replace("XLMRoberta", _CLASS): kind for name, kind in xlm_roberta.HEADS.items()
+}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -56,14 +60,18 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names({**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
+    return Names(
+        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
+    )
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `RobertaPreLayerNormForMaskedLM`, segment 0 in the positions. Raises
     UserError for a head that is not tied."""
     own = (BODY, HEAD, "classifier.", "qa_outputs.")
-    tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
+    tensors = renamed(
+        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
+    )
     return folded(tensors, POSITIONS, SEGMENTS)
 
 
@@ -85,7 +93,13 @@ def unfit(config: ModelConfig) -> str:
 def written_names(config: ModelConfig) -> Names:
     """Of the class that `described` names."""
     if _is_bare(config):
-        return Names({ours: theirs for ours, theirs in MODULES.items() if theirs.startswith(BODY)})
+        return Names(
+            {
+                ours: theirs
+                for ours, theirs in MODULES.items()
+                if theirs.startswith(BODY)
+            }
+        )
     return names_of_class(config, MODULES, CLASSIFIERS, HEAD)
 
 
@@ -96,7 +110,9 @@ def _is_bare(config: ModelConfig) -> bool:
 def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> None:
     """As XLM-R's."""
     theirs[SEGMENTS] = np.zeros((1, config.dim), np.float32)
-    theirs[POSITIONS] = xlm_roberta.counted(theirs[POSITIONS], config.position_offset, pad_id + 1)
+    theirs[POSITIONS] = xlm_roberta.counted(
+        theirs[POSITIONS], config.position_offset, pad_id + 1
+    )
 
 
 def described(

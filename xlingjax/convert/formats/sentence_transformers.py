@@ -23,7 +23,15 @@ MODULES, POOLING, PROMPTS = (
 )
 LENGTHS = tuple(
     f"sentence_{name}_config.json"
-    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+    for name in (
+        "bert",
+        "roberta",
+        "distilbert",
+        "camembert",
+        "albert",
+        "xlm-roberta",
+        "xlnet",
+    )
 )
 """As the first module's file was called: the first that is there counts."""
 THEIRS = {"mean": "mean", "cls": "first"}
@@ -79,9 +87,13 @@ def read(
     if not told:
         found = Sentences(layer, pooling or "mean", prefix or "", max_length=length)
         return found, [
-            _said(found, f"as the options say{'' if pooling else ', pooled by the mean'}")
+            _said(
+                found, f"as the options say{'' if pooling else ', pooled by the mean'}"
+            )
         ]
-    modules = _modules(folder) if (folder / MODULES).is_file() else [("Pooling", "1_Pooling")]
+    modules = (
+        _modules(folder) if (folder / MODULES).is_file() else [("Pooling", "1_Pooling")]
+    )
     described = _object(folder / PROMPTS) if (folder / PROMPTS).is_file() else {}
     prompts, default, notes = _prompts(folder, described)
     prefix = default if prefix is None else prefix
@@ -94,10 +106,18 @@ def read(
     why = "; ".join(unread)
     own = None if why else mode
     found = Sentences(
-        layer, pooling or own, prefix, normalize, length, prompts, "" if pooling else why
+        layer,
+        pooling or own,
+        prefix,
+        normalize,
+        length,
+        prompts,
+        "" if pooling else why,
     )
     if found.unread:
-        notes.append(f"sentence vectors: not computed here, since {why}; --pooling sets others")
+        notes.append(
+            f"sentence vectors: not computed here, since {why}; --pooling sets others"
+        )
     else:
         notes.append(_said(found, f"its own: {why}; not computed here" if why else ""))
     if (
@@ -128,18 +148,31 @@ def _modules(folder: Path) -> list[tuple[str, str]]:
             f"{path} is no list of modules with type and path ({error!r}); fetch it again"
         ) from None
     return [
-        (kind.rpartition(".")[2] if kind.startswith("sentence_transformers.") else kind, at)
+        (
+            kind.rpartition(".")[2]
+            if kind.startswith("sentence_transformers.")
+            else kind,
+            at,
+        )
         for kind, at in rows
     ]
 
 
-def _unfit(modules: Sequence[tuple[str, str]], described: Mapping[str, Any]) -> list[str]:
+def _unfit(
+    modules: Sequence[tuple[str, str]], described: Mapping[str, Any]
+) -> list[str]:
     """What of the chain is not computed here, in words."""
-    found = [f"{at or kind} is a module {kind}" for kind, at in modules if kind not in NEUTRAL]
+    found = [
+        f"{at or kind} is a module {kind}"
+        for kind, at in modules
+        if kind not in NEUTRAL
+    ]
     kinds = [kind for kind, _ in modules if kind in ("Pooling", "Normalize")]
     if kinds not in (["Pooling"], ["Pooling", "Normalize"]) and not found:
         found.append(f"its modules are {', '.join(kind for kind, _ in modules)}")
-    if (kind := described.get("model_type") or "SentenceTransformer") != "SentenceTransformer":
+    if (
+        kind := described.get("model_type") or "SentenceTransformer"
+    ) != "SentenceTransformer":
         found.append(f"it is a {kind}")
     if described.get("truncate_dim"):
         found.append(f"its vectors are cut at {described['truncate_dim']} dimensions")
@@ -155,7 +188,9 @@ def _pooled(
         return [], []
     path = folder / at / "config.json"
     if not path.is_file():
-        raise UserError(f"missing file: {path}, which {MODULES} names; fetch it from the hub too")
+        raise UserError(
+            f"missing file: {path}, which {MODULES} names; fetch it from the hub too"
+        )
     given = _object(path)
     mode = given.get("pooling_mode")
     if mode is None:
@@ -189,13 +224,20 @@ def _length(folder: Path, room: int) -> tuple[int, list[str]]:
     if length is None:
         return room, unread
     if isinstance(length, bool) or not isinstance(length, int | float) or length < 3:
-        raise UserError(f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more")
+        raise UserError(
+            f"{path}: a sentence cannot have {length!r} tokens at most; give 3 or more"
+        )
     return int(min(length, room)), unread
 
 
-def _prompts(folder: Path, described: Mapping[str, Any]) -> tuple[dict[str, str], str, list[str]]:
+def _prompts(
+    folder: Path, described: Mapping[str, Any]
+) -> tuple[dict[str, str], str, list[str]]:
     """({name: prefix}, the one that every sentence gets, what is to be said)."""
-    given, default = described.get("prompts") or {}, described.get("default_prompt_name")
+    given, default = (
+        described.get("prompts") or {},
+        described.get("default_prompt_name"),
+    )
     if not isinstance(given, dict) or not all(
         isinstance(text, str | None) for text in given.values()
     ):
@@ -210,7 +252,11 @@ def _prompts(folder: Path, described: Mapping[str, Any]) -> tuple[dict[str, str]
     if default is not None or not prompts:
         return prompts, prompts.get(default, ""), []
     names = ", ".join(f"{name} {text!r}" for name, text in prompts.items())
-    return prompts, "", [f"prompts: {names}; none of them is the default, --prefix sets one"]
+    return (
+        prompts,
+        "",
+        [f"prompts: {names}; none of them is the default, --prefix sets one"],
+    )
 
 
 def _object(path: Path) -> dict[str, Any]:
@@ -251,7 +297,12 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
     name = next((name for name, text in prompts.items() if text == own.prefix), None)
     return {
         MODULES: [
-            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            {
+                "idx": i,
+                "name": str(i),
+                "path": path,
+                "type": f"sentence_transformers.models.{kind}",
+            }
             for i, (path, kind) in enumerate(kinds.items())
         ],
         POOLING: {
@@ -260,5 +311,9 @@ def files(own: Sentences, config: ModelConfig) -> dict[str, Any]:
             "include_prompt": True,
         },
         LENGTHS[0]: {"max_seq_length": own.max_length, "do_lower_case": False},
-        PROMPTS: {"prompts": prompts, "default_prompt_name": name, "similarity_fn_name": "cosine"},
+        PROMPTS: {
+            "prompts": prompts,
+            "default_prompt_name": name,
+            "similarity_fn_name": "cosine",
+        },
     }

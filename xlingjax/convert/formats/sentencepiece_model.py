@@ -31,7 +31,12 @@ MASK = "<mask>"
 WHITE = "\t\n\v\f\r\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
-METASPACE = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
+METASPACE = {
+    "type": "Metaspace",
+    "replacement": SPACE,
+    "prepend_scheme": "always",
+    "split": True,
+}
 WORDS = {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]}
 
 
@@ -71,7 +76,11 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
         model, vocab = told["model"], told["model"]["vocab"]
         # Old files name no type.
         kind = model.get("type") or (
-            "Unigram" if isinstance(vocab, list) else "BPE" if "merges" in model else None
+            "Unigram"
+            if isinstance(vocab, list)
+            else "BPE"
+            if "merges" in model
+            else None
         )
         proto = ModelProto()
         spec, trainer = proto.normalizer_spec, proto.trainer_spec
@@ -82,7 +91,9 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
         elif kind == "BPE":
             names, scores = _bpe(model, path)
         else:
-            raise UserError(f"{path}: a {kind} model; SentencePiece has Unigram and BPE")
+            raise UserError(
+                f"{path}: a {kind} model; SentencePiece has Unigram and BPE"
+            )
         names, scores = _without_mask(told, names, scores, path)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
@@ -99,9 +110,22 @@ def sentencepiece_model_of(content: bytes, path: Path | str) -> bytes:
         ("</s>", 0.0),
         *zip(names[4:], scores[4:], strict=True),
     ]:
-        byte = bytes_known and len(name) == 6 and name.startswith("<0x") and name.endswith(">")
+        byte = (
+            bytes_known
+            and len(name) == 6
+            and name.startswith("<0x")
+            and name.endswith(">")
+        )
         control = name in ("<s>", "</s>")
-        kind_of = UNKNOWN if name == "<unk>" else CONTROL if control else BYTE if byte else NORMAL
+        kind_of = (
+            UNKNOWN
+            if name == "<unk>"
+            else CONTROL
+            if control
+            else BYTE
+            if byte
+            else NORMAL
+        )
         proto.pieces.add(piece=name, score=0.0 if byte else score, type=kind_of)
     trainer.model_type = UNIGRAM if kind == "Unigram" else BPE
     trainer.vocab_size, trainer.byte_fallback = len(proto.pieces), bytes_known
@@ -129,7 +153,9 @@ def _without_mask(
         )
     wanted = {**{name: i for i, name in enumerate(SPECIAL)}, MASK: last}
     if added != wanted:
-        raise UserError(f"{path}: its added tokens are {added}, not {wanted} as XLM-R's")
+        raise UserError(
+            f"{path}: its added tokens are {added}, not {wanted} as XLM-R's"
+        )
     for token in told["added_tokens"]:
         if token["rstrip"] or token["single_word"]:
             raise UserError(
@@ -143,10 +169,21 @@ def _normalization(told: Any, spec, path: Path | str) -> None:
     steps = told["normalizer"] or {"type": "Sequence", "normalizers": []}
     steps = steps["normalizers"] if steps["type"] == "Sequence" else [steps]
     tables = [step for step in steps if step["type"] == "Precompiled"]
-    table = base64.b64decode(tables[0]["precompiled_charsmap"], validate=True) if tables else b""
-    spec.name, spec.precompiled_charsmap, spec.escape_whitespaces = "tokenizer.json", table, True
+    table = (
+        base64.b64decode(tables[0]["precompiled_charsmap"], validate=True)
+        if tables
+        else b""
+    )
+    spec.name, spec.precompiled_charsmap, spec.escape_whitespaces = (
+        "tokenizer.json",
+        table,
+        True,
+    )
     before = _usual(told["pre_tokenizer"])
-    if before is not None and {**before, "split": True} == {**METASPACE, "prepend_scheme": "never"}:
+    if before is not None and {**before, "split": True} == {
+        **METASPACE,
+        "prepend_scheme": "never",
+    }:
         for prefix, collapse in ((a, b) for a in (True, False) for b in (True, False)):
             if normalizer(table, prefix, collapse, True) == told["normalizer"]:
                 spec.add_dummy_prefix, spec.remove_extra_whitespaces = prefix, collapse
@@ -156,9 +193,17 @@ def _normalization(told: Any, spec, path: Path | str) -> None:
             " sentencepiece.bpe.model"
         )
     rest = [step for step in steps if step["type"] != "Precompiled"]
-    if len(tables) > 1 or (tables and steps[0] is not tables[0]) or not all(map(_collapses, rest)):
-        strange = next((step["type"] for step in rest if not _collapses(step)), "Precompiled")
-        raise UserError(f"{path}: its normalizer {strange} is not one that SentencePiece has")
+    if (
+        len(tables) > 1
+        or (tables and steps[0] is not tables[0])
+        or not all(map(_collapses, rest))
+    ):
+        strange = next(
+            (step["type"] for step in rest if not _collapses(step)), "Precompiled"
+        )
+        raise UserError(
+            f"{path}: its normalizer {strange} is not one that SentencePiece has"
+        )
     stripped = {"Strip", "Replace"} == {step["type"] for step in rest}
     if before != WORDS and not (before == METASPACE and stripped):
         raise UserError(
@@ -166,7 +211,9 @@ def _normalization(told: Any, spec, path: Path | str) -> None:
             " (WhitespaceSplit, Metaspace), as XLM-R's does"
         )
     known = rules(table) if table else {}
-    if any(character not in known or set(known[character]) - {" "} for character in WHITE):
+    if any(
+        character not in known or set(known[character]) - {" "} for character in WHITE
+    ):
         raise UserError(
             f"{path}: its normalizer leaves white space (tab, U+00A0) that its pre-tokenizer splits"
             " at and SentencePiece does not"
@@ -202,7 +249,10 @@ def _collapses(step: dict[str, Any]) -> bool:
 
 
 def _pairs(model: Any) -> list[list[str]]:
-    return [pair.split(" ") if isinstance(pair, str) else list(pair) for pair in model["merges"]]
+    return [
+        pair.split(" ") if isinstance(pair, str) else list(pair)
+        for pair in model["merges"]
+    ]
 
 
 def _grouped(pairs: list[list[str]]) -> list[tuple[str, frozenset]]:
@@ -238,4 +288,6 @@ def _bpe(model: Any, path: Path | str) -> tuple[list[str], list[float]]:
     order: dict[str, int] = {}
     for first, second in _pairs(model):
         order.setdefault(first + second, len(order))
-    return names, [-float(order.get(name, len(order) + i)) for i, name in enumerate(names)]
+    return names, [
+        -float(order.get(name, len(order) + i)) for i, name in enumerate(names)
+    ]

@@ -7,7 +7,11 @@ from types import ModuleType
 from xlingjax.convert.formats import fairseq, hugging_face, paddle, xlm_checkpoint
 from xlingjax.errors import UserError
 
-READERS: dict[str, ModuleType] = {".pt": fairseq, ".pth": xlm_checkpoint, ".pdparams": paddle}
+READERS: dict[str, ModuleType] = {
+    ".pt": fairseq,
+    ".pth": xlm_checkpoint,
+    ".pdparams": paddle,
+}
 
 
 def reader_of(source: Path) -> tuple[ModuleType, Path]:
@@ -20,7 +24,9 @@ def reader_of(source: Path) -> tuple[ModuleType, Path]:
             )
         return READERS[source.suffix], source
     files = sorted(path for path in source.iterdir() if path.suffix in READERS)
-    of_transformers = any(path.suffix in (".safetensors", ".bin") for path in source.iterdir())
+    of_transformers = any(
+        path.suffix in (".safetensors", ".bin") for path in source.iterdir()
+    )
     if not files or (of_transformers and (source / "config.json").is_file()):
         return hugging_face, source
     if len(files) > 1:

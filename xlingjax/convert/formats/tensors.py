@@ -56,7 +56,9 @@ def open_tensors(folder: Path) -> Tensors:
         if index.is_file():
             of = _shards(index)
             return _joined(
-                str(index), [reader(folder / shard) for shard in sorted({*of.values()})], of
+                str(index),
+                [reader(folder / shard) for shard in sorted({*of.values()})],
+                of,
             )
     there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
     raise UserError(
@@ -112,7 +114,8 @@ def safetensors(path: Path) -> Tensors:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+            names = list(file.keys())
+            shapes = {name: tuple(file.get_slice(name).get_shape()) for name in names}
     except (SafetensorError, OSError, ValueError, struct.error) as error:
         raise UserError(
             f"{path} is no whole safetensors file ({first_line(error)}); fetch it again"
@@ -144,7 +147,10 @@ def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
     try:
         with torch.serialization.safe_globals([*known]):
             return torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+                path,
+                map_location="cpu",
+                weights_only=True,
+                mmap=zipfile.is_zipfile(path),
             )
     except Exception as error:  # of a dozen kinds
         unsafe = "WeightsUnpickler" in str(error) or "Unsupported" in str(error)
@@ -153,7 +159,9 @@ def unpickled(path: Path, known: Sequence[type] = ()) -> Any:
             if unsafe
             else "cannot be read"
         )
-        raise UserError(f"{path} {why} ({first_line(error)}); give its {SAFE}") from None
+        raise UserError(
+            f"{path} {why} ({first_line(error)}); give its {SAFE}"
+        ) from None
 
 
 def of_torch(origin: str, found: Any) -> Tensors:
@@ -171,4 +179,6 @@ def of_torch(origin: str, found: Any) -> Tensors:
         value = found[name]
         return value.float().numpy() if value.is_floating_point() else value.numpy()
 
-    return Tensors(origin, {name: tuple(value.shape) for name, value in found.items()}, fetch)
+    return Tensors(
+        origin, {name: tuple(value.shape) for name, value in found.items()}, fetch
+    )

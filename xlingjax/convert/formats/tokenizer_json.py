@@ -38,10 +38,17 @@ def tokenizer_files(vocabulary: Vocabulary, max_length: int) -> dict[str, bytes]
     """
     if isinstance(vocabulary, FastBpeVocabulary):
         files = vocabulary.files()
-        config = {**json.loads(files["tokenizer_config.json"]), "model_max_length": max_length}
+        config = {
+            **json.loads(files["tokenizer_config.json"]),
+            "model_max_length": max_length,
+        }
         return {**files, "tokenizer_config.json": _bytes(config, indent=2)}
     names = _names(vocabulary)
-    bos, eos, mask = names[vocabulary.bos_id], names[vocabulary.eos_id], names[vocabulary.mask_id]
+    bos, eos, mask = (
+        names[vocabulary.bos_id],
+        names[vocabulary.eos_id],
+        names[vocabulary.mask_id],
+    )
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
@@ -79,7 +86,8 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
         told = json.loads(vocabulary.content)
         return {
             **told,
-            "post_processor": told.get("post_processor") or _template(vocabulary, names),
+            "post_processor": told.get("post_processor")
+            or _template(vocabulary, names),
         }
     proto = proto_of(vocabulary.model_bytes)
     spec, types = proto.normalizer_spec, _types(vocabulary, proto)
@@ -117,7 +125,11 @@ def tokenizer_json(vocabulary: Vocabulary) -> dict[str, Any]:
         "added_tokens": [
             {
                 "id": i,
-                **_added(name, lstrip=i == vocabulary.mask_id, special=types[i] != USER_DEFINED),
+                **_added(
+                    name,
+                    lstrip=i == vocabulary.mask_id,
+                    special=types[i] != USER_DEFINED,
+                ),
             }
             for i, name in enumerate(names)
             if i in vocabulary.special_ids
@@ -145,7 +157,13 @@ def _template(vocabulary: Vocabulary, names: list[str]) -> dict[str, Any]:
     return {
         "type": "TemplateProcessing",
         "single": [_special(bos), _sequence("A"), _special(eos)],
-        "pair": [_special(bos), _sequence("A"), *between, _sequence("B"), _special(eos)],
+        "pair": [
+            _special(bos),
+            _sequence("A"),
+            *between,
+            _sequence("B"),
+            _special(eos),
+        ],
         "special_tokens": {
             name: {"id": name, "ids": [names.index(name)], "tokens": [name]}
             for name in sorted({bos, eos})
@@ -225,20 +243,26 @@ def _require_sayable(proto) -> None:
             f" {unused[0]!r}"
         )
     given = [piece.piece for piece in proto.pieces if piece.type == USER_DEFINED]
-    table = rules(spec.precompiled_charsmap) if given and spec.precompiled_charsmap else {}
+    table = (
+        rules(spec.precompiled_charsmap) if given and spec.precompiled_charsmap else {}
+    )
     for piece in given:
         if " " in piece or any(text in piece for text in table):
             raise UserError(
                 f"the user-defined piece {piece!r} is text that the model's normalization rewrites"
             )
-        if trainer.model_type == BPE and (spec.add_dummy_prefix or spec.remove_extra_whitespaces):
+        if trainer.model_type == BPE and (
+            spec.add_dummy_prefix or spec.remove_extra_whitespaces
+        ):
             raise UserError(
                 f"tokenizer.json cannot say the user-defined piece {piece!r} of a bpe model that"
                 " puts a space before the text or removes spaces (add_dummy_prefix,"
                 " remove_extra_whitespaces)"
             )
     if trainer.model_type == BPE:
-        normal = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
+        normal = {
+            piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL
+        }
         long = [score for piece, score in normal.items() if len(piece) > 1]
         if len({*long}) < len(long):
             raise UserError(
@@ -254,7 +278,9 @@ def _require_sayable(proto) -> None:
             )
 
 
-def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -> list[list[Any]]:
+def _scores(
+    vocabulary: Vocabulary, proto, names: list[str], normal: set[str]
+) -> list[list[Any]]:
     """[name, log probability] by id."""
     # tokenizers gives an unknown character the lowest score less 10, and would find special pieces
     # in a text. With a piece for every character that other pieces have, every cut has the same
@@ -274,7 +300,9 @@ def _scores(vocabulary: Vocabulary, proto, names: list[str], normal: set[str]) -
 def merges(proto) -> list[list[str]]:
     """The pairs of pieces that make a piece, those of the highest score first; it may be made of
     several pairs."""
-    normal = {piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL}
+    normal = {
+        piece.piece: piece.score for piece in proto.pieces if piece.type == NORMAL
+    }
     return [
         [piece[:cut], piece[cut:]]
         for piece in sorted(normal, key=normal.get, reverse=True)
@@ -294,7 +322,9 @@ def _split(proto, normal: set[str]) -> bool:
 def _decoders(spec, byte_fallback: bool) -> list[dict[str, Any]]:
     decoders = []
     if spec.escape_whitespaces:
-        decoders.append({"type": "Replace", "pattern": {"String": SPACE}, "content": " "})
+        decoders.append(
+            {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
+        )
     if byte_fallback:
         decoders.append({"type": "ByteFallback"})
     decoders.append({"type": "Fuse"})

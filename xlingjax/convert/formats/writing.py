@@ -28,7 +28,11 @@ def differing(config: ModelConfig, **fixed: Any) -> str:
 
 def kind_of(config: ModelConfig, classifiers: Mapping[str, Modules]) -> str:
     """The classifier that a class has a place for, else "words": the vocabulary head."""
-    return config.classifier if config.num_labels and config.classifier in classifiers else "words"
+    return (
+        config.classifier
+        if config.num_labels and config.classifier in classifiers
+        else "words"
+    )
 
 
 def names_of_class(
@@ -38,7 +42,11 @@ def names_of_class(
     kind = kind_of(config, classifiers)
     if kind == "words":
         return Names(modules)
-    body = {ours: theirs for ours, theirs in modules.items() if not f"{theirs}.".startswith(head)}
+    body = {
+        ours: theirs
+        for ours, theirs in modules.items()
+        if not f"{theirs}.".startswith(head)
+    }
     return Names({**body, **classifiers[kind]})
 
 
@@ -50,4 +58,7 @@ def classes(config: ModelConfig, labels: Sequence[str]) -> dict[str, Any]:
         else [f"LABEL_{i}" for i in range(config.num_labels)]
     )
     by_number = {str(i): name for i, name in enumerate(names)}
-    return {"id2label": by_number, "label2id": {name: i for i, name in enumerate(names)}}
+    return {
+        "id2label": by_number,
+        "label2id": {name: i for i, name in enumerate(names)},
+    }

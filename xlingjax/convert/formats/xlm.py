@@ -53,7 +53,9 @@ _HEADS = {
     "XLMForTokenClassification": "tagging",
     "XLMForQuestionAnsweringSimple": "spans",
 }
-_ARCHITECTURES = {kind or "words": architecture for architecture, kind in _HEADS.items()}
+_ARCHITECTURES = {
+    kind or "words": architecture for architecture, kind in _HEADS.items()
+}
 
 
 def config_of(fields: Fields, name: str) -> ModelConfig:
@@ -80,7 +82,9 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         dim=dim,
         heads=fields.count("n_heads"),
         ffn=4 * dim,
-        vocab_size=fields.count("vocab_size" if "vocab_size" in fields.values else "n_words"),
+        vocab_size=fields.count(
+            "vocab_size" if "vocab_size" in fields.values else "n_words"
+        ),
         max_positions=fields.count("max_position_embeddings"),
         num_languages=languages if languages > 1 else 0,
         norm_eps=fields.rate("layer_norm_eps", 1e-12),
@@ -98,7 +102,9 @@ def config_of(fields: Fields, name: str) -> ModelConfig:
         fields.one_of("summary_use_proj", {True: True}, True)
         fields.one_of("summary_proj_to_labels", {True: True}, True)
         fields.one_of("summary_activation", {None: None}, None)
-        config = config.replace(classifier_dropout=fields.rate("summary_first_dropout", 0.1))
+        config = config.replace(
+            classifier_dropout=fields.rate("summary_first_dropout", 0.1)
+        )
     return config
 
 
@@ -124,13 +130,17 @@ def languages_of(fields: Fields) -> tuple[str, ...]:
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names({**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
+    return Names(
+        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
+    )
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `XLMWithLMHeadModel`. Raises UserError for a head that is not tied."""
     own = (BODY, HEAD, "sequence_summary.", "classifier.", "qa_outputs.")
-    return renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
+    return renamed(
+        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
+    )
 
 
 # ---- and back ------------------------------------------------------------------------------------
@@ -197,7 +207,11 @@ def described(
     if kind in ("xlm", "tagging"):
         told |= classes(config, labels)
     if kind == "xlm":
-        rate = config.dropout if config.classifier_dropout is None else config.classifier_dropout
+        rate = (
+            config.dropout
+            if config.classifier_dropout is None
+            else config.classifier_dropout
+        )
         told |= {
             "summary_type": "first", "summary_use_proj": True, "summary_proj_to_labels": True,
             "summary_activation": None, "summary_first_dropout": rate,

@@ -34,7 +34,9 @@ def read(path: Path) -> Foreign:
     """Raises UserError for a pickle that holds more than tensors and plain values, options that are
     not computed here, a folder without a vocabulary that is read."""
     found, fields, words = _converted(path)
-    vocabulary = FastBpeVocabulary.of_xlm(path.parent, words) or vocabulary_of(path.parent)
+    vocabulary = FastBpeVocabulary.of_xlm(path.parent, words) or vocabulary_of(
+        path.parent
+    )
     if vocabulary.size != found.config.vocab_size or vocabulary.layout != "xlm":
         raise UserError(
             f"{path}: its vocabulary has {vocabulary.size} pieces (layout {vocabulary.layout}), it "
@@ -57,17 +59,31 @@ def _converted(path: Path) -> tuple[Converted, Fields, list[str]]:
     if not isinstance(found, dict) or not isinstance(
         found.get("params"), dict | argparse.Namespace
     ):
-        raise UserError(f"{path} is no checkpoint of XLM: it needs params, and model or encoder")
-    params = found["params"] if isinstance(found["params"], dict) else vars(found["params"])
+        raise UserError(
+            f"{path} is no checkpoint of XLM: it needs params, and model or encoder"
+        )
+    params = (
+        found["params"] if isinstance(found["params"], dict) else vars(found["params"])
+    )
     fields = Fields(path, {name: params[name] for name in _OPTIONS if name in params})
     fields.one_of("use_memory", {False: False}, False)
     if "decoder" in found and "encoder" in found:
         tensors = _both(path, found)
-        family, positions = xlm_seq2seq, tensors.shapes.get("encoder.position_embeddings.weight")
-        more = {"decoder_layers": fields.count("n_layers"), "decoder_embeddings": "separate"}
+        family, positions = (
+            xlm_seq2seq,
+            tensors.shapes.get("encoder.position_embeddings.weight"),
+        )
+        more = {
+            "decoder_layers": fields.count("n_layers"),
+            "decoder_embeddings": "separate",
+        }
     else:
         tensors = of_torch(str(path), _bare(found.get("model", found.get("encoder"))))
-        family, positions, more = xlm, tensors.shapes.get("position_embeddings.weight"), {}
+        family, positions, more = (
+            xlm,
+            tensors.shapes.get("position_embeddings.weight"),
+            {},
+        )
     if positions is None:
         raise UserError(
             f"{path}: it has no position_embeddings.weight, and is no checkpoint of XLM"
@@ -90,10 +106,13 @@ def _bare(table: Any) -> Any:
 
 def _both(path: Path, found: dict[str, Any]) -> Tensors:
     sides = {
-        side: of_torch(f"{path}, {side}", _bare(found[side])) for side in ("encoder", "decoder")
+        side: of_torch(f"{path}, {side}", _bare(found[side]))
+        for side in ("encoder", "decoder")
     }
     shapes = {
-        f"{side}.{name}": shape for side, own in sides.items() for name, shape in own.shapes.items()
+        f"{side}.{name}": shape
+        for side, own in sides.items()
+        for name, shape in own.shapes.items()
     }
 
     def fetch(name: str):

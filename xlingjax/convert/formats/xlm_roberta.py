@@ -51,7 +51,10 @@ MODULES = {
     "head/norm": "lm_head.layer_norm",
 }
 CLASSIFIERS = {
-    "xlmr": {"classifier/dense": "classifier.dense", "classifier/out": "classifier.out_proj"},
+    "xlmr": {
+        "classifier/dense": "classifier.dense",
+        "classifier/out": "classifier.out_proj",
+    },
     "tagging": {"classifier/out": "classifier"},
     "spans": {"classifier/out": "qa_outputs"},
 }
@@ -69,11 +72,17 @@ _ARCHITECTURES = {kind or "words": architecture for architecture, kind in HEADS.
 def config_of(fields: Fields, name: str) -> ModelConfig:
     """The model that config.json describes. Raises UserError for what is not computed here."""
     kind = fields.architecture(HEADS | _ROBERTA, "XLMRobertaModel")
-    return encoder_of(fields, name, kind, position_offset=fields.index("pad_token_id") + 1)
+    return encoder_of(
+        fields, name, kind, position_offset=fields.index("pad_token_id") + 1
+    )
 
 
 def encoder_of(
-    fields: Fields, name: str, classifier: str | None, position_offset: int, norm_eps: float = 1e-12
+    fields: Fields,
+    name: str,
+    classifier: str | None,
+    position_offset: int,
+    norm_eps: float = 1e-12,
 ) -> ModelConfig:
     """Of the options that BERT, RoBERTa, XLM-R and ERNIE-M have in common. norm_eps: where none is
     named. Raises UserError for what is not computed here."""
@@ -96,25 +105,35 @@ def encoder_of(
         ),  # XLM-R's vocabulary head has this one in any case
         head="transform",
         classifier=classifier or "xlmr",
-        num_labels=2 if classifier == "spans" else len(fields.labels()) if classifier else 0,
+        num_labels=2
+        if classifier == "spans"
+        else len(fields.labels())
+        if classifier
+        else 0,
         dropout=fields.rate("hidden_dropout_prob", 0.1),
         attention_dropout=fields.rate("attention_probs_dropout_prob", 0.1),
         init_std=fields.rate("initializer_range", 0.02),
     )
     if classifier and fields.values.get("classifier_dropout") is not None:
-        config = config.replace(classifier_dropout=fields.rate("classifier_dropout", 0.1))
+        config = config.replace(
+            classifier_dropout=fields.rate("classifier_dropout", 0.1)
+        )
     return config
 
 
 def names_of(config: ModelConfig) -> Names:
-    return Names({**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})})
+    return Names(
+        {**MODULES, **(CLASSIFIERS[config.classifier] if config.num_labels else {})}
+    )
 
 
 def usual(tensors: Tensors) -> Tensors:
     """With the names of `XLMRobertaForMaskedLM`, segment 0 in the positions. Raises UserError for a
     head that is not tied."""
     own = (BODY, HEAD, "classifier.", "qa_outputs.")
-    tensors = renamed(tensors, lambda name: name if name.startswith(own) else BODY + name, TIED)
+    tensors = renamed(
+        tensors, lambda name: name if name.startswith(own) else BODY + name, TIED
+    )
     return folded(tensors, POSITIONS, SEGMENTS)
 
 
@@ -147,7 +166,11 @@ def unfold(theirs: dict[str, np.ndarray], config: ModelConfig, pad_id: int) -> N
 def counted(table: np.ndarray, rows: int, wanted: int) -> np.ndarray:
     """A table of positions with `wanted` in place of `rows` rows in front of the first position's,
     which no sentence reads."""
-    before = table[:rows] if rows == wanted else np.zeros((wanted, table.shape[1]), np.float32)
+    before = (
+        table[:rows]
+        if rows == wanted
+        else np.zeros((wanted, table.shape[1]), np.float32)
+    )
     return np.concatenate([before, table[rows:]])
 
 

@@ -10,7 +10,8 @@ from xlingjax.model.config import ModelConfig
 HEAD = "encoder.pred_layer."
 WITHOUT_MEANING = LEFT = ()
 TIED = {
-    f"{side}.pred_layer.proj.weight": f"{side}.embeddings.weight" for side in ("encoder", "decoder")
+    f"{side}.pred_layer.proj.weight": f"{side}.embeddings.weight"
+    for side in ("encoder", "decoder")
 }
 
 _BARE = {ours: theirs.removeprefix(xlm.BODY) for ours, theirs in xlm.MODULES.items()}
@@ -25,9 +26,11 @@ _CROSS = {
 def _of_decoder(ours: str) -> str:
     """Our name there of what the encoder has under `ours`."""
     first, _, rest = ours.partition("/")
-    first = {"embeddings": "decoder_embeddings", "encoder": "decoder", "head": "decoder_head"}[
-        first
-    ]
+    first = {
+        "embeddings": "decoder_embeddings",
+        "encoder": "decoder",
+        "head": "decoder_head",
+    }[first]
     return f"{first}/{rest}" if rest else first
 
 

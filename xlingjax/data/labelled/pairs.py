@@ -14,7 +14,9 @@ ORDERED = 10
 """Lines from which an English side in alphabetical order is taken for sorted, not for aligned."""
 
 
-def read_source_target(paths: Sequence[Path], task, language: str) -> list[SourceTarget]:
+def read_source_target(
+    paths: Sequence[Path], task, language: str
+) -> list[SourceTarget]:
     """Line n of the second file is to be written for line n of the first; the first alone: a test
     set. Raises UserError for an empty line and for files of unequal length."""
     sides = [_texts(path) for path in paths]
@@ -40,14 +42,16 @@ def read_tatoeba(paths: Sequence[Path], task, language: str) -> list[Bitext]:
     texts = [text for _, text in english]
     if labels:
         gold = frozenset(
-            (str(row), str(line)) for line, row in enumerate(_permutation(labels[0], len(texts)))
+            (str(row), str(line))
+            for line, row in enumerate(_permutation(labels[0], len(texts)))
         )
     elif len(texts) >= ORDERED and texts == sorted(texts):
         gold = None
     else:
         gold = frozenset((str(row), str(row)) for row in range(len(texts)))
     sides = (
-        tuple((str(row), text) for row, (_, text) in enumerate(side)) for side in (foreign, english)
+        tuple((str(row), text) for row, (_, text) in enumerate(side))
+        for side in (foreign, english)
     )
     return [Bitext(*sides, gold)]
 
@@ -79,11 +83,14 @@ def read_bucc(paths: Sequence[Path], task, language: str) -> list[Bitext]:
                 )
             for id_, side, file in zip(pair, sides, paths, strict=False):
                 if id_ not in side:
-                    raise UserError(f"{path}, line {number}: no sentence {id_!r} in {file}")
+                    raise UserError(
+                        f"{path}, line {number}: no sentence {id_!r} in {file}"
+                    )
             gold.add(pair)
     return [
         Bitext(
-            *(tuple(side.items()) for side in sides), frozenset(gold) if len(paths) > 2 else None
+            *(tuple(side.items()) for side in sides),
+            frozenset(gold) if len(paths) > 2 else None,
         )
     ]
 
@@ -92,7 +99,9 @@ def _permutation(path: Path, count: int) -> list[int]:
     rows = []
     for number, line in _lines(path):
         if not line.strip().isdigit() or int(line) >= count:
-            raise UserError(f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}")
+            raise UserError(
+                f"{path}, line {number}: {line!r} is not a row, 0 to {count - 1}"
+            )
         rows.append(int(line))
     if len(rows) != count:
         raise UserError(
@@ -105,14 +114,18 @@ def _texts(path: Path) -> list[tuple[int, str]]:
     found = [(number, line.strip()) for number, line in read_lines(existing(path))]
     for number, text in found:
         if not text:
-            raise UserError(f"{path}, line {number}: the line is empty; every line is a text")
+            raise UserError(
+                f"{path}, line {number}: the line is empty; every line is a text"
+            )
     if not found:
         raise UserError(f"{path}: the file is empty")
     return found
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
-    found = [(number, line) for number, line in read_lines(existing(path)) if line.strip()]
+    found = [
+        (number, line) for number, line in read_lines(existing(path)) if line.strip()
+    ]
     if not found:
         raise UserError(f"{path}: the file is empty")
     return found

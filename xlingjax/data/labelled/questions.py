@@ -14,7 +14,12 @@ from xlingjax.errors import UserError
 
 
 def read_squad(
-    paths: Sequence[Path], task, language: str, *, numbered: bool = False, translated: bool = False
+    paths: Sequence[Path],
+    task,
+    language: str,
+    *,
+    numbered: bool = False,
+    translated: bool = False,
 ) -> list[Question]:
     """The questions of one file. An answer with empty text is none: XTREME so blanks those of its
     test sets. numbered: the ids are the rows, from 0, whatever the file says (ids come twice).
@@ -40,7 +45,9 @@ def read_squad(
                         question.question,
                         context,
                     ):
-                        raise UserError(f"{path}, question {question.id}: this id comes twice")
+                        raise UserError(
+                            f"{path}, question {question.id}: this id comes twice"
+                        )
                     answers, starts = (
                         before.answers + question.answers,
                         before.starts + question.starts,
@@ -66,7 +73,11 @@ def checked_question(
     for answer in qa.get("answers") or ():
         text = answer.get("text") if isinstance(answer, dict) else None
         start = answer.get("answer_start") if isinstance(answer, dict) else None
-        if translated and isinstance(answer, dict) and (not asked or text is None or start is None):
+        if (
+            translated
+            and isinstance(answer, dict)
+            and (not asked or text is None or start is None)
+        ):
             continue
         if not isinstance(text, str) or not isinstance(start, int):
             raise UserError(
@@ -79,7 +90,11 @@ def checked_question(
             continue
         if stands != text:
             other = context.find(text)
-            remedy = f"it stands at {other}" if other >= 0 else "it stands nowhere in the context"
+            remedy = (
+                f"it stands at {other}"
+                if other >= 0
+                else "it stands nowhere in the context"
+            )
             raise UserError(
                 f"{path}, {where}: the answer {text!r} is not in its context at character {start},"
                 f" where {stands!r} stands; {remedy}"
@@ -94,7 +109,9 @@ def _loaded(path: Path) -> Any:
         return json.loads(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}, line {line}: invalid UTF-8; convert the file") from None
+        raise UserError(
+            f"{path}, line {line}: invalid UTF-8; convert the file"
+        ) from None
     except ValueError as error:
         raise UserError(f"{path}: not JSON ({error}); fetch the file again") from None
 
@@ -108,7 +125,9 @@ def _field(record: Any, name: str, path: Path, what: str) -> list:
     return value
 
 
-def _text(record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False) -> str:
+def _text(
+    record: Any, name: str, path: str | Path, what: str, may_be_lost: bool = False
+) -> str:
     value = record.get(name) if isinstance(record, dict) else None
     if (
         may_be_lost

@@ -95,7 +95,9 @@ class Files:
         codes = {name: CODES[name].get(language) for name in names - {"language"}}
         if None in codes.values():
             return None
-        relative = [pattern.format(language=language, **codes) for pattern in self.patterns]
+        relative = [
+            pattern.format(language=language, **codes) for pattern in self.patterns
+        ]
         if "*" in relative[0]:
             return tuple(sorted(folder.glob(relative[0]))) or None
         return tuple(folder / name for name in relative)
@@ -143,7 +145,9 @@ class Task:
     `pieces_of_words`)."""
     overlap: str = ""
     """What the sets are known to share, said below their scores."""
-    prepared: Mapping[str, tuple[Prepared, ...]] = field(default_factory=dict, hash=False)
+    prepared: Mapping[str, tuple[Prepared, ...]] = field(
+        default_factory=dict, hash=False
+    )
     """Split -> where TensorFlow Datasets has it, as `files`; read where the folder is written
     tfds:DIR."""
 
@@ -218,14 +222,20 @@ def part_of(split: str) -> tuple[str, Callable[[int], slice]]:
             " 'train[-400:]'"
         )
     bounds = match.group(2, 3)
-    if any(bound and bound.endswith("%") and abs(int(bound[:-1])) > 100 for bound in bounds):
+    if any(
+        bound and bound.endswith("%") and abs(int(bound[:-1])) > 100 for bound in bounds
+    ):
         raise UserError(f"split {split!r}: a percentage above 100")
 
     def rows(count: int) -> slice:
         def row(bound: str | None) -> int | None:
             if not bound:
                 return None
-            return round(int(bound[:-1]) * count / 100) if bound.endswith("%") else int(bound)
+            return (
+                round(int(bound[:-1]) * count / 100)
+                if bound.endswith("%")
+                else int(bound)
+            )
 
         return slice(*map(row, bounds))
 
@@ -278,12 +288,18 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     """
     name, rows = part_of(split)
     if name not in task.files:
-        raise UserError(f"{task.full_name} has no split {name!r}; it has {', '.join(task.files)}")
+        raise UserError(
+            f"{task.full_name} has no split {name!r}; it has {', '.join(task.files)}"
+        )
     found = find(task, folder, split, language)
     if found is None:
         raise UserError(_missing(task, folder, name, language))
     records = list(found.files.read(found.paths, task, language))
-    if not name.startswith("translate_") and name != "test" and not any(map(_has_gold, records)):
+    if (
+        not name.startswith("translate_")
+        and name != "test"
+        and not any(map(_has_gold, records))
+    ):
         raise UserError(
             f"{found.paths[0]}: no labels; the {name} set of {task.full_name} needs them, test sets"
             " alone do not"
@@ -291,14 +307,22 @@ def read(task: Task, folder: str | Path, split: str, language: str) -> list[Any]
     if name == split:
         return records
     if KINDS[task.kind] == "Bitext":
-        raise UserError(f"{task.full_name}, {split}: a bitext has no parts; read {name!r}")
+        raise UserError(
+            f"{task.full_name}, {split}: a bitext has no parts; read {name!r}"
+        )
     if task.shared_ids and "%" in split:
         part = rows(_SHARES)
-        kept = [record for record in records if _share(record.id) in range(*part.indices(_SHARES))]
+        kept = [
+            record
+            for record in records
+            if _share(record.id) in range(*part.indices(_SHARES))
+        ]
     else:
         kept = records[rows(len(records))]
     if not kept:
-        raise UserError(f"{task.full_name}, {language}: {split} of {len(records)} rows holds none")
+        raise UserError(
+            f"{task.full_name}, {language}: {split} of {len(records)} rows holds none"
+        )
     return kept
 
 
@@ -310,7 +334,9 @@ def _share(id_: str) -> int:
     return int(hashlib.sha256(id_.encode()).hexdigest()[:12], 16) % _SHARES
 
 
-def require_gold(task: Task, folder: str | Path, language: str, records: Sequence[Any]) -> None:
+def require_gold(
+    task: Task, folder: str | Path, language: str, records: Sequence[Any]
+) -> None:
     """Raise UserError where a translated training set, or a part of it, has nothing to learn."""
     if any(map(_has_gold, learnable(records))):
         return
@@ -320,7 +346,9 @@ def require_gold(task: Task, folder: str | Path, language: str, records: Sequenc
         if task.labels
         else "leave it out"
     )
-    raise UserError(f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}")
+    raise UserError(
+        f"{path}: no labels to train {task.full_name} on in {language!r}; {remedy}"
+    )
 
 
 def _has_gold(record: Any) -> bool:
@@ -342,14 +370,18 @@ def read_languages(
     """
     wanted = tuple(task.languages if languages is None else languages)
     present = [
-        language for language in wanted if not allow_missing or find(task, folder, split, language)
+        language
+        for language in wanted
+        if not allow_missing or find(task, folder, split, language)
     ]
     if not present:
         raise UserError(_missing(task, folder, part_of(split)[0], wanted[0]))
     return {language: read(task, folder, split, language) for language in present}
 
 
-def hashes(task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]) -> dict[str, str]:
+def hashes(
+    task: Task, folder: str | Path, parts: Iterable[tuple[str, str]]
+) -> dict[str, str]:
     """{path below `folder`: sha256 (hex)} of the files of (split, language) pairs, as far as there
     are any;
     of a set of TFDS of what describes it."""
@@ -388,9 +420,13 @@ def _missing(task: Task, folder: str | Path, split: str, language: str) -> str:
     if is_tfds(folder):
         return _unprepared(task, data_dir(folder), split, language)
     folder = Path(folder)
-    looked = [files.paths(folder, language) or () for files in task.files.get(split, ())]
+    looked = [
+        files.paths(folder, language) or () for files in task.files.get(split, ())
+    ]
     shown = [
-        " with ".join(str(path.relative_to(folder)) for path in paths) for paths in looked if paths
+        " with ".join(str(path.relative_to(folder)) for path in paths)
+        for paths in looked
+        if paths
     ]
     if not shown:
         shown = [" with ".join(files.patterns) for files in task.files.get(split, ())]

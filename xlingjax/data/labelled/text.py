@@ -23,7 +23,10 @@ _RENAMED = {"contradictory": "contradiction"}  # as MultiNLI's translations writ
 
 
 def read_labelled_tsv(
-    path: str | Path, labels: Sequence[str] | None = None, *, quoted: bool | None = False
+    path: str | Path,
+    labels: Sequence[str] | None = None,
+    *,
+    quoted: bool | None = False,
 ) -> list[Example]:
     """`premise TAB hypothesis TAB label` per line, no header.
 
@@ -32,7 +35,9 @@ def read_labelled_tsv(
     None: see `is_quoted`. Raises UserError naming file and line for a wrong number of columns, an
     empty text, invalid UTF-8 or an unknown label.
     """
-    path = existing(path, "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code")
+    path = existing(
+        path, "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code"
+    )
     return Table(quoted=quoted, unlabelled=False).examples(path, labels)
 
 
@@ -104,14 +109,20 @@ class Table:
         for number, cells in rows:
             names = names or self._names(path, number, len(cells))
             if len(cells) != len(names):
-                raise UserError(self._wrong(path, number, len(cells), len(names), self.header))
+                raise UserError(
+                    self._wrong(path, number, len(cells), len(names), self.header)
+                )
             row = dict(zip(names, (cell.strip() for cell in cells), strict=True))
             if self.language:
                 seen.add(row[self.language])
                 if row[self.language] != language:
                     continue
             premise = self._text(path, number, row, self.premise)
-            hypothesis = self._text(path, number, row, self.hypothesis) if self.hypothesis else None
+            hypothesis = (
+                self._text(path, number, row, self.hypothesis)
+                if self.hypothesis
+                else None
+            )
             label = row.get(self.label)
             if label is not None:
                 label = _RENAMED.get(label, label)
@@ -124,7 +135,9 @@ class Table:
                 f" {', '.join(sorted(seen))}"
             )
         if not found:
-            raise UserError(f"{path}: no examples in this file; a line is {_shown(self.columns)}")
+            raise UserError(
+                f"{path}: no examples in this file; a line is {_shown(self.columns)}"
+            )
         if all(map(is_lost, found)):
             raise UserError(f"{path}: every line lacks a text; fetch the file again")
         return found
@@ -141,22 +154,34 @@ class Table:
         return names
 
     def _names(self, path: Path, number: int, count: int) -> Sequence[str]:
-        if count == len(self.columns) - 1 and self.unlabelled and self.columns[-1] == self.label:
+        if (
+            count == len(self.columns) - 1
+            and self.unlabelled
+            and self.columns[-1] == self.label
+        ):
             return self.columns[:-1]
         if count != len(self.columns):
             raise UserError(self._wrong(path, number, count, len(self.columns), False))
         return self.columns
 
-    def _wrong(self, path: Path, number: int, count: int, expected: int, header: bool) -> str:
-        names = " as its header has" if header else f": {_shown(self.columns[:expected])}"
+    def _wrong(
+        self, path: Path, number: int, count: int, expected: int, header: bool
+    ) -> str:
+        names = (
+            " as its header has" if header else f": {_shown(self.columns[:expected])}"
+        )
         tail = (
             ""
             if header or self.columns != Table.columns
             else "; a header or single texts cannot be read"
         )
-        return f"{path}, line {number}: {count} columns, expected {expected}{names}{tail}"
+        return (
+            f"{path}, line {number}: {count} columns, expected {expected}{names}{tail}"
+        )
 
-    def _text(self, path: Path, number: int, row: dict[str, str], names: Sequence[str]) -> str:
+    def _text(
+        self, path: Path, number: int, row: dict[str, str], names: Sequence[str]
+    ) -> str:
         empty = [name for name in names if not row[name]]
         fault = next((name for name in empty if name not in self.may_be_empty), "")
         if len(empty) == len(names):
@@ -180,7 +205,9 @@ def read_translated(paths: Sequence[Path], task, language: str) -> list[Example]
     quoted = is_quoted(path)
     _, first = next(_rows(path, quoted), (1, []))
     original = ("original premise", "original hypothesis") if len(first) == 5 else ()
-    table = Table((*original, *Table.columns), quoted=quoted, unlabelled=False, translated=True)
+    table = Table(
+        (*original, *Table.columns), quoted=quoted, unlabelled=False, translated=True
+    )
     return table.examples(path, task.labels or None)
 
 
@@ -225,7 +252,9 @@ def _rows(path: Path, quoted: bool) -> Iterator[tuple[int, list[str]]]:
     lines = ((number, line) for number, line in read_lines(path) if line.strip(" "))
     if not quoted:
         return ((number, line.split("\t")) for number, line in lines)
-    return ((number, next(csv.reader([line], delimiter="\t"))) for number, line in lines)
+    return (
+        (number, next(csv.reader([line], delimiter="\t"))) for number, line in lines
+    )
 
 
 # --- Other layouts --------------------------------------------------------------------------------
@@ -251,9 +280,13 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
         except ValueError:
             row = None
         if not isinstance(row, dict):
-            raise UserError(f"{where}: not a JSON object; jsonl has one object per line")
+            raise UserError(
+                f"{where}: not a JSON object; jsonl has one object per line"
+            )
         if missing := [
-            key for key in ("premise", "question", "choice1", "choice2") if not row.get(key)
+            key
+            for key in ("premise", "question", "choice1", "choice2")
+            if not row.get(key)
         ]:
             raise UserError(f"{where}: no {missing[0]!r}")
         label = (
@@ -263,7 +296,12 @@ def read_xcopa(paths: Sequence[Path], task, language: str) -> list[Example]:
         )
         premise = f"{row['premise'].strip()} {row['question'].strip()}"
         found.append(
-            Example(premise, f"{row['choice1'].strip()} / {row['choice2'].strip()}", label, number)
+            Example(
+                premise,
+                f"{row['choice1'].strip()} / {row['choice2'].strip()}",
+                label,
+                number,
+            )
         )
     if not found:
         raise UserError(
@@ -288,7 +326,9 @@ def read_xsid_intents(paths: Sequence[Path], task, language: str) -> list[Exampl
                     f"{path}, line {number}: an intent without a '# text =' line before it"
                 )
             label = known_label(
-                line.partition("=")[2].strip(), task.labels or None, f"{path}, line {number}"
+                line.partition("=")[2].strip(),
+                task.labels or None,
+                f"{path}, line {number}",
             )
             found.append(Example(text, None, label, start))
             text = None

@@ -35,7 +35,9 @@ def is_tfds(data: str | Path) -> bool:
 def data_dir(data: str | Path) -> Path:
     """TFDS's data_dir, of "tfds:DIR" or "tfds:" alone."""
     named = (
-        str(data).removeprefix(PREFIX) or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+        str(data).removeprefix(PREFIX)
+        or os.environ.get("TFDS_DATA_DIR")
+        or "~/tensorflow_datasets"
     )
     return Path(named).expanduser().absolute()
 
@@ -80,7 +82,9 @@ class Prepared:
             for record in self.records(Rows(path.parent, split), task, language)
         ]
         if not found:
-            raise UserError(f"{paths[0].parent}: its split {split} has no rows of {language!r}")
+            raise UserError(
+                f"{paths[0].parent}: its split {split} has no rows of {language!r}"
+            )
         if all(map(is_lost, found)):
             raise UserError(
                 f"{paths[0].parent}: every row of its split {split} lacks a text in {language!r}"
@@ -103,7 +107,9 @@ def _splits(path: Path) -> set[str]:
     try:
         splits = json.loads(path.read_text(encoding="utf-8"))["splits"]
         return {
-            split["name"] for split in splits if any(int(n) for n in split.get("shardLengths", ()))
+            split["name"]
+            for split in splits
+            if any(int(n) for n in split.get("shardLengths", ()))
         }
     except (ValueError, KeyError, TypeError):
         raise UserError(
@@ -166,7 +172,9 @@ def _opened(folder: Path, split: str) -> tuple[Any, dict[str, Sequence[str] | No
     tfds = _tfds()
     builder = tfds.builder_from_directory(str(folder))
     in_order = tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False)
-    names = {name: _class_names(feature) for name, feature in builder.info.features.items()}
+    names = {
+        name: _class_names(feature) for name, feature in builder.info.features.items()
+    }
     rows = builder.as_dataset(split=split, shuffle_files=False, read_config=in_order)
     return rows.ragged_batch(_BATCH), names
 
@@ -183,7 +191,10 @@ def _listed(column: Any, names: Sequence[str] | None = None) -> list[Any]:
             name: value if isinstance(value, list) else _listed(value)
             for name, value in column.items()
         }
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return [
+            dict(zip(columns, row, strict=True))
+            for row in zip(*columns.values(), strict=True)
+        ]
     column = (
         column.to_list() if hasattr(column, "to_list") else column.numpy().tolist()
     )  # of a ragged tensor
@@ -227,14 +238,24 @@ def pairs(
     ]
 
 
-def parallel_pairs(rows: Rows, task, language: str, *, translated: bool = False) -> list[Example]:
+def parallel_pairs(
+    rows: Rows, task, language: str, *, translated: bool = False
+) -> list[Example]:
     """XNLI: an example holds all languages. translated: as of `Table`."""
     found = []
     for where, number, row in rows:
         second = dict(
-            zip(row["hypothesis"]["language"], row["hypothesis"]["translation"], strict=True)
+            zip(
+                row["hypothesis"]["language"],
+                row["hypothesis"]["translation"],
+                strict=True,
+            )
         )
-        first, other, label = row["premise"][language], second.get(language, ""), row["label"]
+        first, other, label = (
+            row["premise"][language],
+            second.get(language, ""),
+            row["label"],
+        )
         found.append(_example(where, number, first, other, label, task, translated))
     return found
 
@@ -247,7 +268,9 @@ def _example(
         raise UserError(
             f"{where}: a text is empty; read the official files, where the line can be removed"
         )
-    return Example(first, second, label and known_label(label, task.labels or None, where), number)
+    return Example(
+        first, second, label and known_label(label, task.labels or None, where), number
+    )
 
 
 def tagged(
@@ -289,19 +312,34 @@ def questions(
     for _, _, row in rows:
         if named and row["id"].partition("-")[0] != named[language]:
             continue
-        answers = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
+        answers = zip(
+            row["answers"]["text"], row["answers"]["answer_start"], strict=True
+        )
         asked = {
             "id": row["id"],
             "question": row["question"],
-            "answers": [{"text": text, "answer_start": start} for text, start in answers],
+            "answers": [
+                {"text": text, "answer_start": start} for text, start in answers
+            ],
         }
         where = f"{rows.folder}, {rows.split}"
-        found.append(checked_question(asked, row["context"], where, translated=translated))
+        found.append(
+            checked_question(asked, row["context"], where, translated=translated)
+        )
     return found
 
 
 def bitext(rows: Rows, task, language: str) -> list[Bitext]:
     """Tatoeba: each row holds both sides; an id is the row, from 0."""
-    texts = [(row["source_sentence"].strip(), row["target_sentence"].strip()) for _, _, row in rows]
-    sides = (tuple((str(n), text[side]) for n, text in enumerate(texts)) for side in (0, 1))
-    return [Bitext(*sides, frozenset((str(n), str(n)) for n in range(len(texts))))] if texts else []
+    texts = [
+        (row["source_sentence"].strip(), row["target_sentence"].strip())
+        for _, _, row in rows
+    ]
+    sides = (
+        tuple((str(n), text[side]) for n, text in enumerate(texts)) for side in (0, 1)
+    )
+    return (
+        [Bitext(*sides, frozenset((str(n), str(n)) for n in range(len(texts))))]
+        if texts
+        else []
+    )

@@ -17,7 +17,9 @@ from xlingjax.errors import UserError
 def read_tagged(path: str | Path) -> list[Tagged]:
     """Sentences of lines `word TAB tag`, a blank line after each (XTREME's POS and NER). Raises
     UserError naming the line."""
-    path = existing(path, "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code")
+    path = existing(
+        path, "in TRAIN_FILES, DEV_FILES and TEST_FILES {language} is the code"
+    )
     return Columns(unlabelled=False).sentences(path, None)
 
 
@@ -57,7 +59,9 @@ class Columns:
             for sentence in self.sentences(existing(path), tags, language)
         ]
 
-    def sentences(self, path: Path, tags: Sequence[str] | None, language: str = "") -> list[Tagged]:
+    def sentences(
+        self, path: Path, tags: Sequence[str] | None, language: str = ""
+    ) -> list[Tagged]:
         """Raises UserError naming file and line: invalid UTF-8, a line that is not a word and its
         tag, an unknown
         tag."""
@@ -78,7 +82,9 @@ class Columns:
                 self._check(path, number, cells, line, labelled)
                 word = cells[self.word].strip()
                 words.append(
-                    self._without_prefix(path, number, word, language) if self.prefix else word
+                    self._without_prefix(path, number, word, language)
+                    if self.prefix
+                    else word
                 )
                 marks.append(cells[self.tag].strip() if labelled else "")
                 numbers.append(number)
@@ -88,7 +94,9 @@ class Columns:
                 for number, mark in zip(numbers, marks, strict=True):
                     known_tag(mark, tags, f"{path}, line {number}")
             if words:
-                found.append(Tagged(tuple(words), tuple(marks) if labelled else (), numbers[0]))
+                found.append(
+                    Tagged(tuple(words), tuple(marks) if labelled else (), numbers[0])
+                )
         if not found:
             raise UserError(
                 f"{path}: no sentences in this file; a line is word, {self._between()}, tag, and a"
@@ -106,9 +114,15 @@ class Columns:
     def _between(self) -> str:
         return {"\t": "tab", " ": "space", None: "space"}[self.separator]
 
-    def _check(self, path: Path, number: int, cells: list[str], line: str, labelled: bool) -> None:
+    def _check(
+        self, path: Path, number: int, cells: list[str], line: str, labelled: bool
+    ) -> None:
         count = len(cells)
-        if self.width is not None and count != self.width and not (self.unlabelled and count < 2):
+        if (
+            self.width is not None
+            and count != self.width
+            and not (self.unlabelled and count < 2)
+        ):
             raise UserError(
                 f"{path}, line {number}: {count} columns, expected {self.width}: {line!r}"
             )
@@ -140,8 +154,12 @@ class Columns:
 
 def read_wikiann(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """PAN-X: `token TAB tag` (XTREME) or `en:token TAB tag` (its authors); the first line tells."""
-    first = next((line for _, line in read_lines(existing(paths[0])) if line.strip()), "")
-    bears_language = first.startswith(f"{language}:") and not first.startswith(f"{language}:\t")
+    first = next(
+        (line for _, line in read_lines(existing(paths[0])) if line.strip()), ""
+    )
+    bears_language = first.startswith(f"{language}:") and not first.startswith(
+        f"{language}:\t"
+    )
     return Columns(width=2, prefix=bears_language)(paths, task, language)
 
 
@@ -157,7 +175,9 @@ def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged
             continue
         cells, where = line.rstrip("\t").split("\t"), f"{path}, line {number}"
         if len(cells) > 2:
-            raise UserError(f"{where}: {len(cells)} columns, expected 2: words TAB tags")
+            raise UserError(
+                f"{where}: {len(cells)} columns, expected 2: words TAB tags"
+            )
         width = width or len(cells)
         if len(cells) != width:
             lines = "words TAB tags" if width == 2 else "words alone"
@@ -169,7 +189,11 @@ def read_tagged_lines(paths: Sequence[Path], task, language: str) -> list[Tagged
         if width == 2 and len(words) != len(tags):
             raise UserError(f"{where}: {len(words)} words, but {len(tags)} tags")
         found.append(
-            Tagged(words, tuple(known_tag(tag, task.labels or None, where) for tag in tags), number)
+            Tagged(
+                words,
+                tuple(known_tag(tag, task.labels or None, where) for tag in tags),
+                number,
+            )
         )
     while found and is_lost(found[-1]):  # blank lines at the end
         found.pop()
@@ -199,7 +223,9 @@ def read_conllu(paths: Sequence[Path], task, language: str) -> list[Tagged]:
             for number, line in block:
                 cells, where = line.split("\t"), f"{path}, line {number}"
                 if len(cells) != 10:
-                    raise UserError(f"{where}: {len(cells)} columns, expected CoNLL-U's 10")
+                    raise UserError(
+                        f"{where}: {len(cells)} columns, expected CoNLL-U's 10"
+                    )
                 if re.fullmatch(r"\d+[-.]\d+", cells[0]):
                     continue
                 if cells[0] != str(len(words) + 1):
@@ -222,9 +248,9 @@ def read_xsid_slots(paths: Sequence[Path], task, language: str) -> list[Tagged]:
     """xSID: `number TAB word TAB intent TAB slot`, with comments before each utterance; slots are
     BIO."""
     path = existing(paths[0])
-    return Columns(word=1, tag=3, width=4, comments=True, unlabelled=False, gaps=True).sentences(
-        path, task.labels or None
-    )
+    return Columns(
+        word=1, tag=3, width=4, comments=True, unlabelled=False, gaps=True
+    ).sentences(path, task.labels or None)
 
 
 def known_tag(tag: str, tags: Sequence[str] | None, where: str) -> str:

@@ -20,7 +20,11 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from xlingjax.data.vocabulary.sentencepiece import XLM_MASK_ID, XLM_SPECIAL_PIECES, PieceTable
+from xlingjax.data.vocabulary.sentencepiece import (
+    XLM_MASK_ID,
+    XLM_SPECIAL_PIECES,
+    PieceTable,
+)
 from xlingjax.errors import UserError
 
 END = "</w>"
@@ -51,7 +55,9 @@ class FastBpeVocabulary(PieceTable):
 
     marks_ends = True
 
-    def __init__(self, ids: dict[str, int], merges: Sequence[tuple[str, str]], lowercase: bool):
+    def __init__(
+        self, ids: dict[str, int], merges: Sequence[tuple[str, str]], lowercase: bool
+    ):
         """ids: of the pieces; merges: the first goes first; lowercase: whether capitals and accents
         are removed. Raises UserError where the ids have gaps or do not begin with those of layout
         "xlm"."""
@@ -81,7 +87,9 @@ class FastBpeVocabulary(PieceTable):
         self._ids = ids
         self._ranks = {pair: rank for rank, pair in enumerate(merges)}
         files = self.files()
-        self.sha256 = hashlib.sha256(b"\0".join(files[name] for name in sorted(files))).hexdigest()
+        self.sha256 = hashlib.sha256(
+            b"\0".join(files[name] for name in sorted(files))
+        ).hexdigest()
         self._punctuation = sacremoses.MosesPunctNormalizer(
             lang=LANGUAGE, pre_replace_unicode_punct=True
         )
@@ -112,7 +120,9 @@ class FastBpeVocabulary(PieceTable):
                         f"tokenizer_config.json has {role} {given!r}; XLM's is {token!r}"
                     )
             ids = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-            if not isinstance(ids, dict) or not all(isinstance(i, int) for i in ids.values()):
+            if not isinstance(ids, dict) or not all(
+                isinstance(i, int) for i in ids.values()
+            ):
                 raise UserError("vocab.json is no table of ids by piece")
             # Whatever stands behind the last end of a line is no merge, as in transformers.
             lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")[:-1]
@@ -120,10 +130,14 @@ class FastBpeVocabulary(PieceTable):
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
         except (OSError, ValueError, AttributeError) as error:
-            raise UserError(f"{folder}: its vocabulary cannot be read: {error}") from None
+            raise UserError(
+                f"{folder}: its vocabulary cannot be read: {error}"
+            ) from None
 
     @classmethod
-    def of_xlm(cls, folder: Path, words: Sequence[str] = ()) -> FastBpeVocabulary | None:
+    def of_xlm(
+        cls, folder: Path, words: Sequence[str] = ()
+    ) -> FastBpeVocabulary | None:
         """Of the files of XLM's own code, `codes*` and, where no `words` are given in the order of
         their ids, `vocab*`; None where `folder` has no codes. A vocabulary without capitals is of
         lower-cased text. Raises UserError.
@@ -215,7 +229,10 @@ class FastBpeVocabulary(PieceTable):
     def begins_word(self) -> list[bool]:
         """Whether the piece after each id opens a word. `<unk>` does not tell, and is taken to end
         its word."""
-        return [name.endswith(END) or i == self.unk_id for i, name in enumerate(self._pieces)]
+        return [
+            name.endswith(END) or i == self.unk_id
+            for i, name in enumerate(self._pieces)
+        ]
 
     def _plain(self, text: str) -> str:
         """With Moses's punctuation, without characters that are not printed."""

@@ -27,7 +27,13 @@ import numpy as np
 from xlingjax.errors import UserError
 
 LAYOUTS = ("xlm", "xlmr", "xprophetnet")
-XLM_SPECIAL_PIECES = ("<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10)))
+XLM_SPECIAL_PIECES = (
+    "<s>",
+    "</s>",
+    "<pad>",
+    "<unk>",
+    *(f"<special{i}>" for i in range(10)),
+)
 XLM_MASK_ID = 5
 _FIRST = {
     "xlm": (),
@@ -111,7 +117,11 @@ class Vocabulary:
         if layout == "xlm":
             self._take_xlm(count)
             return
-        ids = (self._processor.unk_id(), self._processor.bos_id(), self._processor.eos_id())
+        ids = (
+            self._processor.unk_id(),
+            self._processor.bos_id(),
+            self._processor.eos_id(),
+        )
         if ids != (0, 1, 2):
             raise UserError(
                 f"layout '{layout}' needs a SentencePiece model with unk, bos, eos = 0, 1, 2;"
@@ -233,7 +243,9 @@ class Vocabulary:
         spans = [(piece.begin, piece.end) for piece in pieces]
         return ids, spans
 
-    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def encode_lines(
+        self, lines: Sequence[str], threads: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
         """(ids of all lines one after the other, int32; number of pieces of each line, int32)."""
         encoded = self._processor.encode(list(lines), num_threads=threads)
         flat, lengths = _flat(encoded)
@@ -317,7 +329,9 @@ class PieceTable(Vocabulary, abc.ABC):
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         return self._encode_all(list(words))
 
-    def encode_lines(self, lines: Sequence[str], threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    def encode_lines(
+        self, lines: Sequence[str], threads: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
         """As `Vocabulary.encode_lines`; `threads` is not heeded."""
         return _flat(self._encode_all(list(lines)))
 

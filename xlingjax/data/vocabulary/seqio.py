@@ -62,7 +62,9 @@ class SeqioVocabulary(seqio.Vocabulary):
             return self.vocabulary.encode_lines([line.decode() for line in lines])
 
         lines = tf.reshape(s, [-1])
-        flat, lengths = tf.numpy_function(encode, [lines], (tf.int32, tf.int32), stateful=False)
+        flat, lengths = tf.numpy_function(
+            encode, [lines], (tf.int32, tf.int32), stateful=False
+        )
         # What comes out of Python has no shape of its own.
         flat = tf.ensure_shape(flat, [None])
         lengths = tf.ensure_shape(lengths, [None])
@@ -77,7 +79,9 @@ class SeqioVocabulary(seqio.Vocabulary):
         return tf.numpy_function(decode, [ids], tf.string, stateful=False)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SeqioVocabulary) and self.vocabulary == other.vocabulary
+        return (
+            isinstance(other, SeqioVocabulary) and self.vocabulary == other.vocabulary
+        )
 
     def __hash__(self) -> int:
         return hash(self.vocabulary)

@@ -96,7 +96,9 @@ class Splitter:
             return []
         unknown = self._processor.unk_id()
         rows = []
-        for ids in self._processor.encode([piece.replace(SPACE, " ") for piece in pieces]):
+        for ids in self._processor.encode(
+            [piece.replace(SPACE, " ") for piece in pieces]
+        ):
             if unknown in ids:
                 rows.append([])
             else:
@@ -201,7 +203,9 @@ def extend(
     learnt: list[tuple[str, float]] = []
     while True:
         if not learnt:
-            learnt = [(piece, score) for piece, score in learner(size) if piece not in known]
+            learnt = [
+                (piece, score) for piece, score in learner(size) if piece not in known
+            ]
         characters = sum(len(piece) == 1 for piece, _ in learnt)
         if characters > pieces:
             raise UserError(
@@ -240,7 +244,9 @@ def _characters_first(learnt: tuple[str, float]) -> tuple[bool, float]:
     return len(piece) > 1, -score
 
 
-def _never_made(old: Vocabulary, extended: Vocabulary, pieces: Sequence[str]) -> set[str]:
+def _never_made(
+    old: Vocabulary, extended: Vocabulary, pieces: Sequence[str]
+) -> set[str]:
     """The new pieces whose parts are not there, so that no merge comes to them."""
     # In layout "xlmr" the last row is <mask>, and new pieces come before it.
     first = old.size - (old.layout == "xlmr")
@@ -307,13 +313,19 @@ class _Learner:
         except RuntimeError as error:
             raise UserError(explain(str(error), size)) from None
         pieces = type(self.proto).FromString(model.getvalue()).pieces
-        learnt = [(piece.piece, piece.score) for piece in pieces if piece.type == NORMAL]
+        learnt = [
+            (piece.piece, piece.score) for piece in pieces if piece.type == NORMAL
+        ]
         self.gave = len(learnt)
         return learnt
 
 
 def _appended(
-    old: Vocabulary, proto: Any, kind: str, chosen: Sequence[tuple[str, float]], spelt: set[str]
+    old: Vocabulary,
+    proto: Any,
+    kind: str,
+    chosen: Sequence[tuple[str, float]],
+    spelt: set[str],
 ) -> Vocabulary:
     lowest = min(piece.score for piece in proto.pieces if piece.type == NORMAL)
     shift = log(len(chosen) / (len(proto.pieces) + len(chosen)))

@@ -18,7 +18,13 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from xlingjax.data.vocabulary.sentencepiece import PieceTable
-from xlingjax.data.vocabulary.tokenizer_files import BERT, CONTINUED, ROLES, content_of, special_of
+from xlingjax.data.vocabulary.tokenizer_files import (
+    BERT,
+    CONTINUED,
+    ROLES,
+    content_of,
+    special_of,
+)
 from xlingjax.errors import UserError
 
 LAYOUT = "tokenizer"
@@ -54,14 +60,20 @@ class TokenizerVocabulary(PieceTable):
         self.layout = LAYOUT
         self.pair_separators = _pair_separators(config)
         # The same file with other special tokens gives other ids.
-        hashed = content + json.dumps(self.special, sort_keys=True).encode() + LAYOUT.encode()
+        hashed = (
+            content
+            + json.dumps(self.special, sort_keys=True).encode()
+            + LAYOUT.encode()
+        )
         self.sha256 = hashlib.sha256(hashed).hexdigest()
         ids = self._tokenizer.get_vocab(with_added_tokens=True)
         self._pieces = _pieces_by_id(ids)
         roles = {}
         for role, token in self.special.items():
             if token not in ids:
-                raise UserError(f"tokenizer.json has no piece {token!r}, its {ROLES[role]}")
+                raise UserError(
+                    f"tokenizer.json has no piece {token!r}, its {ROLES[role]}"
+                )
             roles[role] = ids[token]
         added = self._tokenizer.get_added_tokens_decoder()
         self._take([i for i, token in added.items() if token.special], **roles)
@@ -76,11 +88,16 @@ class TokenizerVocabulary(PieceTable):
         except UserError as error:
             raise UserError(f"{folder}: {error}") from None
         except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
-            raise UserError(f"{folder}: its tokenizer cannot be read: {error}") from None
+            raise UserError(
+                f"{folder}: its tokenizer cannot be read: {error}"
+            ) from None
 
     def files(self) -> dict[str, bytes]:
         side = {"layout": LAYOUT, "sha256": self.sha256, "special": self.special}
-        return {"tokenizer.json": self.content, "vocab.json": (json.dumps(side) + "\n").encode()}
+        return {
+            "tokenizer.json": self.content,
+            "vocab.json": (json.dumps(side) + "\n").encode(),
+        }
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         encoding = self._tokenizer.encode(text, add_special_tokens=False)
@@ -117,7 +134,9 @@ def _pieces_by_id(ids: dict[str, int]) -> list[str]:
     pieces = {i: piece for piece, i in ids.items()}
     for i in range(len(pieces)):
         if i not in pieces:
-            raise UserError(f"tokenizer.json has no piece for id {i}; its ids must have no gaps")
+            raise UserError(
+                f"tokenizer.json has no piece for id {i}; its ids must have no gaps"
+            )
     return [pieces[i] for i in range(len(pieces))]
 
 
@@ -134,7 +153,9 @@ def _marker(config: Any) -> str:
             )
         return CONTINUED
     if kind not in ("Unigram", "BPE", "nameless"):
-        raise UserError(f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece")
+        raise UserError(
+            f"tokenizer.json holds a {kind} model; read are Unigram, BPE and WordPiece"
+        )
     steps = {*_types(config.get("pre_tokenizer")), *_types(config.get("decoder"))}
     for step, marker in MARKERS.items():
         if step in steps:

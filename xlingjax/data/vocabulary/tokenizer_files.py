@@ -10,8 +10,20 @@ from xlingjax.errors import UserError
 
 CONTINUED = "##"
 PROPHETNET = "prophetnet.tokenizer"
-BERT = {"bos": "[CLS]", "eos": "[SEP]", "pad": "[PAD]", "unk": "[UNK]", "mask": "[MASK]"}
-ROBERTA = {"bos": "<s>", "eos": "</s>", "pad": "<pad>", "unk": "<unk>", "mask": "<mask>"}
+BERT = {
+    "bos": "[CLS]",
+    "eos": "[SEP]",
+    "pad": "[PAD]",
+    "unk": "[UNK]",
+    "mask": "[MASK]",
+}
+ROBERTA = {
+    "bos": "<s>",
+    "eos": "</s>",
+    "pad": "<pad>",
+    "unk": "<unk>",
+    "mask": "<mask>",
+}
 SPECIAL = (BERT, ROBERTA)
 """Special tokens by role of a folder that names none: the first whose tokens it all has."""
 ROLES = {
@@ -123,7 +135,12 @@ def _as_xlm_roberta(content: bytes, prefix: bool) -> bytes:
     scheme = "never"
     if prefix:
         scheme = "always"
-    words = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": True}
+    words = {
+        "type": "Metaspace",
+        "replacement": "▁",
+        "prepend_scheme": scheme,
+        "split": True,
+    }
     config["pre_tokenizer"] = {
         "type": "Sequence",
         "pretokenizers": [{"type": "WhitespaceSplit"}, words],
@@ -150,7 +167,12 @@ def _byte_level(folder: Path, config: dict[str, Any]) -> bytes:
         special = ROBERTA
     _check_special(special, vocab, "vocab.json")
     prefix = bool(config.get("add_prefix_space", False))
-    flags = {"single_word": False, "rstrip": False, "normalized": False, "special": True}
+    flags = {
+        "single_word": False,
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
     added = []
     for role, token in special.items():
         # <mask> takes the space before it, as RobertaTokenizer's does.

@@ -27,7 +27,11 @@ def base_language(code: str) -> str:
 
 
 def pieces_of_words(
-    words: Sequence[str], language: str, vocabulary, apart: bool = False, marks: str = "kept"
+    words: Sequence[str],
+    language: str,
+    vocabulary,
+    apart: bool = False,
+    marks: str = "kept",
 ) -> tuple[list[int], list[int]]:
     """(ids, the word of each): the pieces that the vocabulary's tokenizer makes, none left out.
 
@@ -40,7 +44,9 @@ def pieces_of_words(
     is no piece. Raises UserError for other `marks`.
     """
     if marks not in MARKS:
-        raise UserError(f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS")
+        raise UserError(
+            f"marks={marks!r} is not one of {', '.join(MARKS)}; set WORD_MARKS"
+        )
     if apart:
         ids, owners = _alone(words, vocabulary)
     else:
@@ -68,7 +74,9 @@ def _alone(words: Sequence[str], vocabulary) -> tuple[list[int], list[int]]:
     return ids, owners
 
 
-def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int], list[int]]:
+def _together(
+    words: Sequence[str], language: str, vocabulary
+) -> tuple[list[int], list[int]]:
     joiner = " "
     if base_language(language) in UNSPACED:
         joiner = ""
@@ -95,7 +103,9 @@ def _together(words: Sequence[str], language: str, vocabulary) -> tuple[list[int
     return ids, owners
 
 
-def _unmarked(ids: Sequence[int], owners: Sequence[int], vocabulary) -> tuple[list[int], list[int]]:
+def _unmarked(
+    ids: Sequence[int], owners: Sequence[int], vocabulary
+) -> tuple[list[int], list[int]]:
     id_of_piece = _ids_of_pieces(vocabulary)
     unmarked_ids = []
     unmarked_owners = []

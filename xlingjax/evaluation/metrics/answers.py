@@ -48,11 +48,17 @@ def mlqa_tokens(text: str, language: str) -> list[str]:
             " English rules"
         )
     text = "".join(
-        c for c in text.lower() if c not in _ASCII_PUNCTUATION and unicodedata.category(c)[0] != "P"
+        c
+        for c in text.lower()
+        if c not in _ASCII_PUNCTUATION and unicodedata.category(c)[0] != "P"
     )
     articles = _ARTICLES[language]
     text = articles.sub(" ", text) if articles else text
-    return re.sub("([\u4e00-\u9fa5])", r" \1 ", text).split() if language == "zh" else text.split()
+    return (
+        re.sub("([\u4e00-\u9fa5])", r" \1 ", text).split()
+        if language == "zh"
+        else text.split()
+    )
 
 
 def token_f1(predicted: Sequence[str], gold: Sequence[str]) -> float:

@@ -27,7 +27,9 @@ _GROUPS = {
         "mining": "retrieval",
     },
     "xglue": (
-        dict.fromkeys(("classification", "ranking", "tagging", "span_qa"), "understanding")
+        dict.fromkeys(
+            ("classification", "ranking", "tagging", "span_qa"), "understanding"
+        )
         | {"generation": "generation"}
     ),
 }
@@ -61,7 +63,9 @@ def task_score(
         languages = averaged_languages(task)
         there = [language for language in languages if language in of_metric]
         if not there or (len(there) < len(languages) and not allow_missing):
-            missing = ", ".join(language for language in languages if language not in of_metric)
+            missing = ", ".join(
+                language for language in languages if language not in of_metric
+            )
             raise UserError(
                 f"{task.full_name}: no {name} of {missing}, and the task's score is a mean over all"
             )
@@ -90,9 +94,13 @@ def overall(tasks: Sequence[Task], scores: Mapping[str, float]) -> float:
     return _mean([scores[task.full_name] for task in tasks])
 
 
-def group_score(tasks: Sequence[Task], group: str, scores: Mapping[str, float]) -> float:
+def group_score(
+    tasks: Sequence[Task], group: str, scores: Mapping[str, float]
+) -> float:
     """`overall` of one group of a suite's `tasks`. Raises UserError for an unknown group too."""
     found = groups(tasks)
     if group not in found:
-        raise UserError(f"no group {group!r}: {', '.join(found) or 'this suite has none'}")
+        raise UserError(
+            f"no group {group!r}: {', '.join(found) or 'this suite has none'}"
+        )
     return overall(found[group], scores)

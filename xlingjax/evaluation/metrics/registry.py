@@ -12,7 +12,13 @@ from importlib.metadata import version
 from itertools import groupby
 from typing import Any
 
-from xlingjax.data.labelled.records import Bitext, Example, Question, SourceTarget, Tagged
+from xlingjax.data.labelled.records import (
+    Bitext,
+    Example,
+    Question,
+    SourceTarget,
+    Tagged,
+)
 from xlingjax.data.labelled.task import KINDS
 from xlingjax.errors import UserError
 from xlingjax.evaluation.metrics import answers
@@ -43,7 +49,9 @@ def _labels(gold: Sequence[Example], predicted: Sequence[str]) -> list[str]:
                 f"example {number} has no gold label; score a split whose labels are distributed"
             )
         if not isinstance(label, str):
-            raise UserError(f"prediction {number} is {label!r}: give the label's text, not its id")
+            raise UserError(
+                f"prediction {number} is {label!r}: give the label's text, not its id"
+            )
         labels.append(example.label)
     return labels
 
@@ -60,16 +68,24 @@ def _check_number(wanted: int, given: int, what: str) -> None:
 # --- labels ---------------------------------------------------------------------------------------
 
 
-def accuracy(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
+def accuracy(
+    gold: Sequence[Example], predicted: Sequence[str], language: str = ""
+) -> float:
     labels = _labels(gold, predicted)
-    return 100 * (sum(p == g for p, g in zip(predicted, labels, strict=True)) / len(labels))
+    return 100 * (
+        sum(p == g for p, g in zip(predicted, labels, strict=True)) / len(labels)
+    )
 
 
-def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = "") -> float:
+def ndcg_wpr(
+    gold: Sequence[Example], predicted: Sequence[str], language: str = ""
+) -> float:
     """The records are (query, page) and the rating, a whole number as text."""
     labels = _labels(gold, predicted)
     rows = []
-    for number, (example, label, made) in enumerate(zip(gold, labels, predicted, strict=True), 1):
+    for number, (example, label, made) in enumerate(
+        zip(gold, labels, predicted, strict=True), 1
+    ):
         try:
             rows.append((example.premise, float(label), float(made)))
         except ValueError:
@@ -86,7 +102,10 @@ def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = 
     from sklearn.metrics import ndcg_score
 
     return 100 * (
-        sum(ndcg_score([[g for _, g, _ in run]], [[p for *_, p in run]]) for run in queries)
+        sum(
+            ndcg_score([[g for _, g, _ in run]], [[p for *_, p in run]])
+            for run in queries
+        )
         / len(queries)
     )
 
@@ -94,7 +113,9 @@ def ndcg_wpr(gold: Sequence[Example], predicted: Sequence[str], language: str = 
 # --- tags -----------------------------------------------------------------------------------------
 
 
-def _tags(gold: Sequence[Tagged], predicted: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+def _tags(
+    gold: Sequence[Tagged], predicted: Sequence[Sequence[str]]
+) -> list[Sequence[str]]:
     _check_number(len(gold), len(predicted), "sentence")
     for number, (sentence, tags) in enumerate(zip(gold, predicted, strict=True), 1):
         if not sentence.tags:
@@ -126,9 +147,15 @@ def conll_f1(
 
 
 def _seqeval(
-    which: int, gold: Sequence[Tagged], predicted: Sequence[Sequence[str]], language: str = ""
+    which: int,
+    gold: Sequence[Tagged],
+    predicted: Sequence[Sequence[str]],
+    language: str = "",
 ) -> float:
-    return 100 * scores_tagging.precision_recall_f1(predicted, _tags(gold, predicted))[which]
+    return (
+        100
+        * scores_tagging.precision_recall_f1(predicted, _tags(gold, predicted))[which]
+    )
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -143,7 +170,11 @@ def _answers(
 ) -> float:
     if not gold:
         raise UserError("0 questions: there is nothing to score")
-    tokens = partial(answers.mlqa_tokens, language=language) if mlqa else answers.squad_tokens
+    tokens = (
+        partial(answers.mlqa_tokens, language=language)
+        if mlqa
+        else answers.squad_tokens
+    )
     tokens("")  # an unknown language is refused though no question be answered
     return answers.answer_score(gold, predicted, tokens, compare)
 
@@ -153,16 +184,22 @@ def _answers(
 
 def _bitext(gold: Sequence[Bitext]) -> Bitext:
     if len(gold) != 1 or not gold[0].gold:
-        raise UserError("no gold pairs of one bitext; score a split whose answers are distributed")
+        raise UserError(
+            "no gold pairs of one bitext; score a split whose answers are distributed"
+        )
     return gold[0]
 
 
-def tatoeba_accuracy(gold: Sequence[Bitext], predicted: Sequence[int], language: str = "") -> float:
+def tatoeba_accuracy(
+    gold: Sequence[Bitext], predicted: Sequence[int], language: str = ""
+) -> float:
     """A bitext without foreign sentences, as XTREME's label files are, has the rows as ids."""
     bitext = _bitext(gold)
     _check_number(len(bitext.target), len(predicted), "English sentence")
     right = 0
-    for number, ((english, _), row) in enumerate(zip(bitext.target, predicted, strict=True), 1):
+    for number, ((english, _), row) in enumerate(
+        zip(bitext.target, predicted, strict=True), 1
+    ):
         if (
             isinstance(row, bool)
             or int(row) != row
@@ -181,13 +218,21 @@ def tatoeba_accuracy(gold: Sequence[Bitext], predicted: Sequence[int], language:
 
 
 def _bucc(
-    which: int, gold: Sequence[Bitext], predicted: Iterable[tuple[str, str]], language: str = ""
+    which: int,
+    gold: Sequence[Bitext],
+    predicted: Iterable[tuple[str, str]],
+    language: str = "",
 ) -> float:
-    wanted, made = _bitext(gold).gold, {(source, target) for source, target in predicted}
+    wanted, made = (
+        _bitext(gold).gold,
+        {(source, target) for source, target in predicted},
+    )
     if not (right := len(wanted & made)):
         return 0.0
     precision, recall = right / len(made), right / len(wanted)
-    return 100 * (precision, recall, 2 * precision * recall / (precision + recall))[which]
+    return (
+        100 * (precision, recall, 2 * precision * recall / (precision + recall))[which]
+    )
 
 
 # --- texts ----------------------------------------------------------------------------------------
@@ -195,20 +240,26 @@ def _bucc(
 
 def _texts(gold: Sequence[SourceTarget], predicted: Sequence[str]) -> list[str]:
     _check_number(len(gold), len(predicted), "text")
-    if missing := [number for number, pair in enumerate(gold, 1) if pair.target is None]:
+    if missing := [
+        number for number, pair in enumerate(gold, 1) if pair.target is None
+    ]:
         raise UserError(
             f"text {missing[0]} has no gold target; score a split whose targets are distributed"
         )
     return [pair.target for pair in gold]
 
 
-def xglue_bleu(gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = "") -> float:
+def xglue_bleu(
+    gold: Sequence[SourceTarget], predicted: Sequence[str], language: str = ""
+) -> float:
     from sacrebleu import corpus_bleu
 
     references = [
         text.split("\t")[-1].strip() for text in _texts(gold, predicted)
     ]  # as the script reads lines
-    return corpus_bleu([text.strip() for text in predicted], [references], lowercase=True).score
+    return corpus_bleu(
+        [text.strip() for text in predicted], [references], lowercase=True
+    ).score
 
 
 def _generated(
@@ -302,7 +353,12 @@ _ROWS: Sequence[tuple[str, str, Callable, str]] = (
         partial(_answers, answers.token_f1, True),
         f"F1 of bags of tokens, {_MLQA}",
     ),
-    ("mlqa_em", "span_qa", partial(_answers, answers.exact_match, True), f"exact match, {_MLQA}"),
+    (
+        "mlqa_em",
+        "span_qa",
+        partial(_answers, answers.exact_match, True),
+        f"exact match, {_MLQA}",
+    ),
     (
         "tatoeba_accuracy",
         "retrieval",
@@ -374,5 +430,7 @@ def metrics_of(kind: str) -> tuple[str, ...]:
 def find_metric(name: str, kind: str) -> Metric:
     """Raises UserError for an unknown name, or one that does not score this kind."""
     if name not in metrics_of(kind):
-        raise UserError(f"{name!r} is no metric of a {kind} task: {', '.join(metrics_of(kind))}")
+        raise UserError(
+            f"{name!r} is no metric of a {kind} task: {', '.join(metrics_of(kind))}"
+        )
     return METRICS[name]

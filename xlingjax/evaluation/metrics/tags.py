@@ -41,7 +41,11 @@ def chunks(tags: Sequence[str]) -> set[tuple[int, int, str]]:
             or (mark_before not in "O." and other)
         ):
             found.add((begin, i - 1, kind_before))
-        if mark in "BS" or (mark_before in "ESO" and mark in "EI") or (mark not in "O." and other):
+        if (
+            mark in "BS"
+            or (mark_before in "ESO" and mark in "EI")
+            or (mark not in "O." and other)
+        ):
             begin = i
     return found
 
@@ -55,7 +59,11 @@ def precision_recall_f1(
         a, b = spans(p), spans(g)
         right, made, wanted = right + len(a & b), made + len(a), wanted + len(b)
     precision, recall = right / made if made else 0.0, right / wanted if wanted else 0.0
-    return precision, recall, 2 * precision * recall / (precision + recall) if right else 0.0
+    return (
+        precision,
+        recall,
+        2 * precision * recall / (precision + recall) if right else 0.0,
+    )
 
 
 def entity_f1(predicted: Tags, gold: Tags) -> float:
@@ -66,6 +74,8 @@ def entity_f1(predicted: Tags, gold: Tags) -> float:
 def token_accuracy(predicted: Tags, gold: Tags) -> float:
     """Share of the words, of all sentences together, that have their gold tag."""
     pairs = [
-        (p, g) for ps, gs in zip(predicted, gold, strict=True) for p, g in zip(ps, gs, strict=True)
+        (p, g)
+        for ps, gs in zip(predicted, gold, strict=True)
+        for p, g in zip(ps, gs, strict=True)
     ]
     return sum(p == g for p, g in pairs) / len(pairs)

@@ -23,7 +23,9 @@ from xlingjax.errors import UserError
 # Python splits at more characters than Perl does in bytes, such as the no-break space: they are
 # hidden from it.
 _HIDDEN = {
-    i: 0xF0000 + i for i in range(0x3001) if chr(i).isspace() and chr(i) not in string.whitespace
+    i: 0xF0000 + i
+    for i in range(0x3001)
+    if chr(i).isspace() and chr(i) not in string.whitespace
 }
 
 
@@ -49,7 +51,10 @@ def _corpus_score(
 
 
 def bleu(
-    hypotheses: Sequence[str], references: Sequence[str], language: str, lowercase: bool = False
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str,
+    lowercase: bool = False,
 ) -> tuple[float, str]:
     """(sacreBLEU in 0..100, its signature) of running text, not tokenised (Post 2018).
 
@@ -65,7 +70,9 @@ def bleu(
         if base_language(language) in UNSPACED
         else "13a"
     )
-    return _corpus_score(BLEU(lowercase=lowercase, tokenize=tokenizer), hypotheses, references)
+    return _corpus_score(
+        BLEU(lowercase=lowercase, tokenize=tokenizer), hypotheses, references
+    )
 
 
 def chrf(
@@ -76,18 +83,24 @@ def chrf(
     return _corpus_score(CHRF(lowercase=lowercase), hypotheses, references)
 
 
-def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+def tokenised_bleu(
+    hypotheses: Sequence[str], references: Sequence[str]
+) -> tuple[float, str]:
     """(BLEU in 0..100 as multi-bleu.perl computes it, sacreBLEU's signature): the caller has
     tokenised the texts.
 
     Tokens stand between ASCII whitespace; case counts; no smoothing: without one common 4-gram it
     is 0. `<unk>` in a reference matches nothing (XLM, `create_reference_files`).
     """
-    references = [line.replace("<unk>", "<<unk>>").translate(_HIDDEN) for line in references]
+    references = [
+        line.replace("<unk>", "<<unk>>").translate(_HIDDEN) for line in references
+    ]
     metric = BLEU(
         tokenize="none", smooth_method="none", force=True
     )  # force: no warning that the text is tokenised
-    return _corpus_score(metric, [line.translate(_HIDDEN) for line in hypotheses], references)
+    return _corpus_score(
+        metric, [line.translate(_HIDDEN) for line in hypotheses], references
+    )
 
 
 # --- ROUGE-L --------------------------------------------------------------------------------------
@@ -106,13 +119,17 @@ class _Tokens:
             if kind != "Cf":  # joiners and soft hyphens stand inside words
                 # A mark continues what it is written on, letter or punctuation (an emoji's
                 # variation selector).
-                inside = kind[0] in "LN" or (kind[0] == "M" and kept and kept[-1] != " ")
+                inside = kind[0] in "LN" or (
+                    kind[0] == "M" and kept and kept[-1] != " "
+                )
                 kept.append(c if inside else " ")
         words = "".join(kept).split()
         return list("".join(words)) if self.characters else words
 
 
-def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str) -> float:
+def rouge_l(
+    hypotheses: Sequence[str], references: Sequence[str], language: str
+) -> float:
     """Mean over the lines of ROUGE-L's F1 (beta 1, a line as one sentence), in 0..100 (Lin 2004,
     §3), by rouge_score.
 
@@ -123,10 +140,17 @@ def rouge_l(hypotheses: Sequence[str], references: Sequence[str], language: str)
     from rouge_score.rouge_scorer import RougeScorer  # imports nltk: seconds
 
     _check(hypotheses, references)
-    scorer = RougeScorer(["rougeL"], tokenizer=_Tokens(base_language(language) in UNSPACED))
+    scorer = RougeScorer(
+        ["rougeL"], tokenizer=_Tokens(base_language(language) in UNSPACED)
+    )
     pairs = zip(references, hypotheses, strict=True)
     return 100 * float(
-        np.mean([scorer.score(reference, made)["rougeL"].fmeasure for reference, made in pairs])
+        np.mean(
+            [
+                scorer.score(reference, made)["rougeL"].fmeasure
+                for reference, made in pairs
+            ]
+        )
     )
 
 
@@ -138,7 +162,9 @@ def _grams(text: str) -> list[str]:
     return [text[i : i + n] for n in (1, 2, 3) for i in range(len(text) - n + 1)]
 
 
-def _likeliest(language: str, texts: Mapping[str, Sequence[str]]) -> Callable[[str], bool]:
+def _likeliest(
+    language: str, texts: Mapping[str, Sequence[str]]
+) -> Callable[[str], bool]:
     """Whether no other language of `texts` is likelier: naive Bayes on character 1- to 3-grams,
     add-one smoothing, uniform prior, n-grams that no text has left out."""
     joined = {code: " ".join(" ".join(lines).split()) for code, lines in texts.items()}
@@ -157,7 +183,9 @@ def _likeliest(language: str, texts: Mapping[str, Sequence[str]]) -> Callable[[s
     row = list(joined).index(language)
 
     def test(text: str) -> bool:
-        scores = table[:, [columns[gram] for gram in _grams(text) if gram in columns]].sum(1)
+        scores = table[
+            :, [columns[gram] for gram in _grams(text) if gram in columns]
+        ].sum(1)
         return bool(scores[row] >= scores.max())
 
     return test
@@ -203,7 +231,9 @@ def wrong_language_rate(
     def right(text: str) -> bool:
         main = main_script(text)
         if script:
-            written = main is not None and letters_in(script, text) >= letters_in(main, text)
+            written = main is not None and letters_in(script, text) >= letters_in(
+                main, text
+            )
         else:
             written = any(c.isalpha() for c in text)
         return written and (likeliest is None or likeliest(text))
