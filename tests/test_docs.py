@@ -15,8 +15,8 @@ import pytest
 import xlingjax
 from xlingjax.cli import main as command_line
 from xlingjax.cli.main import main
+from xlingjax.config.gin_files import gin_folder
 from xlingjax.config.macros import Macro, macros_in, macros_of, table
-from xlingjax.config.recipe import gin_folder
 from xlingjax.errors import UserError
 
 ROOT = Path(__file__).parents[1]

@@ -7,13 +7,14 @@ from typing import Any, TypedDict, Unpack
 
 import pytest
 
+from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.config.bindings import Made, declared, needed, spelled_out
 from xlingjax.errors import UserError
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.stages import of_last_stage, staged
 
-GIN = recipes.gin_folder()
+GIN = gin_files.gin_folder()
 MINE = """include "recipes/xlm_text.gin"
 MONO = "text"
 PARALLEL = "pairs"
@@ -183,7 +184,7 @@ def test_a_wrong_value_of_any_macro_is_one_line_and_never_a_traceback(recipe):
         assert "is not set and this recipe needs it" in str(error)
     read = {
         name
-        for text, _ in recipes.parts_of([path])
+        for text, _ in gin_files.parts_of([path])
         for name in re.findall(r"= %([A-Z][A-Z0-9_]*)", text)
     }
     before = recipes.config_lines()

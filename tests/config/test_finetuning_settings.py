@@ -8,10 +8,11 @@ import gin
 import pytest
 
 from tests.helpers import toy
+from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.training.optimizer import learning_rate_schedule
 
-GIN = recipes.gin_folder()
+GIN = gin_files.gin_folder()
 STEPS = 1000
 TEXTS, WORDS, QUESTIONS, GENERATION = "", "runs/tagging.gin", "runs/span_qa.gin", None
 

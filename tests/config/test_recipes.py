@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.helpers import toy
+from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.config.corpus import Corpus
 from xlingjax.config.ernie_m import btmlm
@@ -37,7 +38,7 @@ from xlingjax.workflows.bakeoff import Bakeoff
 from xlingjax.workflows.paper_tables import Table
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "configs"
-GIN = recipes.gin_folder()
+GIN = gin_files.gin_folder()
 XNLI = "ar bg de el en es fr hi ru sw th tr ur vi zh"
 TEXT = {"MONO": "text/*/*.txt", "VOCABULARY": "vocab"}
 PAIRS = {"PARALLEL": "pairs/*"}
@@ -121,7 +122,8 @@ def recipe(request, tmp_path, monkeypatch):
 
 
 def test_the_table_above_is_complete():
-    assert sorted(RECIPES) == [name for name in recipes.recipes() if not name.startswith("bakeoff")]
+    names = [name for name in gin_files.recipes() if not name.startswith("bakeoff")]
+    assert sorted(RECIPES) == names
 
 
 @pytest.mark.parametrize(

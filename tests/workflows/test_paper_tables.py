@@ -13,6 +13,7 @@ import pytest
 
 from xlingjax.cli import main
 from xlingjax.cli.main import parser
+from xlingjax.config import gin_files
 from xlingjax.config import recipe as recipes
 from xlingjax.data.labelled.task import part_of
 from xlingjax.data.sources import split_list
@@ -21,7 +22,7 @@ from xlingjax.tasks import task_named
 from xlingjax.workflows import paper_tables
 from xlingjax.workflows.paper_tables import Table
 
-TABLES = sorted((recipes.gin_folder() / "recipes" / "tables").glob("*.gin"))
+TABLES = sorted((gin_files.gin_folder() / "recipes" / "tables").glob("*.gin"))
 ENCODERS = {name: f"runs/{name}" for name in ("base", "large", "xdae", "xfnp", "veco")}
 ROW = {"task": "xnli/xnli", "settings": ["finetuning/veco.gin", "LENGTH=64"]}
 MERGED = {"task": ["xglue/xnli", "xglue/pawsx"], "strategy": "multi_task"}
@@ -39,7 +40,7 @@ def test_every_row_names_files_and_macros_that_are_there(path):
     table = read(path.stem)
     known = {
         name
-        for layer in recipes.gin_folder().rglob("*.gin")
+        for layer in gin_files.gin_folder().rglob("*.gin")
         for name in re.findall(r"^([A-Z][A-Z0-9_]*) = ", layer.read_text("utf-8"), re.MULTILINE)
     } | {
         "TRANSLATED",
@@ -50,13 +51,13 @@ def test_every_row_names_files_and_macros_that_are_there(path):
         for task in split_list(row["task"]):
             assert task_named(task).full_name == task
         assert (
-            recipes.gin_folder() / f"strategies/{row.get('strategy', 'transfer')}.gin"
+            gin_files.gin_folder() / f"strategies/{row.get('strategy', 'transfer')}.gin"
         ).is_file()
         for word in row.get("settings", ()):
             assert (
                 word.split("=")[0] in known
                 if "=" in word
-                else (recipes.gin_folder() / word).is_file()
+                else (gin_files.gin_folder() / word).is_file()
             ), word
         assert {*row.get("grid", ())} <= known
 
@@ -384,7 +385,7 @@ def test_a_table_has_one_card(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(paper_tables, "run", write)
     encoders = f"--gin.ENCODERS={json.dumps({'my base': 'r'})}"
     recipe = tmp_path / "table.gin"
-    recipe.write_text((recipes.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))
+    recipe.write_text((gin_files.gin_folder() / "recipes/tables/xlm_1.gin").read_text("utf-8"))
     assert (
         main.main(
             [

@@ -54,7 +54,8 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> int:
-    from xlingjax.config.recipe import find_gin, gin_values
+    from xlingjax.config.gin_files import find_gin
+    from xlingjax.config.recipe import gin_values
     from xlingjax.data.sources import split_list
     from xlingjax.runtime.machine import start
     from xlingjax.workflows.adapt import adapt

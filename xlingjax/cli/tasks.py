@@ -275,7 +275,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
 
 def _passed_over(strategy: str, task: Any, data: str) -> bool:
     """Whether a strategy is none for a task of a suite, and says why."""
-    from xlingjax.config.recipe import find_gin
+    from xlingjax.config.gin_files import find_gin
     from xlingjax.workflows.baselines import applies
     from xlingjax.workflows.strategies import lacking
 

@@ -1,7 +1,8 @@
 """From files and numbers to the parts of a run: what recipes bind. No gin here.
 
 `bindable()` lists every name that a recipe may use; a module of this folder adds its own in
-`BINDABLE`, and in `OBJECTIVES` functions whose arguments may be stages. Objectives come as
+`BINDABLE`, in `EVALUATORS` what measures, and in `OBJECTIVES` functions whose arguments may be
+stages. Objectives come as
 `ObjectiveRun`s whose source opens when training starts, evaluators as functions still to be called,
 so that a recipe is built where none of its files exist.
 """
@@ -13,8 +14,8 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from xlingjax.config import evaluators
 from xlingjax.config.bindings import spelled_out
+from xlingjax.config.evaluators import Evaluators
 from xlingjax.data.sampling import Sampling
 from xlingjax.model.partition import MeshConfig
 from xlingjax.preprocessors.xlm import Masking
@@ -23,23 +24,6 @@ from xlingjax.training.initialisation import Initialisation
 from xlingjax.training.loop import train
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.stages import of_last_stage, staged
-
-# What is measured is measured as the last stage of the run has it.
-EVALUATORS = (
-    "retrieval",
-    "floors",
-    "alignment",
-    "perplexity",
-    "translation_perplexity",
-    "samples",
-    "recovery_samples",
-    "pseudo_samples",
-    "accuracy",
-    "plug_in_accuracy",
-    "tagging_score",
-    "answer_score",
-    "generation_score",
-)
 
 
 def planned_train() -> Callable:
@@ -52,9 +36,7 @@ def planned_train() -> Callable:
     signature = inspect.signature(train)
     parameters = dict(signature.parameters)
     # They read their files, which a recipe that is only looked at must not.
-    made_later = parameters["evaluators"].replace(
-        annotation=Sequence[evaluators.Evaluators]
-    )
+    made_later = parameters["evaluators"].replace(annotation=Sequence[Evaluators])
     parameters["evaluators"] = made_later
     plan.__signature__ = signature.replace(parameters=[*parameters.values()])
     plan.__name__, plan.__doc__ = train.__name__, train.__doc__
@@ -72,13 +54,13 @@ def bindable() -> dict[str, Callable]:
         "sampling": staged(Sampling),
         "masking": staged(Masking),
     }
-    names |= {name: of_last_stage(getattr(evaluators, name)) for name in EVALUATORS}
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
-        names |= {
-            name: spelled_out(function)
-            for name, function in getattr(module, "BINDABLE", {}).items()
-        }
+        for name, function in getattr(module, "BINDABLE", {}).items():
+            names[name] = spelled_out(function)
+        for name, function in getattr(module, "EVALUATORS", {}).items():
+            # What is measured is measured as the last stage of the run has it.
+            names[name] = of_last_stage(function)
         for name, function in getattr(module, "OBJECTIVES", {}).items():
             names[name] = staged(spelled_out(function), keep=("weight",), stage="stage")
     return names

@@ -66,27 +66,28 @@ def declared(function: Callable[..., Any]) -> inspect.Signature:
 
 def made(function: Callable[..., Any]) -> Made:
     """What a call of `function` will give."""
-    return Made(
-        function if isinstance(function, type) else declared(function).return_annotation
-    )
+    if isinstance(function, type):
+        return Made(function)
+    return Made(declared(function).return_annotation)
 
 
 def needed(value: Any, annotation: Any) -> str:
     """What is needed instead of `value`, in words; "": it fits. value: a literal, `Made`, lists and
     dicts of them."""
-    return "" if _fits(value, annotation) else _in_words(annotation)
+    if _fits(value, annotation):
+        return ""
+    return _in_words(annotation)
 
 
 def _fits(value: Any, wanted: Any) -> bool:
-    origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
+    origin = typing.get_origin(wanted)
+    arguments = typing.get_args(wanted)
     if wanted in (Any, inspect.Parameter.empty):
         return True
     if origin is Annotated:
-        return (
-            _fits_stages(value, wanted)
-            if STAGES in arguments
-            else _fits(value, arguments[0])
-        )
+        if STAGES in arguments:
+            return _fits_stages(value, wanted)
+        return _fits(value, arguments[0])
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in arguments)
     if isinstance(value, Made):
@@ -95,17 +96,19 @@ def _fits(value: Any, wanted: Any) -> bool:
         )
     if wanted is None or wanted is type(None):
         return value is None
-    if wanted in (int, float):
-        kind = numbers.Integral if wanted is int else numbers.Real
-        return isinstance(value, kind) and not isinstance(value, bool)
+    # Python counts True as an integer, a recipe does not.
+    if wanted in (int, float) and isinstance(value, bool):
+        return False
+    if wanted is int:
+        return isinstance(value, numbers.Integral)
+    if wanted is float:
+        return isinstance(value, numbers.Real)
     if wanted is Path:
         return isinstance(value, str)
     if origin is tuple and Ellipsis not in arguments:
-        return (
-            _is_list(value)
-            and len(value) == len(arguments)
-            and all(map(_fits, value, arguments))
-        )
+        if not _is_list(value) or len(value) != len(arguments):
+            return False
+        return all(map(_fits, value, arguments))
     if origin in (tuple, list, collections.abc.Sequence):
         return _is_list(value) and all(_fits(one, arguments[0]) for one in value)
     if origin is collections.abc.Mapping:
@@ -113,11 +116,9 @@ def _fits(value: Any, wanted: Any) -> bool:
             _fits(key, arguments[0]) and _fits(one, arguments[1])
             for key, one in value.items()
         )
-    return (
-        isinstance(wanted, type)
-        and not _is_protocol(wanted)
-        and isinstance(value, wanted)
-    )
+    if not isinstance(wanted, type) or _is_protocol(wanted):
+        return False
+    return isinstance(value, wanted)
 
 
 def _fits_stages(value: Any, wanted: Any) -> bool:
@@ -136,26 +137,26 @@ def _is_protocol(wanted: type) -> bool:
 
 
 def _alternatives(annotation: Any) -> tuple[Any, ...]:
-    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
-    return typing.get_args(annotation) if is_union else (annotation,)
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return typing.get_args(annotation)
+    return (annotation,)
 
 
 def _gives(returned: Any, wanted: Any) -> bool:
     """Whether what a function returns may be what is wanted, by their classes alone."""
     if returned in (Any, inspect.Signature.empty):
         return True
-    given, requested = (typing.get_origin(one) or one for one in (returned, wanted))
-    if (
-        not isinstance(given, type)
-        or not isinstance(requested, type)
-        or _is_protocol(requested)
-    ):
+    given = typing.get_origin(returned) or returned
+    requested = typing.get_origin(wanted) or wanted
+    # What is no class cannot be told here; the call itself will complain.
+    if not isinstance(given, type) or not isinstance(requested, type):
         return True
-    return issubclass(given, requested)
+    return _is_protocol(requested) or issubclass(given, requested)
 
 
 def _in_words(annotation: Any, several: bool = False) -> str:
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
     if annotation is None:
         return "None"
     if annotation in _NAMES:
@@ -167,7 +168,10 @@ def _in_words(annotation: Any, several: bool = False) -> str:
     if origin is tuple and Ellipsis not in arguments:
         return f"a list of {len(arguments)}: {', '.join(map(_in_words, arguments))}"
     if origin in (tuple, list, collections.abc.Sequence):
-        return f"{'lists' if several else 'a list'} of {_in_words(arguments[0], True)}"
+        of = _in_words(arguments[0], several=True)
+        if several:
+            return f"lists of {of}"
+        return f"a list of {of}"
     if origin is collections.abc.Mapping:
         return f"{{{_in_words(arguments[0])}: {_in_words(arguments[1])}}}"
     return f"{getattr(annotation, '__name__', annotation)} (a reference, @NAME())"

@@ -4,8 +4,8 @@ whose answer is a span of a context. They are a task as a benchmark's, and train
 from collections.abc import Callable, Mapping, Sequence
 
 from xlingjax.config.corpus import Corpus, Languages
-from xlingjax.config.evaluators import (
-    Files,
+from xlingjax.config.evaluators import Files
+from xlingjax.config.labelled_files import (
     labelled_files,
     languages_of_files,
     paired_files,
@@ -32,16 +32,12 @@ def labelled_languages(
     several."""
 
     def found() -> set[str]:
-        names = [*tasks] if tasks else [""]
-        measured = [
-            path.replace("{task}", name)
-            for path in (dev, test)
-            if path
-            for name in names
-        ]
-        return {*split_list(trained_on), *split_list(pivot)} | languages_of_files(
-            measured
-        )
+        measured = []
+        for path in filter(None, (dev, test)):
+            for name in tasks or [""]:
+                measured.append(path.replace("{task}", name))
+        trained = {*split_list(trained_on), *split_list(pivot)}
+        return trained | languages_of_files(measured)
 
     return found
 
@@ -64,12 +60,11 @@ def classification(
     files: a path with {language}. languages: those trained on. classifier: the model's, where it is
     set for this. task: whose head learns, of a model with several.
     """
-    classes, apart = split_list(labels), classifier == "difference"
-    objective = (
-        Classification.of_task(task, len(classes), apart)
-        if task
-        else Classification(len(classes), apart)
-    )
+    classes = len(split_list(labels))
+    apart = classifier == "difference"
+    objective = Classification(classes, apart)
+    if task:
+        objective = Classification.of_task(task, classes, apart)
     found = _own("classification", files, languages, labels)
     reading = Reading(length, reset_positions)
     return on_rows(corpus, objective, found, batch, reading, seed, weight=weight)
@@ -149,16 +144,13 @@ def _own(
 
     def found() -> tuple[Task, str, Training]:
         codes = split_list(languages)
-        there = (
-            labelled_files(files, codes)
-            if pivot is None
-            else paired_files(files, codes, pivot)
-        )
-        return (
-            own_task(kind, "train", there, split_list(labels), pivot=pivot),
-            "",
-            OwnFiles(),
-        )
+        if pivot is None:
+            paths = labelled_files(files, codes)
+        else:
+            paths = paired_files(files, codes, pivot)
+        task = own_task(kind, "train", paths, split_list(labels), pivot=pivot)
+        # The paths of one's own files are whole: they lie below no folder of data.
+        return task, "", OwnFiles()
 
     return found
 

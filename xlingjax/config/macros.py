@@ -7,7 +7,7 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xlingjax.config.recipe import find_gin, gin_folder, parts_of
+from xlingjax.config.gin_files import find_gin, gin_folder, parts_of
 from xlingjax.errors import UserError
 
 REQUIRED = "required"
@@ -31,11 +31,9 @@ def macros_in(text: str, file: str) -> Iterator[Macro]:
     try:
         for statement, comment in _statements(text):
             if found := _SET.fullmatch(statement):
-                value = (
-                    REQUIRED
-                    if found[2] == "%gin.REQUIRED"
-                    else _without_percent(found[2])
-                )
+                value = _without_percent(found[2])
+                if found[2] == "%gin.REQUIRED":
+                    value = REQUIRED
                 yield Macro(found[1], value, comment, file)
     except (tokenize.TokenError, SyntaxError) as error:
         raise UserError(f"{file}: not gin syntax: {error.args[0]}") from None
@@ -67,16 +65,16 @@ def table(file: str) -> str:
         f"| `{macro.name}` | {_default(macro.value)} | {_markdown(macro.meaning)} |"
         for macro in macros
     ]
-    return (
-        "\n".join(["| Macro | Default | Meaning |", "|---|---|---|", *rows])
-        if rows
-        else ""
-    )
+    if not rows:
+        return ""
+    return "\n".join(["| Macro | Default | Meaning |", "|---|---|---|", *rows])
 
 
 def _statements(text: str) -> Iterator[tuple[str, str]]:
     """(a statement in one line, the comment behind its last line)."""
     parts: list[tokenize.TokenInfo] = []
+    # A statement is given out when the next one begins: comments on lines of their own, indented
+    # below it, still belong to it.
     done, comments = "", []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -134,15 +132,20 @@ def _default(value: str) -> str:
 def _markdown(meaning: str) -> str:
     """As Markdown: code stays code, what is set to a macro becomes it, and no character of the rest
     is markup."""
-    parts = re.split(r"(`[^`]*`)", meaning)
-    return "".join(part if part[:1] == "`" else _plain(part) for part in parts).replace(
-        "|", "\\|"
-    )
+    text = ""
+    for part in re.split(r"(`[^`]*`)", meaning):
+        if part.startswith("`"):
+            text += part
+        else:
+            text += _plain(part)
+    return text.replace("|", "\\|")
 
 
 def _plain(text: str) -> str:
     def shown(found: re.Match) -> str:
-        return f"`{found[0]}`" if found[1] in _names() else found[0]
+        if found[1] in _names():
+            return f"`{found[0]}`"
+        return found[0]
 
     text = re.sub(r"([*\\])", r"\\\1", text).replace("<", "&lt;")
     return re.sub(rf"\b({_NAME})(=\w+)?\b", shown, text)
@@ -151,11 +154,11 @@ def _plain(text: str) -> str:
 @functools.cache
 def _names() -> frozenset[str]:
     """Every macro that a gin file of ours sets."""
-    files = gin_folder().rglob("*.gin")
-    set_in = re.compile(rf"^({_NAME})\s*=", re.MULTILINE)
-    return frozenset(
-        name for path in files for name in set_in.findall(path.read_text("utf-8"))
-    )
+    names: set[str] = set()
+    for path in gin_folder().rglob("*.gin"):
+        text = path.read_text(encoding="utf-8")
+        names.update(re.findall(rf"^({_NAME})\s*=", text, re.MULTILINE))
+    return frozenset(names)
 
 
 def _shown(where: str) -> str:

@@ -48,12 +48,14 @@ def model(
     either leaves the heads of `run` behind. vocab_size: rows of the embedding; default: the size of
     the corpus's vocabulary. language_embedding: whether there is one, with a row for each language
     of the corpus; default: as in the preset or the run, whose own is left behind by False.
-    classifier, layers: default: the preset's or the run's; dtype
-    too, in which matrix products run.
+    classifier, layers: default: the preset's or the run's; dtype too, in which matrix products run.
     language_tokens: whether a decoder begins with a token of the language, of which there is one
     for each language of the corpus behind the vocabulary's pieces.
     """
-    base = ModelConfig(**read_run_record(run)["model"]) if run else preset(name)
+    if run:
+        base = ModelConfig(**read_run_record(run)["model"])
+    else:
+        base = preset(name)
     if labels or task_labels:
         of_tasks = {
             task: len(split_list(of)) for task, of in (task_labels or {}).items()
@@ -70,7 +72,9 @@ def model(
     if language_tokens and not run and corpus is not None:
         sizes["language_tokens"] = len(corpus.languages)
     if not run and (vocab_size is not None or corpus is not None):
-        pieces = corpus.vocabulary.size if vocab_size is None else vocab_size
+        pieces = vocab_size
+        if pieces is None:
+            pieces = corpus.vocabulary.size
         sizes["vocab_size"] = pieces + sizes.get("language_tokens", 0)
     if language_embedding is False:
         sizes["num_languages"] = 0
@@ -86,7 +90,9 @@ def check_vocabulary(config: ModelConfig, vocabulary: Vocabulary, path: str) -> 
     languages)."""
     pieces = config.vocab_size - config.language_tokens
     if vocabulary.size != pieces:
-        than = "fewer" if vocabulary.size < pieces else "more"
+        than = "more"
+        if vocabulary.size < pieces:
+            than = "fewer"
         raise UserError(
             f"vocabulary {path} has {vocabulary.size} pieces, {than} than the {pieces} rows of"
             f" model {config.name}: set VOCABULARY_SIZE={vocabulary.size} or give the model's own"

@@ -1,12 +1,14 @@
 """Multi-task fine-tuning: several labelled tasks on one encoder, each with a head of its own (XGLUE
 §6.3.3)."""
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 
-from xlingjax.config import task as benchmark
+from xlingjax.config import task as single_task
 from xlingjax.config.corpus import Corpus
-from xlingjax.config.evaluators import Evaluators, Files, own_score
+from xlingjax.config.evaluators import Evaluators, Files
 from xlingjax.config.finetuning import classification
+from xlingjax.config.scores import own_score
 from xlingjax.data.labelled.task import Task
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
@@ -57,7 +59,7 @@ def multi_task(
             classifier=classifier,
             seed=seed,
             task=task,
-            weight=1.0 if weights is None else weights[task],
+            weight=_weight(weights, task),
         )
         for task, classes in tasks.items()
     ]
@@ -75,7 +77,7 @@ def multi_task_accuracy(
 ) -> Evaluators:
     """An evaluator "TASK_SPLIT" for each task of `labels`: accuracy per language, `files` a path
     with {task} and {language}; None: not evaluated."""
-    scores = [
+    evaluators = [
         own_score(
             corpus,
             "classification",
@@ -89,7 +91,13 @@ def multi_task_accuracy(
         )
         for task, classes in _tasks(labels).items()
     ]
-    return lambda: [one for score in scores for one in score()]
+    return lambda: [*itertools.chain(*(make() for make in evaluators))]
+
+
+def _weight(weights: Mapping[str, Weight] | None, task: str) -> Weight:
+    if weights is None:
+        return 1.0
+    return weights[task]
 
 
 def of_task(files: str, task: str) -> str:
@@ -118,10 +126,10 @@ def _tasks(labels: Labels | None) -> dict[str, tuple[str, ...]]:
 def merged(names: Files) -> list[Task]:
     """The tasks "SUITE/NAME", to be trained together. Raises UserError unless they are two or more
     of one benchmark and all classify."""
-    tasks = [benchmark.trained_task(name) for name in split_list(names)]
+    tasks = [single_task.trained_task(name) for name in split_list(names)]
     if len({*tasks}) < len(tasks) or len(tasks) < 2:
-        told = " ".join(task.full_name for task in tasks)
-        raise UserError(f"multi_task of {told}: name two tasks or more, each once")
+        given = " ".join(task.full_name for task in tasks)
+        raise UserError(f"multi_task of {given}: name two tasks or more, each once")
     for task in tasks:
         if task.kind not in ("classification", "ranking"):
             raise UserError(
@@ -157,7 +165,7 @@ def merged_tasks(
     run: str | None = None,
 ) -> list[ObjectiveRun]:
     """An objective "classification_TASK" for each of `tasks` ("SUITE/NAME"), on what
-    `benchmark.task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
+    `single_task.task` reads. weights: {TASK: weight}, None: all alike. Raises UserError for weights
     of other tasks."""
     found = merged(tasks)
     if weights is not None and {*weights} != {task.name for task in found}:
@@ -171,7 +179,7 @@ def merged_tasks(
         )
     runs = []
     for task in found:
-        own = benchmark.task(
+        own = single_task.task(
             corpus,
             task.full_name,
             data,
@@ -188,11 +196,8 @@ def merged_tasks(
         objective = Classification.of_task(
             task.name, len(task.labels), classifier == "difference"
         )
-        runs.append(
-            ObjectiveRun(
-                objective, own.source, 1.0 if weights is None else weights[task.name]
-            )
-        )
+        weight = _weight(weights, task.name)
+        runs.append(ObjectiveRun(objective, own.source, weight))
     return runs
 
 
@@ -209,11 +214,12 @@ def merged_score(
     translated: Files = None,
     labelled: str | None = None,
 ) -> Evaluators:
-    """See `TasksScore`; what it is given is that of `benchmark.task_score`."""
+    """See `TasksScore`; what it is given is that of `single_task.task_score`."""
 
     def make():
-        def of(task: Task) -> Sequence:
-            return benchmark.task_score(
+        scores = []
+        for task in merged(tasks):
+            of_task = single_task.task_score(
                 corpus,
                 task.full_name,
                 data,
@@ -225,9 +231,9 @@ def merged_score(
                 name,
                 translated,
                 labelled,
-            )()
-
-        return [TasksScore([one for task in merged(tasks) for one in of(task)], name)]
+            )
+            scores += of_task()
+        return [TasksScore(scores, name)]
 
     return make
 

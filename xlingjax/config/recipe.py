@@ -5,25 +5,30 @@ What recipes bind are plain functions and dataclasses of the library (`config.bi
 get their gin names. A recipe's public knobs are its macros in CAPITALS: `--gin.TRAIN_STEPS=500`.
 """
 
-import difflib
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import gin
 
-import xlingjax
 from xlingjax import config
 from xlingjax.config.bindings import Made, declared, made, needed
+from xlingjax.config.gin_files import (
+    MACRO,
+    nearest,
+    parts_of,
+    places_of,
+    recipes,
+    require_read_macros,
+    required_comment,
+)
 from xlingjax.convert import import_model
 from xlingjax.errors import UserError
 
 FOREIGN = "hf:"
-_MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -38,27 +43,6 @@ class Recipe:
     @property
     def bound(self) -> dict[str, Any]:
         return self.plan.keywords
-
-
-def gin_folder() -> Path:
-    """The folder of recipes: beside the package in a clone, inside it in an installed wheel."""
-    package = Path(xlingjax.__file__).parent
-    inside = package / "gin"
-    return inside if inside.is_dir() else package.parent / "gin"
-
-
-def find_gin(name: str, roots: Sequence[Path] = (Path(),)) -> Path | None:
-    """The first file of that name; gin/recipes/x.gin, recipes/x.gin, models/tiny.gin and the recipe
-    x are found from anywhere. roots: folders that come before xlingjax's own."""
-    places = [root / name for root in (*roots, gin_folder().parent, gin_folder())]
-    return next(
-        (
-            path
-            for path in (*places, gin_folder() / "recipes" / f"{name}.gin")
-            if path.is_file()
-        ),
-        None,
-    )
 
 
 @functools.cache
@@ -96,106 +80,69 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     registered()
     gin.clear_config()
     if not files:
+        known = ", ".join(recipes())
         raise UserError(
-            "no recipe: pass --gin_file gin/recipes/NAME.gin (there are "
-            + ", ".join(recipes())
-            + ")"
+            f"no recipe: pass --gin_file gin/recipes/NAME.gin (there are {known})"
         )
     texts = [*parts_of(files)]
     for text, where in texts:
         parse_text(text, where)
     macros = macro_names()
     require_read_macros(texts)
+    _bind_overrides(overrides, macros)
+    lines = config_lines()
+    require_types(lines, places_of(texts, overrides))
+    import_foreign(macros)
+    _require_values(macros, files)
+    _require_known_macros(lines, macros)
+
+
+def _bind_overrides(overrides: Sequence[str], macros: Sequence[str]) -> None:
     weights = {
-        *re.findall(
-            r"\.weight = %(\w+)$", gin.config_str() if overrides else "", re.MULTILINE
-        )
+        value.removeprefix("%")
+        for bound, value in config_lines().items()
+        if bound.endswith(".weight")
     }
     for override in overrides:
         key, _, value = override.partition("=")
         where = f"--gin.{key}"
-        if _MACRO.fullmatch(key):
+        if re.fullmatch(MACRO, key):
             if key not in macros:
-                raise UserError(
-                    f"{where}: this recipe has no macro {key}{_nearest(key, macros)}"
-                )
-            value = checked_number(
-                where, value, gin.query_parameter(f"{key}/macro.value"), key in weights
-            )
+                near = nearest(key, macros)
+                raise UserError(f"{where}: this recipe has no macro {key}{near}")
+            before = gin.query_parameter(f"{key}/macro.value")
+            value = checked_number(where, value, before, key in weights)
         elif "." not in key:
             raise UserError(
                 f"{where}: neither a macro (CAPITALS) nor"
-                f" NAME.PARAMETER{_nearest(key.upper(), macros)}"
+                f" NAME.PARAMETER{nearest(key.upper(), macros)}"
             )
         parse_text(f"{key} = {gin_value(value)}", where)
-    require_types(places_of(texts, overrides))
-    import_foreign(macros)
+
+
+def _require_values(macros: Sequence[str], files: Sequence[str]) -> None:
+    """Raises UserError for a macro that a recipe leaves to its user."""
     for macro in macros:
         if str(gin.query_parameter(f"{macro}/macro.value")) == "%gin.REQUIRED":
             raise UserError(
                 f"{macro} is not set and this recipe needs it: pass"
-                f" --gin.{macro}=...{_comment(macro, files)}"
-            )
-    for line in gin.config_str().splitlines():
-        for unknown in set(
-            re.findall(rf"(?:= |[\[(,:]\s*)%({_MACRO.pattern})\b", line)
-        ) - set(macros):
-            raise UserError(
-                f"{line.strip()!r} names a macro that no file defines{_nearest(unknown, macros)}"
+                f" --gin.{macro}=...{required_comment(macro, files)}"
             )
 
 
-def require_read_macros(texts: Sequence[tuple[str, str]]) -> None:
-    """texts: as of `parts_of`. Raises UserError for a macro of a user's file that nothing of this
-    recipe reads, which would be ignored in silence."""
-    ours = [
-        text for text, where in texts if gin_folder() in Path(where).absolute().parents
-    ]
-    known = {name for text in ours for name in _set_in(text)}
-    known |= {
-        name
-        for text, _ in texts
-        for name in re.findall(rf"%({_MACRO.pattern})\b", text)
-    }
-    known |= {
-        name for text, _ in texts for name in re.findall(r"%([a-z]\w*)\b(?!\.)", text)
-    }
-    for text, where in texts:
-        if strange := [
-            name
-            for name in (*_set_in(text), *_set_in(text, r"[a-z]\w*"))
-            if name not in known
-        ]:
-            line = next(
-                n
-                for n, row in enumerate(text.splitlines(), 1)
-                if re.match(rf"{strange[0]}\s*=", row)
-            )
-            near = _nearest(strange[0].upper(), sorted(known))
-            raise UserError(
-                f"{where}, line {line}: this recipe has no macro {strange[0]}{near}"
-            )
+def _require_known_macros(lines: Mapping[str, str], macros: Sequence[str]) -> None:
+    """lines: as of `config_lines`. Raises UserError for a macro that nothing sets."""
+    for bound, value in lines.items():
+        for name in re.findall(rf"(?:^|[\[(,:]\s*)%({MACRO})\b", value):
+            if name not in macros:
+                line = f"{bound} = {value}"
+                near = nearest(name, macros)
+                raise UserError(f"{line!r} names a macro that no file defines{near}")
 
 
-def places_of(
-    texts: Sequence[tuple[str, str]], overrides: Sequence[str]
-) -> dict[str, str]:
-    """{name that is bound: where, at last}. texts: as of `parts_of`."""
-    places = {}
-    for text, where in texts:
-        for number, line in enumerate(text.splitlines(), 1):
-            if bound := re.match(r"([\w./]+)\s*=", line):
-                places[bound[1]] = f"{where}, line {number}: {bound[1]}"
-    return places | {
-        key: f"--gin.{key}"
-        for key in (override.partition("=")[0] for override in overrides)
-    }
-
-
-def require_types(places: Mapping[str, str]) -> None:
-    """places: as of `places_of`. Raises UserError for a value that the parameter it is bound to
-    does not declare; of a macro, every parameter that reads it."""
-    lines = config_lines()
+def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
+    """lines: as of `config_lines`; places: as of `places_of`. Raises UserError for a value that the
+    parameter it is bound to does not declare; of a macro, every parameter that reads it."""
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
         if not name:
@@ -203,21 +150,22 @@ def require_types(places: Mapping[str, str]) -> None:
         wanted = declared(function_named(name)).parameters[parameter].annotation
         key, value = _literal(bound)
         if instead := needed(value, wanted):
-            reader = "" if key == bound else f" ({name}.{parameter})"
-            raise UserError(
-                f"{places.get(key, key)}={lines[key]}: {instead} is needed{reader}"
-            )
+            reader = ""
+            if key != bound:
+                reader = f" ({name}.{parameter})"
+            where = places.get(key, key)
+            raise UserError(f"{where}={lines[key]}: {instead} is needed{reader}")
 
 
 def _literal(bound: str) -> tuple[str, Any]:
     """(the macro at the end, or `bound` itself; its value, `Made` for what will be called). Raises
     UserError for a macro that is itself."""
-    followed, value = [bound], gin.query_parameter(bound)
-    while macro := re.fullmatch(rf"%({_MACRO.pattern})", _reference(value)):
+    followed = [bound]
+    value = gin.query_parameter(bound)
+    while macro := re.fullmatch(rf"%({MACRO})", _reference(value)):
         if macro[1] in followed:
-            raise UserError(
-                f"{macro[1]} is defined by itself: {' = '.join([*followed[1:], macro[1]])}"
-            )
+            circle = " = ".join([*followed[1:], macro[1]])
+            raise UserError(f"{macro[1]} is defined by itself: {circle}")
         followed.append(macro[1])
         value = _macro_value(macro[1])
     return followed[-1], _with_made(value)
@@ -225,13 +173,16 @@ def _literal(bound: str) -> tuple[str, Any]:
 
 def _reference(value: Any) -> str:
     """As it is written, "%NAME" or "@name()"; "": it is a literal."""
-    return str(value) if isinstance(value, gin.config.ConfigurableReference) else ""
+    if isinstance(value, gin.config.ConfigurableReference):
+        return str(value)
+    return ""
 
 
 def _macro_value(name: str) -> Any:
     try:
         return gin.query_parameter(f"{name}/macro.value")
-    except ValueError:  # no file defines it, which parse_gin says
+    except ValueError:
+        # No file defines it, which parse_gin says.
         return Made(Any)
 
 
@@ -241,17 +192,16 @@ def _with_made(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(_with_made, value))
     written = _reference(value)
-    if macro := re.fullmatch(rf"%({_MACRO.pattern})", written):
+    if macro := re.fullmatch(rf"%({MACRO})", written):
         return _with_made(_macro_value(macro[1]))
     if written.endswith("()"):
         return made(function_named(written.removesuffix("()").removeprefix("@")))
     if written.startswith("@"):
         return Made(Callable)
-    return Made(Any) if written else value  # a constant of gin: gin.REQUIRED
-
-
-def _set_in(text: str, name: str = _MACRO.pattern) -> list[str]:
-    return re.findall(rf"^({name})\s*=", text, re.MULTILINE)
+    if written:
+        # A constant of gin: gin.REQUIRED.
+        return Made(Any)
+    return value
 
 
 def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
@@ -263,69 +213,64 @@ def bindings(files: Sequence[str], overrides: Sequence[str]) -> dict[str, str]:
 
 def config_lines() -> dict[str, str]:
     """{name: value as it is written} of all that is bound now."""
-    lines = gin.config_str(max_line_length=10**6).splitlines()
-    return dict(
-        line.split(" = ", 1)
-        for line in lines
-        if " = " in line and not line.startswith("#")
-    )
+    lines = {}
+    # A binding on one line each; gin rules lines of this length between its sections.
+    for line in gin.config_str(max_line_length=10**5).splitlines():
+        name, equals, value = line.partition(" = ")
+        if equals and not line.startswith("#"):
+            lines[name] = value
+    return lines
 
 
 def import_foreign(macros: Sequence[str]) -> None:
     """Each macro that is "hf:FOLDER_OR_ID" becomes the workdir of that Hugging Face model; a
     VOCABULARY that is not set is that of INIT_FROM."""
     values = {macro: gin.query_parameter(f"{macro}/macro.value") for macro in macros}
+    lacks_vocabulary = str(values.get("VOCABULARY")) == "%gin.REQUIRED"
     for macro, value in values.items():
-        if isinstance(value, str) and value.startswith(FOREIGN):
-            run = import_model.imported(value.removeprefix(FOREIGN))
-            gin.bind_parameter(f"{macro}/macro.value", run)
-            if (
-                macro == "INIT_FROM"
-                and str(values.get("VOCABULARY")) == "%gin.REQUIRED"
-            ):
-                gin.bind_parameter("VOCABULARY/macro.value", run)
+        if not isinstance(value, str) or not value.startswith(FOREIGN):
+            continue
+        run = import_model.imported(value.removeprefix(FOREIGN))
+        gin.bind_parameter(f"{macro}/macro.value", run)
+        if macro == "INIT_FROM" and lacks_vocabulary:
+            gin.bind_parameter("VOCABULARY/macro.value", run)
 
 
 def checked_number(where: str, value: str, before: Any, weighs: bool = False) -> str:
     """`value`, for a macro that was a number `before` only if it is one, or stages: 1e4 for a whole
-    number is
-    10000. One that `weighs` an objective may be any number."""
-    if (
-        isinstance(before, bool)
-        or not isinstance(before, int | float)
-        or value[:1] in "@%{"
-        or value == "None"
-    ):
+    number is 10000. One that `weighs` an objective may be any number."""
+    was_number = isinstance(before, int | float) and not isinstance(before, bool)
+    if not was_number or value[:1] in "@%{" or value == "None":
         return value
-    before = float(before) if weighs else before
+    if weighs:
+        before = float(before)
     try:
         number = float(value)
     except ValueError:
         raise UserError(f"{where}={value}: a number is needed, like {before}") from None
     if isinstance(before, int) and number != int(number):
         raise UserError(f"{where}={value}: a whole number is needed, like {before}")
-    return str(int(number)) if isinstance(before, int) else value
+    if isinstance(before, int):
+        return str(int(number))
+    return value
 
 
 def build(name: str) -> Any:
     """Call configurable `name` with everything bound. Raises UserError where a binding is
     missing."""
     try:
-        built = gin.get_configurable(name)()
+        return gin.get_configurable(name)()
     except (RuntimeError, TypeError) as error:
-        missing = re.match(
-            r"Required bindings for `(.+)` not provided in config: \[(.+)\]", str(error)
-        )
-        missing = missing or re.match(
-            r"(\w+)\(\) missing \d+ required .* arguments?: (.+)", str(error)
-        )
+        of_gin = r"Required bindings for `(.+)` not provided in config: \[(.+)\]"
+        of_python = r"(\w+)\(\) missing \d+ required .* arguments?: (.+)"
+        message = str(error)
+        missing = re.match(of_gin, message) or re.match(of_python, message)
         if not missing:
             raise
         parameter = re.search(r"\w+", missing[2])[0]
         raise UserError(
             f"the recipe does not bind {missing[1]}.{parameter}: bind it in a recipe"
         ) from None
-    return built
 
 
 def check_used(overrides: Sequence[str]) -> None:
@@ -334,9 +279,9 @@ def check_used(overrides: Sequence[str]) -> None:
     operative = operative_config()
     for override in overrides:
         key = override.partition("=")[0].strip()
-        if not re.search(
-            rf"^(\w+/)?{re.escape(key)} =", operative, re.MULTILINE
-        ):  # a scope reads what has none, too
+        # A scope reads what has none, too.
+        read = rf"^(\w+/)?{re.escape(key)} ="
+        if not re.search(read, operative, re.MULTILINE):
             raise UserError(
                 f"--gin.{key} changes nothing: this run does not read it; leave it out"
             )
@@ -345,7 +290,8 @@ def check_used(overrides: Sequence[str]) -> None:
 def read_recipe(files: Sequence[str], overrides: Sequence[str]) -> Recipe:
     """Everything that the files and overrides bind, built, and nothing run. Raises UserError."""
     parse_gin(files, overrides)
-    plan, corpus = build("train"), build("corpus")
+    plan = build("train")
+    corpus = build("corpus")
     check_used(overrides)
     return Recipe(plan, corpus, operative_config())
 
@@ -367,11 +313,7 @@ def operative_config() -> str:
 
 
 def macro_names() -> list[str]:
-    return re.findall(rf"^({_MACRO.pattern}) =", gin.config_str(), re.MULTILINE)
-
-
-def recipes() -> list[str]:
-    return sorted(path.stem for path in (gin_folder() / "recipes").glob("*.gin"))
+    return [name for name in config_lines() if re.fullmatch(MACRO, name)]
 
 
 def gin_value(text: str) -> str:
@@ -387,58 +329,19 @@ def gin_value(text: str) -> str:
         gin.config.parse_value(text)
     except SyntaxError:
         return repr(text)
-    except (
-        ValueError
-    ):  # a reference to something unknown: gin says so where it is bound
-        return text
+    except ValueError:
+        # A reference to something unknown: gin says so where it is bound.
+        pass
     return text
 
 
 def gin_values(overrides: Sequence[str]) -> list[str]:
     """NAME=VALUE with every value as gin reads it."""
-    pairs = (override.partition("=") for override in overrides)
-    return [f"{name}={gin_value(value)}" for name, _, value in pairs]
-
-
-def parts_of(files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(gin text, where it stands) of recipes and what they include, as they are to be read. Raises
-    UserError for a missing file."""
-    for file in files:
-        path = find_gin(file)
-        if path is None:
-            raise UserError(
-                f"missing file: no recipe {file!r}{_nearest(Path(file).stem, recipes())}"
-            )
-        yield from _parts(path)
-
-
-def _parts(path: Path) -> Iterator[tuple[str, str]]:
-    """Includes are followed here, because gin looks for them among Python's packages, and a folder
-    of the same name there, which it takes for one, stops it."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: not valid UTF-8 at byte {error.start}: give a gin file, in UTF-8"
-        ) from None
-    done = 0
-    for number, line in enumerate(lines):
-        if included := re.match(r"""include\s+["'](.+)["']""", line):
-            yield "\n" * done + "\n".join(lines[done:number]), str(path)
-            done = number + 1
-            found = find_gin(included[1], [path.parent, Path()])
-            if found is None:
-                raise UserError(
-                    f"{path}, line {done}: missing file: include {included[1]!r}; name it from the"
-                    f" folder of {path.name}, from here, or from xlingjax's gin/"
-                )
-            yield from _parts(found)
-    yield "\n" * done + "\n".join(lines[done:]), str(path)
-
-
-def macros_set(files: Sequence[str]) -> set[str]:
-    """The macros that recipes, and what they include, set. Raises UserError as `parts_of`."""
-    return {name for text, _ in parts_of(files) for name in _set_in(text)}
+    written = []
+    for override in overrides:
+        name, _, value = override.partition("=")
+        written.append(f"{name}={gin_value(value)}")
+    return written
 
 
 def parse_text(text: str, where: str) -> None:
@@ -447,48 +350,31 @@ def parse_text(text: str, where: str) -> None:
     try:
         gin.parse_config(text)
     except (ValueError, SyntaxError, ImportError) as error:
-        names, message = registered(), str(error).splitlines()[0]
+        # gin counts lines within the text; one line needs no number.
         if "\n" in text and (place := re.findall(r"line (\d+)", str(error))):
             where = f"{where}, line {place[-1]}"
-        if unknown := re.match(
-            r"No configurable matching (?:reference )?'@?([\w./]+)", message
-        ):
-            name = unknown[1].split("/")[-1]
-            message = f"nothing is called {name!r}{_nearest(name, names)}"
-        elif unknown := re.match(
-            r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message
-        ):
-            known = inspect.signature(names[unknown[1].split(".")[-1]]).parameters
-            near = _nearest(unknown[2], list(known))
-            message = f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
-        elif message.startswith("malformed node"):
-            kinds = "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
-            message = f"not gin syntax: a value is {kinds}"
-        elif isinstance(error, SyntaxError):
-            message = f"not gin syntax: {message}"
-        raise UserError(f"{where}: {message}") from None
+        raise UserError(f"{where}: {_cause(error)}") from None
 
 
-def _nearest(name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return (
-        f"; did you mean {near[0]!r}?"
-        if near
-        else f"; there are {', '.join(sorted(known))}"
-        if known
-        else ""
+def _cause(error: Exception) -> str:
+    """What gin's complaint means, without its traceback of the file."""
+    message = str(error).splitlines()[0]
+    unknown = re.match(r"No configurable matching (?:reference )?'@?([\w./]+)", message)
+    if unknown:
+        name = unknown[1].split("/")[-1]
+        return f"nothing is called {name!r}{nearest(name, registered())}"
+    unknown = re.match(
+        r"Configurable '(.+)' doesn't have a parameter named '(.+)'", message
     )
-
-
-def _comment(macro: str, files: Sequence[str]) -> str:
-    """What the recipes, or the files they include, write behind `MACRO = %gin.REQUIRED`."""
-    own = [path for file in files if (path := find_gin(file))]
-    for path in (*own, *sorted(gin_folder().rglob("*.gin"))):
-        found = re.search(
-            rf"^{macro}\s*=\s*%gin\.REQUIRED\s*#\s*(.+)$",
-            path.read_text(encoding="utf-8"),
-            re.MULTILINE,
+    if unknown:
+        function = registered()[unknown[1].split(".")[-1]]
+        near = nearest(unknown[2], list(inspect.signature(function).parameters))
+        return f"{unknown[1]!r} has no parameter {unknown[2]!r}{near}"
+    if message.startswith("malformed node"):
+        kinds = (
+            "a number, True, False, None, a string in quotes, a list, %MACRO or @name()"
         )
-        if found:
-            return f" ({found[1].strip()})"
-    return ""
+        return f"not gin syntax: a value is {kinds}"
+    if isinstance(error, SyntaxError):
+        return f"not gin syntax: {message}"
+    return message

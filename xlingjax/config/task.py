@@ -45,7 +45,9 @@ def trained_task(name: str) -> Task:
 def task_labels(task: str) -> tuple[str, ...]:
     """The classes that the model's head tells apart."""
     found = trained_task(task)
-    return ("start", "end") if found.kind == "span_qa" else found.labels
+    if found.kind == "span_qa":
+        return ("start", "end")
+    return found.labels
 
 
 def task_classifier(task: str, classifier: str | None = None) -> str | None:
@@ -87,26 +89,21 @@ def task_languages(
 
     def found() -> set[str]:
         codes: set[str] = set()
+        training = Training(split_list(gold), split_list(translated), labelled=labelled)
+        measured = [
+            (dev_split, split_list(dev_languages)),
+            (test_split, split_list(test_languages)),
+        ]
         for name in split_list(task):
             one = trained_task(name)
-            codes |= {
-                language
-                for _, language in Training(
-                    split_list(gold), split_list(translated), labelled=labelled
-                ).parts(one, data)
-            }
-            codes |= {one.trained_on, *languages_present(one, data, "test")}
-            for split, requested in (
-                (dev_split, split_list(dev_languages)),
-                (test_split, split_list(test_languages)),
-            ):
-                codes |= {
-                    *(
-                        languages_present(one, data, part_of(split)[0])
-                        if ALL in requested
-                        else requested
-                    )
-                }
+            codes.update(language for _, language in training.parts(one, data))
+            codes.add(one.trained_on)
+            codes.update(languages_present(one, data, "test"))
+            for split, requested in measured:
+                if ALL in requested:
+                    codes.update(languages_present(one, data, part_of(split)[0]))
+                else:
+                    codes.update(requested)
         return codes
 
     return found
@@ -158,14 +155,12 @@ def task(
     """The objective of the task's kind, on its official files below `data`.
 
     gold: languages whose training sets are read (split: or a part of them), translated: into which
-    the training set
-    was translated ("all": that have them), labelled: a folder of examples that a teacher labelled.
+    the training set was translated ("all": that have them), labelled: a folder of examples that a
+    teacher labelled.
     run: that the weights come from; smoothing, streams: of texts to write, see `generation`.
     """
-    found, training = (
-        trained_task(name),
-        Training(split_list(gold), split_list(translated), split, labelled),
-    )
+    found = trained_task(name)
+    training = Training(split_list(gold), split_list(translated), split, labelled)
     if found.kind == "generation":
         return _generation(
             corpus, found, data, training, batch, reading, seed, run, smoothing, streams
@@ -210,7 +205,9 @@ def on_rows(
             paired=paired,
         )
 
-    length = reading.length * (2 if paired else 1)
+    length = reading.length
+    if paired:
+        length *= 2
     shapes = batch_shapes(objective.reads, batch=batch, length=length)
     return ObjectiveRun(objective, Batches(shapes, opened), weight)
 
@@ -233,11 +230,9 @@ def _generation(
             f"{task.full_name}: whole gold sets teach what to write; leave TRANSLATED, LABELLED out"
         )
     if training.split != "train":
-        lacks = (
-            ""
-            if languages_present(task, data, "dev")
-            else f", and it has no dev set below {data} to choose by"
-        )
+        lacks = ""
+        if not languages_present(task, data, "dev"):
+            lacks = f", and it has no dev set below {data} to choose by"
         raise UserError(
             f"{task.full_name}: TRAIN_SPLIT={training.split}: what to write is learnt from whole"
             f" files{lacks}: make the last lines of the training files dev files, or give"
@@ -245,18 +240,16 @@ def _generation(
             " trains on all rows"
         )
     tokens = bool(run and read_run_record(run)["model"].get("language_tokens"))
-    codes = (
-        [language for _, language in training.parts(task, data)]
-        if ALL in training.gold
-        else training.gold
-    )
-    places = {
-        found.files.patterns[0]
-        for code in codes
-        if (found := find(task, data, "train", code))
-    }
+    codes = training.gold
+    if ALL in training.gold:
+        codes = [language for _, language in training.parts(task, data)]
+    places = set()
+    for code in codes:
+        if found := find(task, data, "train", code):
+            places.add(found.files.patterns[0])
     if len(places) != 1:
-        read(task, data, "train", codes[0])  # says what is missing
+        # If files are missing, this says which.
+        read(task, data, "train", codes[0])
         raise UserError(
             f"{task.full_name}: training sets of {', '.join(codes)} lie under several names:"
             f" {places}"
@@ -294,9 +287,10 @@ def task_score(
     each; 0: all. trained_on, translated, labelled: `task`'s gold, translated and labelled."""
 
     def make():
-        parts = Training(
+        training = Training(
             split_list(trained_on), split_list(translated), labelled=labelled
-        ).parts(trained_task(task), data)
+        )
+        parts = training.parts(trained_task(task), data)
         score = TaskScore(
             trained_task(task),
             data,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.config.recipe import macros_set
+from xlingjax.config.gin_files import macros_set
 from xlingjax.data.labelled.task import Task, languages_present, part_of
 from xlingjax.data.sources import split_list
 from xlingjax.evaluation.task import chosen_languages

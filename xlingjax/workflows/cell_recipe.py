@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xlingjax.config.recipe import bindings, find_gin, macros_set
+from xlingjax.config.gin_files import find_gin, macros_set
+from xlingjax.config.recipe import bindings
 from xlingjax.data.labelled.task import find, part_of
 from xlingjax.data.labelled.tfds import located
 from xlingjax.data.sources import split_list

@@ -18,7 +18,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from xlingjax.config.recipe import bindings, find_gin, read_recipe
+from xlingjax.config.gin_files import find_gin
+from xlingjax.config.recipe import bindings, read_recipe
 from xlingjax.data.labelled.task import Task, find, read
 from xlingjax.data.sources import split_list
 from xlingjax.errors import UserError
