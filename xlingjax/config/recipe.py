@@ -90,11 +90,10 @@ def parse_gin(files: Sequence[str], overrides: Sequence[str]) -> None:
     macros = macro_names()
     require_read_macros(texts)
     _bind_overrides(overrides, macros)
-    lines = config_lines()
-    require_types(lines, places_of(texts, overrides))
+    require_types(places_of(texts, overrides))
     import_foreign(macros)
     _require_values(macros, files)
-    _require_known_macros(lines, macros)
+    _require_known_macros(macros)
 
 
 def _bind_overrides(overrides: Sequence[str], macros: Sequence[str]) -> None:
@@ -130,9 +129,9 @@ def _require_values(macros: Sequence[str], files: Sequence[str]) -> None:
             )
 
 
-def _require_known_macros(lines: Mapping[str, str], macros: Sequence[str]) -> None:
-    """lines: as of `config_lines`. Raises UserError for a macro that nothing sets."""
-    for bound, value in lines.items():
+def _require_known_macros(macros: Sequence[str]) -> None:
+    """Raises UserError for a macro that is read and that nothing sets."""
+    for bound, value in config_lines().items():
         for name in re.findall(rf"(?:^|[\[(,:]\s*)%({MACRO})\b", value):
             if name not in macros:
                 line = f"{bound} = {value}"
@@ -140,9 +139,10 @@ def _require_known_macros(lines: Mapping[str, str], macros: Sequence[str]) -> No
                 raise UserError(f"{line!r} names a macro that no file defines{near}")
 
 
-def require_types(lines: Mapping[str, str], places: Mapping[str, str]) -> None:
-    """lines: as of `config_lines`; places: as of `places_of`. Raises UserError for a value that the
-    parameter it is bound to does not declare; of a macro, every parameter that reads it."""
+def require_types(places: Mapping[str, str]) -> None:
+    """places: as of `places_of`. Raises UserError for a value that the parameter it is bound to
+    does not declare; of a macro, every parameter that reads it."""
+    lines = config_lines()
     for bound in lines:
         name, _, parameter = bound.rpartition("/")[2].rpartition(".")
         if not name:
