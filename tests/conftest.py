@@ -16,6 +16,8 @@ if "xla_force_host_platform_device_count" not in os.environ.get("XLA_FLAGS", "")
         # time.
         flags += ["--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true"]
         flags += ["--xla_cpu_use_fusion_emitters=false"]
+        # A program in one piece: these are too small to be worth cutting up.
+        flags += ["--xla_cpu_parallel_codegen_split_count=1"]
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags])
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")

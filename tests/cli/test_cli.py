@@ -549,8 +549,11 @@ def test_vocabulary_and_model_of_different_size(corpus, refused, tmp_path):
 
 
 def test_batch_that_the_mesh_does_not_divide(corpus, refused, tmp_path):
-    refused(pretrain(corpus, tmp_path, BATCH=12), "12 rows", "8 devices", "multiple of 8")
-    refused(pretrain(corpus, tmp_path, MESH_TENSOR=3), "mesh", "tensor=3", "8 devices")
+    refused(
+        pretrain(corpus, tmp_path, BATCH=12, MESH_DATA=-1), "12 rows", "8 devices", "multiple of 8"
+    )
+    given = {"MESH_DATA": -1, "MESH_TENSOR": 3}
+    refused(pretrain(corpus, tmp_path, **given), "mesh", "tensor=3", "8 devices")
 
 
 def test_rows_longer_than_the_position_table(corpus, refused, tmp_path):
@@ -594,9 +597,9 @@ def test_a_platform_that_jax_is_installed_without(corpus, tmp_path, verb):
 
 def test_a_first_start_that_is_refused_leaves_no_file(corpus, tmp_path, refused):
     for override in (
-        {"BATCH": 12},
+        {"BATCH": 12, "MESH_DATA": -1},
         {"LENGTH": 600},
-        {"MESH_TENSOR": 3},
+        {"MESH_DATA": -1, "MESH_TENSOR": 3},
         {"INIT_FROM": "nowhere"},
         {"MONO": "none/*"},
     ):

@@ -23,6 +23,7 @@ SMALL = {
     "model.ffn": 32,
     "BATCH": 8,
     "LENGTH": 32,
+    "MESH_DATA": 1,
 }
 SHORT = {
     "TRAIN_STEPS": 4,

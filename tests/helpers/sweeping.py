@@ -74,6 +74,7 @@ def finetune(task, start, files, output, *more):
     settings = [
         "--gin.LENGTH=24",
         "--gin.BATCH=8",
+        "--gin.MESH_DATA=1",
         "--gin.EPOCHS=2",
         "--gin.DROPOUT=0",
         "--gin.ATTENTION_DROPOUT=0",
