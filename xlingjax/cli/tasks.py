@@ -2,6 +2,7 @@
 benchmarks."""
 
 import argparse
+import functools
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -202,6 +203,7 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import read_run_record
     from xlingjax.workflows.cell import Request
+    from xlingjax.workflows.many import Call, run_all
     from xlingjax.workflows.measure import measure
     from xlingjax.workflows.scorecard_page import show
     from xlingjax.workflows.sweep import check, run
@@ -217,12 +219,12 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     several = len(tasks) > 1
     failed = []
 
-    def note_failure(task: Any, error: UserError) -> None:
+    def note_failure(name: str, error: UserError) -> None:
         """Of a suite the other tasks are measured all the same."""
         if not several:
             raise error
-        print(f"{task.full_name}: {error}")
-        failed.append(task.full_name)
+        print(f"{name}: {error}")
+        failed.append(name)
 
     # All are checked before the first one trains.
     requests = []
@@ -250,19 +252,26 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
                 check(request)
                 requests.append(request)
             except UserError as error:
-                note_failure(task, error)
+                note_failure(task.full_name, error)
+
+    def measure_or_train(task: Any) -> int:
+        if task.kind not in TRAINED:
+            measure(measured(args, source, task.suite, [task.name]))
+        for request in requests:
+            if request.task != task:
+                continue
+            status = run(request, machine)
+            # The machine wants it to stop: the next sweep would be told the same.
+            if status:
+                return status
+        return 0
+
+    jobs = []
     for task in tasks:
-        try:
-            if task.kind not in TRAINED:
-                measure(measured(args, source, task.suite, [task.name]))
-            for request in requests:
-                if request.task != task:
-                    continue
-                status = run(request, machine)
-                if status:
-                    return status
-        except UserError as error:
-            note_failure(task, error)
+        jobs.append(Call(task.full_name, functools.partial(measure_or_train, task)))
+    status = run_all(jobs, on_error=note_failure)
+    if status:
+        return status
     print(show(args.output))
     if failed:
         # A task may have failed by several strategies.

@@ -5,10 +5,7 @@ Each sweep is a process with a folder of its own, ENCODER/ROW, and runs no cell 
 that was stopped goes on with the same command.
 """
 
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +14,13 @@ from typing import Any
 from xlingjax.config.multi_task import merged
 from xlingjax.data.labelled.task import TRAINED
 from xlingjax.data.sources import split_list
-from xlingjax.errors import Stopped, UserError
+from xlingjax.errors import UserError
 from xlingjax.evaluation.tatoeba import chosen_layer
-from xlingjax.runtime.signals import stop_requested
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows.bakeoff import slug
 from xlingjax.workflows.cell import MULTI_TASK
+from xlingjax.workflows.many import Command, Stop, run_all
 
 TRAINING = {"strategy", "settings", "grid", "languages"}
 """What a row says of its training; retrieval and mining have none."""
@@ -238,22 +235,12 @@ def run(
             "left out, since ENCODERS does not name"
             f" {' or '.join(split_list(table.rows[name]['encoders']))}: {name}"
         )
-    stop = threading.Event()
-    with stop_requested(stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        for encoder, name in table.cells():
-            line = [*table.command(encoder, name, data, output), *arguments]
-            say(f"{encoder}, {name}: {' '.join(line[3:])}")
-            # In a group of its own: Ctrl-C reaches the table alone, which has its sweep save.
-            child = subprocess.Popen(line, stdin=subprocess.DEVNULL, process_group=0)
-            while child.poll() is None and not stop.wait(0.5):
-                pass
-            if child.poll() is None:
-                child.terminate()
-            status = child.wait()
-            if stop.is_set():
-                raise Stopped("table: stopped; the same command goes on")
-            if status:
-                raise UserError(
-                    f"table: {encoder}, {name} ended with status {status}; what it said stands"
-                    " above"
-                )
+    stop = Stop("table")
+    jobs = []
+    for encoder, name in table.cells():
+        line = [*table.command(encoder, name, data, output), *arguments]
+        jobs.append(Command(f"{encoder}, {name}", line, stop, say))
+    with stop.listen():
+        run_all(jobs, say=say, stop=stop)
+        # A signal that found the last sweep at its end is a request to stop all the same.
+        stop.leave_if_requested()

@@ -7,6 +7,7 @@ the same command, and sweeps of several tasks and strategies may share a folder.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import re
@@ -42,7 +43,8 @@ from xlingjax.workflows.cell import (
     values_of,
 )
 from xlingjax.workflows.cell_recipe import recipe_of
-from xlingjax.workflows.cell_training import PREDICTED, run_cell
+from xlingjax.workflows.cell_training import PREDICTED, CellTraining
+from xlingjax.workflows.many import run_all
 from xlingjax.workflows.strategies import TAUGHT, is_tested, variants
 from xlingjax.workflows.teacher import label
 
@@ -96,25 +98,33 @@ def run(
     else:
         start = parameters_hash(open_run(request.source).params)
     if plan.taught:
-        # A student's seed and settings are its teacher's, so every teacher is trained first.
+        # A teacher labels what the student of its seed and settings trains on.
         status = run(dataclasses.replace(request, strategy=TEACHER), machine, say)
         if status:
             return status
+    jobs = []
     for variant, settings, seed in itertools.product(
         plan.variants, grid, range(request.seeds)
     ):
         cell = Cell.of(
             request.output, request.task, plan.strategy.stem, variant, settings, seed
         )
-        more = {}
-        if plan.taught:
-            teacher = Cell.of(request.output, request.task, TEACHER, {}, settings, seed)
-            more[LABELLED] = repr(str(label(request, teacher, cell)))
-        status = run_cell(request, cell, plan.strategy, more, start, machine, say)
-        if status:
-            # The machine wants it to stop: the next cell would be asked the same.
-            return status
-    return 0
+        more = functools.partial(_added, request, plan, cell)
+        jobs.append(
+            CellTraining(request, cell, plan.strategy, more, start, machine, say)
+        )
+    return run_all(jobs, say=say)
+
+
+def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
+    """The macros that a cell has beside those of its request: the sets that a teacher labels. Its
+    seed and settings are the student's."""
+    if not plan.taught:
+        return {}
+    teacher = Cell.of(
+        request.output, request.task, TEACHER, {}, cell.settings, cell.seed
+    )
+    return {LABELLED: repr(str(label(request, teacher, cell)))}
 
 
 def _grid(request: Request) -> list[dict[str, str]]:
