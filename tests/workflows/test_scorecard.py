@@ -1,6 +1,7 @@
 """The score card of hand-made cells."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task import means
 from xlingjax.tasks import suite_tasks, task_named
-from xlingjax.workflows import scorecard, scorecard_plots
 from xlingjax.workflows import scorecard_page as report
-from xlingjax.workflows.scorecard import card, rows_of, said
+from xlingjax.workflows import scorecard_plots
+from xlingjax.workflows.scorecard import card
+from xlingjax.workflows.scorecard_names import said
+from xlingjax.workflows.scorecard_rows import rows_of
 
 
 def cell(
@@ -280,6 +283,27 @@ def test_each_target_has_the_settings_that_its_own_dev_chose(tmp_path):
     assert "with settings of its own: de RATE=1; fr RATE=2" in report.markdown(found)
 
 
+def test_a_copied_folder_is_no_second_seed(tmp_path):
+    """Its figures would count twice, with a deviation over seeds of 0."""
+    cells = [translated("de", 60.0, 0), translated("fr", 70.0, 0), translated("de", 60.0, 0)]
+    write(tmp_path, cells)
+    places = f"{tmp_path}/cells/0 and {tmp_path}/cells/2"
+    training = "xtreme/xnli, translate_train, de, seed 0"
+    with pytest.raises(UserError) as raised:
+        card(tmp_path)
+    assert str(raised.value) == (
+        f"{places} are of one training ({training}): delete one of them, or move it out of cells"
+    )
+    shutil.rmtree(tmp_path / "cells" / "2")
+    assert card(tmp_path)["tables"][0]["rows"][0]["seeds"] == [0]
+
+
+def test_a_copied_folder_is_named_with_its_settings(tmp_path):
+    cells = [cell("xtreme/xnli", {"en": 60.0}, settings={"RATE": "1"}, seed=2)] * 2
+    with pytest.raises(UserError, match="xtreme/xnli, transfer, RATE=1, seed 2"):
+        card(write(tmp_path, cells))
+
+
 def test_models_that_were_tested_elsewhere_too_stay_apart():
     values = {"de": 50.0, "fr": 40.0}
     rows = rows_of([translated("de", 0, values=values), translated("fr", 0, values=values)])
@@ -431,14 +455,13 @@ def test_folders_share_a_card_and_not_their_seeds(tmp_path, capsys):
         "folders"
     ] == folders
     averages = {
-        scorecard.said(row): row["averages"]["average"]["mean"]
-        for row in found["overall"][0]["rows"]
+        said(row): row["averages"]["average"]["mean"] for row in found["overall"][0]["rows"]
     }
     assert averages == {"transfer (wa)": 55.0, "transfer (wb)": 75.0}
     # the same weights and seeds in two folders are not two seeds
     write(tmp_path / "c", [everywhere("xtreme/xnli", 90.0, sha="wa")])
     rows = card(tmp_path / "a/xnli", tmp_path / "c")["tables"][0]["rows"]
-    assert [(scorecard.said(row), row["seeds"]) for row in rows] == [
+    assert [(said(row), row["seeds"]) for row in rows] == [
         ("transfer (a/xnli)", [0]),
         ("transfer (c)", [0]),
     ]

@@ -356,7 +356,7 @@ def mixture(args: Namespace) -> int:
     from xlingjax.workflows.cell import FILES, READING, values_of
     from xlingjax.workflows.follow import follow
     from xlingjax.workflows.measure import measure
-    from xlingjax.workflows.scorecard import SCORES
+    from xlingjax.workflows.scorecard_cells import SCORES
     from xlingjax.workflows.scorecard_page import show
 
     if args.follow and given_run(args):

@@ -22,7 +22,7 @@ from xlingjax.training.checkpoint import find_checkpoint
 from xlingjax.workflows.cell import Cell, Request, reading_of, training_of
 from xlingjax.workflows.cell_examples import counted
 from xlingjax.workflows.predictions import predicted
-from xlingjax.workflows.scorecard import TESTS
+from xlingjax.workflows.scorecard_cells import TESTS
 
 
 def scores_of(

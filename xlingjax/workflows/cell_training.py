@@ -26,7 +26,7 @@ from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_scores import scores_of
 from xlingjax.workflows.launch import launch
 from xlingjax.workflows.many import Job
-from xlingjax.workflows.scorecard import SCORES
+from xlingjax.workflows.scorecard_cells import SCORES
 
 PREDICTED = ("dev", "test", "translate_test")
 """Splits that are read to be predicted, not to be trained on."""

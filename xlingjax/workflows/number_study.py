@@ -8,7 +8,8 @@ import numpy as np
 
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.tasks import task_named
-from xlingjax.workflows.scorecard import policy, said
+from xlingjax.workflows.scorecard_cells import weights_of
+from xlingjax.workflows.scorecard_names import policy, said
 
 CAPTION = (
     "mean score by number of training languages, over all test languages and over those"
@@ -59,18 +60,16 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _key(row: dict[str, Any]) -> tuple:
-    start, strategy = row["start"], row["strategy"]
-    weights = (
-        start["sha256"]
-        if start["sha256"] not in ("", "random")
-        else f"{start['sha256']} {start['run']}"
-    )
+    strategy = row["strategy"]
+    # A pivot is a set of one language.
+    if strategy == "pivot":
+        strategy = "multi_language"
     grid = ", ".join(sorted(row["settings"]))
     return (
         len(trained_on(row).split("+")),
         row.get("folder", ""),
-        "multi_language" if strategy == "pivot" else strategy,
-        weights,
+        strategy,
+        weights_of(row["start"]),
         row["split"],
         policy(row),
         grid,

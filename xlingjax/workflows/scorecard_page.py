@@ -12,7 +12,7 @@ from xlingjax.report import html, plots
 from xlingjax.tasks import task_named
 from xlingjax.workflows import number_study, scorecard, scorecard_plots
 from xlingjax.workflows.number_study import trained_on
-from xlingjax.workflows.scorecard import policy, said
+from xlingjax.workflows.scorecard_names import policy, said
 
 MEANS = {"mean": "mean", "mean_other": "untrained languages", "gap": "gap"}
 _ABOUT = (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.report import plots
-from xlingjax.workflows.scorecard import said
+from xlingjax.workflows.scorecard_names import said
 
 BAR = 0.8
 """Width of all bars of a language; the rest is the space to the next one."""
