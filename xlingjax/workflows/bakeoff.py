@@ -19,7 +19,7 @@ from typing import Any
 
 from xlingjax.errors import UserError
 from xlingjax.training.run_record import differences
-from xlingjax.workflows.many import Call, Command, Job, Stop, run_all
+from xlingjax.workflows.many import Call, Command, Job, Stop, difference, run_all
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -110,10 +110,12 @@ def run(
     for seed in config.seeds:
         for mix in config.mixes:
             cells.append(Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}"))
+    # What is finished is compared before anything is trained.
     same_data(cells, config.tasks)
 
     def train(cell: Cell) -> int:
         runner.run_all(_runs(config, cell, steps[cell.mix], runner))
+        # Files that have changed are seen before the next cell begins.
         same_data([one for one in cells if one.mix == cell.mix], config.tasks)
         return 0
 
@@ -212,7 +214,8 @@ class Runner:
 
     def settings(self, line: Sequence[str]) -> str:
         """The operative configuration of a command line."""
-        with self._one_at_a_time:  # gin has one configuration per process
+        # gin has one configuration per process.
+        with self._one_at_a_time:
             return self._read(line)
 
     def run_all(self, jobs: Sequence[Job], at_once: int = 1) -> None:
@@ -249,10 +252,10 @@ class _Run(Command):
         if self.record.is_file():
             written = self.record.read_text(encoding="utf-8")
             if written != self.settings:
+                lines = difference(written.splitlines(), self.settings.splitlines())
                 raise UserError(
-                    f"bakeoff: {self.workdir} was run with other settings"
-                    f" ({difference(written, self.settings)}): choose another --workdir, or delete"
-                    " that folder"
+                    f"bakeoff: {self.workdir} was run with other settings ({lines}): choose another"
+                    " --workdir, or delete that folder"
                 )
         return finished(self.workdir)
 
@@ -264,6 +267,7 @@ class _Run(Command):
 
 def finished(workdir: Path) -> bool:
     result = workdir / "result.json"
+    # A run that was stopped has a result, too.
     return result.is_file() and _read(result)["exit_reason"] == "finished"
 
 
@@ -288,23 +292,6 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
                         f" {str(here)[:16]}, there {str(there)[:16]}): choose another --workdir, or"
                         " move the cells of the older data away"
                     )
-
-
-def difference(before: str, now: str) -> str:
-    """The first lines that two settings do not share."""
-    lines_before = before.splitlines()
-    lines_now = now.splitlines()
-    lost = _first_missing(lines_before, lines_now)
-    new = _first_missing(lines_now, lines_before)
-    return f"there: {lost}; now: {new}"
-
-
-def _first_missing(lines: Sequence[str], others: Sequence[str]) -> str:
-    """The first line that is not one of the others."""
-    for line in lines:
-        if line not in others:
-            return line
-    return "nothing"
 
 
 def _steps(config: Bakeoff, folder: Path, runner: Runner) -> dict[str, int | None]:
@@ -364,19 +351,21 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
     layers = next(iter(retrieval.get("by_layer", {}).values()), {})
     retrieval_by_layer = {}
     for kind in ("raw", "centred"):
-        name = f"{kind}_en_to_xx"
-        retrieval_by_layer[kind] = {
-            layer: scores[name] for layer, scores in layers.items()
-        }
+        retrieval_by_layer[kind] = {}
+        for layer, scores in layers.items():
+            retrieval_by_layer[kind][layer] = scores[f"{kind}_en_to_xx"]
     error_by_layer = {}
     for layer, errors in alignment.get("by_layer", {}).items():
         error_by_layer[layer] = errors["itermax"]
+    # What the mix has no evaluation of is no column of the table.
+    measured = {}
+    for name, value in figures.items():
+        if value is not None:
+            measured[name] = value
     return {
         "mix": cell["mix"],
         "seed": cell["seed"],
-        "figures": {
-            name: value for name, value in figures.items() if value is not None
-        },
+        "figures": measured,
         "retrieval_by_layer": retrieval_by_layer,
         "alignment_error_by_layer": error_by_layer,
         "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),

@@ -25,7 +25,7 @@ from xlingjax.workflows.cell_examples import counted, lost_rows
 from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_scores import scores_of
 from xlingjax.workflows.launch import launch
-from xlingjax.workflows.many import Job
+from xlingjax.workflows.many import Job, difference
 from xlingjax.workflows.scorecard_cells import SCORES
 
 PREDICTED = ("dev", "test", "translate_test")
@@ -68,6 +68,8 @@ class CellTraining(Job):
         self.name = str(self.cell.folder)
 
     def is_finished(self) -> bool:
+        """Whether its scores are there. A cell that has not begun gets its recipe, which says what
+        files it reads."""
         recipe = self._write_recipe()
         bound = values_of(bindings([str(recipe)], ()))
         folders = _folders(self.request, self.cell)
@@ -105,6 +107,7 @@ class CellTraining(Job):
         for task in self.request.tasks:
             for line in lost_rows(task, counted(self.request, task, bound).lost):
                 self.say(line)
+        # Before the training too, so that an edit meanwhile shows when it is gone on with.
         files = _hashes(self.request, bound)
         write_json(self.cell.folder / READ, {START: self.start, **files})
         status = launch(
@@ -113,12 +116,14 @@ class CellTraining(Job):
             "finetune",
             self.machine,
         )
+        # It is scored when it has gone on to its end.
         if status:
             return status
         for task, folder in _folders(self.request, self.cell).items():
             folder.mkdir(exist_ok=True)
             scores = scores_of(self.request, self.cell, task, folder, bound, self.start)
             write_json(folder / SCORES, {**scores, "files": files})
+            # Of test sets without answers there are none.
             figures = scores["test"]["means"] or scores["dev"]["means"]
             shown = ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
             self.say(f"{folder}: {shown}")
@@ -142,14 +147,14 @@ def _read_predicted(
         for split, language in files_read(task, request.data, bound):
             if split not in PREDICTED:
                 continue
-            found = find(task, request.data, split, language)
-            if not found:
+            files = find(task, request.data, split, language)
+            if not files:
                 continue
             records = read(task, request.data, split, language)
             lost = sum(is_lost(record) for record in records)
             if lost:
                 say(
-                    f"{found.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
+                    f"{files.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
                     " they are predicted without it"
                 )
 
@@ -175,13 +180,17 @@ def _require_same_recipe(request: Request, cell: Cell, text: str) -> None:
 
 def _difference(before: str, now: str) -> str:
     """The first line of either recipe that the other has not."""
-    theirs = [line for line in before.splitlines() if not line.startswith("#")]
-    ours = [line for line in now.splitlines() if not line.startswith("#")]
+    theirs = _bindings_of(before)
+    ours = _bindings_of(now)
+    # The comment has a hash of all that is bound, by files that are included too.
     if ours == theirs:
         return "a gin file that it includes is another"
-    lost = next((line for line in theirs if line not in ours), "nothing")
-    new = next((line for line in ours if line not in theirs), "nothing")
-    return f"there: {lost}; now: {new}"
+    return difference(theirs, ours)
+
+
+def _bindings_of(text: str) -> list[str]:
+    """The lines of a recipe without its comment."""
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def _begun_with(cell: Cell, now: _Beginning) -> _Beginning:

@@ -112,6 +112,21 @@ class Command(Job):
         return f" ({' '.join(last)}); its log is {self.log}"
 
 
+def difference(before: Sequence[str], now: Sequence[str]) -> str:
+    """The first lines of two settings that the other has not."""
+    lost = _first_missing(before, now)
+    new = _first_missing(now, before)
+    return f"there: {lost}; now: {new}"
+
+
+def _first_missing(lines: Sequence[str], others: Sequence[str]) -> str:
+    """The first line that is not one of the others."""
+    for line in lines:
+        if line not in others:
+            return line
+    return "nothing"
+
+
 def run_all(
     jobs: Iterable[Job],
     at_once: int = 1,

@@ -97,11 +97,13 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
     head += [*languages, "seeds"]
     rows = []
     for row in measured:
-        figures = [_mean(row, name) for name in means]
-        figures += [
-            figure(row["by_language"][metric].get(language)) for language in languages
-        ]
-        rows.append([said(row), *figures, _seeds(row)])
+        cells = [said(row)]
+        for name in means:
+            cells.append(_mean(row, name))
+        for language in languages:
+            cells.append(figure(row["by_language"][metric].get(language)))
+        cells.append(_seeds(row))
+        rows.append(cells)
     for paper in papers:
         name = f"{paper['model']}, {paper['strategy'].replace('_', ' ')} (paper)"
         mean = _number(paper["mean"])
@@ -114,12 +116,17 @@ def grid(table: dict[str, Any], metric: str) -> tuple[list[str], list[list[str]]
 
 
 def _languages(rows: Iterable[dict[str, Any]], metric: str) -> list[str]:
-    return sorted({language for row in rows for language in row["by_language"][metric]})
+    languages = set()
+    for row in rows:
+        languages.update(row["by_language"][metric])
+    return sorted(languages)
 
 
 def _means_of(rows: Iterable[dict[str, Any]], papers: Sequence[Any]) -> list[str]:
     """The means that a row or a paper has, in their usual order."""
-    names = {name for row in rows for name in row["means"]}
+    names = set()
+    for row in rows:
+        names.update(row["means"])
     if papers:
         names.add("mean")
     return [name for name in MEANS if name in names]
@@ -143,7 +150,9 @@ def _seeds(row: dict[str, Any]) -> str:
 
 def notes(table: dict[str, Any]) -> list[str]:
     """What a figure of the table means, in lines."""
-    lines = [f"{name}: {signature}" for name, signature in table["metrics"].items()]
+    lines = []
+    for name, signature in table["metrics"].items():
+        lines.append(f"{name}: {signature}")
     overlap = task_named(table["task"]).overlap
     if overlap:
         lines.append(overlap)
@@ -154,7 +163,9 @@ def notes(table: dict[str, Any]) -> list[str]:
         lines.append(
             f"papers: {papers[0]['figure']} alone, where the mean is of F1 and exact match"
         )
-    return lines + [f"{paper['model']}: {paper['source']}" for paper in papers]
+    for paper in papers:
+        lines.append(f"{paper['model']}: {paper['source']}")
+    return lines
 
 
 def _notes_of_row(row: dict[str, Any]) -> list[str]:
@@ -185,10 +196,9 @@ def _notes_of_row(row: dict[str, Any]) -> list[str]:
             + _unequal(row)
         )
         if not row["means"]:
-            by_language = [
-                f"{language} {' '.join(map(str, numbers))}"
-                for language, numbers in seeds.items()
-            ]
+            by_language = []
+            for language, numbers in seeds.items():
+                by_language.append(f"{language} {' '.join(map(str, numbers))}")
             lines.append(
                 f"{said(row)}: no mean, since the languages have other seeds:"
                 f" {'; '.join(by_language)}"
@@ -219,10 +229,12 @@ def _unequal(row: dict[str, Any]) -> str:
 def overall(suite: dict[str, Any]) -> tuple[Grid, list[str]]:
     """The averages of a suite and the means of its tasks, and what they lack to be official, in
     lines."""
-    averages = list(
-        dict.fromkeys(name for row in suite["rows"] for name in row["averages"])
-    )
-    tasks = sorted({name for row in suite["rows"] for name in row["tasks"]})
+    averages: dict[str, None] = {}
+    all_tasks = set()
+    for row in suite["rows"]:
+        averages |= dict.fromkeys(row["averages"])
+        all_tasks.update(row["tasks"])
+    tasks = sorted(all_tasks)
     lines = ["average: mean of the tasks' means; *: no official one"]
     rows = []
     for row in suite["rows"]:
@@ -277,8 +289,10 @@ def layers(row: dict[str, Any]) -> tuple[list[Grid], list[str]]:
         head.append(f"{name}{star}")
 
     def heat_map(caption: str, rows: Mapping[str, Sequence[float | None]]) -> Grid:
-        texts = [[name, *map(_number, values)] for name, values in rows.items()]
-        return Grid(caption, head, texts, [list(values) for values in rows.values()])
+        texts = []
+        for name, values in rows.items():
+            texts.append([name, *map(_number, values)])
+        return Grid(caption, head, texts, [*map(list, rows.values())])
 
     means = {}
     for pooling, by_language in by_pooling.items():
@@ -317,17 +331,20 @@ def _pivots(table: dict[str, Any]) -> list[Grid]:
     """A heat-map of pivot, or languages trained on, x test language, where there are several."""
     # No metric: the files have no answers.
     metric = next(iter(table["metrics"]), "")
-    rows = [
-        row for row in table["rows"] if trained_on(row) and metric in row["by_language"]
-    ]
+    rows = []
+    for row in table["rows"]:
+        if trained_on(row) and metric in row["by_language"]:
+            rows.append(row)
+    # One row alone is no comparison.
     if len(rows) < 2:
         return []
     languages = _languages(rows, metric)
+    names = []
     values = []
     for row in rows:
+        names.append([trained_on(row)])
         figures = row["by_language"][metric]
         values.append([figures.get(language, {}).get("mean") for language in languages])
-    names = [[trained_on(row)] for row in rows]
     return [Grid("trained on (row) by test language", ["", *languages], names, values)]
 
 
@@ -362,9 +379,9 @@ def markdown(card: dict[str, Any]) -> str:
         parts.append(f"## {title}")
         for each in grids:
             rule = ["---"] * len(each.head)
-            rows = [
-                "| " + " | ".join(row) + " |" for row in (each.head, rule, *each.rows)
-            ]
+            rows = []
+            for row in (each.head, rule, *each.rows):
+                rows.append("| " + " | ".join(row) + " |")
             parts += [f"{each.caption}:", "\n".join(rows)]
         parts.append("\n".join(f"- {line}" for line in lines))
     return "\n\n".join(parts) + "\n"
@@ -445,7 +462,9 @@ def page(card: dict[str, Any]) -> str:
 
 
 def _heat(each: Grid) -> str:
-    known = [value for row in each.values for value in row if value is not None]
+    known = []
+    for row in each.values:
+        known += [value for value in row if value is not None]
     low = min(known)
     high = max(known)
 

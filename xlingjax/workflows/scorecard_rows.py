@@ -93,14 +93,23 @@ def _row(cells: Sequence[Cell], tried: int) -> Row:
             by_language[metric][language] = mean_and_sd(scores)
     means_over_seeds = {}
     for name in test["means"]:
-        means_over_seeds[name] = mean_and_sd(
-            [cell["test"]["means"][name] for cell in cells]
-        )
-    steps = [cell["select"]["step"] for cell in cells]
-    row = {name: first[name] for name in ("task", "strategy", "variant", "settings")}
-    row |= {
+        scores = [cell["test"]["means"][name] for cell in cells]
+        means_over_seeds[name] = mean_and_sd(scores)
+    seeds = []
+    steps = []
+    curves = []
+    for cell in cells:
+        seeds.append(cell["seed"])
+        steps.append(cell["select"]["step"])
+        if cell.get("curve"):
+            curves.append(cell["curve"])
+    row = {
+        "task": first["task"],
+        "strategy": first["strategy"],
+        "variant": first["variant"],
+        "settings": first["settings"],
         "tried": tried,
-        "seeds": [cell["seed"] for cell in cells],
+        "seeds": seeds,
         "by_language": by_language,
         "means": means_over_seeds,
         "averaged": _averaged(first["task"], languages),
@@ -111,7 +120,7 @@ def _row(cells: Sequence[Cell], tried: int) -> Row:
         **_trained(cells),
         "start": first["start"],
         "machine": first["machine"],
-        "curves": [cell["curve"] for cell in cells if cell.get("curve")],
+        "curves": curves,
     }
     if "layers" in first:
         row["layers"] = first["layers"]
@@ -156,41 +165,54 @@ def _joined(parts: Sequence[tuple[list[Cell], int]]) -> Row:
         cells_of[language] = cells
         rows[language] = _row(cells, tried)
     first = next(iter(rows.values()))
-    settings = {language: row["settings"] for language, row in rows.items()}
-    joined = first | {"variant": {}, "settings": {}, "settings_by_target": settings}
-    if all(each == first["settings"] for each in settings.values()):
+    joined = first | {"variant": {}, "settings": {}, "means": {}, "examples": {}}
+    settings = _of_each("settings", rows)
+    joined["settings_by_target"] = settings
+    if _all_equal(settings):
         joined["settings"] = first["settings"]
         joined["settings_by_target"] = {}
-    joined["tried"] = max(row["tried"] for row in rows.values())
-    seeds = {language: row["seeds"] for language, row in rows.items()}
+    joined["tried"] = max(_of_each("tried", rows).values())
+    seeds = _of_each("seeds", rows)
     joined["seeds_by_target"] = seeds
-    joined["means"] = {}
-    if all(each == first["seeds"] for each in seeds.values()):
+    # A mean of models of other seeds would have no deviation over seeds.
+    if _all_equal(seeds):
         joined["means"] = {"mean": _mean_over_targets(cells_of)}
-    joined["seeds"] = sorted({seed for each in seeds.values() for seed in each})
-    by_language = {}
+    joined["seeds"] = sorted(set().union(*seeds.values()))
+    by_language: dict[str, dict[str, Any]] = {}
     for metric in first["by_language"]:
-        by_language[metric] = {
-            language: row["by_language"][metric][language]
-            for language, row in rows.items()
-        }
+        by_language[metric] = {}
+        for language, row in rows.items():
+            by_language[metric][language] = row["by_language"][metric][language]
     joined["by_language"] = by_language
     joined["averaged"] = _averaged(first["task"], rows)
-    joined["examples"] = {}
-    for row in rows.values():
-        joined["examples"] |= row["examples"]
-    steps = {language: row["select"]["step"] for language, row in rows.items()}
-    joined["select"] = first["select"] | {"step": steps}
-    if all(row["dev_languages"] == [language] for language, row in rows.items()):
-        joined["dev_languages"] = ["the target language"]
-    else:
-        names = {name for row in rows.values() for name in row["dev_languages"]}
-        joined["dev_languages"] = sorted(names)
-    joined |= _trained(cell for cells in cells_of.values() for cell in cells)
+    steps = {}
+    all_cells = []
     joined["curves"] = []
-    for row in rows.values():
+    for language, row in rows.items():
+        joined["examples"] |= row["examples"]
+        steps[language] = row["select"]["step"]
         joined["curves"] += row["curves"]
-    return joined
+        all_cells += cells_of[language]
+    joined["select"] = first["select"] | {"step": steps}
+    joined["dev_languages"] = _dev_languages(_of_each("dev_languages", rows))
+    return joined | _trained(all_cells)
+
+
+def _of_each(field: str, rows: Mapping[str, Row]) -> dict[str, Any]:
+    """{target: the field of its row}."""
+    return {language: row[field] for language, row in rows.items()}
+
+
+def _all_equal(values: Mapping[str, Any]) -> bool:
+    first, *others = values.values()
+    return all(value == first for value in others)
+
+
+def _dev_languages(by_target: Mapping[str, list[str]]) -> list[str]:
+    """What chose, in words where it was each model's own language."""
+    if all(chosen_by == [target] for target, chosen_by in by_target.items()):
+        return ["the target language"]
+    return sorted(set().union(*by_target.values()))
 
 
 def _mean_over_targets(cells_of: Mapping[str, Sequence[Cell]]) -> dict[str, float]:

@@ -59,6 +59,7 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
     """Raise UserError for all that can be known before any training of the sweep: settings, files,
     their faults."""
     require_folder(request.output)
+    # A baseline trains nothing, and its faults are said when it is scored.
     if request.strategy in BASELINES:
         return
     plan = _planned(request, say)
@@ -89,7 +90,8 @@ def run(
     if request.strategy in BASELINES:
         score_baseline(request, say)
         return 0
-    plan = _planned(request, say=lambda line: None)  # `check` has said it
+    # `check` has said what is passed over.
+    plan = _planned(request, say=lambda line: None)
     grid = _grid(request)
     count = len(plan.variants) * len(grid) * request.seeds
     say(f"{request.called}, {plan.strategy.stem}: {count} cells")
@@ -135,7 +137,7 @@ def _grid(request: Request) -> list[dict[str, str]]:
     return settings
 
 
-# ---- what the strategy asks for ------------------------------------------------------------------
+# ---- what the strategy needs ---------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +181,9 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
     if not random:
         for task in request.tasks:
             head = None
+            # Each of several tasks has a head of its own.
             if request.beside:
-                head = task.name  # each of several tasks has a head of its own
+                head = task.name
             require_labels(request.source, request.source, task.labels, head)
     return _Plan(strategy, over, taught, random)
 
@@ -231,9 +234,8 @@ def _tested_targets(
 def _tried(request: Request, cell: Cell, strategy: Path) -> dict[str, Any]:
     """{macro: value} of the recipe that the cell would have. Raises UserError for what the recipe
     is refused for."""
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # a refused sweep leaves no folder behind
+    # Elsewhere than in its cell, so that a refused sweep leaves no folder behind.
+    with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / RECIPE
         recipe.write_text(recipe_of(request, cell, strategy, {}), encoding="utf-8")
         bound = values_of(bindings([str(recipe)], ()))
@@ -247,6 +249,7 @@ def _require_readable(
     """Raise UserError for a fault of a set that chooses or tests. sound: the sets that were read,
     which is added to: cells of a sweep share most of them."""
     for split, language in files_read(task, data, bound):
+        # What is trained on was read when its examples were counted.
         if split not in PREDICTED or (task, split, language) in sound:
             continue
         if find(task, data, split, language):
