@@ -15,6 +15,7 @@ from xlingjax.workflows import scorecard_plots
 from xlingjax.workflows.scorecard import card
 from xlingjax.workflows.scorecard_names import said
 from xlingjax.workflows.scorecard_rows import rows_of
+from xlingjax.workflows.scorecard_tables import grid, notes
 
 
 def cell(
@@ -181,7 +182,7 @@ def test_a_mean_tells_of_how_many_languages_it_is(tmp_path):
             [cell("xtreme/xnli", {"en": 80.0, "de": 60.0, "fr": 40.0}), *_all("multi_language")],
         )
     )
-    head, rows = report.grid(found["tables"][0], "accuracy")
+    head, rows = grid(found["tables"][0], "accuracy")
     assert head[:4] == ["", "mean", "untrained languages", "gap"]
     assert rows[0][:4] == ["transfer", "60.0 (3 of 15 languages)", "50.0", "30.0"]
     assert rows[1][:2] == ["multi language", "55.0"]
@@ -347,15 +348,14 @@ def test_papers_stand_in_rows_of_their_own(tmp_path):
         write(tmp_path, [everywhere("xtreme/xquad", 70.0), everywhere("xtreme/panx", 70.0)])
     )
     panx, xquad = found["tables"]
-    rows = {row[0]: row[1] for row in report.grid(panx, "seqeval_f1")[1]}
+    rows = {row[0]: row[1] for row in grid(panx, "seqeval_f1")[1]}
     assert rows["XLM-R large, transfer (paper)"] == "65.4"
-    rows = {row[0]: row[1] for row in report.grid(xquad, "squad_f1")[1]}
+    rows = {row[0]: row[1] for row in grid(xquad, "squad_f1")[1]}
     assert rows["transfer"] == "65.0" and rows["XLM-R large, transfer (paper)"] == "76.6 (squad_f1)"
     assert any(
-        "squad_f1 alone, where the mean is of F1 and exact match" in line
-        for line in report.notes(xquad)
+        "squad_f1 alone, where the mean is of F1 and exact match" in line for line in notes(xquad)
     )
-    assert "XLM-R large: VECO (Luo et al. 2021), Table 2" in report.notes(panx)
+    assert "XLM-R large: VECO (Luo et al. 2021), Table 2" in notes(panx)
 
 
 # ---- curves, layers ------------------------------------------------------------------------------

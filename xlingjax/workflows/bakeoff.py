@@ -126,7 +126,8 @@ def run(
         jobs = [
             Call(str(cell.folder), functools.partial(train, cell)) for cell in cells
         ]
-        runner.run_all(jobs, config.jobs)
+        # Without the stop, which the runs of a cell heed.
+        run_all(jobs, config.jobs, say)
     summaries = []
     for cell in cells:
         summaries.append(summary(cell.values(list(config.tasks))))
