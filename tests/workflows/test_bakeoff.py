@@ -20,7 +20,7 @@ from xlingjax.config import recipe as recipes
 from xlingjax.errors import Stopped, UserError
 from xlingjax.report import plots
 from xlingjax.runtime.files import write_json
-from xlingjax.workflows import bakeoff
+from xlingjax.workflows import bakeoff, many
 from xlingjax.workflows import bakeoff_page as told
 
 MIXES = {
@@ -105,7 +105,7 @@ def commands(monkeypatch):
     # Only the bake-off's own: matplotlib starts a process to find fonts where it has no list of
     # them yet.
     fake = SimpleNamespace(Popen=Process, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr(bakeoff, "subprocess", fake)
+    monkeypatch.setattr(many, "subprocess", fake)
     return lines
 
 

@@ -10,7 +10,8 @@ from xlingjax.cli import main
 from xlingjax.data.labelled.task import read
 from xlingjax.preprocessors.task import Training, labelled_path, write_labelled
 from xlingjax.tasks import task_named
-from xlingjax.workflows.scorecard import policy, rows_of
+from xlingjax.workflows.scorecard_names import policy
+from xlingjax.workflows.scorecard_rows import rows_of
 
 XNLI = task_named("xtreme/xnli")
 

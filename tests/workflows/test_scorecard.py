@@ -1,6 +1,7 @@
 """The score card of hand-made cells."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -9,9 +10,12 @@ from xlingjax.cli import main
 from xlingjax.errors import UserError
 from xlingjax.evaluation.task import means
 from xlingjax.tasks import suite_tasks, task_named
-from xlingjax.workflows import scorecard, scorecard_plots
 from xlingjax.workflows import scorecard_page as report
-from xlingjax.workflows.scorecard import card, rows_of, said
+from xlingjax.workflows import scorecard_plots
+from xlingjax.workflows.scorecard import card
+from xlingjax.workflows.scorecard_names import said
+from xlingjax.workflows.scorecard_rows import rows_of
+from xlingjax.workflows.scorecard_tables import grid, notes
 
 
 def cell(
@@ -178,7 +182,7 @@ def test_a_mean_tells_of_how_many_languages_it_is(tmp_path):
             [cell("xtreme/xnli", {"en": 80.0, "de": 60.0, "fr": 40.0}), *_all("multi_language")],
         )
     )
-    head, rows = report.grid(found["tables"][0], "accuracy")
+    head, rows = grid(found["tables"][0], "accuracy")
     assert head[:4] == ["", "mean", "untrained languages", "gap"]
     assert rows[0][:4] == ["transfer", "60.0 (3 of 15 languages)", "50.0", "30.0"]
     assert rows[1][:2] == ["multi language", "55.0"]
@@ -280,6 +284,27 @@ def test_each_target_has_the_settings_that_its_own_dev_chose(tmp_path):
     assert "with settings of its own: de RATE=1; fr RATE=2" in report.markdown(found)
 
 
+def test_a_copied_folder_is_no_second_seed(tmp_path):
+    """Its figures would count twice, with a deviation over seeds of 0."""
+    cells = [translated("de", 60.0, 0), translated("fr", 70.0, 0), translated("de", 60.0, 0)]
+    write(tmp_path, cells)
+    places = f"{tmp_path}/cells/0 and {tmp_path}/cells/2"
+    training = "xtreme/xnli, translate_train, de, seed 0"
+    with pytest.raises(UserError) as raised:
+        card(tmp_path)
+    assert str(raised.value) == (
+        f"{places} are of one training ({training}): delete one of them, or move it out of cells"
+    )
+    shutil.rmtree(tmp_path / "cells" / "2")
+    assert card(tmp_path)["tables"][0]["rows"][0]["seeds"] == [0]
+
+
+def test_a_copied_folder_is_named_with_its_settings(tmp_path):
+    cells = [cell("xtreme/xnli", {"en": 60.0}, settings={"RATE": "1"}, seed=2)] * 2
+    with pytest.raises(UserError, match="xtreme/xnli, transfer, RATE=1, seed 2"):
+        card(write(tmp_path, cells))
+
+
 def test_models_that_were_tested_elsewhere_too_stay_apart():
     values = {"de": 50.0, "fr": 40.0}
     rows = rows_of([translated("de", 0, values=values), translated("fr", 0, values=values)])
@@ -323,15 +348,14 @@ def test_papers_stand_in_rows_of_their_own(tmp_path):
         write(tmp_path, [everywhere("xtreme/xquad", 70.0), everywhere("xtreme/panx", 70.0)])
     )
     panx, xquad = found["tables"]
-    rows = {row[0]: row[1] for row in report.grid(panx, "seqeval_f1")[1]}
+    rows = {row[0]: row[1] for row in grid(panx, "seqeval_f1")[1]}
     assert rows["XLM-R large, transfer (paper)"] == "65.4"
-    rows = {row[0]: row[1] for row in report.grid(xquad, "squad_f1")[1]}
+    rows = {row[0]: row[1] for row in grid(xquad, "squad_f1")[1]}
     assert rows["transfer"] == "65.0" and rows["XLM-R large, transfer (paper)"] == "76.6 (squad_f1)"
     assert any(
-        "squad_f1 alone, where the mean is of F1 and exact match" in line
-        for line in report.notes(xquad)
+        "squad_f1 alone, where the mean is of F1 and exact match" in line for line in notes(xquad)
     )
-    assert "XLM-R large: VECO (Luo et al. 2021), Table 2" in report.notes(panx)
+    assert "XLM-R large: VECO (Luo et al. 2021), Table 2" in notes(panx)
 
 
 # ---- curves, layers ------------------------------------------------------------------------------
@@ -431,14 +455,13 @@ def test_folders_share_a_card_and_not_their_seeds(tmp_path, capsys):
         "folders"
     ] == folders
     averages = {
-        scorecard.said(row): row["averages"]["average"]["mean"]
-        for row in found["overall"][0]["rows"]
+        said(row): row["averages"]["average"]["mean"] for row in found["overall"][0]["rows"]
     }
     assert averages == {"transfer (wa)": 55.0, "transfer (wb)": 75.0}
     # the same weights and seeds in two folders are not two seeds
     write(tmp_path / "c", [everywhere("xtreme/xnli", 90.0, sha="wa")])
     rows = card(tmp_path / "a/xnli", tmp_path / "c")["tables"][0]["rows"]
-    assert [(scorecard.said(row), row["seeds"]) for row in rows] == [
+    assert [(said(row), row["seeds"]) for row in rows] == [
         ("transfer (a/xnli)", [0]),
         ("transfer (c)", [0]),
     ]

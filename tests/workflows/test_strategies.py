@@ -15,6 +15,7 @@ from xlingjax.preprocessors.task import Training
 from xlingjax.tasks import task_named
 from xlingjax.workflows import scorecard
 from xlingjax.workflows.number_study import by_number
+from xlingjax.workflows.scorecard_names import said
 from xlingjax.workflows.scorecard_page import markdown, page
 from xlingjax.workflows.strategies import trained_languages, variants
 from xlingjax.workflows.sweep import parameters_hash
@@ -106,9 +107,7 @@ def test_a_row_for_each_set_and_a_mean_for_each_number(swept):
     )
     (table,) = scorecard.card(swept)["tables"]
     table["rows"] = [row for row in table["rows"] if row["strategy"] == "multi_language"]
-    assert {scorecard.said(row) for row in table["rows"]} == {
-        f"multi language {name}" for name in found
-    }
+    assert {said(row) for row in table["rows"]} == {f"multi language {name}" for name in found}
     means = [scores[name]["means"]["mean"] for name in ("en", "en+de", "de+ru", "en+de+ru")]
     wanted = [(1, means[0]), (2, (means[1] + means[2]) / 2), (3, means[3])]
     assert [

@@ -27,6 +27,8 @@ from xlingjax.preprocessors.task import Reading, beside_rows
 from xlingjax.tasks import task_named
 from xlingjax.workflows import baselines, cell_training, scorecard
 from xlingjax.workflows import cell as cells
+from xlingjax.workflows.scorecard_names import policy
+from xlingjax.workflows.scorecard_rows import rows_of
 from xlingjax.workflows.strategies import lacking
 
 files, start, swept = sweeping.files, sweeping.start, sweeping.swept
@@ -103,7 +105,7 @@ def test_each_seed_is_tested_at_its_own_best_step(swept, start, files, tmp_path)
     cells = [scores(tmp_path / "again", "xtreme/xnli/transfer", f"seed-{seed}") for seed in (0, 1)]
     assert [cell["select"]["step"] for cell in cells] == [3, at]
     assert cells[0]["test"] == cells[1]["test"] == before[1]
-    (row,) = scorecard.rows_of(cells)
+    (row,) = rows_of(cells)
     assert row["select"]["step"] == [3, at] and row["seeds"] == [0, 1]
     assert row["means"]["mean"] == {"mean": before[1]["means"]["mean"], "sd": 0.0}
 
@@ -376,7 +378,7 @@ def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():
             },
         }
 
-    rows = scorecard.rows_of(
+    rows = rows_of(
         [
             cell("1", 0, 50.0, 60.0),
             cell("1", 1, 52.0, 62.0),
@@ -386,7 +388,7 @@ def test_the_best_of_a_grid_is_chosen_on_dev_and_not_on_test():
     )
     assert [row["settings"] for row in rows] == [{"RATE": "2"}] and rows[0]["tried"] == 2
     assert rows[0]["means"]["mean"] == {"mean": 45.0, "sd": pytest.approx(50**0.5)}
-    assert "one of 2 settings" in scorecard.policy(rows[0])
+    assert "one of 2 settings" in policy(rows[0])
 
 
 def test_floors_without_a_model(files):

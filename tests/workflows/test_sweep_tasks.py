@@ -21,6 +21,7 @@ from xlingjax.training.run_record import labels_of
 from xlingjax.workflows import cell as cells
 from xlingjax.workflows import scorecard
 from xlingjax.workflows.cell_splits import splits_of
+from xlingjax.workflows.scorecard_names import policy, said
 
 LANGUAGES, NAMES = ("de", "en", "fr"), ("pawsx", "qam")  # whose heads have the same classes
 
@@ -132,9 +133,7 @@ def test_the_card_has_a_row_in_the_table_of_each_task(swept, files):
     assert {*tables} == {"xglue/pawsx", "xglue/qam"}
     for name in NAMES:
         (row,) = tables[f"xglue/{name}"]
-        assert scorecard.said(
-            row
-        ) == "multi task pawsx+qam" and "of all tasks (dev)" in scorecard.policy(row)
+        assert said(row) == "multi task pawsx+qam" and "of all tasks (dev)" in policy(row)
         lines = map(json.loads, (swept / CELL / "run/evaluations.jsonl").read_text().splitlines())
         assert row["curves"] == [[[x["step"], x["values"]["by_task"][name]["mean"]] for x in lines]]
         task, labels = task_named(f"xglue/{name}"), set()

@@ -35,6 +35,7 @@ def parser_of(verbs: Sequence[Verb]) -> argparse.ArgumentParser:
             verb.name, help=verb.help, description=description
         )
         parser.set_defaults(name=verb.name, run_verb=verb.run)
+        # First, so that --help shows them alike in every verb.
         if verb.recipe:
             recipe_options(parser)
         verb.options(parser)

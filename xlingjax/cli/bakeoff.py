@@ -27,16 +27,21 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.bakeoff_page import table, write
 
     def read(line: Sequence[str]) -> str:
-        files = [value for flag, value in pairwise(line) if flag == "--gin_file"]
-        overrides = [
-            word.removeprefix("--gin.") for word in line if word.startswith("--gin.")
-        ]
+        files = []
+        overrides = []
+        # As the run's own process will read its words.
+        for word, following in pairwise([*line, ""]):
+            if word == "--gin_file":
+                files.append(following)
+            elif word.startswith("--gin."):
+                overrides.append(word.removeprefix("--gin."))
         return read_recipe(files, overrides).config
 
     config = read_part("bakeoff", bakeoff.Bakeoff, args.gin_file, args.overrides)
-    found = bakeoff.run(config, args.workdir, read, arguments=machine_words(args))
-    Console(width=240).print(table(found))
-    print(f"report: {write(found, Path(args.workdir))}")
+    result = bakeoff.run(config, args.workdir, read, arguments=machine_words(args))
+    # Wide, since a line of the table that wraps cannot be read.
+    Console(width=240).print(table(result))
+    print(f"report: {write(result, Path(args.workdir))}")
     return 0
 
 

@@ -53,17 +53,23 @@ def run(args: Namespace) -> int:
     from xlingjax.data.sampling import Sampling
     from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
-    found = check(
+    vocabulary = None
+    if args.vocabulary:
+        vocabulary = Vocabulary.load(args.vocabulary)
+    findings = check(
         args.mono,
         args.parallel,
-        Vocabulary.load(args.vocabulary) if args.vocabulary else None,
+        vocabulary,
         batch=args.batch,
         length=args.length,
         steps=args.steps,
         sampling=Sampling(alpha=args.alpha),
     )
-    print(found.text())
-    return 1 if found.errors else 0
+    print(findings.text())
+    # So that a script stops where something must be repaired.
+    if findings.errors:
+        return 1
+    return 0
 
 
 VERB = Verb("data", "look at a corpus before a run", options, run)

@@ -60,16 +60,17 @@ def shared_packages(
     are at least two."""
     owners: dict[str, set[str]] = {}
     for distribution in distributions:
+        # Not every installer writes one.
         record = distribution.read_text("RECORD") or ""
         for package in _TOP_PACKAGE.findall(record):
             owners.setdefault(package, set()).add(
                 normalised(distribution.metadata["Name"])
             )
-    return {
-        package: sorted(names)
-        for package, names in sorted(owners.items())
-        if len(names) > 1
-    }
+    shared = {}
+    for package, names in sorted(owners.items()):
+        if len(names) > 1:
+            shared[package] = sorted(names)
+    return shared
 
 
 def check_python() -> Iterator[Finding]:
@@ -93,6 +94,7 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
         requires = metadata.requires("xlingjax") or []
     for text in requires:
         requirement = Requirement(text)
+        # Those of extras are optional, see `check_extras`.
         if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
             continue
         repair = f'pip install "{requirement.name}{requirement.specifier}"'
@@ -101,6 +103,7 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
         except metadata.PackageNotFoundError:
             yield Finding("broken", requirement.name, "not installed", repair)
             continue
+        # Without it a specifier holds no pre-release, whatever its number.
         if requirement.specifier.contains(version, prereleases=True):
             yield Finding("ok", requirement.name, version)
         else:
@@ -115,9 +118,9 @@ def check_requirements(requires: Iterable[str] | None = None) -> Iterator[Findin
 def check_shared_packages(
     distributions: Iterable[metadata.Distribution] | None = None,
 ) -> Iterator[Finding]:
-    for package, names in shared_packages(
-        metadata.distributions() if distributions is None else distributions
-    ).items():
+    if distributions is None:
+        distributions = metadata.distributions()
+    for package, names in shared_packages(distributions).items():
         keep = KEEP.get(package, names[0])
         others = [name for name in names if name != keep]
         yield Finding(
@@ -189,6 +192,7 @@ def check_devices() -> Iterator[Finding]:
         "devices",
         f"{len(devices)} x {', '.join(kinds)} (platform {devices[0].platform})",
     )
+    # JAX uses an accelerator, so none is left unused.
     if devices[0].platform != "cpu":
         return
     version = metadata.version("jax")
@@ -217,6 +221,7 @@ def check_compile_cache() -> Iterator[Finding]:
 
     set_compile_cache("")
     folder = Path(jax.config.jax_compilation_cache_dir)
+    # By writing there: the rights of a folder do not tell of a full or read-only disk.
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -248,9 +253,8 @@ def check_imports() -> Iterator[Finding]:
         try:
             with quiet_stderr():
                 importlib.import_module(module)
-        except (
-            Exception
-        ) as error:  # whatever a broken installation raises is the finding
+        # Whatever a broken installation raises is the finding.
+        except Exception as error:
             reason = (str(error).splitlines() or [""])[0]
             yield Finding(
                 "broken",
@@ -258,6 +262,7 @@ def check_imports() -> Iterator[Finding]:
                 f"{type(error).__name__}: {reason}",
                 "pip install --force-reinstall -c constraints.txt -e .",
             )
+            # Those that follow would fail by the same clash.
             return
     yield Finding(
         "ok",
@@ -288,13 +293,17 @@ def doctor(
         for finding in check():
             broken += finding.level == "broken"
             write(f"{MARKS[finding.level]}  {finding.subject:<22} {finding.text}")
-            if finding.repair:
-                write(
-                    f"        {'repair:' if finding.level == 'broken' else 'to add it:':<22}"
-                    f" {finding.repair}"
-                )
-    write(f"{broken} broken" if broken else "all is well")
-    return 1 if broken else 0
+            if not finding.repair:
+                continue
+            label = "to add it:"
+            if finding.level == "broken":
+                label = "repair:"
+            write(f"        {label:<22} {finding.repair}")
+    if broken:
+        write(f"{broken} broken")
+        return 1
+    write("all is well")
+    return 0
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ from xlingjax.errors import UserError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    # How RUN was once spelled.
     parser.add_argument("--workdir", metavar="RUN", help=argparse.SUPPRESS)
     group = parser.add_argument_group(
         "a benchmark, instead of the run's own evaluators"
@@ -65,10 +66,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     if args.suite and args.mixture:
         raise UserError("--suite and --mixture: give one of them")
-    if args.suite or args.mixture:
-        kind = "suite" if args.suite else "mixture"
-        require_unread(args, ("workdir",), f"--{kind} writes to --to")
-        return tasks.suite(args) if args.suite else tasks.mixture(args)
+    if args.suite:
+        require_unread(args, ("workdir",), "--suite writes to --to")
+        return tasks.suite(args)
+    if args.mixture:
+        require_unread(args, ("workdir",), "--mixture writes to --to")
+        return tasks.mixture(args)
     require_unread(args, tasks.OF_SUITES, "only --suite and --mixture read this")
     return _own_evaluators(args)
 
@@ -85,7 +88,9 @@ def _own_evaluators(args: Namespace) -> int:
     run = args.workdir or given_run(args)
     if not run:
         raise UserError("evaluate: give RUN, or --suite or --mixture")
-    workdir, files = workdir_of(run), args.gin_file
+    workdir = workdir_of(run)
+    files = args.gin_file
+    # A run keeps its recipe, whose evaluators are meant where none is given.
     if not files:
         config = run_and_checkpoint(workdir)[0] / "config.gin"
         if not config.is_file():

@@ -35,10 +35,10 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from xlingjax.convert.export_model import export_model
 
-    told = (args.language, args.license, args.base)
+    card = (args.language, args.license, args.base)
     print(
         export_model(
-            named_run(args), args.output, not args.unverified, *told, head=args.head
+            named_run(args), args.output, not args.unverified, *card, head=args.head
         )
     )
     return 0

@@ -34,6 +34,7 @@ def run(args: Namespace) -> int:
         require_unread(args, ("workdir",), "--task writes to --to")
         return tasks.finetune(args)
     require_unread(args, tasks.OF_TASKS, "only --task reads this")
+    # The recipe says what it starts from, so RUN would be read by nothing.
     if given_run(args):
         raise UserError(
             f"{given_run(args)}: only --task reads a RUN; a recipe has it as --gin.INIT_FROM"

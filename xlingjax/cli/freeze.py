@@ -35,6 +35,7 @@ def run(args: Namespace) -> int:
     folder = Path(args.output)
     for name, stage in stages_of(recipe):
         source = stage.source()
+        # It reads ahead in threads, which must end even where the disk is full.
         try:
             path = write_frozen(source, folder / f"{name}.frozen", args.batches)
         finally:

@@ -44,6 +44,7 @@ def run(args: Namespace) -> int:
     source = given_run(args)
     if source is None:
         raise UserError("import: which model? Give its folder, file or hub id")
+    # Other verbs name such a model by hf:, so it may be typed here too.
     source = source.removeprefix(FOREIGN)
     print(
         import_model(

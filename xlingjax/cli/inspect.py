@@ -31,6 +31,7 @@ def run(args: Namespace) -> int:
     start(machine_of(args))
     tables = read(recipe.corpus.negatives)
     objectives: dict[str, tuple[Any, Any]] = {}
+    # Those that are open are closed even where the next one cannot be opened.
     try:
         for name, stage in stages_of(recipe):
             objectives[name] = stage.objective, stage.source()

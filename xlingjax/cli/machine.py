@@ -39,7 +39,8 @@ def process_options(parser: argparse.ArgumentParser) -> None:
 
 
 def prepare_machine(args: Namespace) -> None:
-    """Before JAX starts: libraries that log only errors, and as many CPU devices as asked for."""
+    """Before JAX starts: libraries that log only errors, and as many CPU devices as requested."""
+    # TensorFlow reads it once, when it is imported.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("absl").setLevel(logging.ERROR)
     if not args.devices:
@@ -48,7 +49,8 @@ def prepare_machine(args: Namespace) -> None:
 
     try:
         jax.config.update("jax_num_cpu_devices", args.devices)
-    except RuntimeError:  # JAX runs already, as it does in tests
+    # JAX runs already, as it does in tests.
+    except RuntimeError:
         if jax.local_device_count() != args.devices:
             raise UserError(
                 f"--devices {args.devices}: JAX runs already on {jax.local_device_count()} devices"
@@ -56,9 +58,10 @@ def prepare_machine(args: Namespace) -> None:
 
 
 def machine_of(args: Namespace):
-    """The `RuntimeConfig` that the command line asks for."""
+    """The `RuntimeConfig` of the command line."""
     from xlingjax.runtime.machine import RuntimeConfig
 
+    # Verbs that run in one process have no options for several.
     return RuntimeConfig(
         platform=args.platform or "",
         coordinator=getattr(args, "coordinator", ""),
@@ -69,5 +72,9 @@ def machine_of(args: Namespace):
 
 def machine_words(args: Namespace) -> list[str]:
     """The machine's options as words, for commands that are started in processes of their own."""
-    words = ["--platform", args.platform] if args.platform else []
-    return words + (["--devices", str(args.devices)] if args.devices else [])
+    words = []
+    if args.platform:
+        words += ["--platform", args.platform]
+    if args.devices:
+        words += ["--devices", str(args.devices)]
+    return words

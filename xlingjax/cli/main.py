@@ -52,13 +52,17 @@ def parser() -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str]) -> int:
     """Does what the words of a command line ask; the exit status. Raises UserError."""
-    overrides = [
-        word.removeprefix(GIN_PREFIX) for word in argv if word.startswith(GIN_PREFIX)
-    ]
-    args = parser().parse_args(
-        [word for word in argv if not word.startswith(GIN_PREFIX)]
-    )
+    # argparse knows no options of any name, so gin's are taken out before it.
+    overrides = []
+    words = []
+    for word in argv:
+        if word.startswith(GIN_PREFIX):
+            overrides.append(word.removeprefix(GIN_PREFIX))
+        else:
+            words.append(word)
+    args = parser().parse_args(words)
     for override in overrides:
+        # The value behind a space would be read as a word of its own.
         if "=" not in override:
             raise UserError(
                 f"--gin.{override}: write --gin.{override}=VALUE, without a space"
@@ -66,6 +70,7 @@ def run(argv: Sequence[str]) -> int:
     if overrides and "gin_file" not in args:
         raise UserError(f"--gin.{overrides[0]}: {args.name} reads no recipe")
     args.overrides = overrides
+    # Before the verb imports what starts JAX.
     if "platform" in args:
         prepare_machine(args)
     return args.run_verb(args)
@@ -74,7 +79,8 @@ def run(argv: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status: 0 done, 1 something found wrong, 2 bad input, 75 asked to stop and saved,
     130 interrupted."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        argv = sys.argv[1:]
     try:
         return run(argv)
     except UserError as error:
@@ -87,6 +93,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    # The reader of a pipe has seen enough.
+    except BrokenPipeError:
+        # Python flushes standard output once more when it ends, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # What a shell gives for SIGPIPE.
         return 141

@@ -24,6 +24,7 @@ OF_NEGATIVES = ("parallel", "vocabulary", "steps", "random_share", "seed", "plat
 
 
 def options(parser: argparse.ArgumentParser) -> None:
+    # Hardly any has a default: what is given to the other use of the verb is refused.
     parser.add_argument(
         "run", nargs="?", metavar="RUN", help="a run; RUN@STEP; hf:FOLDER_OR_ID"
     )
@@ -74,6 +75,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--platform", help="with --negatives: cpu, gpu or tpu (default: what JAX finds)"
     )
+    # --platform alone: what reads the machine's options expects both.
     parser.set_defaults(devices=None)
 
 
@@ -113,15 +115,18 @@ def _negatives(args: Namespace) -> int:
         raise UserError(
             "mine --negatives reads --parallel pairs by a --vocabulary; give both"
         )
-    given = {
+    options = {
         "steps": args.steps,
         "k": args.neighbours,
         "random_share": args.random_share,
         "seed": args.seed,
     }
-    config = NegativesConfig(
-        **{name: value for name, value in given.items() if value is not None}
-    )
+    given = {}
+    # The configuration has the defaults of the others.
+    for name, value in options.items():
+        if value is not None:
+            given[name] = value
+    config = NegativesConfig(**given)
     vocabulary = Vocabulary.load(args.vocabulary)
     write_negatives(
         args.parallel, vocabulary, Path(args.output), config, runtime=machine_of(args)

@@ -29,7 +29,9 @@ def run(args: Namespace) -> int:
         return 0
     if args.source:
         require_unread(args, ("seed",), "the cross-attention of --source is not drawn")
-    print(plug_in(workdir_of(args.run), args.output, args.source, args.seed or 0))
+    # 0 here and not as a default, so that a seed that was given is known from none.
+    seed = args.seed or 0
+    print(plug_in(workdir_of(args.run), args.output, args.source, seed))
     return 0
 
 

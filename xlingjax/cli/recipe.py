@@ -40,7 +40,10 @@ def run(args: Namespace) -> int:
     table.add_column("meaning", overflow="fold")
     table.add_column("file", overflow="fold")
     for macro in macros:
-        style = "bold" if macro.value == REQUIRED else ""
+        style = ""
+        # What the user must set stands out.
+        if macro.value == REQUIRED:
+            style = "bold"
         cells = (macro.name, macro.value, macro.meaning, macro.file)
         table.add_row(*(Text(cell, style) for cell in cells))
     console.print(table)

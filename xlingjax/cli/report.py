@@ -48,36 +48,39 @@ def run(args: Namespace) -> int:
     from xlingjax.report.build import build_report
     from xlingjax.workflows.scorecard_page import show
 
-    if cells := _folders_of_cells(args):
+    cells = _folders_of_cells(args)
+    if cells:
         print(show(*cells, output=args.output))
         return 0
     (workdir,) = args.workdir
     compare = {}
     for entry in args.compare:
         name, equals, path = entry.partition("=")
-        compare[name if equals else Path(entry).name] = path if equals else entry
+        # A name is given where two folders have one, or theirs says nothing.
+        if not equals:
+            name = Path(entry).name
+            path = entry
+        compare[name] = path
     page = build_report(
         workdir, compare, args.finetuned, args.output or None, args.pictures or None
     )
-    summary = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))[
-        "summary"
-    ]
-    for name, value in summary.items():
+    text = page.with_name("report.json").read_text(encoding="utf-8")
+    for name, value in json.loads(text)["summary"].items():
         print(f"{name:<36} {_shown(value)}")
     print(f"report: {page}")
     return 0
 
 
 def _folders_of_cells(args: Namespace) -> list[str]:
-    """Those named, whose score card is asked for; none: a run is named. Raises UserError for both
-    at once."""
+    """Those named, whose score card is wanted; none: a run is named. Raises UserError for both at
+    once."""
     folders = args.workdir
-    runs = [folder for folder in folders if (Path(folder) / "run.json").is_file()]
-    cells = [
-        folder
-        for folder in folders
-        if (Path(folder) / "cells").is_dir() and folder not in runs
-    ]
+    cells = []
+    for folder in folders:
+        # A run whose sweeps stand in its own folder is a run all the same.
+        is_run = (Path(folder) / "run.json").is_file()
+        if not is_run and (Path(folder) / "cells").is_dir():
+            cells.append(folder)
     if not cells:
         if len(folders) > 1:
             raise UserError(
@@ -85,16 +88,16 @@ def _folders_of_cells(args: Namespace) -> list[str]:
                 " --compare"
             )
         return []
-    if other := [folder for folder in folders if folder not in cells]:
+    other = [folder for folder in folders if folder not in cells]
+    if other:
         raise UserError(
             f"report: {other[0]} has no cells and cannot share a score card; leave it out"
         )
-    if given := [
-        name for name in ("compare", "finetuned", "pictures") if getattr(args, name)
-    ]:
-        raise UserError(
-            f"--{given[0]}: a score card reads only folders of cells; leave it out"
-        )
+    for name in ("compare", "finetuned", "pictures"):
+        if getattr(args, name):
+            raise UserError(
+                f"--{name}: a score card reads only folders of cells; leave it out"
+            )
     if len(folders) > 1 and not args.output:
         raise UserError(
             f"report: {len(folders)} folders share a score card; say where it goes by --output DIR"
@@ -109,7 +112,9 @@ def _folders_of_cells(args: Namespace) -> list[str]:
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {_shown(one)}" for name, one in value.items())
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
 
 
 VERB = Verb(

@@ -44,7 +44,7 @@ def run(args: Namespace) -> int:
     )
     from xlingjax.tasks import suite_tasks
 
-    told = score_files(
+    scores = score_files(
         suite_tasks(args.suite),
         args.predictions,
         args.gold,
@@ -52,17 +52,21 @@ def run(args: Namespace) -> int:
         args.allow_missing,
     )
     title = f"{args.suite}, {args.split}: {args.predictions}"
-    Console(width=None if sys.stdout.isatty() else 160).print(score_table(told, title))
-    for line in footnotes(told):
+    width = None
+    # A file has no width, and rich would cut the table at 80 columns.
+    if not sys.stdout.isatty():
+        width = 160
+    Console(width=width).print(score_table(scores, title))
+    for line in footnotes(scores):
         print(line)
     if args.output:
-        told = {
+        record = {
             "suite": args.suite,
             "predictions": args.predictions,
             "gold": args.gold,
-            **told,
+            **scores,
         }
-        print(f"scores: {write_scores(told, args.output)}")
+        print(f"scores: {write_scores(record, args.output)}")
     return 0
 
 

@@ -2,6 +2,7 @@
 benchmarks."""
 
 import argparse
+import functools
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,7 +78,8 @@ def finetune(args: Namespace) -> int:
     from xlingjax.workflows.cell import MULTI_TASK
 
     _require(args, "run", "data", "output")
-    tasks = sorted((task_named(name) for name in args.task), key=lambda task: task.name)
+    # In one order, so that tasks that train together share a cell however they are typed.
+    tasks = sorted(map(task_named, args.task), key=lambda task: task.name)
     for task in tasks:
         if task.kind not in TRAINED:
             suite = f"`xlingjax evaluate --mixture {task.suite} --tasks {task.name}` measures it"
@@ -129,6 +131,7 @@ def suite(args: Namespace) -> int:
     missing = []
     for task in tasks:
         lacks = []
+        # Retrieval and mining have no training sets.
         if task.kind in TRAINED and not languages_present(task, args.data, "train"):
             lacks.append("train")
         tested = _tested(task, args.data)
@@ -195,16 +198,31 @@ def _tested(task: Any, data: str) -> set[str]:
     }
 
 
+class _Failures:
+    """Of a suite a task that fails leaves the others: its error is printed, and it is named at the
+    end. Of one task the error is raised."""
+
+    def __init__(self, tasks: Sequence[Any]):
+        self.several = len(tasks) > 1
+        self.names: dict[str, None] = {}
+
+    def note(self, name: str, error: UserError) -> None:
+        if not self.several:
+            raise error
+        print(f"{name}: {error}")
+        # Once, though a task may fail by several strategies.
+        self.names[name] = None
+
+
 def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -> int:
-    from xlingjax.config.recipe import gin_values
     from xlingjax.data.labelled.task import TRAINED
     from xlingjax.evaluation.tatoeba import chosen_layer
     from xlingjax.runtime.machine import start
     from xlingjax.training.run_record import read_run_record
-    from xlingjax.workflows.cell import Request
+    from xlingjax.workflows.many import Call, run_all
     from xlingjax.workflows.measure import measure
     from xlingjax.workflows.scorecard_page import show
-    from xlingjax.workflows.sweep import check, run
+    from xlingjax.workflows.sweep import run
 
     machine = machine_of(args)
     start(machine)
@@ -213,24 +231,57 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
     for layer in getattr(args, "layer", None) or ():
         if layer != "all":
             chosen_layer(layer, read_run_record(source)["model"]["layers"])
-    overrides = gin_values(args.overrides)
-    several = len(tasks) > 1
-    failed = []
-
-    def note_failure(task: Any, error: UserError) -> None:
-        """Of a suite the other tasks are measured all the same."""
-        if not several:
-            raise error
-        print(f"{task.full_name}: {error}")
-        failed.append(task.full_name)
-
+    failures = _Failures(tasks)
     # All are checked before the first one trains.
+    requests = _checked(args, source, tasks, beside, failures)
+
+    def measure_or_train(task: Any) -> int:
+        if task.kind not in TRAINED:
+            measure(measured(args, source, task.suite, [task.name]))
+        for request in requests:
+            if request.task != task:
+                continue
+            status = run(request, machine)
+            # The machine wants it to stop, and would stop the next sweep as well.
+            if status:
+                return status
+        return 0
+
+    jobs = []
+    for task in tasks:
+        jobs.append(Call(task.full_name, functools.partial(measure_or_train, task)))
+    status = run_all(jobs, on_error=failures.note)
+    if status:
+        return status
+    print(show(args.output))
+    if failures.names:
+        raise UserError(
+            f"{', '.join(failures.names)} could not be measured (above); the card is of the others"
+        )
+    return 0
+
+
+def _checked(
+    args: Namespace,
+    source: str,
+    tasks: Sequence[Any],
+    beside: Sequence[Any],
+    failures: _Failures,
+) -> list[Any]:
+    """A request for each task that is trained, and strategy, without those that fail."""
+    from xlingjax.config.recipe import gin_values
+    from xlingjax.data.labelled.task import TRAINED
+    from xlingjax.workflows.cell import Request
+    from xlingjax.workflows.sweep import check
+
+    overrides = gin_values(args.overrides)
     requests = []
     for task in tasks:
         if task.kind not in TRAINED:
             continue
         for strategy in args.strategy or ["transfer"]:
-            if several and _passed_over(strategy, task, args.data):
+            # Of a single task a strategy that is none for it is a fault, which `check` finds.
+            if failures.several and _passed_over(strategy, task, args.data):
                 continue
             request = Request(
                 task,
@@ -250,27 +301,8 @@ def _sweeps(args: Namespace, tasks: Sequence[Any], beside: Sequence[Any] = ()) -
                 check(request)
                 requests.append(request)
             except UserError as error:
-                note_failure(task, error)
-    for task in tasks:
-        try:
-            if task.kind not in TRAINED:
-                measure(measured(args, source, task.suite, [task.name]))
-            for request in requests:
-                if request.task != task:
-                    continue
-                status = run(request, machine)
-                if status:
-                    return status
-        except UserError as error:
-            note_failure(task, error)
-    print(show(args.output))
-    if failed:
-        # A task may have failed by several strategies.
-        names = ", ".join(dict.fromkeys(failed))
-        raise UserError(
-            f"{names} could not be measured (above); the card is of the others"
-        )
-    return 0
+                failures.note(task.full_name, error)
+    return requests
 
 
 def _passed_over(strategy: str, task: Any, data: str) -> bool:
@@ -298,6 +330,7 @@ def grid(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for word in words:
         name, equals, text = word.partition("=")
         values = tuple(text.split(","))
+        # Macros are in capitals: a parameter is set for a whole sweep, by --gin.
         if not equals or not all(values) or not name.isupper():
             raise UserError(
                 f"--grid {word}: write MACRO=A,B, as in LEARNING_RATE=1e-5,2e-5"
@@ -347,7 +380,7 @@ def mixture(args: Namespace) -> int:
     from xlingjax.workflows.cell import FILES, READING, values_of
     from xlingjax.workflows.follow import follow
     from xlingjax.workflows.measure import measure
-    from xlingjax.workflows.scorecard import SCORES
+    from xlingjax.workflows.scorecard_cells import SCORES
     from xlingjax.workflows.scorecard_page import show
 
     if args.follow and given_run(args):
@@ -375,7 +408,7 @@ def mixture(args: Namespace) -> int:
     config = run / "config.gin"
     read = (*READING, "DTYPE")
 
-    # Read when it is asked for: a run that is followed may not have begun.
+    # Read when it is needed: a run that is followed may not have begun.
     def recipe() -> dict[str, Any]:
         files = list(args.gin_file)
         if config.is_file():

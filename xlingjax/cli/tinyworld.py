@@ -43,21 +43,23 @@ def run(args: Namespace) -> int:
     size: Any = args.size
     if "=" in size:
         try:
-            size = {
-                name: int(count)
-                for name, count in (entry.split("=") for entry in size.split(","))
-            }
+            counts = {}
+            for entry in size.split(","):
+                name, count = entry.split("=")
+                counts[name] = int(count)
+            size = counts
         except ValueError:
             raise UserError(
                 f"--size {size!r}: write demo, full, or counts like mono=2000,pairs=1000"
             ) from None
-    given = {
-        "languages": split_list(args.languages),
-        "train_languages": split_list(args.train_languages),
-    }
-    given = {name: codes for name, codes in given.items() if codes}
+    given = {}
+    # `write` has the defaults of the others.
+    for name in ("languages", "train_languages"):
+        codes = split_list(getattr(args, name))
+        if codes:
+            given[name] = codes
     try:
-        told = write(
+        written = write(
             Path(args.folder),
             seed=args.seed,
             size=size,
@@ -69,9 +71,8 @@ def run(args: Namespace) -> int:
         raise UserError(
             f"{args.folder} cannot be written: {error.strerror or error}; choose another folder"
         ) from None
-    print(
-        f"tinyworld in {args.folder}: {', '.join(told['languages'])}; {len(told['files'])} files"
-    )
+    languages = ", ".join(written["languages"])
+    print(f"tinyworld in {args.folder}: {languages}; {len(written['files'])} files")
     return 0
 
 

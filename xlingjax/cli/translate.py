@@ -118,8 +118,10 @@ def run(args: Namespace) -> int:
     """Both `translate` and `generate`: one language may be another, or not."""
     from xlingjax.runtime.machine import start
 
+    # `translate` has no --language.
     language = getattr(args, "language", None)
-    source, target = args.source or language, args.to or language
+    source = args.source or language
+    target = args.to or language
     if target is None:
         raise UserError("generate: which language? Give --language, or --to and --from")
     if args.name == "translate" and source == target:
@@ -146,11 +148,17 @@ def run(args: Namespace) -> int:
         "temperature",
         "top_k",
     )
-    given = {
-        name: value for name in names if (value := getattr(args, name)) is not None
-    }
-    greedy = args.temperature or args.score
-    decoding = Decoding(beams=args.beams or (1 if greedy else 5), **given)
+    given = {}
+    # `Decoding` has the defaults of the others.
+    for name in names:
+        value = getattr(args, name)
+        if value is not None:
+            given[name] = value
+    beams = 5
+    # What is drawn or scored is not searched for.
+    if args.temperature or args.score:
+        beams = 1
+    decoding = Decoding(beams=args.beams or beams, **given)
     write(
         Job(
             args.run,

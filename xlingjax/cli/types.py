@@ -7,6 +7,7 @@ POOLINGS = ("mean", "mean_no_special", "first")
 
 
 def positive(text: str) -> int:
+    # Digits alone: int() would take "1_000" and " 1".
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
@@ -17,11 +18,14 @@ def layer(text: str) -> int | str:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no layer: a whole number from 0, the embeddings, on, or all"
         )
-    return text if text == "all" else int(text)
+    if text == "all":
+        return text
+    return int(text)
 
 
 def minutes(text: str) -> float:
     try:
+        # Not true of nan, which is refused below.
         if float(text) >= 0:
             return float(text)
     except ValueError:

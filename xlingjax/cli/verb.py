@@ -65,13 +65,13 @@ def workdir_of(run: str) -> str:
 
 def require_unread(args: Namespace, names: tuple[str, ...], why: str) -> None:
     """Raises UserError where one of these options is given."""
-    flags = {"run": "RUN", "source": "--from", "output": "--to"}
-    if "data" not in args:
-        flags.pop("output"), flags.pop("source")
-    given = [
-        flags.get(name, f"--{name}")
-        for name in names
-        if getattr(args, name) is not None
-    ]
+    flags = {"run": "RUN"}
+    # Other verbs have --source and --output where sweeps have these.
+    if "data" in args:
+        flags |= {"source": "--from", "output": "--to"}
+    given = []
+    for name in names:
+        if getattr(args, name) is not None:
+            given.append(flags.get(name, f"--{name}"))
     if given:
         raise UserError(f"{', '.join(given)}: {why}; leave it out")

@@ -29,12 +29,14 @@ def run(args: Namespace) -> int:
     from xlingjax.workflows.launch import stages_of
 
     recipe = read_recipe(args.gin_file, args.overrides)
-    stages = [
-        (name, stage) for name, stage in stages_of(recipe) if stage.objective.evidence()
-    ]
-    silent = [
-        name for name, stage in stages_of(recipe) if not stage.objective.evidence()
-    ]
+    stages = []
+    silent = []
+    for name, stage in stages_of(recipe):
+        # Fine-tuning, for one, promises nothing of whose words a prediction depends on.
+        if stage.objective.evidence():
+            stages.append((name, stage))
+        else:
+            silent.append(name)
     if not stages:
         raise UserError(
             f"verify tests what objectives predict of hidden words; {', '.join(silent)} promises"
@@ -42,8 +44,10 @@ def run(args: Namespace) -> int:
         )
     if silent:
         print(f"not tested, since they predict no hidden words: {', '.join(silent)}")
-    machine, config = start(machine_of(args)), recipe.bound["model"]
+    machine = start(machine_of(args))
+    config = recipe.bound["model"]
     objectives: dict[str, tuple[Any, Any]] = {}
+    # Those that are open are closed even where the next one cannot be opened.
     try:
         for name, stage in stages:
             objectives[name] = stage.objective, stage.source()
@@ -51,12 +55,12 @@ def run(args: Namespace) -> int:
     finally:
         for _, source in objectives.values():
             source.close()
-    Console().print(
-        table(
-            findings, f"{config.attention_backend} attention, {config.dtype}, {machine}"
-        )
-    )
-    return 0 if all(found.verdict == "ok" for found in findings) else 1
+    title = f"{config.attention_backend} attention, {config.dtype}, {machine}"
+    Console().print(table(findings, title))
+    # So that a script that verifies before it trains stops.
+    if any(finding.verdict != "ok" for finding in findings):
+        return 1
+    return 0
 
 
 VERB = Verb(

@@ -12,13 +12,8 @@ from xlingjax.cli.types import positive
 from xlingjax.cli.verb import Verb, named_run, run_option
 from xlingjax.errors import UserError
 
-_NORMALIZATIONS = (
-    "nmt_nfkc",
-    "nmt_nfkc_cf",
-    "nfkc",
-    "nfkc_cf",
-    "identity",
-)  # SentencePiece's
+_NORMALIZATIONS = ("nmt_nfkc", "nmt_nfkc_cf", "nfkc", "nfkc_cf", "identity")
+"""SentencePiece's."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -76,9 +71,9 @@ def _surgery(parser: argparse.ArgumentParser) -> None:
         sub = verbs.add_parser(
             name, help=text, description=text[0].upper() + text[1:] + "."
         )
-        sub.set_defaults(
-            name=f"vocab {name}", run_verb=run, platform="", devices=None
-        )  # what JAX finds
+        sub.set_defaults(name=f"vocab {name}", run_verb=run)
+        # They read no recipe and have no options for the machine: what JAX finds.
+        sub.set_defaults(platform="", devices=None)
         run_option(sub, "the trained model; RUN@STEP; hf:FOLDER_OR_ID")
         sub.add_argument(
             "--to",
@@ -139,6 +134,7 @@ def _row_options(parser: argparse.ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     from xlingjax.data.vocabulary.training import format_report, train_vocabulary
 
+    # The verbs behind `vocab` have --to, so argparse cannot require it.
     if not args.output:
         raise UserError(
             "the following arguments are required: --output (see xlingjax vocab --help)"
@@ -156,6 +152,7 @@ def run(args: Namespace) -> int:
         normalization=args.normalization,
         seed=args.seed,
     )
+    # What is printed is what stands on the disk.
     report = json.loads((Path(args.output) / "vocab.json").read_text(encoding="utf-8"))
     print(format_report(report["languages"]))
     print(f"vocabulary in {args.output}: {report['size']} pieces")

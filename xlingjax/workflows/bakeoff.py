@@ -7,21 +7,19 @@ stopped goes on with the same command. What stands in a workdir with other setti
 so are seeds of one mix that have read different data.
 """
 
+import functools
 import json
 import re
-import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from xlingjax.errors import Stopped, UserError
-from xlingjax.runtime.signals import stop_requested
+from xlingjax.errors import UserError
 from xlingjax.training.run_record import differences
+from xlingjax.workflows.many import Call, Command, Job, Stop, difference, run_all
 
 CALIBRATION_STEPS = 60
 """Steps after which the tokens of a step are known."""
@@ -106,77 +104,62 @@ def run(
     """
     folder = Path(workdir)
     folder.mkdir(parents=True, exist_ok=True)
-    runner = Runner(read, say)
+    runner = Runner(read, say, arguments)
     cells = []
     # Seed by seed, so that a bake-off that is stopped early has compared all mixes.
     for seed in config.seeds:
         for mix in config.mixes:
             cells.append(Cell(mix, seed, folder / "cells" / f"{slug(mix)}-{seed}"))
+    # What is finished is compared before anything is trained.
     same_data(cells, config.tasks)
 
-    def steps_of(mix: str) -> int | None:
-        return _steps(config, mix, folder, runner, arguments)
+    def train(cell: Cell) -> int:
+        runner.run_all(_runs(config, cell, steps[cell.mix], runner))
+        # Files that have changed are seen before the next cell begins.
+        same_data([one for one in cells if one.mix == cell.mix], config.tasks)
+        return 0
 
-    failed = threading.Event()
-
-    def values_of(cell: Cell) -> dict[str, Any]:
-        # The cell that failed comes before this one, and its error is the one that is raised.
-        if failed.is_set():
-            return {}
-        try:
-            _train(config, cell, steps[cell.mix], runner, arguments)
-            same_data([one for one in cells if one.mix == cell.mix], config.tasks)
-        except BaseException:
-            failed.set()
-            raise
-        return cell.values(list(config.tasks))
-
-    # Threads and not processes, since each only waits for its run. They learn of a signal from the
-    # event: signals are the main thread's.
-    with (
-        stop_requested(runner.stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
-        ThreadPoolExecutor(config.jobs) as pool,
-    ):
-        try:
-            steps = dict(
-                zip(config.mixes, pool.map(steps_of, config.mixes), strict=True)
-            )
-            values = list(pool.map(values_of, cells))
-        except BaseException:
-            # Those that run are finished, no other is begun.
-            pool.shutdown(cancel_futures=True)
-            raise
-    content = {"config": asdict(config), "cells": [summary(cell) for cell in values]}
+    # Signals are the main thread's, and the other threads learn of them from the event.
+    with runner.stop.listen():
+        # How many tokens a step reads is known before any cell begins.
+        steps = _steps(config, folder, runner)
+        jobs = [
+            Call(str(cell.folder), functools.partial(train, cell)) for cell in cells
+        ]
+        # Without the stop, which the runs of a cell heed.
+        run_all(jobs, config.jobs, say)
+    summaries = []
+    for cell in cells:
+        summaries.append(summary(cell.values(list(config.tasks))))
+    content = {"config": asdict(config), "cells": summaries}
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     (folder / "bakeoff.json").write_text(text, encoding="utf-8")
     return content
 
 
-def _train(
-    config: Bakeoff,
-    cell: Cell,
-    steps: int | None,
-    runner: "Runner",
-    arguments: Sequence[str],
-) -> None:
+def _runs(
+    config: Bakeoff, cell: Cell, steps: int | None, runner: "Runner"
+) -> list["_Run"]:
     """The runs of a cell."""
     words = [*config.base, *config.mixes[cell.mix], f"SEED={cell.seed}"]
     if steps:
         words.append(f"TRAIN_STEPS={steps}")
     words += config.last_words
-    pretrain = cell.folder / "pretrain"
-    line = command("pretrain", words, pretrain, steps, arguments)
-    settings = runner.run(line, pretrain)
+    folder = cell.folder / "pretrain"
+    line = command("pretrain", words, folder, steps, runner.arguments)
+    pretrain = _Run(line, folder, runner)
+    runs = [pretrain]
     for task, recipe in config.tasks.items():
         words = [
             *recipe,
-            f"INIT_FROM={pretrain}",
+            f"INIT_FROM={folder}",
             f"SEED={cell.seed}",
             *config.last_words,
         ]
-        line = command("finetune", words, cell.folder / task, None, arguments)
+        line = command("finetune", words, cell.folder / task, None, runner.arguments)
         # Of a fine-tuning the settings of its encoder are part: with others it is another run.
-        runner.run(line, cell.folder / task, settings)
+        runs.append(_Run(line, cell.folder / task, runner, encoder=pretrain))
+    return runs
 
 
 def slug(name: str) -> str:
@@ -215,71 +198,77 @@ def command(
     return line
 
 
-@dataclass
 class Runner:
-    """Runs commands, each in its own process, unless they finished before with the same
-    settings."""
+    """What the runs of a bake-off share."""
 
-    read: Callable[[Sequence[str]], str]
-    say: Callable[[str], None]
-    one_at_a_time: Any = field(default_factory=threading.Lock)
-    """For `read`: gin has one configuration per process."""
-    stop: threading.Event = field(default_factory=threading.Event)
+    def __init__(
+        self,
+        read: Callable[[Sequence[str]], str],
+        say: Callable[[str], None],
+        arguments: Sequence[str],
+    ):
+        self.say = say
+        self.arguments = arguments
+        self.stop = Stop("bakeoff")
+        self._read = read
+        self._one_at_a_time = threading.Lock()
 
-    def leave_if_asked(self) -> None:
-        if self.stop.is_set():
-            raise Stopped("bakeoff: stopped; the same command goes on")
+    def settings(self, line: Sequence[str]) -> str:
+        """The operative configuration of a command line."""
+        # gin has one configuration per process.
+        with self._one_at_a_time:
+            return self._read(line)
 
-    def run(self, line: Sequence[str], workdir: Path, before: str = "") -> str:
-        """The settings of the run, after those of the run `before` it. They stand in its folder
-        from its start on."""
-        with self.one_at_a_time:
-            settings = before + self.read(line)
-        record = workdir / "bakeoff.settings"
-        if record.is_file():
-            written = record.read_text(encoding="utf-8")
-            if written != settings:
-                raise UserError(
-                    f"bakeoff: {workdir} was run with other settings"
-                    f" ({difference(written, settings)}): choose another --workdir, or delete that"
-                    " folder"
-                )
-        self.leave_if_asked()
-        if finished(workdir):
-            self.say(f"{workdir}: finished before")
-            return settings
-        workdir.mkdir(parents=True, exist_ok=True)
-        record.write_text(settings, encoding="utf-8")
+    def run_all(self, jobs: Sequence[Job], at_once: int = 1) -> None:
+        run_all(jobs, at_once, self.say, self.stop)
+
+
+class _Run(Command):
+    """A command in a workdir, whose settings stand there from its start on. encoder: the run that a
+    fine-tuning starts from, which comes first."""
+
+    def __init__(
+        self,
+        line: Sequence[str],
+        workdir: Path,
+        runner: Runner,
+        encoder: "_Run | None" = None,
+    ):
         log = workdir.with_suffix(".log")
-        self.say(f"{workdir}: {' '.join(line[3:])}")
-        with open(log, "w", encoding="utf-8") as output:
-            # In a group of its own: Ctrl-C reaches the bake-off alone, which has its runs save.
-            child = subprocess.Popen(
-                line,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                process_group=0,
-            )
-            while child.poll() is None and not self.stop.wait(0.5):
-                pass
-            if child.poll() is None:
-                # SIGTERM has the run save before it ends, so nothing is lost.
-                child.terminate()
-            status = child.wait()
-        if status:
-            # A run that was told to stop has not failed.
-            self.leave_if_asked()
-            last = log.read_text(encoding="utf-8").strip().splitlines()[-1:]
-            raise UserError(
-                f"bakeoff: {workdir} ended with status {status} ({' '.join(last)}); its log is"
-                f" {log}"
-            )
-        return settings
+        super().__init__(str(workdir), line, runner.stop, runner.say, log)
+        self.workdir = workdir
+        self.runner = runner
+        self.encoder = encoder
+        self.settings = ""
+        """Known once `is_finished` was called."""
+
+    @property
+    def record(self) -> Path:
+        return self.workdir / "bakeoff.settings"
+
+    def is_finished(self) -> bool:
+        self.settings = self.runner.settings(self.line)
+        if self.encoder is not None:
+            self.settings = self.encoder.settings + self.settings
+        if self.record.is_file():
+            written = self.record.read_text(encoding="utf-8")
+            if written != self.settings:
+                lines = difference(written.splitlines(), self.settings.splitlines())
+                raise UserError(
+                    f"bakeoff: {self.workdir} was run with other settings ({lines}): choose another"
+                    " --workdir, or delete that folder"
+                )
+        return finished(self.workdir)
+
+    def run(self) -> int:
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        self.record.write_text(self.settings, encoding="utf-8")
+        return super().run()
 
 
 def finished(workdir: Path) -> bool:
     result = workdir / "result.json"
+    # A run that was stopped has a result, too.
     return result.is_file() and _read(result)["exit_reason"] == "finished"
 
 
@@ -306,47 +295,35 @@ def same_data(cells: Sequence[Cell], tasks: Iterable[str]) -> None:
                     )
 
 
-def difference(before: str, now: str) -> str:
-    """The first lines that two settings do not share."""
-    lines_before = before.splitlines()
-    lines_now = now.splitlines()
-    lost = _first_missing(lines_before, lines_now)
-    new = _first_missing(lines_now, lines_before)
-    return f"there: {lost}; now: {new}"
-
-
-def _first_missing(lines: Sequence[str], others: Sequence[str]) -> str:
-    """The first line that is not one of the others."""
-    for line in lines:
-        if line not in others:
-            return line
-    return "nothing"
-
-
-def _steps(
-    config: Bakeoff, mix: str, folder: Path, runner: "Runner", arguments
-) -> int | None:
-    """Steps of a mix that read the tokens asked for, from the tokens of its first steps."""
+def _steps(config: Bakeoff, folder: Path, runner: Runner) -> dict[str, int | None]:
+    """Of each mix the steps that read the tokens requested, from the tokens of its first steps;
+    None: those of the base."""
     if not config.tokens:
-        return None
-    workdir = folder / "calibration" / slug(mix)
-    words = [
-        *config.base,
-        *config.mixes[mix],
-        # How much a step reads, and nothing else, is asked: no evaluations, no checkpoints.
-        f"TRAIN_STEPS={CALIBRATION_STEPS}",
-        "WARMUP_STEPS=1",
-        "EVAL_EVERY=0",
-        "HELDOUT_TEXT=None",
-        "HELDOUT_PAIRS=None",
-        "HELDOUT_ALIGNMENTS=None",
-        "CHECKPOINT_EVERY=0",
-        *config.last_words,
-    ]
-    line = command("pretrain", words, workdir, CALIBRATION_STEPS, arguments)
-    runner.run(line, workdir)
-    seen = _read(workdir / "result.json")["tokens_seen"]
-    return max(1, round(config.tokens * CALIBRATION_STEPS / seen))
+        return dict.fromkeys(config.mixes)
+    workdirs = {mix: folder / "calibration" / slug(mix) for mix in config.mixes}
+    runs = []
+    for mix, workdir in workdirs.items():
+        words = [
+            *config.base,
+            *config.mixes[mix],
+            # How much a step reads is all that is wanted: no evaluations, no checkpoints.
+            f"TRAIN_STEPS={CALIBRATION_STEPS}",
+            "WARMUP_STEPS=1",
+            "EVAL_EVERY=0",
+            "HELDOUT_TEXT=None",
+            "HELDOUT_PAIRS=None",
+            "HELDOUT_ALIGNMENTS=None",
+            "CHECKPOINT_EVERY=0",
+            *config.last_words,
+        ]
+        line = command("pretrain", words, workdir, CALIBRATION_STEPS, runner.arguments)
+        runs.append(_Run(line, workdir, runner))
+    runner.run_all(runs, config.jobs)
+    steps = {}
+    for mix, workdir in workdirs.items():
+        seen = _read(workdir / "result.json")["tokens_seen"]
+        steps[mix] = max(1, round(config.tokens * CALIBRATION_STEPS / seen))
+    return steps
 
 
 def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -375,19 +352,21 @@ def summary(cell: Mapping[str, Any]) -> dict[str, Any]:
     layers = next(iter(retrieval.get("by_layer", {}).values()), {})
     retrieval_by_layer = {}
     for kind in ("raw", "centred"):
-        name = f"{kind}_en_to_xx"
-        retrieval_by_layer[kind] = {
-            layer: scores[name] for layer, scores in layers.items()
-        }
+        retrieval_by_layer[kind] = {}
+        for layer, scores in layers.items():
+            retrieval_by_layer[kind][layer] = scores[f"{kind}_en_to_xx"]
     error_by_layer = {}
     for layer, errors in alignment.get("by_layer", {}).items():
         error_by_layer[layer] = errors["itermax"]
+    # What the mix has no evaluation of is no column of the table.
+    measured = {}
+    for name, value in figures.items():
+        if value is not None:
+            measured[name] = value
     return {
         "mix": cell["mix"],
         "seed": cell["seed"],
-        "figures": {
-            name: value for name, value in figures.items() if value is not None
-        },
+        "figures": measured,
         "retrieval_by_layer": retrieval_by_layer,
         "alignment_error_by_layer": error_by_layer,
         "masked_accuracy_by_language": perplexity.get("accuracy_by_language", {}),

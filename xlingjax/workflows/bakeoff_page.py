@@ -1,4 +1,4 @@
-"""What a bake-off found: one table, mean ± standard deviation over seeds, and pictures; on the
+"""What came of a bake-off: one table, mean ± standard deviation over seeds, and pictures; on the
 terminal, as a page."""
 
 from collections.abc import Mapping, Sequence
@@ -42,48 +42,64 @@ def by_mix(
     groups: dict[str, list[Mapping[str, float]]] = {}
     for cell in cells:
         groups.setdefault(cell["mix"], []).append(cell[of])
-    found: dict[str, dict[str, tuple[float, float]]] = {}
+    rows: dict[str, dict[str, tuple[float, float]]] = {}
     for mix, figures in groups.items():
-        names = [name for name in figures[0] if all(name in one for one in figures)]
-        values = {
-            name: np.array([one[name] for one in figures], float) for name in names
-        }
-        found[mix] = {
-            n: (float(v.mean()), float(v.std(ddof=1)) if v.size > 1 else 0.0)
-            for n, v in values.items()
-        }
-    return found
+        rows[mix] = {}
+        for name in figures[0]:
+            # A mean over other seeds than the rest of the row would not compare with it.
+            if not all(name in one for one in figures):
+                continue
+            values = np.array([one[name] for one in figures], float)
+            deviation = 0.0
+            if values.size > 1:
+                deviation = float(values.std(ddof=1))
+            rows[mix][name] = (float(values.mean()), deviation)
+    return rows
 
 
-def _rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+def _names(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The figures that any mix has, as they come."""
+    names: dict[str, None] = {}
+    for row in rows.values():
+        names |= dict.fromkeys(row)
+    return list(names)
+
+
+def _rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows of the table."""
-    rows = by_mix(found["cells"])
-    names = list(dict.fromkeys(name for row in rows.values() for name in row))
-    head = ["mix", *(TITLES.get(name, name.replace("_", " ")) for name in names)]
-    return head, [
-        [mix, *(shown(name, row.get(name)) for name in names)]
-        for mix, row in rows.items()
-    ]
+    rows = by_mix(result["cells"])
+    names = _names(rows)
+    head = ["mix"]
+    for name in names:
+        head.append(TITLES.get(name, name.replace("_", " ")))
+    lines = []
+    for mix, row in rows.items():
+        lines.append([mix, *(shown(name, row.get(name)) for name in names)])
+    return head, lines
 
 
-def table(found: Mapping[str, Any]) -> Any:
+def table(result: Mapping[str, Any]) -> Any:
     """A rich table, a row per mix."""
     from rich.table import Table
 
-    head, rows = _rows(found)
-    result = Table(box=None, header_style="dim")
-    for i, name in enumerate(head):
-        result.add_column(name, justify="right" if i else "left")
+    head, rows = _rows(result)
+    drawn = Table(box=None, header_style="dim")
+    drawn.add_column(head[0], justify="left")
+    for name in head[1:]:
+        drawn.add_column(name, justify="right")
     for row in rows:
-        result.add_row(*row)
-    return result
+        drawn.add_row(*row)
+    return drawn
 
 
-def markdown(found: Mapping[str, Any]) -> str:
+def markdown(result: Mapping[str, Any]) -> str:
     """The same table for a README."""
-    head, rows = _rows(found)
-    lines = [head, ["---", *("--:" for _ in head[1:])], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    head, rows = _rows(result)
+    rule = ["---"] + ["--:"] * (len(head) - 1)
+    lines = []
+    for cells in (head, rule, *rows):
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def shown(name: str, value: tuple[float, float] | None) -> str:
@@ -92,7 +108,9 @@ def shown(name: str, value: tuple[float, float] | None) -> str:
     mean, deviation = value
     if name.startswith("tokens"):
         return f"{mean:,.0f}"
-    return f"{mean:.3f} ± {deviation:.3f}" if deviation else f"{mean:.3f}"
+    if not deviation:
+        return f"{mean:.3f}"
+    return f"{mean:.3f} ± {deviation:.3f}"
 
 
 @plots.styled
@@ -104,38 +122,36 @@ def by_layer(cells: Cells):
         "retrieval, language means removed",
         "alignment error, itermax",
     )
-    values = [
-        [*cell["retrieval_by_layer"].values(), cell["alignment_error_by_layer"]]
-        for cell in cells
-    ]
-    flat = [
-        {"mix": cell["mix"], **dict(zip(kinds, of, strict=True))}
-        for cell, of in zip(cells, values, strict=True)
-    ]
-    shown_kinds = [kind for kind in kinds if all(cell[kind] for cell in flat)]
-    if not shown_kinds:
+    flat = []
+    for cell in cells:
+        values = [
+            *cell["retrieval_by_layer"].values(),
+            cell["alignment_error_by_layer"],
+        ]
+        flat.append({"mix": cell["mix"], **dict(zip(kinds, values, strict=True))})
+    measured = []
+    for kind in kinds:
+        if all(cell[kind] for cell in flat):
+            measured.append(kind)
+    if not measured:
         return None
-    figure, axes = plots.panels(len(shown_kinds), columns=3)
-    for axis, kind in zip(axes, shown_kinds, strict=True):
-        found = by_mix(flat, kind)
-        coloured = plots.colours(found)
-        for mix, layers in found.items():
+    figure, axes = plots.panels(len(measured), columns=3)
+    for axis, kind in zip(axes, measured, strict=True):
+        rows = by_mix(flat, kind)
+        coloured = plots.colours(rows)
+        for mix, layers in rows.items():
+            numbers = [int(name) for name in layers]
             means, deviations = np.array(list(layers.values())).T
             axis.errorbar(
-                [int(n) for n in layers],
-                means,
-                deviations,
-                label=mix,
-                color=coloured[mix],
-                capsize=2,
+                numbers, means, deviations, label=mix, color=coloured[mix], capsize=2
             )
         axis.set_title(kind)
         axis.set_xlabel("layer")
         axis.set_ylim(bottom=0)
-        axis.set_xticks([int(n) for n in layers])
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside right upper"
-    )  # many mixes would hide lines
+        axis.set_xticks(numbers)  # all mixes have the same layers
+    # Beside the panels, since many mixes would hide lines.
+    labels = axes[0].get_legend_handles_labels()
+    figure.legend(*labels, loc="outside right upper")
     return figure
 
 
@@ -144,22 +160,25 @@ def bars(cells: Cells, of: str, title: str):
     """A group of bars per mix, one per key of the cells' `of`; None without any."""
     if not all(cell[of] for cell in cells):
         return None
-    found = by_mix(cells, of)
-    keys = sorted({key for row in found.values() for key in row})
+    rows = by_mix(cells, of)
+    keys = sorted(_names(rows))
     figure, (axis,) = plots.panels(1, size=(2 * plots.PANEL[0], plots.PANEL[1]))
     width = 0.8 / len(keys)
     for i, (key, colour) in enumerate(plots.colours(keys).items()):
-        at = [(x, row[key]) for x, row in enumerate(found.values()) if key in row]
+        places = []
+        means = []
+        deviations = []
+        for place, row in enumerate(rows.values()):
+            if key in row:
+                mean, deviation = row[key]
+                # The group of a mix has its middle at the mix's tick.
+                places.append(place + (i - (len(keys) - 1) / 2) * width)
+                means.append(mean)
+                deviations.append(deviation)
         axis.bar(
-            [x + (i - (len(keys) - 1) / 2) * width for x, _ in at],
-            [mean for _, (mean, _) in at],
-            width,
-            yerr=[deviation for _, (_, deviation) in at],
-            label=key,
-            color=colour,
-            capsize=2,
+            places, means, width, yerr=deviations, label=key, color=colour, capsize=2
         )
-    axis.set_xticks(range(len(found)), list(found))
+    axis.set_xticks(range(len(rows)), list(rows))
     axis.set_title(title)
     axis.legend(ncols=len(keys))
     return figure
@@ -168,70 +187,62 @@ def bars(cells: Cells, of: str, title: str):
 def objectives_table(cells: Cells) -> tuple[list[str], list[list[str]]]:
     """Tokens per second of each objective within each mix, and what a token costs beside one of MLM
     in the same mix."""
-    found = by_mix(cells, "tokens_per_second_by_objective")
-    names = list(dict.fromkeys(name for row in found.values() for name in row))
-
-    def speed(row: Mapping[str, tuple[float, float]], name: str) -> str:
-        if name not in row:
-            return "–"
-        return f"{row[name][0]:,.0f}" + (
-            f" ({row['mlm'][0] / row[name][0]:.2f} x)" if "mlm" in row else ""
-        )
-
-    return ["mix", *names], [
-        [mix, *(speed(row, name) for name in names)] for mix, row in found.items()
-    ]
+    rows = by_mix(cells, "tokens_per_second_by_objective")
+    names = _names(rows)
+    lines = []
+    for mix, row in rows.items():
+        lines.append([mix, *(_speed(row, name) for name in names)])
+    return ["mix", *names], lines
 
 
-def note(found: Mapping[str, Any]) -> str:
+def _speed(row: Mapping[str, tuple[float, float]], name: str) -> str:
+    if name not in row:
+        return "–"
+    text = f"{row[name][0]:,.0f}"
+    if "mlm" in row:
+        text += f" ({row['mlm'][0] / row[name][0]:.2f} x)"
+    return text
+
+
+def note(result: Mapping[str, Any]) -> str:
     """What the figures are. The mixes take as many steps each where the bake-off names no number of
     tokens."""
-    return NOTE.format(
-        reads=(
-            "reads as many tokens"
-            if found["config"]["tokens"]
-            else "trains for the steps of its recipe"
-        )
-    )
+    reads = "trains for the steps of its recipe"
+    if result["config"]["tokens"]:
+        reads = "reads as many tokens"
+    return NOTE.format(reads=reads)
 
 
-def write(found: Mapping[str, Any], folder: Path) -> Path:
+def write(result: Mapping[str, Any], folder: Path) -> Path:
     """Writes `bakeoff.html`, its pictures beside it as PNG, and the table as `bakeoff.md`; returns
     the page."""
-    cells = found["cells"]
+    cells = result["cells"]
+    title = "masked accuracy on held-out text"
     drawn = {
         "layers": by_layer(cells),
-        "masked_accuracy": bars(
-            cells, "masked_accuracy_by_language", "masked accuracy on held-out text"
-        ),
+        "masked_accuracy": bars(cells, "masked_accuracy_by_language", title),
     }
-    pictures = {name: figure for name, figure in drawn.items() if figure is not None}
-    for name, figure in pictures.items():
-        figure.savefig(folder / f"{name}.png", dpi=110)
+    pictures = []
+    for name, figure in drawn.items():
+        if figure is not None:
+            figure.savefig(folder / f"{name}.png", dpi=110)
+            pictures.append(html.figure(plots.svg(figure), name))
     head, rows = objectives_table(cells)
+    cost = []
+    if head[1:]:
+        cost = [html.table(head, rows), COST]
+    setting = html.details("bake-off", str(result["config"]))
     sections = [
         html.section(
-            "table", "Mixes", html.table(*_rows(found)), html.note(note(found))
+            "table", "Mixes", html.table(*_rows(result)), html.note(note(result))
         ),
-        html.section(
-            "layers",
-            "By layer",
-            *(html.figure(plots.svg(f), name) for name, f in pictures.items()),
-        ),
-        html.section(
-            "cost",
-            "Tokens per second",
-            *([html.table(head, rows), COST] if head[1:] else []),
-        ),
-        html.section(
-            "setting", "Setting", html.details("bake-off", str(found["config"]))
-        ),
+        html.section("layers", "By layer", *pictures),
+        html.section("cost", "Tokens per second", *cost),
+        html.section("setting", "Setting", setting),
     ]
-    title = f"<header><h1>{html.esc(folder.name)}</h1></header>"
+    head_line = f"<header><h1>{html.esc(folder.name)}</h1></header>"
     page = folder / "bakeoff.html"
-    page.write_text(
-        html.page(f"{folder.name} · bake-off", "\n".join([title, *sections])),
-        encoding="utf-8",
-    )
-    (folder / "bakeoff.md").write_text(markdown(found), encoding="utf-8")
+    text = html.page(f"{folder.name} · bake-off", "\n".join([head_line, *sections]))
+    page.write_text(text, encoding="utf-8")
+    (folder / "bakeoff.md").write_text(markdown(result), encoding="utf-8")
     return page

@@ -25,7 +25,7 @@ from xlingjax.workflows.cell import (
     values_of,
 )
 from xlingjax.workflows.cell_splits import splits_of
-from xlingjax.workflows.scorecard import SCORES
+from xlingjax.workflows.scorecard_cells import SCORES
 
 Predictor = Callable[[Sequence[Any]], Any]
 

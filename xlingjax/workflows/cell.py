@@ -102,11 +102,13 @@ class Cell:
     ) -> "Cell":
         """The cell in its place below `output`."""
         parts = [task.suite]
-        if "TASKS" not in variant:  # which names the task too
+        # "TASKS" of the variant names the task too.
+        if "TASKS" not in variant:
             parts.append(task.name)
         parts.append(strategy)
         parts.extend(variant.values())
         for name, value in settings.items():
+            # A value may be a path, which would become folders of its own.
             parts.append(f"{name}={value}".replace("/", "_"))
         parts.append(f"seed-{seed}")
         folder = Path(output).absolute().joinpath("cells", *parts)
@@ -133,7 +135,12 @@ def values_of(bound: Mapping[str, str]) -> dict[str, Any]:
         except (ValueError, SyntaxError):
             return text
 
-    return {name: value(text) for name, text in bound.items() if name.isupper()}
+    values = {}
+    for name, text in bound.items():
+        # Macros alone are in capitals; the rest are parameters.
+        if name.isupper():
+            values[name] = value(text)
+    return values
 
 
 def reading_of(bound: Mapping[str, Any]) -> Reading:
@@ -175,4 +182,5 @@ def files_read(
             parts.append(("translate_test", language))
         for split in ("train", dev, test):
             parts.append((split, task.trained_on))
+    # Parts of one set may both choose and test.
     return [*dict.fromkeys(parts)]

@@ -38,6 +38,7 @@ def require_sound(request: Request, bound: Mapping[str, Any]) -> None:
     no room or part for."""
     for name in ("EPOCHS", "EVALUATIONS"):
         value = bound[name]
+        # `not >` and not `<=`, which is false of nan.
         if not isinstance(value, int | float) or not value > 0:
             raise UserError(f"{name}={value}: must be a number above 0")
     for name, least in LEAST.items():

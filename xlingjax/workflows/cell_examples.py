@@ -57,10 +57,12 @@ def lost_rows(task: Task, parts: Sequence[Lost]) -> list[str]:
 
 def counted(request: Request, task: Task, bound: Mapping[str, Any]) -> Count:
     """What a task is trained on in an epoch."""
+    # Those of dev and test do not change what is counted.
     training_files = []
     for split, language in files_read(task, request.data, bound):
         if split in ("train", "translate_train"):
             training_files.append((split, language))
+    # By the run and not its checkpoint: all of them have one vocabulary.
     return _counted(
         task.full_name,
         located(request.data),
@@ -90,7 +92,8 @@ def _counted(
     rows = 0
     lost = []
     for origin, language in training.parts(task, data):
-        if origin == "gold" and paired:  # these stand beside the translated
+        # A model that is plugged in reads the gold example beside each translation of it.
+        if origin == "gold" and paired:
             continue
         records = training.records(task, data, origin, language)
         learnt = records

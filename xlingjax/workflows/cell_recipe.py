@@ -52,7 +52,9 @@ def recipe_of(
     bound |= splits
     _require_sets_apart(request, bound)
 
-    counts = {task.name: counted(request, task, bound) for task in request.tasks}
+    counts = {}
+    for task in request.tasks:
+        counts[task.name] = counted(request, task, bound)
     lengths = {}
     for name, value in _lengths(request, given, bound, counts).items():
         if name not in given:
@@ -84,10 +86,9 @@ def _gin_files(request: Request, strategy: Path) -> list[str]:
     """What the recipe includes; the strategy is last."""
     files = [*FILES]
     for name in request.files:
+        # So that the recipe is read from anywhere.
         if Path(name).is_file():
-            name = str(
-                Path(name).absolute()
-            )  # so that the recipe is read from anywhere
+            name = str(Path(name).absolute())
         files.append(name)
     if find_gin(f"strategies/{strategy.name}") == strategy:
         files.append(f"strategies/{strategy.name}")
@@ -127,12 +128,14 @@ def _bound(
     as such. Raises UserError where they contradict each other or no training can be of them."""
     given = {*macros_given(request), *cell.settings}
     placed = [f"{name}={value}" for name, value in values.items()]
+    # gin requires it, and it is counted only later.
     if "TRAIN_STEPS" not in given:
-        placed.append("TRAIN_STEPS=1")  # which gin requires, and is counted only later
+        placed.append("TRAIN_STEPS=1")
     parsed = bindings(files, placed)
     set_twice = macros_set(request.files) & macros_set([str(strategy)])
     for name in sorted(set_twice - {*values}):
-        before = bindings(files[:-1], placed)[name]  # without the strategy
+        # The strategy is the last file, whose value would win unseen.
+        before = bindings(files[:-1], placed)[name]
         if before != parsed[name]:
             raise UserError(
                 f"{name}: {' '.join(request.files)} and strategy {strategy.stem} set it, to"
@@ -142,8 +145,9 @@ def _bound(
     require_sound(request, bound)
     typed = {override.partition("=")[0] for override in request.overrides}
     for name in LEAST:
+        # 1e2 is 100, and cells of both are one.
         if name in typed or name in cell.settings:
-            values[name] = str(bound[name])  # 1e2 is 100
+            values[name] = str(bound[name])
     return bound
 
 
@@ -261,7 +265,9 @@ def _text(
     everything = json.dumps(sorted(bindings(files, placed).items()))
     digest = hashlib.sha256(everything.encode()).hexdigest()[:16]
     examples = sum(count.examples for count in counts.values())
-    lost = sum(part.lost for count in counts.values() for part in count.lost)
+    lost = 0
+    for count in counts.values():
+        lost += sum(part.lost for part in count.lost)
     trained = f"{examples:,} training examples"
     if lost:
         trained += f" (without {lost:,} {LOST[request.task.kind]})"

@@ -22,7 +22,7 @@ from xlingjax.training.checkpoint import find_checkpoint
 from xlingjax.workflows.cell import Cell, Request, reading_of, training_of
 from xlingjax.workflows.cell_examples import counted
 from xlingjax.workflows.predictions import predicted
-from xlingjax.workflows.scorecard import TESTS
+from xlingjax.workflows.scorecard_cells import TESTS
 
 
 def scores_of(
@@ -131,6 +131,7 @@ def _test_scores(
 
     overall = {}
     if by_language:
+        # "mean_other" is of the languages that had no training examples.
         trained_on = {language for _, language in training_of(bound).parts(task, data)}
         overall = means(by_language, task, trained_on)
     return {
@@ -150,6 +151,7 @@ def _predict_test_sets(
 ) -> None:
     """Writes what is submitted where test sets have no answers and a part of dev tests."""
     for language in languages_present(task, request.data, "test"):
+        # A model that embeds languages has no embedding for one that it does not know.
         if trained.model.config.has_languages and language not in trained.languages:
             continue
         records = read(task, request.data, "test", language)

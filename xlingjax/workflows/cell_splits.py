@@ -24,11 +24,13 @@ def splits_of(
     """The macros that say what is trained on, chosen by and tested on, where files or answers are
     missing (`NO_DEV`, `NO_ANSWERS`) and the command line names no split. Raises UserError where no
     set can take the place of a missing one."""
+    # Who names one has chosen: nothing takes its place.
     if "DEV_SPLIT" in given or "TEST_SPLIT" in given:
         return {}
     for task in request.tasks:
         if not languages_present(task, request.data, "dev"):
             return _part_of_train(request, task, bound)
+    # A strategy may test on another set, as translate_test does.
     if bound["TEST_SPLIT"] != "test":
         return {}
     for task in request.tasks:
@@ -51,7 +53,8 @@ def _part_of_train(
             f" {request.data}; say by --gin.DEV_SPLIT which other part of train is dev"
         )
     languages = bound["DEV_LANGUAGES"]
-    if languages == ALL:  # the training set is of one language
+    # The training set, of which dev is a part then, is of one language.
+    if languages == ALL:
         languages = task.trained_on
     return {
         "TRAIN_SPLIT": NO_DEV[0],
@@ -80,17 +83,20 @@ def known_languages(request: Request, bound: Mapping[str, Any]) -> dict[str, str
             present = chosen_languages(
                 task, request.data, bound[split], split_list(bound[name])
             )
-            known = [
-                language for language in present if language in record["languages"]
-            ]
-            if len(known) == len(present):
+            known = []
+            unknown = []
+            for language in present:
+                if language in record["languages"]:
+                    known.append(language)
+                else:
+                    unknown.append(language)
+            if not unknown:
                 continue
             # Tasks that are trained together share the macro, so one cannot narrow it alone.
             narrows = (
                 request.allow_missing and bound[name] == ALL and not request.beside
             )
             if not known or not narrows:
-                unknown = [language for language in present if language not in known]
                 raise UserError(
                     f"{task.full_name}: {request.source} embeds languages and does not know"
                     f" {', '.join(unknown)}: name others by --gin.{name}, or --allow-missing passes"

@@ -25,7 +25,8 @@ from xlingjax.workflows.cell_examples import counted, lost_rows
 from xlingjax.workflows.cell_recipe import recipe_of
 from xlingjax.workflows.cell_scores import scores_of
 from xlingjax.workflows.launch import launch
-from xlingjax.workflows.scorecard import SCORES
+from xlingjax.workflows.many import Job, difference
+from xlingjax.workflows.scorecard_cells import SCORES
 
 PREDICTED = ("dev", "test", "translate_test")
 """Splits that are read to be predicted, not to be trained on."""
@@ -49,63 +50,84 @@ def has_begun(cell: Cell) -> bool:
     return False
 
 
-def run_cell(
-    request: Request,
-    cell: Cell,
-    strategy: Path,
-    more: Mapping[str, str],
-    start: str,
-    machine: RuntimeConfig,
-    say: Callable[[str], None],
-) -> int:
-    """Train a cell and score it, unless it is finished. more: macros that the sweep adds. start:
-    the hash of the weights. The exit status. Raises UserError where the cell was begun with
-    something else."""
-    text = recipe_of(request, cell, strategy, more)
-    recipe = cell.folder / RECIPE
-    if has_begun(cell) and recipe.is_file():
-        _require_same_recipe(request, cell, text)
-    else:  # settings and files that were refused bind nothing
-        cell.folder.mkdir(parents=True, exist_ok=True)
+@dataclasses.dataclass
+class CellTraining(Job):
+    """A cell is trained and scored. Raises UserError where it was begun with something else."""
+
+    request: Request
+    cell: Cell
+    strategy: Path
+    more: Callable[[], Mapping[str, str]]
+    """The macros that the sweep adds, known when the cell's turn has come."""
+    start: str
+    """The hash of the weights."""
+    machine: RuntimeConfig
+    say: Callable[[str], None]
+
+    def __post_init__(self):
+        self.name = str(self.cell.folder)
+
+    def is_finished(self) -> bool:
+        """Whether its scores are there. A cell that has not begun gets its recipe, which says what
+        files it reads."""
+        recipe = self._write_recipe()
+        bound = values_of(bindings([str(recipe)], ()))
+        folders = _folders(self.request, self.cell)
+        finished = all((folder / SCORES).is_file() for folder in folders.values())
+        now = _Beginning(self.start, _hashes(self.request, bound))
+        if finished:
+            before = _finished_with(self.cell, folders[self.request.task], now)
+        else:
+            before = _begun_with(self.cell, now)
+        if before.weights != now.weights:
+            raise UserError(
+                f"{self.cell.folder} started from other weights than {self.request.source} has"
+                " now: choose another --to, or delete that folder"
+            )
+        _refuse_edited(self.request, self.cell, before.files, now.files)
+        return finished
+
+    def _write_recipe(self) -> Path:
+        """The recipe, which is the one that a begun cell has. Raises UserError where it is not."""
+        text = recipe_of(self.request, self.cell, self.strategy, self.more())
+        recipe = self.cell.folder / RECIPE
+        if has_begun(self.cell) and recipe.is_file():
+            _require_same_recipe(self.request, self.cell, text)
+            return recipe
+        # Settings and files that were refused bind nothing, so the recipe is written anew.
+        self.cell.folder.mkdir(parents=True, exist_ok=True)
         recipe.write_text(text, encoding="utf-8")
-    bound = values_of(bindings([str(recipe)], ()))
-    folders = _folders(request, cell)
-    finished = all((folder / SCORES).is_file() for folder in folders.values())
+        return recipe
 
-    now = _Beginning(start, _hashes(request, bound))
-    if finished:
-        before = _finished_with(cell, folders[request.task], now)
-    else:
-        before = _begun_with(cell, now)
-    if before.weights != now.weights:
-        raise UserError(
-            f"{cell.folder} started from other weights than {request.source} has now: choose"
-            " another --to, or delete that folder"
+    def run(self) -> int:
+        recipe = self.cell.folder / RECIPE
+        bound = values_of(bindings([str(recipe)], ()))
+        # Before the training, so that a fault of a test set is not found only after it.
+        _read_predicted(self.request, bound, self.say)
+        for task in self.request.tasks:
+            for line in lost_rows(task, counted(self.request, task, bound).lost):
+                self.say(line)
+        # Before the training too, so that an edit meanwhile shows when it is gone on with.
+        files = _hashes(self.request, bound)
+        write_json(self.cell.folder / READ, {START: self.start, **files})
+        status = launch(
+            read_recipe([str(recipe)], ()),
+            self.cell.folder / "run",
+            "finetune",
+            self.machine,
         )
-    _refuse_edited(request, cell, before.files, now.files)
-    if finished:
-        say(f"{cell.folder}: finished before")
+        # It is scored when it has gone on to its end.
+        if status:
+            return status
+        for task, folder in _folders(self.request, self.cell).items():
+            folder.mkdir(exist_ok=True)
+            scores = scores_of(self.request, self.cell, task, folder, bound, self.start)
+            write_json(folder / SCORES, {**scores, "files": files})
+            # Of test sets without answers there are none.
+            figures = scores["test"]["means"] or scores["dev"]["means"]
+            shown = ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
+            self.say(f"{folder}: {shown}")
         return 0
-
-    # Before the training, so that a fault of a test set is not found only after it.
-    _read_predicted(request, bound, say)
-    for task in request.tasks:
-        for line in lost_rows(task, counted(request, task, bound).lost):
-            say(line)
-    write_json(cell.folder / READ, {START: start, **now.files})
-    status = launch(
-        read_recipe([str(recipe)], ()), cell.folder / "run", "finetune", machine
-    )
-    if status:
-        return status
-    for task, folder in folders.items():
-        folder.mkdir(exist_ok=True)
-        scores = scores_of(request, cell, task, folder, bound, start)
-        write_json(folder / SCORES, {**scores, "files": now.files})
-        figures = scores["test"]["means"] or scores["dev"]["means"]
-        shown = ", ".join(f"{name} {value:.2f}" for name, value in figures.items())
-        say(f"{folder}: {shown}")
-    return 0
 
 
 def _folders(request: Request, cell: Cell) -> dict[Task, Path]:
@@ -125,14 +147,14 @@ def _read_predicted(
         for split, language in files_read(task, request.data, bound):
             if split not in PREDICTED:
                 continue
-            found = find(task, request.data, split, language)
-            if not found:
+            files = find(task, request.data, split, language)
+            if not files:
                 continue
             records = read(task, request.data, split, language)
             lost = sum(is_lost(record) for record in records)
             if lost:
                 say(
-                    f"{found.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
+                    f"{files.paths[0]}, {language}: {lost:,} of {len(records):,} rows lack a text;"
                     " they are predicted without it"
                 )
 
@@ -158,13 +180,17 @@ def _require_same_recipe(request: Request, cell: Cell, text: str) -> None:
 
 def _difference(before: str, now: str) -> str:
     """The first line of either recipe that the other has not."""
-    theirs = [line for line in before.splitlines() if not line.startswith("#")]
-    ours = [line for line in now.splitlines() if not line.startswith("#")]
+    theirs = _bindings_of(before)
+    ours = _bindings_of(now)
+    # The comment has a hash of all that is bound, by files that are included too.
     if ours == theirs:
         return "a gin file that it includes is another"
-    lost = next((line for line in theirs if line not in ours), "nothing")
-    new = next((line for line in ours if line not in theirs), "nothing")
-    return f"there: {lost}; now: {new}"
+    return difference(theirs, ours)
+
+
+def _bindings_of(text: str) -> list[str]:
+    """The lines of a recipe without its comment."""
+    return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def _begun_with(cell: Cell, now: _Beginning) -> _Beginning:

@@ -3,7 +3,9 @@ pairs."""
 
 import dataclasses
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +30,16 @@ def encode(
     prefix: str | None = None,
 ) -> str:
     """Writes float32 [lines, D] of the lines of a file; a blank line gives a row of zeros. layer,
-    pooling, prefix:
-    see `chosen`, None: not asked for. Returns what was done."""
+    pooling, prefix: see `chosen`, None: not given. Returns what was done."""
     trained = open_run(run)
-    way, told = chosen(trained, run, layer, pooling, prefix)
+    way, in_words = chosen(trained, run, layer, pooling, prefix)
     vectors = sentence_vectors(trained, lines_of(source), language, way)
-    path = Path(
-        output if output.endswith(".npy") else f"{output}.npy"
-    )  # vectors.de and vectors.en are two files
+    # Added and not put in place of a suffix: vectors.de and vectors.en are two files.
+    if not output.endswith(".npy"):
+        output = f"{output}.npy"
+    path = Path(output)
     write(path, lambda: np.save(path, vectors))
-    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {told}"
+    return f"{path}: {vectors.shape[0]} lines x {vectors.shape[1]}, {in_words}"
 
 
 def align(
@@ -51,7 +53,7 @@ def align(
     picture: int,
 ):
     """Writes Pharaoh lines for two files of words, `stem.SRC` and `stem.TGT`, and a picture of pair
-    number `picture` (from 1; 0: none). Where `stem.txt` holds gold links, their error rate is told;
+    number `picture` (from 1; 0: none). Where `stem.txt` holds gold links, the error rate is given;
     they are read in the order of `languages`, but of a stem that ends in TGT-SRC in that one.
     Returns what was done."""
     lines = aligned_lines(*(f"{stem}.{language}" for language in languages))
@@ -59,17 +61,17 @@ def align(
     if picture and not 1 <= picture <= len(pairs):
         raise UserError(f"--picture {picture}: there are pairs 1 to {len(pairs)}")
     gold = Path(f"{stem}.txt")
-    turned = f".{gold.stem}".endswith(
-        f".{languages[1]}-{languages[0]}"
-    )  # as in held-out folders: XX-en.txt, XX first
-    right = (
-        alignment.read_links(gold, [pair[::-1] for pair in pairs] if turned else pairs)
-        if gold.is_file()
-        else None
-    )
+    # In held-out folders XX-en.txt has XX first.
+    turned = f".{gold.stem}".endswith(f".{languages[1]}-{languages[0]}")
+    right = None
+    if gold.is_file():
+        right = _gold_links(gold, pairs, turned)
     trained = open_run(run)
-    layer = middle_layer(trained) if layer is None else known_layer(trained, layer)
-    found = alignment.align(
+    if layer is None:
+        layer = middle_layer(trained)
+    else:
+        layer = known_layer(trained, layer)
+    alignments = alignment.align(
         trained.model,
         trained.params,
         pairs,
@@ -78,29 +80,35 @@ def align(
         trained.vocabulary,
         layers=[layer],
     )[0]
-    links = [one.links(method) for one in found]
+    links = [one.links(method) for one in alignments]
+    text = "".join(f"{alignment.pharaoh(one)}\n" for one in links)
     path = Path(output)
-    write(
-        path,
-        lambda: path.write_text(
-            "".join(f"{alignment.pharaoh(one)}\n" for one in links), encoding="utf-8"
-        ),
-    )
-    told = [f"{path}: {len(links)} pairs, layer {layer}, {method}"]
+    write(path, lambda: path.write_text(text, encoding="utf-8"))
+    summary = [f"{path}: {len(links)} pairs, layer {layer}, {method}"]
     if right is not None:
-        right = [{(j, i) for i, j in one} for one in right] if turned else right
-        told.append(
-            f"alignment error rate against {gold}: {alignment.error_rate(links, right):.4f}"
-        )
+        error_rate = alignment.error_rate(links, right)
+        summary.append(f"alignment error rate against {gold}: {error_rate:.4f}")
     if picture:
         from xlingjax.report import plots
         from xlingjax.report.alignment import picture as draw
 
         image = Path(f"{path}.png")
-        figure = draw(found[picture - 1], pairs[picture - 1], links[picture - 1])
+        i = picture - 1
+        figure = draw(alignments[i], pairs[i], links[i])
         write(image, lambda: plots.save(figure, image))
-        told.append(f"{image}: pair {picture}")
-    return "\n".join(told)
+        summary.append(f"{image}: pair {picture}")
+    return "\n".join(summary)
+
+
+def _gold_links(path: Path, pairs: Sequence[Any], turned: bool) -> list[Any]:
+    """The links of each pair in the order of the pair. turned: the file has them in the other
+    one."""
+    if not turned:
+        return alignment.read_links(path, pairs)
+    links = []
+    for of_pair in alignment.read_links(path, [pair[::-1] for pair in pairs]):
+        links.append({(j, i) for i, j in of_pair})
+    return links
 
 
 def mine(
@@ -116,31 +124,30 @@ def mine(
     margin: str,
     threshold: float | None,
 ) -> str:
-    """Writes the pairs found as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a
-    file that PARALLEL reads. layer, pooling, prefix: see `chosen`, None: not asked for. Returns
-    what was done."""
+    """Writes the pairs as `OUTPUT.SRC-TGT.tsv`, columns SRC, TGT and score, best first: a file that
+    PARALLEL reads. layer, pooling, prefix: see `chosen`, None: not given. Returns what was done."""
     table = pair_table(output, languages)
     trained = open_run(run)
-    way, told = chosen(trained, run, layer, pooling, prefix)
-    lines = [[line for _, line in mining.unique(lines_of(path))] for path in files]
-    vectors = [
-        sentence_vectors(trained, side, language, way)
-        for side, language in zip(lines, languages, strict=True)
-    ]
-    found = mining.mine(*vectors, k=k, margin=margin, threshold=threshold)
+    way, in_words = chosen(trained, run, layer, pooling, prefix)
+    lines = []
+    for path in files:
+        lines.append([line for _, line in mining.unique(lines_of(path))])
+    vectors = []
+    for side, language in zip(lines, languages, strict=True):
+        vectors.append(sentence_vectors(trained, side, language, way))
+    mined = mining.mine(*vectors, k=k, margin=margin, threshold=threshold)
     rows = ["\t".join((*languages, "score"))]
-    rows += [
-        f"{cell(lines[0][i])}\t{cell(lines[1][j])}\t{score:.4f}"
-        for i, j, score in zip(found.source, found.target, found.scores, strict=True)
-    ]
+    for i, j, score in zip(mined.source, mined.target, mined.scores, strict=True):
+        rows.append(f"{cell(lines[0][i])}\t{cell(lines[1][j])}\t{score:.4f}")
     write(table, lambda: table.write_text("\n".join(rows) + "\n", encoding="utf-8"))
     return (
-        f"{table}: {len(found.scores)} pairs of {len(lines[0])} and {len(lines[1])} different"
-        f" lines, {told}"
+        f"{table}: {len(mined.scores)} pairs of {len(lines[0])} and {len(lines[1])} different"
+        f" lines, {in_words}"
     )
 
 
 def cell(text: str) -> str:
+    """The text without what would end a field or a line of a table."""
     return " ".join(text.split())
 
 
@@ -180,46 +187,50 @@ def chosen(
     pooling: str | None,
     prefix: str | None,
 ) -> tuple[Sentences, str]:
-    """How sentence vectors are made, and words for it: what was asked for, else the run's own way;
-    of a run that has none the mean at `chosen_layer`."""
+    """How sentence vectors are made, and words for it: what was given, else the run's own way; of a
+    run that has none the mean at `chosen_layer`."""
     own = trained.sentences
-    layer = None if layer is None else known_layer(trained, layer)
+    if layer is not None:
+        layer = known_layer(trained, layer)
     try:
         way = (own or Sentences()).of(layer, pooling, prefix)
     except UserError as error:
         raise UserError(f"{run}: {error}") from None
     if own is None:
-        layer, told = chosen_layer(trained, run, layer)
+        layer, in_words = chosen_layer(trained, run, layer)
     else:
-        layer = trained.model.config.layers if way.layer is None else way.layer
-        told = f"layer {layer}" + (" (the run's own)" if way == own else "")
-    return dataclasses.replace(way, layer=layer), f"{told}, {way.said()}"
+        layer = way.layer
+        if layer is None:
+            layer = trained.model.config.layers
+        in_words = f"layer {layer}"
+        if way == own:
+            in_words += " (the run's own)"
+    return dataclasses.replace(way, layer=layer), f"{in_words}, {way.said()}"
 
 
 def chosen_layer(trained: TrainedRun, run: str, layer: int | None) -> tuple[int, str]:
-    """The layer asked for, else the one at which the run's own retrieval was best, else the last;
+    """The layer given, else the one at which the run's own retrieval was best, else the last;
     and words for it."""
     if layer is not None:
         return layer, f"layer {layer}"
     workdir, _ = run_and_checkpoint(run)
     try:
-        evaluations = json.loads((workdir / "result.json").read_text(encoding="utf-8"))[
-            "evaluations"
-        ]
-        best = int(evaluations["retrieval"]["retrieval_best_layer"])
+        result = json.loads((workdir / "result.json").read_text(encoding="utf-8"))
+        best = int(result["evaluations"]["retrieval"]["retrieval_best_layer"])
+    # An imported model has no result, and a run without held-out pairs no retrieval in it.
     except (OSError, ValueError, KeyError, TypeError):
         last = trained.model.config.layers
-        return (
-            last,
-            (
-                f"layer {last} (the last: {run} has no retrieval in a result.json to choose by; see"
-                " --layer)"
-            ),
+        in_words = (
+            f"layer {last} (the last: {run} has no retrieval in a result.json to choose by; see"
+            " --layer)"
         )
+        return last, in_words
     return best, f"layer {best} (best of the run's retrieval)"
 
 
-def write(path: Path, do) -> None:
+def write(path: Path, do: Callable[[], Any]) -> None:
+    """Call `do`, which writes `path`, in a folder that is made. Raises UserError where it cannot be
+    written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         do()

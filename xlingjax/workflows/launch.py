@@ -40,7 +40,8 @@ def launch(
 ) -> int:
     """Trains what the recipe binds, or goes on with the run that stands in `workdir`. verb:
     "pretrain" or "finetune", which run.json keeps. Returns the exit status. Raises UserError."""
-    workdir, corpus = str(workdir), recipe.corpus
+    workdir = str(workdir)
+    corpus = recipe.corpus
     check_vocabulary(recipe.bound["model"], corpus.vocabulary, corpus.vocabulary_path)
     evaluators = evaluators_of(recipe)
     record: dict[str, Any] = {
@@ -69,7 +70,8 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     """Runs the recipe's evaluators on the newest checkpoint; prints their values and adds them to
     evaluations.jsonl. Raises UserError."""
     start(machine)
-    checkpoint = find_checkpoint(str(workdir))
+    workdir = str(workdir)
+    checkpoint = find_checkpoint(workdir)
     evaluators = evaluators_of(recipe)
     if not evaluators:
         raise UserError(
@@ -79,6 +81,7 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     encoder = build_model(recipe.bound["model"], mesh)
     abstract = encoder.abstract()
     shardings = param_shardings(mesh, encoder.logical_axes(), abstract)
+    # With their shardings, each device reads its own part of the checkpoint alone.
     abstract = jax.tree.map(
         lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
         abstract,
@@ -87,48 +90,48 @@ def evaluate(recipe: Recipe, workdir: str | Path, machine: RuntimeConfig) -> Non
     params, _ = load_params(
         checkpoint, abstract, vocabulary=recipe.corpus.vocabulary.sha256
     )
-    step = int(checkpoint.name) if checkpoint.name.isdigit() else 0
+    step = 0
+    if checkpoint.name.isdigit():
+        step = int(checkpoint.name)
+    log = run_and_checkpoint(workdir)[0] / "evaluations.jsonl"
     for evaluator in evaluators:
         values = finite(evaluator(encoder, params, step, mesh))
-        shown = ", ".join(
-            f"{name} {value:.4f}" for name, value in scalars(values).items()
-        )
-        print(f"step {step}: {evaluator.name}: {shown}")
+        figures = []
+        for name, value in scalars(values).items():
+            figures.append(f"{name} {value:.4f}")
+        print(f"step {step}: {evaluator.name}: {', '.join(figures)}")
+        # All processes compute, and their folder is one.
         if is_primary():
-            line = json.dumps(
-                {"step": step, "name": evaluator.name, "values": values},
-                ensure_ascii=False,
-            )
-            with open(
-                run_and_checkpoint(str(workdir))[0] / "evaluations.jsonl",
-                "a",
-                encoding="utf-8",
-            ) as file:
+            entry = {"step": step, "name": evaluator.name, "values": values}
+            line = json.dumps(entry, ensure_ascii=False)
+            with open(log, "a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
 
 def evaluators_of(recipe: Recipe) -> list[Any]:
-    return [
-        evaluator for make in recipe.bound.get("evaluators", ()) for evaluator in make()
-    ]
+    evaluators = []
+    for make in recipe.bound.get("evaluators", ()):
+        evaluators += make()
+    return evaluators
 
 
 def stages_of(recipe: Recipe) -> list[tuple[str, Any]]:
     """Every objective of a recipe at each of its stages, and what that is called."""
-    entries = [in_stages(entry) for entry in recipe.bound["objectives"]]
-    return [
-        (stage_name(run.objective.name, start), run)
-        for entry in entries
-        for start, run in entry.items()
-    ]
+    stages = []
+    for entry in recipe.bound["objectives"]:
+        for step, run in in_stages(entry).items():
+            stages.append((stage_name(run.objective.name, step), run))
+    return stages
 
 
 def planned_course(recipe: Recipe) -> dict[str, Any]:
     """What run.json would say of the run's schedule. Raises UserError for one that `train`
     refuses."""
     bound = recipe.bound
-    first = [in_stages(entry)[0] for entry in bound["objectives"]]
-    weights = {run.objective.name: run.weight for run in first}
+    weights = {}
+    for entry in bound["objectives"]:
+        first = in_stages(entry)[0]
+        weights[first.objective.name] = first.weight
     mode = bound.get("schedule", "alternate")
     optimizer = bound.get("optimizer", OptimizerConfig())
     check([*weights.values()], mode, bound["steps"])
@@ -155,10 +158,13 @@ def watched(objectives: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[Any, 
             run, source=dataclasses.replace(run.batches, opener=opened_and_kept)
         )
 
-    return [
-        {start: watch(run, start) for start, run in in_stages(entry).items()}
-        for entry in objectives
-    ], opened
+    entries = []
+    for entry in objectives:
+        stages = {}
+        for step, run in in_stages(entry).items():
+            stages[step] = watch(run, step)
+        entries.append(stages)
+    return entries, opened
 
 
 def first_report(
@@ -181,21 +187,29 @@ def sentences_kept(
     the one that pretraining starts from; {}: it does not tell. Says where retrieval is measured
     without their prefix.
     """
-    runs = [workdir, init_from] if isinstance(init_from, str) else [workdir]
-    records = [
-        read_run_record(run)
-        for run in runs
-        if (run_and_checkpoint(run)[0] / "run.json").is_file()
-    ]
-    own = sentences_of(records[0]) if records else None
+    runs = [workdir]
+    # The mean of several runs has no way of its own.
+    if isinstance(init_from, str):
+        runs.append(init_from)
+    own = None
+    for run in runs:
+        if (run_and_checkpoint(run)[0] / "run.json").is_file():
+            own = sentences_of(read_run_record(run))
+            break
     if own is None:
         return {}
-    if own.prefix and any(
-        isinstance(probe, RetrievalProbe) and not probe.prefix for probe in evaluators
-    ):
+    if own.prefix and _lacks_prefix(evaluators):
         message = (
             f"retrieval is measured without the prefix {own.prefix!r} of the model's own sentence"
             " vectors"
         )
         print(f'{message}; --gin.retrieval.prefix="{own.prefix!r}" sets it')
     return {"sentences": dataclasses.asdict(own)}
+
+
+def _lacks_prefix(evaluators: Iterable[Any]) -> bool:
+    """Whether one of them measures retrieval without a prefix."""
+    for evaluator in evaluators:
+        if isinstance(evaluator, RetrievalProbe) and not evaluator.prefix:
+            return True
+    return False

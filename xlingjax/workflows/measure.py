@@ -55,12 +55,15 @@ def measure_checkpoint(
     say: Callable[[str], None],
 ) -> int:
     """`measure` of a run that is open."""
-    with quiet_stderr():  # TensorFlow announces itself
+    # TensorFlow announces itself.
+    with quiet_stderr():
         from xlingjax.tasks.registry import register, tasks_of
 
+    # A layer that the model lacks is refused before the first task is measured.
     for layer in request.layers:
         if layer != ALL:
             chosen_layer(layer, trained.model.config.layers)
+    # In the precision of the run's own recipe, as in its training.
     trained = trained.in_dtype(macros.get("DTYPE"))
     folder = located(request.data)
     # SeqIO keeps one mixture of a name in a process, so the name tells tasks and files apart.
@@ -174,12 +177,11 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
     """test where it has answers, else dev, else what there is; "": nothing."""
     answered = {}
     for split in ("test", "dev"):
-        present = [
-            name for name in languages_present(task, data, split) if name in languages
-        ]
-        if present:
-            # One language tells of all.
-            answered[split] = has_gold(task, read(task, data, split, present[0]))
+        for name in languages_present(task, data, split):
+            if name in languages:
+                answered[split] = has_gold(task, read(task, data, split, name))
+                # One language tells of all.
+                break
     for split, has_answers in answered.items():
         if has_answers:
             return split
@@ -189,6 +191,4 @@ def _split(task: Task, data: str, languages: Collection[str]) -> str:
 def _has_files(task: Task, data: str, split: str, languages: Collection[str]) -> bool:
     if not split:
         return False
-    return any(
-        language in languages for language in languages_present(task, data, split)
-    )
+    return not set(languages).isdisjoint(languages_present(task, data, split))

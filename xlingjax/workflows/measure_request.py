@@ -64,7 +64,8 @@ class States:
         options = {}
         for name in ("prefix", "max_length"):
             value = getattr(self, name)
-            if value != getattr(States, name):  # the default
+            # The usual is not noted: a cell without the field was read so.
+            if value != getattr(States, name):
                 options[name] = value
         return options
 
@@ -93,6 +94,7 @@ def states(
 
     # One layer that is requested takes the place of the usual one. Several are a table beside it.
     layer = usual.layer
+    # A run's own way may leave the layer open, which is the last one.
     if layer is None:
         layer = layers
     if len(requested_layers) == 1:
@@ -105,9 +107,16 @@ def states(
         prefix = usual.prefix
 
     measured_layers = tuple(sorted({*requested_layers, layer}))
-    measured_poolings = tuple(
-        name for name in ALL_POOLINGS if name in requested_poolings or name == pooling
-    )
+    # In one order, however they were requested, since a table may be added to.
+    measured_poolings = []
+    for name in ALL_POOLINGS:
+        if name in requested_poolings or name == pooling:
+            measured_poolings.append(name)
     return States(
-        layer, pooling, measured_layers, measured_poolings, prefix, usual.max_length
+        layer,
+        pooling,
+        measured_layers,
+        tuple(measured_poolings),
+        prefix,
+        usual.max_length,
     )

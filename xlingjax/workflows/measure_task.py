@@ -24,7 +24,7 @@ from xlingjax.workflows.cell import reading_of
 from xlingjax.workflows.measure_request import POOLINGS, Request, States, states
 from xlingjax.workflows.predictions import predicted
 from xlingjax.workflows.run_history import chosen_on, languages_learnt
-from xlingjax.workflows.scorecard import AS_IT_IS, SCORES
+from xlingjax.workflows.scorecard_cells import AS_IT_IS, SCORES
 
 Layers = dict[str, dict[str, dict[str, float]]]
 """{pooling: {language: {layer: accuracy in percent}}}."""
@@ -96,6 +96,7 @@ def measure_task(
     for language in languages_present(task, request.data, split):
         if language in seqio_tasks:
             _measure_language(job, language, seqio_tasks[language], result)
+    # Who names a split wants that one alone.
     if not request.split and split != "test":
         _predict_test_sets(job, seqio_tasks)
 
@@ -125,11 +126,13 @@ def _measure_language(
     ).as_numpy_iterator()
     records = [record_of(example, job.task.kind) for example in examples]
     lines_by_layer = {}
-    if job.task.kind == "retrieval":  # all layers in one pass over the sentences
+    # All layers in one pass over the sentences.
+    if job.task.kind == "retrieval":
         lines_by_layer = _search(job, records[0], language)
         prediction = lines_by_layer[job.reads.pooling][job.reads.layer]
     else:
         prediction = _predict(job, records, language, job.split)
+    # The file is named by the set, of which the split may be a part.
     name = job.split.partition("[")[0]
     write_predictions(job.task, job.folder / "predictions", language, prediction, name)
     result.examples[language] = _count(job.task, records)
@@ -144,7 +147,8 @@ def _measure_language(
 
 
 def _count(task: Task, records: Sequence[Any]) -> int:
-    """How many examples there are: of retrieval and mining one record is a whole bitext."""
+    """How many examples there are."""
+    # Of retrieval and mining one record is a whole bitext.
     if task.kind in POOLINGS:
         return len(records[0].target)
     return len(records)
@@ -154,6 +158,7 @@ def _scores(
     task: Task, seqio_task: Any, records: Sequence[Any], prediction: Any
 ) -> dict[str, float]:
     """{metric: value} of SeqIO's metrics, which take an output for each record."""
+    # Answers are by the questions' ids, as official files have them.
     if task.kind == "span_qa":
         outputs = [prediction[record.id] for record in records]
     elif task.kind in POOLINGS:
@@ -243,6 +248,7 @@ def _layer_table(job: _Job, result: _Result) -> Layers:
         return {}
     if not before or not result.layers:
         return result.layers
+    # In one order, whichever was measured first.
     table = {}
     for pooling in ALL_POOLINGS:
         if pooling in before or pooling in result.layers:
@@ -260,6 +266,7 @@ def _layers_before(job: _Job, result: _Result) -> Layers:
     if not job.reads or not path.is_file():
         return {}
     cell = json.loads(path.read_text(encoding="utf-8"))
+    # Layers of other weights, examples or prefixes are no rows of one table.
     if "layers" not in cell or cell["start"]["sha256"] != job.checkpoint.weights:
         return {}
     if (
@@ -282,12 +289,14 @@ def _layers_before(job: _Job, result: _Result) -> Layers:
 def _means(job: _Job, scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """The means over languages; {}: there are no answers."""
     learnt = ()
+    # Retrieval and mining have no training languages.
     if job.task.kind in TRAINED:
         learnt = languages_learnt(job.checkpoint.macros)
     if not scores:
         return {}
     overall = means(scores, job.task, learnt or ())
-    if learnt is None:  # which languages are untrained is not known
+    # Which languages are untrained is not known.
+    if learnt is None:
         overall.pop("mean_other", None)
     return overall
 
@@ -302,6 +311,7 @@ def _select(job: _Job, scores: Mapping[str, Any]) -> dict[str, Any]:
         "step": step,
         "steps": step,
     }
+    # Figures on the examples that chose the checkpoint flatter.
     best = read_best(run_and_checkpoint(job.request.source)[0])
     if step == best.get(checkpoint.macros.get("BEST_METRIC"), {}).get("step"):
         note = chosen_on(

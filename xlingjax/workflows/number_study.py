@@ -8,7 +8,8 @@ import numpy as np
 
 from xlingjax.evaluation.metrics.averages import task_metrics
 from xlingjax.tasks import task_named
-from xlingjax.workflows.scorecard import policy, said
+from xlingjax.workflows.scorecard_cells import weights_of
+from xlingjax.workflows.scorecard_names import policy, said
 
 CAPTION = (
     "mean score by number of training languages, over all test languages and over those"
@@ -33,44 +34,41 @@ def by_number(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     the paper takes it (Unicoder, Table 4: one language is translate-train); None: no model was
     trained on a test language.
     """
-    groups: dict[tuple, list[dict[str, Any]]] = {}
-    for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
-        if trained_on(row) and "mean" in row["means"]:
-            of = groups.setdefault(_key(row), [])
-            if "LANGUAGES" in row["variant"] or trained_on(row) not in map(
-                trained_on, of
-            ):
-                of.append(row)
     if not any("LANGUAGES" in row["variant"] for row in rows):
         return []
-    found = [
-        (key[0], [row["means"]["mean"]["mean"] for row in of], of)
-        for key, of in sorted(groups.items())
-    ]
-    return [
-        {
-            "languages": n,
-            "mean": float(np.mean(x)),
-            "own": _own(of),
-            "rows": [said(row) for row in of],
+    groups: dict[tuple, list[dict[str, Any]]] = {}
+    # Sets first: a pivot counts where there is no set of its language alone.
+    for row in sorted(rows, key=lambda row: "LANGUAGES" not in row["variant"]):
+        if not trained_on(row) or "mean" not in row["means"]:
+            continue
+        group = groups.setdefault(_key(row), [])
+        if "LANGUAGES" in row["variant"] or trained_on(row) not in map(
+            trained_on, group
+        ):
+            group.append(row)
+    lines = []
+    for key, group in sorted(groups.items()):
+        line = {
+            "languages": key[0],
+            "mean": float(np.mean([row["means"]["mean"]["mean"] for row in group])),
+            "own": _own(group),
+            "rows": [said(row) for row in group],
         }
-        for n, x, of in found
-    ]
+        lines.append(line)
+    return lines
 
 
 def _key(row: dict[str, Any]) -> tuple:
-    start, strategy = row["start"], row["strategy"]
-    weights = (
-        start["sha256"]
-        if start["sha256"] not in ("", "random")
-        else f"{start['sha256']} {start['run']}"
-    )
+    strategy = row["strategy"]
+    # A pivot is a set of one language.
+    if strategy == "pivot":
+        strategy = "multi_language"
     grid = ", ".join(sorted(row["settings"]))
     return (
         len(trained_on(row).split("+")),
         row.get("folder", ""),
-        "multi_language" if strategy == "pivot" else strategy,
-        weights,
+        strategy,
+        weights_of(row["start"]),
         row["split"],
         policy(row),
         grid,
@@ -79,26 +77,30 @@ def _key(row: dict[str, Any]) -> tuple:
 
 
 def _own(rows: Sequence[dict[str, Any]]) -> float | None:
-    of: dict[str, list[float]] = {}
+    by_language: dict[str, list[float]] = {}
     for row in rows:
-        metrics = [
-            row["by_language"][name] for name in task_metrics(task_named(row["task"]))
-        ]
+        metrics = []
+        for name in task_metrics(task_named(row["task"])):
+            metrics.append(row["by_language"][name])
         for language in {*metrics[0]} & {*trained_on(row).split("+")}:
-            of.setdefault(language, []).append(
-                float(np.mean([values[language]["mean"] for values in metrics]))
-            )
-    return float(np.mean([np.mean(values) for values in of.values()])) if of else None
+            score = float(np.mean([values[language]["mean"] for values in metrics]))
+            by_language.setdefault(language, []).append(score)
+    if not by_language:
+        return None
+    return float(np.mean([np.mean(scores) for scores in by_language.values()]))
 
 
 def grid(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     """(head, rows) of the table of `by_number`; no rows: there is none."""
-    found = [
-        [
-            str(one["languages"]),
-            *("–" if x is None else f"{x:z.1f}" for x in (one["mean"], one["own"])),
-            ", ".join(one["rows"]),
-        ]
-        for one in by_number(rows)
-    ]
-    return ["languages", "mean", "in the languages trained on", "of the rows"], found
+    cells = []
+    for line in by_number(rows):
+        means = [_number(line["mean"]), _number(line["own"])]
+        cells.append([str(line["languages"]), *means, ", ".join(line["rows"])])
+    return ["languages", "mean", "in the languages trained on", "of the rows"], cells
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    # z: no -0.0.
+    return f"{value:z.1f}"

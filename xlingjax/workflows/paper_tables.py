@@ -5,10 +5,7 @@ Each sweep is a process with a folder of its own, ENCODER/ROW, and runs no cell 
 that was stopped goes on with the same command.
 """
 
-import signal
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +14,13 @@ from typing import Any
 from xlingjax.config.multi_task import merged
 from xlingjax.data.labelled.task import TRAINED
 from xlingjax.data.sources import split_list
-from xlingjax.errors import Stopped, UserError
+from xlingjax.errors import UserError
 from xlingjax.evaluation.tatoeba import chosen_layer
-from xlingjax.runtime.signals import stop_requested
 from xlingjax.tasks import task_named
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.workflows.bakeoff import slug
 from xlingjax.workflows.cell import MULTI_TASK
+from xlingjax.workflows.many import Command, Stop, run_all
 
 TRAINING = {"strategy", "settings", "grid", "languages"}
 """What a row says of its training; retrieval and mining have none."""
@@ -67,25 +64,20 @@ class Table:
 
     def cells(self) -> list[tuple[str, str]]:
         """(encoder, row) of every sweep. Raises UserError where there is none."""
-        found = [
-            (encoder, name)
-            for encoder in self.encoders
-            for name, row in self.rows.items()
-            if encoder in split_list(row.get("encoders")) or not row.get("encoders")
-        ]
-        if not found:
-            named = sorted(
-                {
-                    name
-                    for row in self.rows.values()
-                    for name in split_list(row.get("encoders"))
-                }
-            )
+        cells = []
+        named = set()
+        for encoder in self.encoders:
+            for name, row in self.rows.items():
+                encoders = split_list(row.get("encoders"))
+                named.update(encoders)
+                if encoder in encoders or not row.get("encoders"):
+                    cells.append((encoder, name))
+        if not cells:
             raise UserError(
                 f"ENCODERS has {', '.join(self.encoders)} and the rows are for"
-                f" {', '.join(named) or 'none'}: name those"
+                f" {', '.join(sorted(named)) or 'none'}: name those"
             )
-        return found
+        return cells
 
     def left_out(self) -> list[str]:
         """Rows whose encoders are not given."""
@@ -94,71 +86,59 @@ class Table:
 
     def folders(self, output: str | Path) -> list[Path]:
         """Of the sweeps."""
-        return [
-            Path(output) / slug(encoder) / slug(name) for encoder, name in self.cells()
-        ]
+        return [_folder(output, encoder, name) for encoder, name in self.cells()]
 
     def command(
         self, encoder: str, name: str, data: str | Path, output: str | Path
     ) -> list[str]:
         """The command line of one sweep."""
-        row, tasks = self.rows[name], split_list(self.rows[name]["task"])
+        row = self.rows[name]
+        tasks = split_list(row["task"])
         suite, _, task = tasks[0].partition("/")
-        trained = _is_trained(row)
-        what = (
-            ["finetune", "--task", *tasks]
-            if trained
-            else ["evaluate", "--mixture", suite, "--tasks", task]
-        )
-        line = [
-            sys.executable,
-            "-m",
-            "xlingjax",
-            *what,
-            "--from",
-            self.encoders[encoder],
-        ]
-        line += [
-            "--data",
-            str(data),
-            "--to",
-            str(Path(output) / slug(encoder) / slug(name)),
-        ]
-        if not trained:
-            return [
-                *line,
-                "--allow-missing",
-                *(["--layer", str(row["layer"])] if "layer" in row else ()),
-            ]
-        line += [
-            "--strategy",
-            row.get("strategy", "transfer"),
-            "--seeds",
-            str(self.seeds),
-        ]
-        if row.get("languages"):
-            line += ["--languages", *split_list(row["languages"])]
-        if row.get("grid"):
-            line += [
-                "--grid",
-                *(f"{macro}={values}" for macro, values in row["grid"].items()),
-            ]
-        line += [f"--gin.SELECT={self.select!r}"] if self.select else []
-        line += (
-            [f"--gin.DTYPE={self.dtype}"]
-            if self.dtype and not _says(row, "DTYPE")
-            else []
-        )
-        for word in row.get("settings", ()):
-            line += [f"--gin.{word}"] if "=" in word else ["--gin_file", word]
+        where = ["--from", self.encoders[encoder], "--data", str(data)]
+        where += ["--to", str(_folder(output, encoder, name))]
+        line = [sys.executable, "-m", "xlingjax"]
+        if _is_trained(row):
+            return [*line, "finetune", "--task", *tasks, *where, *self._training(row)]
+        line += ["evaluate", "--mixture", suite, "--tasks", task, *where]
+        # Models differ in the languages that they know, and all are measured on what they do.
+        line.append("--allow-missing")
+        if "layer" in row:
+            line += ["--layer", str(row["layer"])]
         return line
+
+    def _training(self, row: Mapping[str, Any]) -> list[str]:
+        """The options of a row's training."""
+        words = ["--strategy", row.get("strategy", "transfer")]
+        words += ["--seeds", str(self.seeds)]
+        if row.get("languages"):
+            words += ["--languages", *split_list(row["languages"])]
+        if row.get("grid"):
+            words.append("--grid")
+            for macro, values in row["grid"].items():
+                words.append(f"{macro}={values}")
+        if self.select:
+            words.append(f"--gin.SELECT={self.select!r}")
+        if self.dtype and not _says(row, "DTYPE"):
+            words.append(f"--gin.DTYPE={self.dtype}")
+        # Last, so that the settings of a row are stronger than those of the table.
+        for word in row.get("settings", ()):
+            if "=" in word:
+                words.append(f"--gin.{word}")
+            else:
+                words += ["--gin_file", word]
+        return words
+
+
+def _folder(output: str | Path, encoder: str, name: str) -> Path:
+    return Path(output) / slug(encoder) / slug(name)
 
 
 def _says(row: Mapping[str, Any], macro: str) -> bool:
     """Whether the settings or the grid of a row set a macro."""
-    return macro in row.get("grid", {}) or any(
-        word.startswith(f"{macro}=") for word in row.get("settings", ())
-    )
+    if macro in row.get("grid", {}):
+        return True
+    return any(word.startswith(f"{macro}=") for word in row.get("settings", ()))
 
 
 def _is_trained(row: Mapping[str, Any]) -> bool:
@@ -167,16 +147,15 @@ def _is_trained(row: Mapping[str, Any]) -> bool:
 
 def _require_sound(row: Mapping[str, Any]) -> None:
     """Raise UserError unless the fields of a row are known, fit its task and one another."""
-    if strange := sorted({*row} - FIELDS):
+    strange = sorted({*row} - FIELDS)
+    if strange:
         raise UserError(f"{strange[0]!r} is not one of {', '.join(sorted(FIELDS))}")
     names = row.get("task")
-    tasks = (
-        [names]
-        if isinstance(names, str)
-        else [*names]
-        if isinstance(names, list | tuple)
-        else []
-    )
+    tasks = []
+    if isinstance(names, str):
+        tasks = [names]
+    elif isinstance(names, list | tuple):
+        tasks = [*names]
     if not tasks or not all(isinstance(task, str) for task in tasks):
         raise UserError(
             'say which task it is: "task": "SUITE/NAME", or of multi_task a list of them'
@@ -187,17 +166,18 @@ def _require_sound(row: Mapping[str, Any]) -> None:
         raise UserError(
             f"several tasks ({', '.join(tasks)}) are for the strategy {MULTI_TASK}; name one"
         )
-    told = task_named(tasks[0])
+    task = task_named(tasks[0])
     if _is_trained(row):
         if "layer" in row:
             raise UserError(
-                f'"layer" is of retrieval and mining, and {told.full_name} is fine-tuned; leave'
+                f'"layer" is of retrieval and mining, and {task.full_name} is fine-tuned; leave'
                 " it out"
             )
         return
-    if given := sorted(field for field in TRAINING if row.get(field)):
+    given = sorted(field for field in TRAINING if row.get(field))
+    if given:
         raise UserError(
-            f"{told.full_name} is measured without training: leave {given[0]!r} out"
+            f"{task.full_name} is measured without training: leave {given[0]!r} out"
         )
     if "layer" in row and (type(row["layer"]) is not int or row["layer"] < 0):
         raise UserError(
@@ -209,15 +189,15 @@ def _require_layers(table: Table) -> None:
     """Raise UserError where a row reads a layer that its encoder does not have; a model of Hugging
     Face is not looked at before its row."""
     for encoder, name in table.cells():
-        source, layer = table.encoders[encoder], table.rows[name].get("layer")
-        if layer is not None and not source.startswith("hf:"):
-            try:
-                chosen_layer(
-                    layer,
-                    read_run_record(run_and_checkpoint(source)[0])["model"]["layers"],
-                )
-            except UserError as fault:
-                raise UserError(f"table: {encoder}, {name}: {fault}") from None
+        source = table.encoders[encoder]
+        layer = table.rows[name].get("layer")
+        if layer is None or source.startswith("hf:"):
+            continue
+        model = read_run_record(run_and_checkpoint(source)[0])["model"]
+        try:
+            chosen_layer(layer, model["layers"])
+        except UserError as fault:
+            raise UserError(f"table: {encoder}, {name}: {fault}") from None
 
 
 def run(
@@ -238,22 +218,12 @@ def run(
             "left out, since ENCODERS does not name"
             f" {' or '.join(split_list(table.rows[name]['encoders']))}: {name}"
         )
-    stop = threading.Event()
-    with stop_requested(stop, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        for encoder, name in table.cells():
-            line = [*table.command(encoder, name, data, output), *arguments]
-            say(f"{encoder}, {name}: {' '.join(line[3:])}")
-            # In a group of its own: Ctrl-C reaches the table alone, which has its sweep save.
-            child = subprocess.Popen(line, stdin=subprocess.DEVNULL, process_group=0)
-            while child.poll() is None and not stop.wait(0.5):
-                pass
-            if child.poll() is None:
-                child.terminate()
-            status = child.wait()
-            if stop.is_set():
-                raise Stopped("table: stopped; the same command goes on")
-            if status:
-                raise UserError(
-                    f"table: {encoder}, {name} ended with status {status}; what it said stands"
-                    " above"
-                )
+    stop = Stop("table")
+    jobs = []
+    for encoder, name in table.cells():
+        line = [*table.command(encoder, name, data, output), *arguments]
+        jobs.append(Command(f"{encoder}, {name}", line, stop, say))
+    with stop.listen():
+        run_all(jobs, say=say, stop=stop)
+        # A signal that found the last sweep at its end is a request to stop all the same.
+        stop.leave_if_requested()

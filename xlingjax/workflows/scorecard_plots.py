@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from xlingjax.report import plots
-from xlingjax.workflows.scorecard import said
+from xlingjax.workflows.scorecard_names import said
 
 BAR = 0.8
 """Width of all bars of a language; the rest is the space to the next one."""
@@ -22,26 +22,26 @@ def by_language(table: dict[str, Any]) -> Any:
     if not rows:
         return None
     scores = [row["by_language"][metric] for row in rows]
-    languages = sorted({language for of in scores for language in of})
+    languages = sorted(set().union(*scores))
     inches = max(plots.PANEL[0] * 1.5, 0.16 * len(languages) * (len(rows) + 1))
     drawing, (axis,) = plots.panels(1, columns=1, size=(inches, plots.PANEL[1]))
     width = BAR / len(rows)
     for i, (row, of, colour) in enumerate(
         zip(rows, scores, cycle(plots.RUN_COLOURS), strict=False)
     ):
-        there = [k for k, language in enumerate(languages) if language in of]
-        figures = [of[languages[k]] for k in there]
-        places = [k - BAR / 2 + (i + 0.5) * width for k in there]
-        spread = [figure.get("sd", 0.0) for figure in figures]
-        means = [figure["mean"] for figure in figures]
-        axis.bar(
-            places,
-            means,
-            width,
-            yerr=spread if any(spread) else None,
-            color=colour,
-            label=said(row),
-        )
+        places = []
+        means = []
+        deviations = []
+        for k, language in enumerate(languages):
+            if language in of:
+                places.append(k - BAR / 2 + (i + 0.5) * width)
+                means.append(of[language]["mean"])
+                deviations.append(of[language].get("sd", 0.0))
+        # One seed has no deviation, and a whisker of 0 would claim one.
+        whiskers = None
+        if any(deviations):
+            whiskers = deviations
+        axis.bar(places, means, width, yerr=whiskers, color=colour, label=said(row))
     axis.set(
         xticks=range(len(languages)),
         ylabel=metric.replace("_", " "),
@@ -49,9 +49,8 @@ def by_language(table: dict[str, Any]) -> Any:
         title=table["task"],
     )
     axis.set_xticklabels(languages)
-    drawing.legend(
-        loc="outside lower center", ncols=4, fontsize="small"
-    )  # bars may fill the axes
+    # Outside, since bars may fill the axes.
+    drawing.legend(loc="outside lower center", ncols=4, fontsize="small")
     return drawing
 
 
@@ -59,9 +58,15 @@ def mean_curve(
     curves: Sequence[Sequence[Sequence[float]]],
 ) -> list[tuple[float, float]]:
     """[(step, mean)] at the steps that all curves [[step, value], ...] have."""
-    found = [dict(map(tuple, curve)) for curve in curves]
-    shared = sorted(set.intersection(*map(set, found)))
-    return [(step, float(np.mean([curve[step] for curve in found]))) for step in shared]
+    by_step: dict[float, list[float]] = {}
+    for curve in curves:
+        for step, value in dict(map(tuple, curve)).items():
+            by_step.setdefault(step, []).append(value)
+    means = []
+    for step, values in sorted(by_step.items()):
+        if len(values) == len(curves):
+            means.append((step, float(np.mean(values))))
+    return means
 
 
 @plots.styled

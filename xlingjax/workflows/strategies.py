@@ -26,7 +26,7 @@ def variants(
     requested: Sequence[str],
     given: Collection[str],
 ) -> list[dict[str, str]]:
-    """A variant for each language asked for, or that has training examples; {"LANGUAGES": "en+de"}
+    """A variant for each language requested, or that has training examples; {"LANGUAGES": "en+de"}
     for each set of them; one where a strategy does not run over languages. required: macros that
     the strategy leaves open; given: those of the command line and its gin files. Raises UserError
     for languages without training examples.

@@ -7,6 +7,7 @@ the same command, and sweeps of several tasks and strategies may share a folder.
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import re
@@ -43,7 +44,8 @@ from xlingjax.workflows.cell import (
     values_of,
 )
 from xlingjax.workflows.cell_recipe import recipe_of
-from xlingjax.workflows.cell_training import PREDICTED, run_cell
+from xlingjax.workflows.cell_training import PREDICTED, CellTraining
+from xlingjax.workflows.many import run_all
 from xlingjax.workflows.strategies import TAUGHT, is_tested, variants
 from xlingjax.workflows.teacher import label
 
@@ -58,6 +60,7 @@ def check(request: Request, say: Callable[[str], None] = print) -> None:
     """Raise UserError for all that can be known before any training of the sweep: settings, files,
     their faults."""
     require_folder(request.output)
+    # A baseline trains nothing, and its faults are said when it is scored.
     if request.strategy in BASELINES:
         return
     plan = _planned(request, say)
@@ -88,7 +91,8 @@ def run(
     if request.strategy in BASELINES:
         score_baseline(request, say)
         return 0
-    plan = _planned(request, say=lambda line: None)  # `check` has said it
+    # `check` has said what is passed over.
+    plan = _planned(request, say=lambda line: None)
     grid = _grid(request)
     count = len(plan.variants) * len(grid) * request.seeds
     say(f"{request.called}, {plan.strategy.stem}: {count} cells")
@@ -97,25 +101,33 @@ def run(
     else:
         start = parameters_hash(open_run(request.source).params)
     if plan.taught:
-        # A student's seed and settings are its teacher's, so every teacher is trained first.
+        # A teacher labels what the student of its seed and settings trains on.
         status = run(dataclasses.replace(request, strategy=TEACHER), machine, say)
         if status:
             return status
+    jobs = []
     for variant, settings, seed in itertools.product(
         plan.variants, grid, range(request.seeds)
     ):
         cell = Cell.of(
             request.output, request.task, plan.strategy.stem, variant, settings, seed
         )
-        more = {}
-        if plan.taught:
-            teacher = Cell.of(request.output, request.task, TEACHER, {}, settings, seed)
-            more[LABELLED] = repr(str(label(request, teacher, cell)))
-        status = run_cell(request, cell, plan.strategy, more, start, machine, say)
-        if status:
-            # The machine wants it to stop: the next cell would be asked the same.
-            return status
-    return 0
+        more = functools.partial(_added, request, plan, cell)
+        jobs.append(
+            CellTraining(request, cell, plan.strategy, more, start, machine, say)
+        )
+    return run_all(jobs, say=say)
+
+
+def _added(request: Request, plan: "_Plan", cell: Cell) -> dict[str, str]:
+    """The macros that a cell has beside those of its request: the sets that a teacher labels. Its
+    seed and settings are the student's."""
+    if not plan.taught:
+        return {}
+    teacher = Cell.of(
+        request.output, request.task, TEACHER, {}, cell.settings, cell.seed
+    )
+    return {LABELLED: repr(str(label(request, teacher, cell)))}
 
 
 def _grid(request: Request) -> list[dict[str, str]]:
@@ -126,7 +138,7 @@ def _grid(request: Request) -> list[dict[str, str]]:
     return settings
 
 
-# ---- what the strategy asks for ------------------------------------------------------------------
+# ---- what the strategy needs ---------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,8 +182,9 @@ def _planned(request: Request, say: Callable[[str], None]) -> _Plan:
     if not random:
         for task in request.tasks:
             head = None
+            # Each of several tasks has a head of its own.
             if request.beside:
-                head = task.name  # each of several tasks has a head of its own
+                head = task.name
             require_labels(request.source, request.source, task.labels, head)
     return _Plan(strategy, over, taught, random)
 
@@ -222,9 +235,8 @@ def _tested_targets(
 def _tried(request: Request, cell: Cell, strategy: Path) -> dict[str, Any]:
     """{macro: value} of the recipe that the cell would have. Raises UserError for what the recipe
     is refused for."""
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # a refused sweep leaves no folder behind
+    # Elsewhere than in its cell, so that a refused sweep leaves no folder behind.
+    with tempfile.TemporaryDirectory() as folder:
         recipe = Path(folder) / RECIPE
         recipe.write_text(recipe_of(request, cell, strategy, {}), encoding="utf-8")
         bound = values_of(bindings([str(recipe)], ()))
@@ -238,6 +250,7 @@ def _require_readable(
     """Raise UserError for a fault of a set that chooses or tests. sound: the sets that were read,
     which is added to: cells of a sweep share most of them."""
     for split, language in files_read(task, data, bound):
+        # What is trained on was read when its examples were counted.
         if split not in PREDICTED or (task, split, language) in sound:
             continue
         if find(task, data, split, language):

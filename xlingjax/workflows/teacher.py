@@ -16,7 +16,7 @@ from xlingjax.preprocessors.task import labelled_path, write_labelled
 from xlingjax.workflows.cell import RECIPE, Cell, Request, reading_of, values_of
 from xlingjax.workflows.cell_training import has_begun
 from xlingjax.workflows.predictions import predicted
-from xlingjax.workflows.scorecard import SCORES
+from xlingjax.workflows.scorecard_cells import SCORES
 
 
 def label(request: Request, teacher: Cell, cell: Cell) -> Path:

@@ -121,7 +121,7 @@ def write(job: Job) -> None:
             number += len(lines)
             meter.lines(number)
         output.finish()
-    summary = meter.told(number)
+    summary = meter.summary(number)
     if empty:
         summary += f", {empty:,} of them empty"
     print(summary, file=sys.stderr)
@@ -416,7 +416,7 @@ def made_with(job: Job, source: str, path: str) -> dict[str, Any]:
     return record
 
 
-# --- What is told ---------------------------------------------------------------------------------
+# --- Progress and summary -------------------------------------------------------------------------
 
 
 class Meter:
@@ -458,7 +458,7 @@ class Meter:
     def _rate(self) -> float:
         return self._tokens / (time.monotonic() - self._started)
 
-    def told(self, number: int) -> str:
+    def summary(self, number: int) -> str:
         before = ""
         if self._done:
             before = f" and {self._done:,} before"

@@ -50,21 +50,21 @@ def words(
         "pieces": pieces,
         "vocabulary": trained.vocabulary.sha256,
     }
-    told = []
+    summary = []
     for kind, entries in of.items():
         result[kind] = {}
         for name, (languages, rows) in entries.items():
             values = scores[kind](rows, languages, trained.vocabulary, table_VD, pieces)
             result[kind][name] = values
-            told.append(
-                f"{kind} {name}: "
-                + ", ".join(f"{key} {_shown(value)}" for key, value in values.items())
-            )
+            figures = []
+            for key, value in values.items():
+                figures.append(f"{key} {_shown(value)}")
+            summary.append(f"{kind} {name}: {', '.join(figures)}")
     if output:
         text = json.dumps(result, ensure_ascii=False, indent=1) + "\n"
         write(Path(output), lambda: Path(output).write_text(text, encoding="utf-8"))
-        told.append(f"{output} written")
-    return "\n".join(told)
+        summary.append(f"{output} written")
+    return "\n".join(summary)
 
 
 def _read(
@@ -72,7 +72,7 @@ def _read(
 ) -> dict[str, tuple[tuple[str, str], Any]]:
     """{"en-de": (("en", "de"), what the file holds)}; of several files of one pair the name is the
     entry's."""
-    found = {}
+    files = {}
     for entry in entries:
         name, equals, path = entry.partition("=")
         codes = name.split("-")
@@ -82,18 +82,18 @@ def _read(
             )
         if not Path(path).is_file():
             raise UserError(f"{option} {entry}: missing file: {path}")
-        key = name if name not in found else entry
-        if key in found:
+        key = name
+        if key in files:
+            key = entry
+        if key in files:
             raise UserError(f"{option} {entry}: given twice; leave one out")
-        found[key] = (codes[0], codes[1]), read(path)
-    return found
+        files[key] = (codes[0], codes[1]), read(path)
+    return files
 
 
 def _shown(value: float | int | None) -> str:
-    return (
-        "undefined"
-        if value is None
-        else f"{value:.4f}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if value is None:
+        return "undefined"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return str(value)

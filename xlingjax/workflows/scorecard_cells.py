@@ -1,0 +1,120 @@
+"""The cells of a folder: scores.json of each training, and which of them are of one training."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from xlingjax.errors import UserError
+
+SCORES = "scores.json"
+AS_IT_IS = "as_it_is"
+"""The strategy of what `evaluate --mixture` measures."""
+TESTS = ("test", "translate_test")
+"""Splits that test: figures of other ones are marked."""
+Cell = dict[str, Any]
+
+
+def read_scores(folder: str | Path) -> list[Cell]:
+    """Every scores.json below `folder`, with "curve": [[step, mean of the dev sets], ...] of its
+    training. Raises UserError where there is none, and where two are of one training."""
+    paths = sorted(Path(folder).glob(f"cells/**/{SCORES}"))
+    if not paths:
+        raise UserError(
+            f"{folder}: no cells/**/{SCORES} there; `xlingjax finetune --task` and `evaluate"
+            " --suite` write them"
+        )
+    cells = []
+    folders: dict[tuple, Path] = {}
+    for path in paths:
+        cell = json.loads(path.read_text(encoding="utf-8"))
+        first = folders.setdefault(_training_key(cell), path.parent)
+        if first != path.parent:
+            # Both would count, as if a seed had been trained twice.
+            raise UserError(
+                f"{first} and {path.parent} are of one training ({_named(cell)}): delete one of"
+                " them, or move it out of cells"
+            )
+        cells.append(cell | {"curve": _curve(path.parent, cell)})
+    return cells
+
+
+def _curve(folder: Path, cell: Cell) -> list[list[float]]:
+    together = "TASKS" in cell["variant"]
+    run = folder / "run"
+    if together:
+        # One training, above the folders of its tasks.
+        run = folder.parent / "run"
+    path = run / "evaluations.jsonl"
+    if not path.is_file():
+        return []
+    _, _, task = cell["task"].partition("/")
+    means_by_step = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if entry["name"] != "dev":
+            continue
+        values = entry["values"]
+        if together:
+            values = values["by_task"][task]
+        if values.get("mean") is not None:
+            means_by_step[entry["step"]] = values["mean"]
+    return [[step, means_by_step[step]] for step in sorted(means_by_step)]
+
+
+# ---- which cells belong together -----------------------------------------------------------------
+
+
+def row_key(cell: Cell) -> tuple[str, ...]:
+    """What rows of several variants and languages have in common. Random weights are told by the
+    run whose shape they have."""
+    weights = weights_of(cell["start"])
+    return (
+        cell["task"],
+        cell["strategy"],
+        cell["test"]["split"],
+        weights,
+        *_chosen_by(cell),
+    )
+
+
+def group_key(cell: Cell) -> tuple[str, ...]:
+    """What the settings and seeds of one row have in common."""
+    variant = json.dumps(cell["variant"], sort_keys=True)
+    return (*row_key(cell), variant, *sorted(cell["test"]["by_language"]))
+
+
+def settings_key(cell: Cell) -> str:
+    return json.dumps(cell["settings"], sort_keys=True)
+
+
+def _training_key(cell: Cell) -> tuple:
+    return (group_key(cell), settings_key(cell), cell["seed"])
+
+
+def _named(cell: Cell) -> str:
+    """A training in words."""
+    parts = [cell["task"], cell["strategy"], *cell["variant"].values()]
+    for name, value in cell["settings"].items():
+        parts.append(f"{name}={value}")
+    parts.append(f"seed {cell['seed']}")
+    return ", ".join(parts)
+
+
+def _chosen_by(cell: Cell) -> tuple[str, ...]:
+    """What chose the checkpoint, and the prefix of sentences: figures of several policies are not
+    compared. The models of several targets have a dev set of their own each."""
+    select = cell["select"]
+    languages = []
+    if "TARGET" not in cell["variant"]:
+        languages = sorted(cell["dev"].get("by_language", ()))
+    limit = str(select.get("limit", ""))
+    return select["by"], select["split"], limit, select.get("prefix", ""), *languages
+
+
+def weights_of(start: Mapping[str, str]) -> str:
+    """What tells weights apart: their hash, of random ones the run whose shape they have."""
+    sha256 = start["sha256"]
+    if sha256 in ("", "random"):
+        return f"{sha256} {start['run']}"
+    return sha256
