@@ -22,7 +22,7 @@ from xlingjax.model import memory
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import make_mesh
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.training.checkpoint import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import whole, write_workdir
 from xlingjax.workflows.adapt_held_out import (
