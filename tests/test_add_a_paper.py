@@ -1,5 +1,6 @@
 """docs/add-a-paper.md is run as it stands: a sixth paper is five files, and every verb knows it."""
 
+import json
 import re
 import subprocess
 import sys
@@ -20,7 +21,15 @@ for room in ("preprocessors", "objectives", "config"):
     importlib.import_module(f"xlingjax.{room}").__path__.append(f"{sys.argv[1]}/xlingjax/{room}")
 from xlingjax.cli.main import main
 recipe = sys.argv[2:]
-for words in (["pretrain", *recipe, "--workdir", "run"], ["verify", *recipe, "--rows", "2"]):
+corpus = sys.argv[1] + "/corpus"
+adapt = ["adapt", "run", "--to", "adapted", "--objectives", "mlm,xlco", "--unverified"]
+adapt += ["--mono", corpus + "/mono", "--parallel", corpus + "/pairs/*"]
+adapt += ["--steps", "2", "--batch", "8", "--length", "32"]
+for words in (
+    ["pretrain", *recipe, "--workdir", "run"],
+    ["verify", *recipe, "--rows", "2"],
+    adapt,
+):
     assert main(words) == 0, words
 """
 
@@ -48,4 +57,10 @@ def test_the_paper_of_the_page_trains_and_is_known_to_every_verb(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "xlco" in (tmp_path / "gin/run/report.html").read_text(encoding="utf-8")
     assert "not tested, since they predict no hidden words: xlco" in done.stdout
+    adapted = tmp_path / "gin/adapted"
+    lines = (adapted / "recipe.gin").read_text(encoding="utf-8").splitlines()
+    assert "train.objectives = [@mlm(), @xlco()]" in lines
+    metrics = (adapted / "run/metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert {json.loads(line)["objective"] for line in metrics} == {"mlm", "xlco"}
+    assert (adapted / "model/config.json").is_file()
     assert len(FILES) == 5

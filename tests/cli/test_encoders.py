@@ -19,7 +19,7 @@ from xlingjax.model.attention import AttentionSpec
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.masks import bidirectional
 from xlingjax.report.run import read_run
-from xlingjax.training.checkpoint import load_params
+from xlingjax.training.checkpoint_params import load_params
 
 # Unicoder's and ERNIE-M's. The files of single objectives are built in test_recipes.py.
 ALL = ("mlm", "tlm", "clwr", "clpc", "cl_mlm", "camlm", "btmlm")

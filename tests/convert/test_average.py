@@ -10,7 +10,7 @@ from tests.helpers import tiny_run, written_run
 from xlingjax.cli import main
 from xlingjax.model.build import build_model
 from xlingjax.model.config import preset
-from xlingjax.training.checkpoint import load_params
+from xlingjax.training.checkpoint_params import load_params
 
 MODEL = preset("tiny", layers=1, dim=16, heads=2, ffn=32, vocab_size=96, decoder_layers=1)
 STEPS = (2, 10, 30)

@@ -12,12 +12,8 @@ import pytest
 from tests.helpers import tiny_run
 from xlingjax.errors import UserError
 from xlingjax.objectives.ernie_m import CAMLM
-from xlingjax.training.checkpoint import (
-    CheckpointConfig,
-    Checkpoints,
-    checkpoint_steps,
-    find_checkpoint,
-)
+from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
+from xlingjax.training.checkpoint_paths import checkpoint_steps, find_checkpoint
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import differences, require_same, run_and_checkpoint, run_identity
 from xlingjax.training.step import TrainState

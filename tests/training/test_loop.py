@@ -19,7 +19,7 @@ from xlingjax.objectives.unicoder import DAN
 from xlingjax.objectives.xlm import MLM
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training import programs
-from xlingjax.training.checkpoint import load_params
+from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.loop import ADDED, CheckpointConfig

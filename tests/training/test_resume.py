@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tests.helpers import tiny_run
-from xlingjax.training.checkpoint import CheckpointConfig, checkpoint_steps
+from xlingjax.training.checkpoint import CheckpointConfig
+from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.evaluator import Evaluator
 
 RUNS = {

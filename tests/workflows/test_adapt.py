@@ -1,6 +1,7 @@
 """`xlingjax adapt`: from a Hugging Face folder and files of text to a Hugging Face folder, and what
 it decides on the way."""
 
+import dataclasses
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from xlingjax.model.config import preset
 from xlingjax.workflows.adapt_held_out import heldout_shares, say_unmeasured, write_heldout
 from xlingjax.workflows.adapt_prepare import first_model
 from xlingjax.workflows.adapt_request import Request, absolute
-from xlingjax.workflows.adapt_trial import steps_within
+from xlingjax.workflows.adapt_trial import steps_of, steps_within
 
 torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
 from tests.helpers import small_xlmr  # noqa: E402 - needs transformers
@@ -224,8 +225,13 @@ def test_the_saved_recipe_gives_the_same_weights(adapted, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--objectives", "mlm,tlx"], "--objectives tlx: there are mlm, tlm"),
+        (["--objectives", "mlm,tlx"], "--objectives tlx: there are btmlm, camlm"),
         (["--objectives", ""], "--objectives: name each once, and at least one"),
+        (["--objectives", "mlm,translation"], "--objectives translation: there are btmlm"),
+        (["--objectives", "clm"], "--objectives clm: clm is not for a released encoder"),
+        (["--objectives", "unicoder"], "--objectives unicoder: cl_mlm reads aligned documents"),
+        (["--objectives", "ernie_m"], "--objectives ernie_m: there are btmlm"),
+        (["--objectives", "mlm,mlm_tlm"], "makes one of mlm, mlm, tlm twice"),
         (["--hours", "1"], "give --hours or --steps"),
         (["--parallel", "my pairs/*"], "my pairs/*': a recipe separates patterns by spaces"),
         (["--gin.BATCH=8"], "--gin.BATCH: give --batch instead"),
@@ -408,6 +414,36 @@ def test_each_kind_of_text_has_its_share_unless_they_are_the_same_files():
         "text": 200 / 2500,
         "pairs": 200 / 2500,
     }
+
+
+OFFERED = ("mlm", "tlm", "camlm", "btmlm", "clwr", "clpc", "veco")
+
+
+def test_what_an_objective_reads_and_adds_is_what_it_declares():
+    request = Request(
+        source="",
+        mono=("a",),
+        parallel=("b",),
+        objectives=OFFERED,
+        hours=None,
+        steps=1,
+        batch=1,
+        length=1,
+        gold=None,
+        files=(),
+        overrides=(),
+    )
+    assert {*OFFERED} <= {*request.known}
+    assert request.names == [*OFFERED[:-1], "veco_text", "veco"]
+    adding = [name for name in OFFERED if request.adds(name)]
+    assert adding == ["clwr", "clpc", "veco"]
+    of_text = [name for name in request.names if request.text_of(name) == "text"]
+    assert of_text == ["mlm", "btmlm", "veco_text"]
+    assert steps_of("text", request, 80) == 30 and steps_of("pairs", request, 80) == 50
+    without_pairs = dataclasses.asdict(request) | {"parallel": ()}
+    for name in OFFERED[1:]:
+        with pytest.raises(UserError, match=f"--objectives {name} needs pairs"):
+            Request(**without_pairs | {"objectives": (name,)})
 
 
 def test_patterns_are_made_absolute_with_their_codes(monkeypatch, tmp_path):

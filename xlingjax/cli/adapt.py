@@ -20,7 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="new; the same command goes on there",
     )
     text_options(parser)
-    text = "in turn: mlm tlm camlm btmlm clwr clpc veco (default %(default)s)"
+    text = "files of gin/objectives, in turn: mlm,tlm (default %(default)s)"
     parser.add_argument("--objectives", default="mlm", metavar="A,B", help=text)
     parser.add_argument(
         "--hours",

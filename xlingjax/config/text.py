@@ -141,6 +141,7 @@ def text_source(
         opened,
         settings | dataclasses.asdict(features),
         features.positions(length),
+        features,
     )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from xlingjax.errors import UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
-from xlingjax.training.checkpoint import checkpoint_steps, load_params
+from xlingjax.training.checkpoint_params import load_params
+from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.run_record import read_run_record
 from xlingjax.training.workdir import require_empty, write_workdir
 

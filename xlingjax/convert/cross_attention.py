@@ -13,7 +13,7 @@ from xlingjax.errors import UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
-from xlingjax.training.checkpoint import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.workdir import write_workdir
 
 SLOT = "cross_attention"

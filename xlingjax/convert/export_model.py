@@ -35,7 +35,7 @@ from xlingjax.model.config import ModelConfig
 from xlingjax.model.params import flattened
 from xlingjax.report.card import model_card
 from xlingjax.report.run import read_run
-from xlingjax.training.checkpoint import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import labels_of, read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import require_empty, whole
 

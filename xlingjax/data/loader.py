@@ -6,12 +6,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from xlingjax.data.features import FIELDS
 from xlingjax.errors import UserError
+
+if TYPE_CHECKING:
+    from xlingjax.data.preprocessor import Preprocessor
 
 
 @runtime_checkable
@@ -57,6 +60,8 @@ class Batches:
     """How they are made, for the run's record."""
     positions: int = 0
     """How many of the model's positions the rows use, where these are more than their columns."""
+    preprocessor: Preprocessor | None = None
+    """What makes them of text; None: they are not made of text."""
 
     def __call__(self) -> BatchSource:
         return self.opener()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from xlingjax.data.token_cache import Records
 from xlingjax.data.vocabulary.sentencepiece import Vocabulary
 
 
-class Preprocessor:
+class Preprocessor(abc.ABC):
     """Turns records into rows, and rows into fields. Its subclasses are frozen dataclasses, whose
     options are part of a run's identity."""
 
@@ -21,7 +22,17 @@ class Preprocessor:
     sides: int
     """1: reads text of one language; 2: pairs; 3: pairs with negatives."""
     fields: tuple[str, ...]
+    beside_pairs: bool = False
+    """Of one that reads text: it needs the run to have pairs, too."""
+    aligned_documents: bool = False
+    """Of one that reads pairs: they are the lines of documents, with blank lines between these."""
 
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether a run without pairs has nothing for it."""
+        return self.sides > 1 or self.beside_pairs
+
+    @abc.abstractmethod
     def rows(
         self,
         records: Records,
@@ -31,14 +42,13 @@ class Preprocessor:
     ) -> Rows:
         """The rows of one text; `bases[i]` is where side i of the records begins in the array of
         ids."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def map(
         self, vocabulary: Vocabulary, counts: np.ndarray, length: int
     ) -> Callable[[dict, Any], dict]:
         """A TensorFlow map (token fields [B, L], `Draws`) -> at least `fields`; `counts` [V] are
         token frequencies."""
-        raise NotImplementedError
 
     def slots(self, length: int) -> int:
         """Prediction slots M for rows of `length` tokens."""

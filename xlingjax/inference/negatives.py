@@ -29,7 +29,7 @@ from xlingjax.preprocessors.unicoder import DanFeatures
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.tasks.xlm import TextSource
-from xlingjax.training.checkpoint import load_params
+from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.feed import ObjectiveRun
 from xlingjax.training.loop import train
 from xlingjax.training.optimizer import OptimizerConfig

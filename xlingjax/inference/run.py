@@ -16,7 +16,7 @@ from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.encoder import Encoder
 from xlingjax.model.partition import param_shardings
-from xlingjax.training.checkpoint import load_params
+from xlingjax.training.checkpoint_params import load_params
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 
 

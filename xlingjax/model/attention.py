@@ -69,6 +69,7 @@ class Attention:
         rate = self.dropout
         if key is None:
             rate = 0.0
+        # Left out in silence it would be another model than the one that was asked for.
         if rate and self.backend != "xla":
             raise Refused(
                 f"attention backend {self.backend} has no dropout (attention_dropout={rate}); set"
@@ -176,6 +177,7 @@ def _prepare_cudnn(
     return {
         "q_lengths_B": _length(queries),
         "k_lengths_B": _length(keys),
+        # Inside a compiled program nothing can be raised, so a broken promise shows as NaN.
         "poison": _poison(queries) + _poison(keys),
     }
 

@@ -373,6 +373,7 @@ class Encoder:
     def _check(self, batch: Batch, ahead: int = 0) -> None:
         """`ahead`: positions that are read beyond the last token's."""
         c = self.config
+        # A lookup beyond the table raises nothing inside a compiled program.
         length = batch["input_ids"].shape[-1]
         rows = c.max_positions - c.position_offset - ahead
         if length > rows:

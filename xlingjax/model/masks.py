@@ -102,6 +102,7 @@ valid_keys = Mask("valid_keys", lambda q, k: k.valid)
 itself = Mask("itself", lambda q, k: q.position == k.position)
 mask_queries = Mask("mask_queries", lambda q, k: q.is_mask | (k.is_mask & False))
 mask_keys = Mask("mask_keys", lambda q, k: k.is_mask | (q.is_mask & False))
+# All padding is pack 0, so that the packs alone would let it see itself.
 bidirectional = same_pack & valid_keys
 
 # What is not masked, of the same example.
@@ -140,6 +141,7 @@ partner = (bidirectional & ~same_side).named("partner")
 own_side = (bidirectional & same_side).named("own_side")
 """Each side of a pair alone."""
 
+# It names the query too (`>= 0`), for its shape.
 first_side = Mask("first_side", lambda q, k: (k.side == 0) & (q.side >= 0))
 
 # Targets stand behind sources, so that `causal` hides them from the source.

@@ -86,6 +86,7 @@ def device_bytes() -> int:
         if statistics.get("bytes_limit"):
             limits.append(statistics["bytes_limit"])
     if limits:
+        # Every device has the same rows, so the smallest decides.
         return min(limits)
     return _available() // len(devices)
 
@@ -122,6 +123,7 @@ def microbatches_for(
             f"a batch of {batch} rows does not spread over {devices} devices; give a multiple"
         )
     for parts in range(1, per_device + 1):
+        # Microbatches are equal, or a step would be compiled for two sizes.
         if per_device % parts:
             continue
         needed = estimate(config, per_device // parts, length, predictions, chunk, mesh)

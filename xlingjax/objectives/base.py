@@ -1,6 +1,7 @@
 """What an objective is: the fields it reads, who may see whom, and sums that only
 `training/step.py` divides."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -59,7 +60,7 @@ class Predictions:
     """[B, M]: whose metric it counts for."""
 
 
-class Objective:
+class Objective(abc.ABC):
     """Total loss = sum over terms of coefficient * sum of the term / sum of its weight, over the
     global batch.
 
@@ -76,10 +77,13 @@ class Objective:
     adds: tuple[str, ...] = ()
     """The parts that a model must have for it and a released encoder lacks: switches of
     `ModelConfig`."""
+    continues_encoder: bool = True
+    """Whether a released encoder goes on learning by it (`xlingjax adapt`): not by fine-tuning, nor
+    by what needs a decoder or hides what comes after a word."""
 
+    @abc.abstractmethod
     def attention(self) -> AttentionSpec:
         """Who sees whom in the encoder's self-attention."""
-        raise NotImplementedError
 
     def masks(self) -> dict[str, Mask]:
         """Every mask that the objective uses, by what it is for; the first is that of
@@ -116,10 +120,11 @@ class Objective:
         made of them."""
         return self, dict(batch)
 
+    @abc.abstractmethod
     def weights(self, batch: Batch) -> dict[str, Array]:
         """Per term the number of predictions, a float32 scalar; a function of the batch alone."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def loss(
         self,
         model: Encoder,
@@ -130,7 +135,6 @@ class Objective:
     ) -> Loss:
         """`rng` None = evaluation, no dropout. `languages`: G, the length of the per-language
         metrics."""
-        raise NotImplementedError
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         """Useful floating-point operations per token of a step (`model/flops.py`), from the shapes
@@ -238,6 +242,7 @@ def flops_at_slots(config: ModelConfig, shapes: Shapes) -> float:
 def flops_of_labels(config: ModelConfig, shapes: Shapes) -> float | None:
     """`flops_per_token` of one pass that predicts no words; None where the model has a
     cross-attention, which plug-in fine-tuning uses."""
+    # Plug-in fine-tuning takes a second pass, which the formula of one does not count.
     if config.cross_attention:
         return None
     return flops_per_token(config, shapes["input_ids"][1], 0.0)
@@ -247,6 +252,7 @@ def at_all(
     h_BLD: Array, targets_BL: Array, weights_BL: Array, languages_BL: Array
 ) -> Predictions:
     """A prediction at every column."""
+    # Each column predicts from itself, which is what `evidence` is asked about.
     columns_BL = jnp.broadcast_to(jnp.arange(h_BLD.shape[1]), h_BLD.shape[:2])
     return Predictions(h_BLD, columns_BL, targets_BL, weights_BL, languages_BL)
 
@@ -254,6 +260,7 @@ def at_all(
 def halves(terms: tuple[str, str], batch: Batch) -> list[tuple[str, slice]]:
     """[(first term, slots of side 0), (second term, slots of side 1)] where the slots are masked
     side by side."""
+    # The features give both sides the same number of slots.
     half = batch["masked_positions"].shape[1] // 2
     x_term, y_term = terms
     return [(x_term, slice(0, half)), (y_term, slice(half, None))]

@@ -54,6 +54,7 @@ class Classification(Objective):
     coefficients: dict[str, float] = dataclasses.field(
         default_factory=lambda: {"classification": 1.0}, hash=False
     )
+    continues_encoder = False
 
     @classmethod
     def of_task(
@@ -145,6 +146,7 @@ class Tagging(Objective):
     coefficients: dict[str, float] = dataclasses.field(
         default_factory=lambda: {"tagging": 1.0}, hash=False
     )
+    continues_encoder = False
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_of_labels(config, shapes)
@@ -212,6 +214,7 @@ class PlugIn(Objective):
     )
 
     adds = ("cross_attention",)
+    continues_encoder = False
 
     def attention(self) -> AttentionSpec:
         return AttentionSpec(own_side)

@@ -47,6 +47,7 @@ class SpanQA(Objective):
     coefficients: dict[str, float] = dataclasses.field(
         default_factory=lambda: {"span_qa": 1.0}, hash=False
     )
+    continues_encoder = False
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_of_labels(config, shapes)

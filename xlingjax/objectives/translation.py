@@ -45,6 +45,7 @@ class Translation(TokenObjective):
     factor: str | float = 1.0
     chunk: int = CHUNK
     reads = INPUTS + DECODER_FIELDS
+    continues_encoder = False
 
     def __post_init__(self):
         # What is wrong with it is said now, not at the first step.

@@ -78,6 +78,7 @@ class CLWR(TokenObjective):
         rng: Array | None = None,
         shift_BLD: Array | None = None,
     ) -> dict[str, Predictions]:
+        # What is hidden of a text is all of it: its own words reach no layer.
         x_BLD, _ = self.mixtures(model, params, batch, shift_BLD)
         # The paper does not say whether positions and languages are added to the mixtures.
         if self.raw:
@@ -115,6 +116,7 @@ class CLPC(Objective):
         return flops_of_labels(config, shapes)
 
     def attention(self) -> AttentionSpec:
+        # The answer stands at the row's first state, so a row is one pair.
         return AttentionSpec(bidirectional, packed=False)
 
     def evidence(self) -> dict[str, Mask]:
@@ -181,6 +183,7 @@ class DAN(Objective):
     name: str = "dan"
     scale: float = 20.0
     reads = (*INPUTS, "sides")
+    continues_encoder = False
     whole_batch = True
 
     @property

@@ -91,6 +91,7 @@ class CLM(TokenObjective):
     packed: bool = True
     chunk: int = CHUNK
     reads = INPUTS
+    continues_encoder = False
 
     def flops_per_token(self, config: ModelConfig, shapes: Shapes) -> float | None:
         return flops_per_token(config, shapes["input_ids"][1], 1.0, causal=True)
@@ -106,6 +107,7 @@ class CLM(TokenObjective):
         """1 where a column's token predicts its right neighbour; the last column has none."""
         pack_BL = batch["pack_ids"]
         same_example_BL = (pack_BL > 0) & (pack_BL == _next(pack_BL))
+        # Positions count from the start of the example, packed or not.
         enough_context_BL = batch["position_ids"] >= self.context_size
         return (same_example_BL & enough_context_BL).astype(jnp.float32)
 

@@ -48,6 +48,7 @@ class CamlmFeatures(Preprocessor):
             raise UserError(
                 f"CAMLM layout {self.layout!r} is not one of {', '.join(LAYOUTS)}"
             )
+        # A word that is kept or replaced would be evidence on its own side.
         if self.masking.mask < 1:
             raise UserError(
                 "CAMLM shows every chosen word as MASK; set mask=1.0, random=0.0"
@@ -142,6 +143,7 @@ class BtmlmFeatures(Preprocessor):
     targets: tuple[tuple[int, float], ...] | None = None
     name = "btmlm"
     sides = 1
+    beside_pairs = True  # the languages of its pseudo tokens are those of pairs
     fields = (
         *TOKEN_FIELDS,
         "is_mask",
@@ -192,6 +194,7 @@ class BtmlmFeatures(Preprocessor):
         length: int,
         vocabulary: Vocabulary,
     ) -> Rows:
+        # As MLM's streams: XLM has no token of its own that opens a text.
         bos = vocabulary.bos_id != vocabulary.eos_id
         return stream_rows(records, bases[0], self.text_length(length), bos=bos)
 
@@ -202,6 +205,7 @@ class BtmlmFeatures(Preprocessor):
 
         from xlingjax.data import draws as random
 
+        # Not in __post_init__: the languages are known once the corpus is open.
         if not self.targets or len(self.targets) < 2:
             raise UserError(
                 "BTMLM needs pairs in at least two languages to write pseudo tokens in; set"
@@ -234,6 +238,7 @@ class BtmlmFeatures(Preprocessor):
             real = batch["pack_ids"][:, :text] > 0
             tokens = tf.reduce_sum(tf.cast(real, tf.int32), axis=1, keepdims=True)
             share = self.proportion * tf.cast(tokens, tf.float32)
+            # A short text has fewer: the share holds for each row.
             used = tf.range(places)[None, :] < tf.cast(
                 tf.math.ceil(share - 1e-4), tf.int32
             )

@@ -44,9 +44,9 @@ def pair_row(
     long a pair loses tokens from the longer side. Raises UserError when `length` leaves no room for
     a token of each text.
     """
-    separators = (
-        2 if second is None else 4 if reset_positions else vocabulary.pair_separators
-    )
+    separators = pair_separators(vocabulary, reset_positions)
+    if second is None:
+        separators = 2
     if length < separators + 2:
         raise UserError(
             f"length {length} leaves no room for a pair between {separators} separators: use at"
@@ -62,19 +62,34 @@ def pair_row(
         ids += [vocabulary.eos_id] * (separators - 3) + [*second[:b], vocabulary.eos_id]
     columns = np.arange(length, dtype=np.int32)
     valid = columns < len(ids)
-    positions = (
-        np.where(columns >= turn, columns - turn, columns)
-        if reset_positions
-        else columns
-    )
+    positions = columns
+    if reset_positions:
+        positions = np.where(columns >= turn, columns - turn, columns)
     return {
         "input_ids": np.array(
             ids + [vocabulary.pad_id] * (length - len(ids)), np.int32
         ),
+        # 0 where there is padding, so that no row reads beyond the model's table.
         "position_ids": np.where(valid, positions, 0).astype(np.int32),
         "pack_ids": valid.astype(np.int32),
         "sides": (valid & (columns >= turn)).astype(np.int32),
     }
+
+
+def pair_separators(vocabulary, reset_positions: bool) -> int:
+    """Special tokens of a row of `pair_row` with two texts."""
+    if reset_positions:
+        # TLM's rows are the same in every layout: each text between two of its own.
+        return 4
+    return vocabulary.pair_separators
+
+
+def stacked(rows: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Arrays with one more axis in front, of rows of the same fields."""
+    arrays = {}
+    for name in rows[0]:
+        arrays[name] = np.stack([row[name] for row in rows])
+    return arrays
 
 
 # --- Labelled texts -------------------------------------------------------------------------------
@@ -93,21 +108,25 @@ def classification_rows(
     without a label has weight 0.
     """
 
-    def row(e: Example) -> dict[str, np.ndarray]:
-        second = None if e.hypothesis is None else vocabulary.encode(e.hypothesis)
-        return pair_row(
-            vocabulary.encode(e.premise), second, vocabulary, length, reset_positions
-        )
-
-    rows = [row(e) for e in examples]
-    arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    index = {label: i for i, label in enumerate(labels)} | {None: 0}
+    index: dict[str | None, int] = {label: i for i, label in enumerate(labels)}
+    # Its weight is 0, so any class will do.
+    index[None] = 0
+    rows = []
+    classes = []
+    weights = []
+    for example in examples:
+        first = vocabulary.encode(example.premise)
+        second = None
+        if example.hypothesis is not None:
+            second = vocabulary.encode(example.hypothesis)
+        rows.append(pair_row(first, second, vocabulary, length, reset_positions))
+        classes.append(index[example.label])
+        weights.append(example.label is not None)
+    arrays = stacked(rows)
     return arrays | {
         "language_ids": (language_id * arrays["pack_ids"]).astype(np.int32),
-        "labels": np.array([index[example.label] for example in examples], np.int32),
-        "example_weights": np.array(
-            [example.label is not None for example in examples], np.float32
-        ),
+        "labels": np.array(classes, np.int32),
+        "example_weights": np.array(weights, np.float32),
     }
 
 
@@ -132,29 +151,31 @@ def shuffled_rows(
     each its own, as their languages; default: their numbers. The position is one number, so that a
     restored source goes on exactly.
     """
-    rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    rows = {}
+    for field in parts[0]:
+        rows[field] = np.concatenate([part[field] for part in parts])
     examples = len(rows["input_ids"])
-    drawn = [
-        (list(str(name).encode()), len(part["input_ids"]))
-        for name, part in zip(names or range(len(parts)), parts, strict=True)
-    ]
+    drawn = []
+    for name, part in zip(names or range(len(parts)), parts, strict=True):
+        # NumPy is seeded by numbers: the bytes of the name.
+        drawn.append((list(str(name).encode()), len(part["input_ids"])))
     order: dict[int, np.ndarray] = {}
 
     def row(n: int) -> int:
         epoch, offset = divmod(n, examples)
         if epoch not in order:
+            # One epoch at a time: no batch reaches back.
             order.clear()
-            numbers = [
-                np.random.default_rng((seed, epoch, *name)).random(count)
-                for name, count in drawn
-            ]
+            numbers = []
+            for name, count in drawn:
+                rng = np.random.default_rng((seed, epoch, *name))
+                numbers.append(rng.random(count))
             order[epoch] = np.argsort(np.concatenate(numbers), kind="stable")
         return order[epoch][offset]
 
     def read(index: int) -> dict[str, np.ndarray]:
-        chosen = np.array(
-            [row(n) for n in range(index * batch_size, (index + 1) * batch_size)]
-        )
+        first = index * batch_size
+        chosen = np.array(list(map(row, range(first, first + batch_size))))
         return {name: values[chosen] for name, values in rows.items()}
 
     identity = identity | {
@@ -189,19 +210,25 @@ def tagged_parts(
         raise UserError(
             f"length {length} leaves no room for a piece between 2 separators: use at least 3"
         )
-    parts, room = [], length - 2
+    parts = []
+    room = length - 2
     for number, sentence in enumerate(sentences):
         ids, owners = pieces_of_words(
             sentence.words, language, vocabulary, apart, marks
         )
-        begins = [i for i in range(len(ids)) if not i or owners[i] != owners[i - 1]]
+        begins = []
+        for i in range(len(ids)):
+            if i == 0 or owners[i] != owners[i - 1]:
+                begins.append(i)
         first = len(parts)
         for begin, end in zip(begins, [*begins[1:], len(ids)], strict=True):
             end = min(end, begin + room)
+            # A word is not divided between rows: at the cut its tag would have two places.
             if len(parts) == first or len(parts[-1][1]) + end - begin > room:
                 parts.append((number, [], []))
             parts[-1][1].extend(ids[begin:end])
             parts[-1][2].extend(owners[begin:end])
+        # A sentence without pieces has a row too: every one stands in some.
         if len(parts) == first:
             parts.append((number, [], []))
     return parts
@@ -231,14 +258,11 @@ def tagged_rows(
         )
     parts = tagged_parts(sentences, vocabulary, length, language, apart, marks)
     shape = (len(parts), length)
-    rows = {
-        name: np.zeros(shape, np.int32)
-        for name in ("position_ids", "language_ids", "pack_ids", "sides")
-    }
-    rows |= {
-        "input_ids": np.full(shape, vocabulary.pad_id, np.int32),
-        "tag_labels": np.zeros(shape, np.int32),
-    }
+    rows = {}
+    for name in ("position_ids", "language_ids", "pack_ids", "sides"):
+        rows[name] = np.zeros(shape, np.int32)
+    rows["input_ids"] = np.full(shape, vocabulary.pad_id, np.int32)
+    rows["tag_labels"] = np.zeros(shape, np.int32)
     rows["tag_weights"] = np.zeros(shape, np.float32)
     index = {tag: i for i, tag in enumerate(tags)}
     for row, (number, ids, owners) in enumerate(parts):
@@ -247,18 +271,22 @@ def tagged_rows(
         rows["position_ids"][row, :used] = np.arange(used)
         rows["language_ids"][row, :used] = language_id
         rows["pack_ids"][row, :used] = 1
-        for column, word in enumerate(owners if sentences[number].tags else ()):
-            tag, goes_on = (
-                sentences[number].tags[word],
-                column > 0 and owners[column - 1] == word,
-            )
+        tags_of_words = sentences[number].tags
+        if not tags_of_words:
+            continue
+        for column, word in enumerate(owners):
+            tag = tags_of_words[word]
+            goes_on = column > 0 and owners[column - 1] == word
             if goes_on and pieces == "first":
                 continue
-            tag = f"I-{tag[2:]}" if goes_on and tag.startswith("B-") else tag
+            if goes_on and tag.startswith("B-"):
+                # Only a word's first piece begins an entity.
+                tag = f"I-{tag[2:]}"
             if tag not in index:
                 raise UserError(
                     f"tag {tag!r} is not one of {', '.join(tags)}: add it to LABELS"
                 )
+            # One further: the row begins with a special token.
             rows["tag_labels"][row, column + 1] = index[tag]
             rows["tag_weights"][row, column + 1] = 1
     return rows

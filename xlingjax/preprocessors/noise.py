@@ -199,6 +199,7 @@ class Noiser:
             )
 
     def __call__(self, text: Text, draws: Any) -> Text:
+        # In this order: spans are of the words as they stood.
         for function in ("infill", "shuffle", "drop", "mask"):
             if getattr(self.noise, function):
                 text = getattr(self, function)(text, draws)
@@ -226,6 +227,7 @@ class Noiser:
             ids=interleaved(tf.where(shown, self._mask_id, text.ids), mask_ids),
             pack=interleaved(text.pack, text.pack),
             language=interleaved(text.language, text.language),
+            # A MASK may be moved, dropped and hidden again like any word.
             content=interleaved(text.content, tf.ones_like(text.content)),
         )
         return self._kept(with_masks, interleaved(keep, insert), text.ids.shape[1])
@@ -234,6 +236,7 @@ class Noiser:
         """bool [B, L]: the first token of each word."""
         import tensorflow as tf
 
+        # Rows may be of several languages, of which some write no spaces.
         spaced = tf.gather(self._spaced_G, text.language)
         begins = tf.gather(self._begins_word_V, text.ids)
         if self._marks_ends:
@@ -262,6 +265,7 @@ class Noiser:
         drawn = tf.reduce_sum(tf.cast(uniform[:, :, None] >= cdf, tf.int32), axis=2)
         spent = examples.before(drawn * words)
         used = word & (spent < budget)
+        # The last span is cut, so that as many words are hidden as were asked for.
         size = tf.where(used, tf.minimum(drawn, budget - spent), 0)
         return size, used & (size == 0)
 
@@ -310,6 +314,7 @@ class Noiser:
         length = text.ids.shape[1]
         gap = (text.pack > 0) & (text.pack == following(text.pack))
         rank = examples.rank(gap, draws.uniform(random.GAPS, length))
+        # The gaps of lowest rank are a choice without replacement.
         insert = gap & (rank < examples.total(tf.cast(empty, tf.int32)))
         room = length - tf.reduce_sum(tf.cast(keep, tf.int32), axis=1, keepdims=True)
         return insert & (cumulated(tf.cast(insert, tf.int32)) < room)
@@ -365,6 +370,7 @@ class Noiser:
         import tensorflow as tf
 
         columns = columns_where(keep)[:, :length]
+        # `columns_where` fills up with columns that are not there.
         used = columns < text.ids.shape[1]
         return text.taken(tf.where(used, columns, 0), used, self._pad_id)
 

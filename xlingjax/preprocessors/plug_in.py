@@ -23,13 +23,16 @@ def paired_rows(
 ) -> dict[str, np.ndarray]:
     """Arrays [N, 2 * length] and [N], the features that `PlugIn` reads: side 0 is `first` in
     columns 0 to length, side 1 `second` in the others. Positions start anew with it."""
-    one, two = (
-        classification_rows(
-            examples, vocabulary, length, labels, language, reset_positions
+    sides = []
+    for examples, language in zip((first, second), language_ids, strict=True):
+        sides.append(
+            classification_rows(
+                examples, vocabulary, length, labels, language, reset_positions
+            )
         )
-        for examples, language in zip((first, second), language_ids, strict=True)
-    )
-    rows = {name: one[name] for name in ("labels", "example_weights")}
+    one, two = sides
+    # The label is that of the example, in whichever language it is read.
+    rows = {"labels": one["labels"], "example_weights": one["example_weights"]}
     for name in ("input_ids", "position_ids", "language_ids", "pack_ids"):
         rows[name] = np.concatenate([one[name], two[name]], axis=1)
     # The texts within an example need no side: plugged in, each example is one text, as VECO's side

@@ -15,7 +15,7 @@ import numpy as np
 
 from xlingjax.data.labelled.records import Question
 from xlingjax.errors import UserError
-from xlingjax.preprocessors.finetuning import pair_row
+from xlingjax.preprocessors.finetuning import pair_row, pair_separators, stacked
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ def maximal_context(bounds: Sequence[tuple[int, int]], pieces: int) -> np.ndarra
     """int[pieces]: the window in which a piece has most on its poorer side, among equals the
     longer, then the earlier one (BERT's `_check_is_max_context`)."""
     at = np.arange(pieces)
-    scores = [
-        np.where(
-            (begin <= at) & (at < end),
-            np.minimum(at - begin, end - 1 - at) + 0.01 * (end - begin),
-            -1.0,
-        )
-        for begin, end in bounds
-    ]
+    scores = []
+    for begin, end in bounds:
+        poorer_side = np.minimum(at - begin, end - 1 - at)
+        # A hundredth of the length decides between equals, as in BERT's code.
+        score = poorer_side + 0.01 * (end - begin)
+        # Below every score: the window does not show the piece.
+        scores.append(np.where((begin <= at) & (at < end), score, -1.0))
+    # Of equals argmax takes the first, which is the earlier window.
     return np.argmax(scores, axis=0)
 
 
@@ -68,20 +68,22 @@ def answer_pieces(question: Question, spans: np.ndarray) -> tuple[int, int]:
         raise UserError(
             f"question {question.id}: no answer with its start to train on; use a labelled file"
         )
-    answer, begin = question.answers[0], question.starts[0]
-    if (
-        not answer.strip()
-        or begin < 0
-        or question.context[begin : begin + len(answer)] != answer
-    ):
-        at = question.context.find(answer) if answer.strip() else -1
-        where = f"it stands at {at}" if at >= 0 else "nor anywhere else"
+    answer = question.answers[0]
+    begin = question.starts[0]
+    there = question.context[begin : begin + len(answer)]
+    # A negative start would count from the end of the context.
+    if not answer.strip() or begin < 0 or there != answer:
+        where = "nor anywhere else"
+        if answer.strip() and answer in question.context:
+            where = f"it stands at {question.context.find(answer)}"
         raise UserError(
             f"question {question.id}: its answer {answer!r} does not stand at character {begin} of"
             f" its context ({where}): correct answer_start or remove the question"
         )
     end = begin + len(answer.rstrip())
+    # No piece stands for the blanks around it.
     begin += len(answer) - len(answer.lstrip())
+    # A piece may reach beyond the answer on either side: it is still part of it.
     touched = np.flatnonzero((spans[:, 0] < end) & (spans[:, 1] > begin))
     if not touched.size:
         raise UserError(
@@ -94,7 +96,7 @@ def checked_separators(
     vocabulary, length: int, stride: int, max_question: int, reset_positions: bool
 ) -> int:
     """Special tokens of a row. Raises UserError for sizes that leave no room for a context."""
-    separators = 4 if reset_positions else vocabulary.pair_separators
+    separators = pair_separators(vocabulary, reset_positions)
     if min(stride, max_question) < 1 or length <= max_question + separators:
         raise UserError(
             f"rows of {length} tokens with questions of up to {max_question}, windows {stride}"
@@ -126,10 +128,12 @@ def span_rows(
     separators = checked_separators(
         vocabulary, length, stride, max_question, reset_positions
     )
-    encoded: dict[
-        str, tuple[list[int], np.ndarray]
-    ] = {}  # several questions ask about one context
-    rows, windows, starts, ends = [], [], [], []
+    # Several questions ask about one context, which takes long to encode.
+    encoded: dict[str, tuple[list[int], np.ndarray]] = {}
+    rows = []
+    windows = []
+    starts = []
+    ends = []
     for index, question in enumerate(questions):
         if question.context not in encoded:
             ids, spans = vocabulary.encode_with_spans(question.context)
@@ -138,7 +142,10 @@ def span_rows(
         if not ids:
             raise UserError(f"question {question.id}: its context is empty")
         question_ids = vocabulary.encode(question.question)[:max_question]
-        first, last = answer_pieces(question, spans) if answers else (0, 0)
+        first = last = 0
+        if answers:
+            first, last = answer_pieces(question, spans)
+        # Behind the question and all separators but the last, which closes the row.
         column = len(question_ids) + separators - 1
         bounds = window_bounds(
             len(ids), length - separators - len(question_ids), stride
@@ -148,18 +155,23 @@ def span_rows(
             row = pair_row(
                 question_ids, ids[begin:end], vocabulary, length, reset_positions
             )
+            # The first token too, at which an answer stands that the window does not hold.
             row["answer_columns"] = np.zeros(length, np.int32)
             row["answer_columns"][[0, *range(column, column + end - begin)]] = 1
             rows.append(row)
             windows.append(
                 Window(index, column, spans[begin:end], best[begin:end] == number)
             )
-            inside = begin <= first and last < end
-            starts.append(column + first - begin if inside else 0)
-            ends.append(column + last - begin if inside else 0)
+            start = 0
+            stop = 0
+            if begin <= first and last < end:
+                start = column + first - begin
+                stop = column + last - begin
+            starts.append(start)
+            ends.append(stop)
     if not rows:
         raise UserError("no questions: the file is empty")
-    arrays = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+    arrays = stacked(rows)
     arrays["language_ids"] = (language_id * arrays["pack_ids"]).astype(np.int32)
     arrays["example_weights"] = np.ones(len(rows), np.float32)
     if answers:
@@ -183,13 +195,13 @@ def count_windows(
     room = length - checked_separators(
         vocabulary, length, stride, max_question, reset_positions
     )
-    pieces = {
-        text: len(vocabulary.encode(text)) for text in {q.context for q in questions}
-    }
-    question_ids = (
-        min(len(vocabulary.encode(q.question)), max_question) for q in questions
-    )
-    return sum(
-        len(window_bounds(pieces[question.context], room - kept, stride))
-        for question, kept in zip(questions, question_ids, strict=True)
-    )
+    # Several questions ask about one context, which takes long to encode.
+    pieces: dict[str, int] = {}
+    windows = 0
+    for question in questions:
+        if question.context not in pieces:
+            pieces[question.context] = len(vocabulary.encode(question.context))
+        kept = min(len(vocabulary.encode(question.question)), max_question)
+        bounds = window_bounds(pieces[question.context], room - kept, stride)
+        windows += len(bounds)
+    return windows

@@ -95,25 +95,30 @@ class Training:
             ("gold", "train", self.gold),
             ("translated", "translate_train", self.translated),
         ):
-            present = languages_present(task, data, split) if ALL in requested else ()
-            languages = {*present} if ALL in requested else {*requested}
-            if ALL in requested and len(languages) < (2 if origin == "gold" else 1):
+            languages = {*requested}
+            if ALL in requested:
+                languages = {*languages_present(task, data, split)}
+            # The gold of one language alone would be transfer, and not "all".
+            least = 1
+            if origin == "gold":
+                least = 2
+            if ALL in requested and len(languages) < least:
                 there = ", ".join(languages) or "no language"
                 raise UserError(
                     f"{task.full_name}: {there} has {split} files below {data}, and the strategy is"
                     " of several: get the others, or name languages"
                 )
-            found += [(origin, language) for language in sorted(languages)]
+            for language in sorted(languages):
+                found.append((origin, language))
         if self.labelled:
             names = sorted(Path(self.labelled).glob(f"{task.name}.*.jsonl"))
             if not names:
                 raise UserError(
                     f"LABELLED={self.labelled}: no {task.name}.LANGUAGE.jsonl there"
                 )
-            found += [
-                ("labelled", path.name.removesuffix(".jsonl").rpartition(".")[2])
-                for path in names
-            ]
+            for path in names:
+                _, _, language = path.name.removesuffix(".jsonl").rpartition(".")
+                found.append(("labelled", language))
         if not found:
             raise UserError(
                 f"{task.full_name}: nothing to train on: set TRAIN_LANGUAGES (gold), TRANSLATED or"
@@ -126,16 +131,14 @@ class Training:
     ) -> Sequence[Any]:
         """The examples of one part; what a translation lost is "" and has no answers (see
         `learnable`). Raises UserError as `read` and `require_gold` do."""
-        if (
-            origin == "labelled"
-        ):  # of rows that were held out no translation is learnt either
+        if origin == "labelled":
             found = read_labelled(labelled_path(self.labelled, task, language), task)
-            return found[part_of(self.split)[1](len(found))]
-        split = (
-            self.split
-            if origin == "gold"
-            else "translate_train" + self.split.removeprefix("train")
-        )
+            # Of rows that were held out no translation is learnt either.
+            _, chosen = part_of(self.split)
+            return found[chosen(len(found))]
+        split = self.split
+        if origin != "gold":
+            split = "translate_train" + self.split.removeprefix("train")
         found = read(task, data, split, language)
         if origin == "translated":
             require_gold(task, data, language, found)
@@ -145,9 +148,10 @@ class Training:
         """What an error in the examples of one part names: their file and language."""
         if origin == "labelled":
             return f"{labelled_path(self.labelled, task, language)}, {language}"
-        found = find(
-            task, data, "train" if origin == "gold" else "translate_train", language
-        )
+        split = "translate_train"
+        if origin == "gold":
+            split = "train"
+        found = find(task, data, split, language)
         return f"{found.paths[0]}, {language}"
 
     def asked(self, task: Task, data: str | Path, language: str) -> str:
@@ -210,8 +214,9 @@ class OwnFiles(Training):
             "length": reading.length,
         }
         if task.kind == "span_qa":
-            sizes = ("stride", "max_question", "reset_positions")
-            return found | {name: getattr(reading, name) for name in sizes}
+            for size in ("stride", "max_question", "reset_positions"):
+                found[size] = getattr(reading, size)
+            return found
         found["labels"] = list(task.labels)
         if reading.pieces != "first":
             found["pieces"] = reading.pieces
@@ -220,7 +225,9 @@ class OwnFiles(Training):
         return found
 
     def _languages(self, task: Task) -> list[str]:
-        pivot = f"-{task.trained_on}" if task.trained_on else ""
+        pivot = ""
+        if task.trained_on:
+            pivot = f"-{task.trained_on}"
         return [language + pivot for language in task.languages]
 
 
@@ -230,9 +237,11 @@ def labelled_path(folder: str | Path, task: Task, language: str) -> Path:
 
 def write_labelled(path: Path, records: Sequence[Any]) -> None:
     """One record of `data/labelled/records.py` a line, as JSON."""
-    text = "".join(
-        json.dumps(asdict(record), ensure_ascii=False) + "\n" for record in records
-    )
+    lines = []
+    for record in records:
+        lines.append(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+    text = "".join(lines)
+    # A teacher may be stopped while it writes: what has its name is whole.
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     partial.write_text(text, encoding="utf-8")
@@ -246,10 +255,12 @@ def read_labelled(path: Path, task: Task) -> list[Any]:
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
         where = f"{path}, line {number}"
         try:
-            fields = {
-                name: tuple(x) if isinstance(x, list) else x
-                for name, x in json.loads(line).items()
-            }
+            fields = {}
+            for name, value in json.loads(line).items():
+                if isinstance(value, list):
+                    # JSON has no tuples, which the records have.
+                    value = tuple(value)
+                fields[name] = value
             record = _RECORDS[task.kind](**fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(
@@ -341,7 +352,9 @@ def require_parallel(
     """Raise UserError where `records` of a language and their translations `pivot` do not
     correspond. path: the file
     of `pivot`."""
-    there = f"{task.trained_on!r}" + (f" ({path})" if path else "")
+    there = f"{task.trained_on!r}"
+    if path:
+        there += f" ({path})"
     if len(records) != len(pivot):
         raise UserError(
             f"{task.full_name}: {len(records)} examples in {language!r} and {len(pivot)} in"
@@ -395,7 +408,8 @@ def task_source(
     plug-in
     fine-tuning, each example of a translated set beside the one that it translates. Raises
     UserError for a language that is not the run's."""
-    if task.kind == "span_qa":  # before a file is blamed
+    if task.kind == "span_qa":
+        # Now, since later a file would be blamed.
         checked_separators(
             vocabulary,
             reading.length,
@@ -403,47 +417,51 @@ def task_source(
             reading.max_question,
             reading.reset_positions,
         )
+    # Before any file is read, so that a language that is not the run's is said at once.
     parts = training.parts(task, data)
     ids = {language: i for i, language in enumerate(languages)}
-    for language in [
-        *(language for _, language in parts),
-        *([task.trained_on] if paired else []),
-    ]:
+    needed = [language for _, language in parts]
+    if paired:
+        needed.append(task.trained_on)
+    for language in needed:
         if language not in ids:
             raise UserError(
                 f"{training.asked(task, data, language)} is not one of the run's"
                 f" ({', '.join(languages)})"
             )
     if paired:
-        parts = [(origin, language) for origin, language in parts if origin != "gold"]
-    rows, told = [], []
+        # What was not translated has nothing to stand beside.
+        parts = [part for part in parts if part[0] != "gold"]
+    rows = []
+    told = []
     for origin, language in parts:
         records = training.records(task, data, origin, language)
         if paired:
+            # Line by line the text that the set was translated from.
             pivot = training.records(task, data, "gold", task.trained_on)
             both = ids[language], ids[task.trained_on]
-            require_parallel(
-                task, records, pivot, language
-            )  # with what was lost, so that rows correspond
-            pairs = [
-                pair
-                for pair in zip(records, pivot, strict=True)
-                if not is_lost(pair[0])
-            ]
-            learnt, beside = ([pair[side] for pair in pairs] for side in (0, 1))
+            # With what was lost, so that rows correspond.
+            require_parallel(task, records, pivot, language)
+            learnt = []
+            beside = []
+            for record, translated in zip(records, pivot, strict=True):
+                if not is_lost(record):
+                    learnt.append(record)
+                    beside.append(translated)
             rows.append(
                 beside_rows(task, learnt, beside, vocabulary, reading, language, both)
             )
             told.append(f"{origin} {language} {len(learnt)} beside {task.trained_on}")
             continue
-        learnt = records if origin in ("gold", "own") else learnable(records)
+        learnt = records
+        if origin not in ("gold", "own"):
+            learnt = learnable(records)
         try:
             rows.append(
                 task_rows(task, learnt, vocabulary, reading, language, ids[language])
             )
-        except (
-            UserError
-        ) as error:  # ids of questions may be rows, and alike in every language
+        except UserError as error:
+            # Ids of questions may be numbers of rows, alike in every language.
             if task.kind != "span_qa":
                 raise
             raise UserError(

@@ -57,6 +57,7 @@ class TranslationFeatures(Preprocessor):
     fields = TOKEN_FIELDS[:4] + DECODER_FIELDS
 
     def columns(self, length: int) -> int:
+        # Source and target stand side by side in the reader's row, and are divided in `map`.
         return 2 * length
 
     def takes(self, languages: tuple[str, str]) -> bool:
@@ -154,6 +155,7 @@ class DenoisingFeatures(Preprocessor):
 
         def noised(batch: Batch, draws: Any) -> Batch:
             real = batch["pack_ids"] > 0
+            # What marks where a text begins and ends is not moved or lost.
             content = real & ~tf.gather(special_V, batch["input_ids"])
             text = Text(
                 batch["input_ids"], batch["pack_ids"], batch["language_ids"], content

@@ -44,6 +44,7 @@ class ClwrFeatures(Preprocessor):
             bases,
             length,
             max_pieces=self.max_pieces,
+            # Both sides are recovered in one row: the other order would say the same.
             both_orders=False,
             packing=self.packing,
             each_opens=True,
@@ -75,6 +76,7 @@ class ClMlmFeatures(Preprocessor):
     packing: bool = True
     name = "cl_mlm"
     sides = 2
+    aligned_documents = True
     fields = TOKEN_FIELDS + SLOT_FIELDS
 
     def __post_init__(self):

@@ -103,6 +103,7 @@ class XfnpFeatures(Preprocessor):
             block_start = position - place
             tokens = Examples(batch["pack_ids"]).total(tf.cast(text, tf.int32))
             size = tf.minimum(tokens - block_start, self.block)
+            # In whole numbers, so that the sum over blocks is that of `decoder_columns` at most.
             run = self.span * size // self.block
             # A block has one draw, that of its first column.
             first = tf.maximum(tf.range(length)[None, :] - place, 0)

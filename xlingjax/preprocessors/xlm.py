@@ -104,6 +104,7 @@ def replacer(masking: Masking, vocabulary: Vocabulary) -> Callable[[Any, Any], A
     from xlingjax.data import draws as random
 
     if masking.random_range == "all":
+        # XLM's code: special tokens among them.
         pieces = np.arange(vocabulary.size)
     else:
         pieces = np.flatnonzero(~is_special(vocabulary))
@@ -148,6 +149,7 @@ def masker(
     exponent = masking.exponent(vocabulary)
     log_weights = -exponent * np.log(np.maximum(counts, 1))
     if exponent > 0:
+        # By frequency alone those that hardly ever stand in a text would come first.
         log_weights = np.where(is_special(vocabulary), -np.inf, log_weights)
     log_weight_V = tf.constant(log_weights, tf.float32)
     show = replacer(masking, vocabulary)
@@ -165,6 +167,7 @@ def masker(
             hit = eligible & (uniform > 1 - masking.rate)
             count = tf.reduce_sum(tf.cast(hit, tf.int32), axis=1)
         if masking.validation:
+            # A row without a prediction would be measured as nothing.
             count = tf.maximum(count, 1)
         return tf.minimum(count, eligible_tokens)
 
@@ -184,6 +187,7 @@ def masker(
         rows, length = ids.shape
         real = packs > 0
         if side_by_side:
+            # So each side begins an example of its own, whose first token is never chosen.
             example = packs * 2 + batch["sides"]
             groups = [real & (batch["sides"] == 0), real & (batch["sides"] == 1)]
         else:
@@ -192,6 +196,7 @@ def masker(
         left_neighbour = tf.concat(
             [tf.zeros_like(packs[:, :1]), example[:, :-1]], axis=1
         )
+        # It says where a text begins and has no word to predict.
         starts = example != left_neighbour
         log_weight = tf.gather(log_weight_V, ids)
         eligible = real & ~starts & (log_weight > -np.inf)
@@ -202,6 +207,7 @@ def masker(
         chosen = [choose(group, eligible & group, score, uniform) for group in groups]
         positions = tf.concat([columns for columns, _ in chosen], axis=1)
         used = tf.concat([in_use for _, in_use in chosen], axis=1)
+        # Before they are replaced: targets are the words of the text.
         original = tf.gather(ids, positions, batch_dims=1)
         shown = tf.where(used, show(original, draws), original)
         # Several unused slots write the token of column 0 over itself.
@@ -241,6 +247,7 @@ def _masked_map(
 def _checked_slots(slots: int | None, masking: Masking, length: int) -> int:
     if slots is None:
         return masking.slots(length)
+    # Fewer would lower the mask rate without a word.
     least = math.ceil(length * masking.rate - 1e-6)
     if slots < least:
         raise UserError(
@@ -294,6 +301,7 @@ class MlmFeatures(Preprocessor):
     def slots(self, length: int) -> int:
         return _checked_slots(self.prediction_slots, self.masking, length)
 
+    # The same stream as CLM's: the objectives differ in what they hide of it.
     rows = ClmFeatures.rows
 
     def map(

@@ -1,4 +1,4 @@
-"""Checkpoints: state, data position and run identity; which one a run starts from.
+"""Checkpoints of a run: state, data position and identity, saved and restored.
 
 On disk: `checkpoints/STEP/{params,training,run}` written by Orbax in the background, and
 `data_state/STEP/OBJECTIVE/shard-i.bin`, written and synced before the checkpoint of that step is
@@ -6,30 +6,27 @@ finalised, so that every finalised checkpoint has its data position.
 """
 
 import difflib
-import hashlib
-import json
 import math
-import os
-import re
-import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import orbax.checkpoint as ocp
 
 from xlingjax.errors import UserError
-from xlingjax.model.params import path_name
 from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import all_agree, barrier, first_line, is_primary
 from xlingjax.runtime.quiet import forget_abandoned_reads
-from xlingjax.training.run_record import require_same, run_and_checkpoint, vocabulary_of
+from xlingjax.training.checkpoint_paths import BEST, checkpoint_steps, read_best
+from xlingjax.training.data_positions import (
+    Positions,
+    keep_positions,
+    read_positions,
+    write_positions,
+)
+from xlingjax.training.run_record import require_same
 from xlingjax.training.step import TrainState
-
-Positions = dict[str, dict[str, bytes]]
-BEST = "best.json"
 
 
 @dataclass(frozen=True)
@@ -146,7 +143,10 @@ class Checkpoints:
         metrics = self._metrics(values)
         failed = None
         try:
-            self._write_positions(step, positions)
+            write_positions(self._positions, step, positions)
+            if is_primary():
+                # Orbax removes old checkpoints and knows nothing of their positions.
+                keep_positions(self._positions, (step, *self._manager.all_steps()))
         except OSError as error:
             failed = error
         # Agreeing also makes sure that every host's position is on disk.
@@ -224,44 +224,6 @@ class Checkpoints:
         except Exception as error:
             raise explained(error, self.folder) from error
 
-    def _write_positions(self, step: int, positions: Positions) -> None:
-        """Each file is the SHA-256 of its content followed by the content."""
-        for objective, shards in positions.items():
-            folder = self._positions / str(step) / objective
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, content in shards.items():
-                # Written beside and renamed, so that a file under its name is whole. By process,
-                # since hosts may hold the same shard.
-                partial = folder / f"{name}.partial-{jax.process_index()}"
-                with open(partial, "wb") as file:
-                    file.write(hashlib.sha256(content).digest() + content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                partial.replace(folder / f"{name}.bin")
-        if is_primary():
-            # Orbax removes old checkpoints and knows nothing of their positions.
-            kept = {str(step), *map(str, self._manager.all_steps())}
-            for folder in self._positions.iterdir():
-                if folder.name not in kept:
-                    shutil.rmtree(folder, ignore_errors=True)
-
-    def _read_positions(self, step: int) -> Positions:
-        positions: Positions = {}
-        folder = self._positions / str(step)
-        for file in sorted(folder.glob("*/*.bin")):
-            raw = file.read_bytes()
-            digest = raw[:32]
-            content = raw[32:]
-            if hashlib.sha256(content).digest() != digest:
-                raise ValueError(f"{file} is damaged")
-            positions.setdefault(file.parent.name, {})[file.stem] = content
-        missing = set(self._identity["objectives"]) - set(positions)
-        if missing:
-            raise ValueError(
-                f"{folder} lacks the data position of {', '.join(sorted(missing))}"
-            )
-        return positions
-
     # ---- restoring -------------------------------------------------------------------------------
 
     def restore(self, abstract: TrainState) -> Restored | None:
@@ -326,7 +288,8 @@ class Checkpoints:
             step, args=ocp.args.Composite(run=ocp.args.JsonRestore())
         ).run
         require_same(run["identity"], self._identity, self.folder / str(step))
-        positions = self._read_positions(step)
+        objectives = self._identity["objectives"]
+        positions = read_positions(self._positions, step, objectives)
         training = _without_params(abstract)
         items = self._manager.restore(
             step,
@@ -343,195 +306,6 @@ def _without_params(state: TrainState) -> dict[str, Any]:
     """What training alone needs. Parameters are an item of their own, so that others can read them
     without it."""
     return {name: value for name, value in vars(state).items() if name != "params"}
-
-
-def checkpoint_steps(folder: Path) -> list[int]:
-    """Steps of the finalised checkpoints in a folder, ascending. An interrupted write has another
-    name and does not count."""
-    if not folder.is_dir():
-        return []
-    return sorted(int(path.name) for path in folder.glob("*") if path.name.isdigit())
-
-
-def read_best(workdir: Path) -> dict[str, dict[str, Any]]:
-    """{metric: {"step", "value"}} of a run's best checkpoints; empty where it kept none."""
-    path = workdir / BEST
-    if not path.is_file():
-        return {}
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def find_checkpoint(path: str | Path) -> Path:
-    """The checkpoint that `path` names: itself, the newest of a run's workdir or of a `checkpoints`
-    folder, that of a step (RUN@STEP) or the best by a metric (RUN@METRIC, see `CheckpointConfig`).
-    Raises UserError.
-    """
-    run, which = run_and_checkpoint(path)
-    if which and not Path(path).exists():
-        return _named_checkpoint(run.absolute(), which)
-    path = Path(path).absolute()
-    if (path / "params").is_dir():
-        return path
-    for folder in (path / "checkpoints", path):
-        steps = checkpoint_steps(folder)
-        if steps:
-            return folder / str(steps[-1])
-    raise UserError(
-        f"no checkpoint in {path}; give a run's workdir or a folder checkpoints/STEP"
-    )
-
-
-def _named_checkpoint(run: Path, which: str) -> Path:
-    best = read_best(run)
-    steps = checkpoint_steps(run / "checkpoints")
-    if which.isdigit():
-        step = int(which)
-    elif which in best:
-        step = best[which]["step"]
-    else:
-        raise UserError(
-            f"{run} kept no best checkpoint by {which} (but by {', '.join(best) or 'nothing'});"
-            f" train with KEEP_BEST=1 and BEST_METRIC={which}"
-        )
-    if step not in steps:
-        there = ", ".join(map(str, steps)) or "none"
-        raise UserError(
-            f"{run} has no checkpoint {step} (there are: {there}); KEEP_CHECKPOINTS keeps more of"
-            " them"
-        )
-    return run / "checkpoints" / str(step)
-
-
-def load_params(
-    path: str | Path,
-    params: Any,
-    new: Sequence[str] = (),
-    vocabulary: Any = None,
-    exact: bool = False,
-) -> tuple[Any, list[str]]:
-    """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the
-    shardings of `params`.
-
-    A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its
-    path; those are returned as the second value. `vocabulary`: the hash of the one they are to be
-    used with; exact: nothing of the checkpoint may be left behind. Raises UserError naming every
-    other missing parameter, every mismatched shape, another vocabulary, and an unreadable
-    checkpoint.
-    """
-    leaves_with_paths, tree = jax.tree_util.tree_flatten_with_path(params)
-    model = {path_name(path): leaf for path, leaf in leaves_with_paths}
-    checkpoint = find_checkpoint(path)
-    saved, trained_on = saved_params(checkpoint)
-    require_vocabulary(checkpoint, trained_on, vocabulary)
-    kept = []
-    missing = []
-    for name in model:
-        if name in saved:
-            continue
-        if any(re.match(pattern, name) for pattern in new):
-            kept.append(name)
-        else:
-            missing.append(name)
-    problems = [f"{name} is missing" for name in missing]
-    if exact:
-        problems += [
-            f"{name} is not the model's" for name in saved if name not in model
-        ]
-    for name, leaf in model.items():
-        if name in saved and saved[name] != leaf.shape:
-            problems.append(f"{name}: checkpoint {saved[name]}, model {leaf.shape}")
-    if problems:
-        remedy = _remedy(model, saved)
-        raise UserError(
-            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
-        )
-    # Read onto the shardings of the model: no host ever holds all of a large one.
-    wanted: list[jax.ShapeDtypeStruct | None] = []
-    for name, leaf in model.items():
-        if name in kept:
-            wanted.append(None)
-        else:
-            wanted.append(
-                jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
-            )
-    loaded = read_params(checkpoint, jax.tree.unflatten(tree, wanted))
-    loaded_with_paths, _ = jax.tree_util.tree_flatten_with_path(loaded)
-    values = {path_name(path): leaf for path, leaf in loaded_with_paths}
-    leaves = [values.get(name, leaf) for name, leaf in model.items()]
-    return jax.tree.unflatten(tree, leaves), kept
-
-
-def _remedy(model: Iterable[str], saved: Iterable[str]) -> str:
-    """What to do about a checkpoint of other parameters than the model's, by the names of both."""
-    if _has_decoder(model) and not _has_decoder(saved):
-        return (
-            "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both"
-            " (gin/runs/init_seq2seq.gin)"
-        )
-    return (
-        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir"
-        " describes"
-    )
-
-
-def _has_decoder(names: Iterable[str]) -> bool:
-    return any(name.startswith("decoder/") for name in names)
-
-
-def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
-    """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a
-    checkpoint. Raises UserError when it cannot be read."""
-    forget_abandoned_reads()
-    run = checkpoint / "run"
-    try:
-        metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(
-            checkpoint / "params"
-        )
-        leaves, _ = jax.tree_util.tree_flatten_with_path(metadata.item_metadata.tree)
-        shapes = {path_name(path): tuple(leaf.shape) for path, leaf in leaves}
-        # Not there in a checkpoint that did not come from training.
-        if not run.is_dir():
-            return shapes, None
-        record = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run)
-        if not record:
-            return shapes, None
-        return shapes, vocabulary_of(record["identity"])
-    except Exception as error:
-        raise _unreadable(checkpoint, error) from error
-
-
-def read_params(checkpoint: Path, wanted: Any) -> Any:
-    """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack
-    some or hold None for them. Raises UserError when they cannot be read."""
-    forget_abandoned_reads()
-    try:
-        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(
-            checkpoint / "params",
-            args=ocp.args.PyTreeRestore(
-                item=wanted,
-                restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
-                partial_restore=True,
-            ),
-        )
-    except Exception as error:
-        raise _unreadable(checkpoint, error) from error
-
-
-def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> None:
-    """Raise UserError where both hashes are known and differ."""
-    if vocabulary and trained_on and trained_on != vocabulary:
-        raise UserError(
-            f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256"
-            f" {trained_on!s:.12}, this run's {vocabulary!s:.12}), in which the same ids are other"
-            " pieces; set VOCABULARY to that run's workdir, which keeps a copy"
-        )
-
-
-def _unreadable(checkpoint: Path, error: Exception) -> UserError:
-    return UserError(
-        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
-        f" name an older one, {checkpoint.parent}/STEP, or move this one away"
-    )
 
 
 def explained(error: Exception, folder: Path) -> Exception:

@@ -41,6 +41,7 @@ def peak_memory_bytes() -> int:
     process's own peak."""
     peaks = []
     for device in jax.local_devices():
+        # CPU devices have None.
         stats = device.memory_stats() or {}
         if "peak_bytes_in_use" in stats:
             peaks.append(stats["peak_bytes_in_use"])

@@ -11,8 +11,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.params import nested, path_name
-from xlingjax.training.checkpoint import find_checkpoint, read_params, saved_params
+from xlingjax.model.params import flattened, nested
+from xlingjax.training.checkpoint_params import read_params, saved_params
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
 
 MACROS = {
@@ -31,16 +32,17 @@ def numbers_of(layers: Layers, macro: str) -> list[int] | None:
     if layers in ("first", "last"):
         return None
     if isinstance(layers, str):
+        # gin gives a number, a list or a text, by what was typed.
         numbers = layers.replace(",", " ").split()
     elif isinstance(layers, list | tuple):
         numbers = list(layers)
     else:
         numbers = [layers]
-    if not numbers or not all(str(number).isdigit() for number in numbers):
+    if not numbers or not all(map(str.isdigit, map(str, numbers))):
         raise UserError(
             f"{macro}={layers}: give first, last, or numbers of layers from 0 with commas between"
         )
-    return [int(number) for number in numbers]
+    return list(map(int, numbers))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,9 +59,12 @@ class Donor:
     @classmethod
     def open(cls, run: str) -> "Donor":
         """Reads no parameter. Raises UserError: no such run, no readable checkpoint."""
-        record, checkpoint = read_run_record(run), find_checkpoint(run)
-        config, languages = ModelConfig(**record["model"]), tuple(record["languages"])
-        return cls(str(run), checkpoint, *saved_params(checkpoint), config, languages)
+        record = read_run_record(run)
+        checkpoint = find_checkpoint(run)
+        shapes, vocabulary = saved_params(checkpoint)
+        config = ModelConfig(**record["model"])
+        languages = tuple(record["languages"])
+        return cls(str(run), checkpoint, shapes, vocabulary, config, languages)
 
     @property
     def pieces(self) -> int:
@@ -70,33 +75,40 @@ class Donor:
         it; None where it has none."""
         part, _, rest = name.partition("/")
         kind = part.removeprefix("decoder_")
-        of_decoder = side == "decoder" and self.config.decoder_layers
+        of_decoder = side == "decoder" and self.config.decoder_layers > 0
+        # A tied decoder has no self-attention of its own: the encoder's stands for it.
         tied = self.config.tied_self_attention and rest.startswith("layers/attention/")
+        names = [f"{kind}/{rest}"]
         if part == "decoder":
-            names = (
-                [f"decoder/{rest}"] if of_decoder and not tied else [f"encoder/{rest}"]
-            )
-        else:
-            names = [f"decoder_{kind}/{rest}"] * bool(of_decoder) + [f"{kind}/{rest}"]
-        return next((name for name in names if name in self.shapes), None)
+            names = [f"encoder/{rest}"]
+            if of_decoder and not tied:
+                names = [f"decoder/{rest}"]
+        elif of_decoder:
+            # Before those that its sides share.
+            names.insert(0, f"decoder_{kind}/{rest}")
+        for known in names:
+            if known in self.shapes:
+                return known
+        return None
 
     def layers(self, chosen: Layers, side: str, count: int) -> list[int]:
         """Its `count` layers that the option chooses, numbered within its encoder or decoder.
         Raises UserError."""
-        macro, c = LAYERS[side], self.config
-        depth = c.decoder_layers if side == "decoder" and c.decoder_layers else c.layers
-        if (numbers := numbers_of(chosen, macro)) is None:
+        macro = LAYERS[side]
+        depth = self.config.layers
+        if side == "decoder" and self.config.decoder_layers:
+            depth = self.config.decoder_layers
+        numbers = numbers_of(chosen, macro)
+        if numbers is None:
             if depth < count:
+                spread = [str(i * depth // count) for i in range(count)]
                 raise UserError(
                     f"{MACROS[side]}={self.run} has {depth} layers, the new {side} {count}: say"
-                    " which layer each is,"
-                    f" {macro}={','.join(str(i * depth // count) for i in range(count))}"
+                    f" which layer each is, {macro}={','.join(spread)}"
                 )
-            return (
-                list(range(count))
-                if chosen == "first"
-                else list(range(depth - count, depth))
-            )
+            if chosen == "first":
+                return list(range(count))
+            return list(range(depth - count, depth))
         if len(numbers) != count or max(numbers) >= depth:
             raise UserError(
                 f"{macro}={','.join(map(str, numbers))}: the new {side} has {count} layers,"
@@ -123,30 +135,35 @@ class Copy:
         to copy."""
         if self.languages is None:
             return self
-        ours, theirs = (
-            dict(zip(codes, rows, strict=False))
-            for codes, rows in zip(
-                (languages, self.donor.languages), self.languages, strict=True
-            )
-        )
-        known = [code for code in languages if code in ours and code in theirs]
-        rows, new = (
-            self.rows or (),
-            ", ".join(code for code in languages if code not in known),
-        )
+        our_rows, their_rows = self.languages
+        # Either may have fewer rows than languages.
+        ours = dict(zip(languages, our_rows, strict=False))
+        theirs = dict(zip(self.donor.languages, their_rows, strict=False))
+        known = []
+        new = []
+        for code in languages:
+            if code in ours and code in theirs:
+                known.append(code)
+            else:
+                new.append(code)
+        rows = self.rows or ()
         if not rows and not known:
             return None
-        origin = f"{self.origin} ({', '.join(known)}" + (
-            f"; random: {new})" if new else ")"
-        )
+        said = ", ".join(known)
+        random = f"; random: {', '.join(new)}"
         if self.rows:
             # Behind the pieces of a token table or a bias.
-            but = f", but random: {new})" if new else ")"
-            origin = f"{self.origin} (language tokens too{but}"
-        of_known = tuple([rows[code] for code in known] for rows in (ours, theirs))
-        return dataclasses.replace(
-            self, rows=(*rows, of_known) if known else rows, origin=origin
-        )
+            said = "language tokens too"
+            random = f", but random: {', '.join(new)}"
+        if new:
+            said += random
+        if known:
+            of_known = (
+                [ours[code] for code in known],
+                [theirs[code] for code in known],
+            )
+            rows = (*rows, of_known)
+        return dataclasses.replace(self, rows=rows, origin=f"{self.origin} ({said})")
 
 
 def layer_names(numbers: list[int]) -> str:
@@ -163,22 +180,22 @@ def read(
     """{run: {its name of a parameter: array}}, each lying as what it fills does where it divides as
     that does."""
     wanted: dict[str, dict[str, Any]] = {}
+    checkpoints = {}
     for name, copy in taken.items():
-        shape, sharding = copy.donor.shapes[copy.source], ours[name].sharding
+        shape = copy.donor.shapes[copy.source]
+        sharding = ours[name].sharding
         try:
             sharding.shard_shape(shape)
         except ValueError:
+            # The donor's number of rows may not divide; whole on each device it is only for now.
             sharding = NamedSharding(sharding.mesh, PartitionSpec())
         one = jax.ShapeDtypeStruct(shape, ours[name].dtype, sharding=sharding)
         wanted.setdefault(copy.donor.run, {})[copy.source] = one
+        checkpoints[copy.donor.run] = copy.donor.checkpoint
     read = {}
     for run, leaves in wanted.items():
-        checkpoint = next(
-            copy.donor.checkpoint for copy in taken.values() if copy.donor.run == run
-        )
-        values = read_params(checkpoint, nested(leaves))
-        by_path, _ = jax.tree_util.tree_flatten_with_path(values)
-        read[run] = {path_name(path): leaf for path, leaf in by_path}
+        # Each run once, whatever it gives: reading is what takes long.
+        read[run] = flattened(read_params(checkpoints[run], nested(leaves)))
     return read
 
 
@@ -201,10 +218,8 @@ def grouped(origins: dict[str, str]) -> Iterator[str]:
                 whole.setdefault(*origin, []).append(name)
         for origin, names in whole.items():
             group = ", ".join(names)
-            yield (
-                f"{above}{group}: {origin}"
-                if len(names) == 1 or not above
-                else f"{above}{{{group}}}: {origin}"
-            )
+            if len(names) > 1 and above:
+                group = f"{{{group}}}"
+            yield f"{above}{group}: {origin}"
 
     yield from lines(nested(origins), "")

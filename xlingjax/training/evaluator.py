@@ -1,5 +1,6 @@
 """What the loop measures now and then: the contract of `evaluation/`."""
 
+import abc
 from typing import Any
 
 import jax
@@ -7,7 +8,7 @@ import jax
 from xlingjax.model.encoder import Encoder
 
 
-class Evaluator:
+class Evaluator(abc.ABC):
     """Measures a model between two steps; `train(evaluators=[...])` takes them."""
 
     name: str
@@ -15,9 +16,9 @@ class Evaluator:
     at_end = False
     """True: not before the last step, for what takes long."""
 
+    @abc.abstractmethod
     def __call__(
         self, model: Encoder, params: Any, step: int, mesh: jax.sharding.Mesh | None
     ) -> dict[str, Any]:
         """Scalars and nested dicts or lists of them. Called by every process; must not keep
         `params`, since the next step takes their memory."""
-        raise NotImplementedError

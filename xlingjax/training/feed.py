@@ -94,17 +94,20 @@ class Feed:
         microbatches: int,
     ):
         """Raises UserError for what can be refused before any text is read."""
-        self._stages = [in_stages(entry) for entry in objectives]
+        self._stages = list(map(in_stages, objectives))
         self.model = model
         self.mesh = mesh
         self._microbatches = microbatches
         # Name and weight are those of the first stage: an objective keeps them.
-        self.names = [stages[0].objective.name for stages in self._stages]
+        self.names = []
+        self.weights = []
+        for stages in self._stages:
+            self.names.append(stages[0].objective.name)
+            self.weights.append(stages[0].weight)
         if not self.names or len(set(self.names)) != len(self.names):
             raise UserError(
                 f"a run needs objectives of different names, got {self.names}"
             )
-        self.weights = [stages[0].weight for stages in self._stages]
         self.starts = set()
         self.runs = {}
         for stages in self._stages:
@@ -121,6 +124,7 @@ class Feed:
         """Raises UserError for data that does not fit its objective, the model or the mesh."""
         for name, run in self.runs.items():
             self.sources[name] = run.source()
+        # Ids of languages index the model's embedding, so all sources must number them alike.
         self.languages = run_languages(self.sources, self.model.config)
         self.shapes = {}
         for name, run in self.runs.items():
@@ -131,12 +135,18 @@ class Feed:
             if not run.batches.shapes:
                 self._check(name, self.shapes[name])
 
+    @property
+    def objectives(self) -> dict[str, Objective]:
+        """By stage."""
+        return {name: run.objective for name, run in self.runs.items()}
+
     def flops_per_token(self) -> dict[str, float | None]:
         """By stage, of the objective at its shapes; None: not counted."""
-        return {
-            name: run.objective.flops_per_token(self.model.config, self.shapes[name])
-            for name, run in self.runs.items()
-        }
+        flops = {}
+        for name, objective in self.objectives.items():
+            shapes = self.shapes[name]
+            flops[name] = objective.flops_per_token(self.model.config, shapes)
+        return flops
 
     def _check(self, name: str, shapes: Mapping[str, Any]) -> None:
         run = self.runs[name]
@@ -196,14 +206,13 @@ class Feed:
         for index, factor in turns(step, seed, self.weights, schedule).items():
             names.append(self.names[index])
             factors[self.stage(index, step)] = factor
+        # The program is compiled for the stages, not for the names: their terms may be others.
         label = " + ".join(factors)
         if schedule == "summed":
-            objective = Summed(
-                {
-                    name: (self.runs[name].objective, factor)
-                    for name, factor in factors.items()
-                }
-            )
+            of_turn = {}
+            for name, factor in factors.items():
+                of_turn[name] = (self.runs[name].objective, factor)
+            objective = Summed(of_turn)
         else:
             # The only one of its turn.
             objective = self.runs[label].objective
@@ -232,6 +241,7 @@ class Feed:
         for name in turn.factors:
             shapes = self.shapes[name]
             read = {field: rows[name][field] for field in shapes}
+            # What no objective reads stays on the host: copying it would take the step's time.
             batch[name] = to_global(read, sharding, shapes)
         if turn.summed:
             return batch

@@ -56,6 +56,7 @@ class Guard:
         if getattr(bad_steps, "is_ready", lambda: False)():
             ended = time.perf_counter()
         self._pending.append(_Step(step, objective, rows, bad_steps, finite, ended))
+        # Only here does the host wait, for a step that is behind the ones on their way.
         if len(self._pending) > IN_FLIGHT:
             self._look()
 
@@ -95,6 +96,7 @@ class Guard:
             )
 
     def _time(self, objective: str, ended: float) -> None:
+        # The first step after a pause would count the pause.
         if self._ended is not None:
             self._seconds[objective] += ended - self._ended
             self._timed[objective] += 1
@@ -103,6 +105,7 @@ class Guard:
     def _save(self, pending: "_Step") -> Path:
         """Writes this process's rows of the batch; of several objectives as OBJECTIVE.FIELD."""
         suffix = ""
+        # Each process has its own rows, and the disk may be shared.
         if jax.process_count() > 1:
             suffix = f"-process-{jax.process_index()}"
         path = self._workdir / f"bad_batch-{pending.step}{suffix}.npz"

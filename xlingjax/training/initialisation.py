@@ -15,8 +15,8 @@ import jax
 
 from xlingjax.errors import UserError
 from xlingjax.model.config import ModelConfig
-from xlingjax.model.params import path_name
-from xlingjax.training.checkpoint import load_params, require_vocabulary
+from xlingjax.model.params import flattened
+from xlingjax.training.checkpoint_params import load_params, require_vocabulary
 from xlingjax.training.donors import (
     LAYERS,
     MACROS,
@@ -41,6 +41,9 @@ SLOT = "decoder/layers/cross_attention/"
 # Fields that change what the same weights compute: of the embeddings, and of the layers.
 _OF_EMBEDDINGS = ("embedding_norm", "embedding_scale", "position_offset", "norm_eps")
 _OF_LAYERS = ("norm_order", "gelu")
+Loaded = tuple[Any, str, list[str]]
+"""(parameters, who gave them in words, a line per group of them)."""
+
 _SIZES = ("dim", "heads", "ffn", "streams", "relative_buckets")
 
 
@@ -109,9 +112,9 @@ class Plan:
         """abstract: shapes of the new model's parameters. Raises UserError for a donor that does
         not fit."""
         self._config = config
-        self._donors = {
-            part: Donor.open(run) for part, run in initialisation.parts.items()
-        }
+        self._donors = {}
+        for part, run in initialisation.parts.items():
+            self._donors[part] = Donor.open(run)
         if "decoder" in self._donors and not config.decoder_layers:
             raise UserError(
                 f"INIT_DECODER={initialisation.decoder}: model {config.name} has no decoder; leave"
@@ -130,9 +133,7 @@ class Plan:
                 donor = self._donors[side]
                 self._layers[side] = donor.layers(chosen[side], side, counts[side])
         self._copies: dict[str, Copy | None] = {}
-        leaves, _ = jax.tree_util.tree_flatten_with_path(abstract)
-        for path, leaf in leaves:
-            name = path_name(path)
+        for name, leaf in flattened(abstract).items():
             self._copies[name] = None
             is_cross_attention = name.startswith(SLOT)
             if is_cross_attention and initialisation.cross_attention is False:
@@ -161,6 +162,7 @@ class Plan:
                 raise UserError(
                     f"{where}: {field} is {here} here and {there} there; set model.{field}={there}"
                 )
+        # Tokens of languages are compared by code, later; here only the pieces.
         pieces = ours.vocab_size - ours.language_tokens
         if donor.pieces != pieces:
             raise UserError(
@@ -251,6 +253,7 @@ class Plan:
                 f"{MACROS[part]}={donor.run} does not fit the model: {name} has shape {shape},"
                 f" {source} there {donor.shapes[source]}; set model.max_positions={positions}"
             )
+        # Positions that the model has no row for are cut; missing ones are refused above.
         if positions > shape[0]:
             rows = ((slice(None), slice(shape[0])),)
             return Copy(
@@ -290,7 +293,7 @@ class Plan:
 
     def load(
         self, params: Any, languages: Sequence[str], identity: Mapping[str, Any]
-    ) -> tuple[Any, str, list[str]]:
+    ) -> Loaded:
         """(`params` with what is given, on their shardings; who gives, in words; a line per group
         of parameters).
 
@@ -301,14 +304,18 @@ class Plan:
         vocabulary = vocabulary_of(identity)
         for donor in self._donors.values():
             require_vocabulary(donor.checkpoint, donor.vocabulary, vocabulary)
-        copies: dict[str, Copy | None] = {}
-        for name, copy in self._copies.items():
-            copies[name] = None
+        origins = {}
+        taken = {}
+        for name, planned in self._copies.items():
+            origins[name] = RANDOM
+            copy = None
+            if planned is not None:
+                # The languages of a run are known once its text is open.
+                copy = planned.named(tuple(languages))
             if copy is not None:
-                copies[name] = copy.named(tuple(languages))
-        leaves, tree = jax.tree_util.tree_flatten_with_path(params)
-        ours = {path_name(path): leaf for path, leaf in leaves}
-        taken = {name: copy for name, copy in copies.items() if copy}
+                origins[name] = copy.origin
+                taken[name] = copy
+        ours = flattened(params)
         given = read(taken, ours)
 
         def fill(ours, given):
@@ -323,22 +330,17 @@ class Plan:
                 filled[name] = value
             return filled
 
-        shardings = {name: ours[name].sharding for name in taken}
-        fill = jax.jit(fill, out_shardings=shardings)
-        filled = fill({name: ours[name] for name in taken}, given)
-        origins = {}
-        for name, copy in copies.items():
-            origins[name] = RANDOM
-            if copy:
-                origins[name] = copy.origin
+        replaced = {name: ours[name] for name in taken}
+        shardings = jax.tree.map(lambda leaf: leaf.sharding, replaced)
+        # Jitted, so that each is made where its parameter lies.
+        filled = jax.jit(fill, out_shardings=shardings)(replaced, given)
         if self._config.tied_self_attention:
             origins["decoder/layers/attention"] = "the encoder's (tied_self_attention)"
         givers = []
         for part, donor in self._donors.items():
             givers.append(f"{part} of {donor.run} (checkpoint {donor.checkpoint.name})")
-        params = jax.tree.unflatten(
-            tree, [filled.get(name, leaf) for name, leaf in ours.items()]
-        )
+        leaves = (ours | filled).values()
+        params = jax.tree.unflatten(jax.tree.structure(params), leaves)
         return params, ", ".join(givers), [*grouped(origins), *self._left(taken)]
 
     def _left(self, taken: dict[str, Copy]) -> Iterator[str]:
@@ -349,16 +351,16 @@ class Plan:
             if part != "embeddings":
                 shapes_of[donor.run] = donor.shapes
         for run, shapes in shapes_of.items():
-            used = {copy.source for copy in taken.values() if copy.donor.run == run}
-            origins = {}
-            for name in shapes:
-                origins[name] = "left"
-                if name in used:
-                    origins[name] = ""
-            lines = [line for line in grouped(origins) if line.endswith(": left")]
-            if lines:
-                left = ", ".join(line.removesuffix(": left") for line in lines)
-                yield f"left behind of {run}: {left}"
+            origins = dict.fromkeys(shapes, "left")
+            for copy in taken.values():
+                if copy.donor.run == run:
+                    origins[copy.source] = ""
+            left = []
+            for line in grouped(origins):
+                if line.endswith(": left"):
+                    left.append(line.removesuffix(": left"))
+            if left:
+                yield f"left behind of {run}: {', '.join(left)}"
 
 
 def _index(rows: Any) -> Any:
@@ -369,9 +371,7 @@ def _index(rows: Any) -> Any:
 
 def first_weights(
     init_from: Any, config: ModelConfig, abstract: Any, new: Sequence[str]
-) -> (
-    Callable[[Any, Sequence[str], Mapping[str, Any]], tuple[Any, str, list[str]]] | None
-):
+) -> Callable[[Any, Sequence[str], Mapping[str, Any]], Loaded] | None:
     """A function like `Plan.load` for what `init_from` names: a path or an `Initialisation`; None
     where it names nothing. Raises UserError for what can be refused before any text is read."""
     if isinstance(init_from, Initialisation):
@@ -383,7 +383,7 @@ def first_weights(
 
     def load(
         params: Any, languages: Sequence[str], identity: Mapping[str, Any]
-    ) -> tuple[Any, str, list[str]]:
+    ) -> Loaded:
         if config.tells_languages():
             _require_languages(init_from, languages)
         for objective, data in identity["data"].items():

@@ -12,7 +12,6 @@ from xlingjax.errors import EXIT_CODE, UserError
 from xlingjax.model.build import build_model
 from xlingjax.model.config import ModelConfig, count_parameters
 from xlingjax.model.partition import MeshConfig, check_counts, make_mesh
-from xlingjax.runtime.files import write_json
 from xlingjax.runtime.machine import (
     RuntimeConfig,
     all_agree,
@@ -22,20 +21,20 @@ from xlingjax.runtime.machine import (
     start,
 )
 from xlingjax.runtime.signals import Preemption
-from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints, checkpoint_steps
+from xlingjax.training.checkpoint import CheckpointConfig, Checkpoints
+from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.cost import Stopwatch
 from xlingjax.training.evaluator import Evaluator
 from xlingjax.training.feed import Feed, ObjectiveRun
 from xlingjax.training.guard import Guard
-from xlingjax.training.initialisation import Initialisation, first_weights
+from xlingjax.training.initialisation import Initialisation, Loaded, first_weights
 from xlingjax.training.optimizer import OptimizerConfig, make_optimizer
 from xlingjax.training.programs import Programs
 from xlingjax.training.progress import Progress, Timetable
 from xlingjax.training.run_record import run_identity, schedule_record, write_run
 from xlingjax.training.schedule import check as check_schedule
-from xlingjax.training.stages import latest, starts
 from xlingjax.training.step import TrainState, abstract_state, random_state, run_key
-from xlingjax.training.tracker import Tracker, finite
+from xlingjax.training.tracker import Tracker
 
 # What a pretrained model may lack.
 ADDED = (
@@ -112,20 +111,21 @@ def train(
     """
     # ---- the machine -----------------------------------------------------------------------------
     workdir = Path(workdir).absolute()
-    check_counts(
-        microbatches,
-        eval_every=eval_every,
-        log_every=log_every,
-        checkpoint_every=checkpoint.every,
-    )
+    every = {"eval_every": eval_every, "log_every": log_every}
+    every["checkpoint_every"] = checkpoint.every
+    check_counts(microbatches, **every)
     _require_evaluators(evaluators)
+    # The first that touches a device: processes must have met before.
     machine = start(runtime)
     device_mesh = make_mesh(mesh)
+    # Before anything is compiled: a full disk would be noticed at the first checkpoint.
     saved = checkpoint_steps(workdir / "checkpoints")
     check_workdir(workdir, _bytes_to_come(model, checkpoint, len(saved)))
     with contextlib.ExitStack() as stack, out_of_memory_explained():
+        # What is opened is closed in the reverse order, whatever ends the run: the log comes last.
         tracker = Tracker(workdir, steps, is_primary())
         stack.callback(tracker.close)
+        # From here on a signal ends the run at the next step and not within one.
         preemption = stack.enter_context(Preemption())
         guard = Guard(workdir, max_bad_steps, tracker.say)
         axes = " x ".join(f"{axis} {size}" for axis, size in device_mesh.shape.items())
@@ -145,33 +145,25 @@ def train(
         # ---- the data ----------------------------------------------------------------------------
         feed = Feed(objectives, encoder, device_mesh, microbatches)
         stack.callback(feed.close)
+        # Weights of a later stage too: a run shall not stop there after days.
         check_schedule(feed.weights, schedule, steps)
         feed.open()
 
         # ---- the weights: own checkpoint, else init_from, else random ----------------------------
-        trained = {name: run.objective for name, run in feed.runs.items()}
-        identity = run_identity(model, feed.sources, trained, seed, optimizer)
+        identity = run_identity(model, feed.sources, feed.objectives, seed, optimizer)
         checkpoints = Checkpoints(workdir, checkpoint, identity, tracker.say)
         stack.callback(checkpoints.close)
         first = _restored(checkpoints, abstract, feed, workdir)
-        continued = first is not None
         if first is None:
             state = random_state(encoder, update_rule, optimizer, shardings, seed)
-            first = First(state, f"random (seed {seed})")
-            if load_first:
-                params, weights, donated = load_first(
-                    state.params, feed.languages, identity
-                )
-                first = First(
-                    dataclasses.replace(state, params=params), weights, donated=donated
-                )
-        step, state = first.step, first.state
-        for line in first.donated:
+            first = _new(state, seed, load_first, feed.languages, identity)
+        step = first.step
+        state = first.state
+        for line in first.told(count_parameters(model), steps):
             tracker.say(line)
-        parameters = f"{count_parameters(model):,} parameters"
-        tracker.say(f"weights: {first.weights}; {parameters}; {_left(step, steps)}")
 
         # ---- what the run is, on disk ------------------------------------------------------------
+        # Only now, when nothing is left to refuse. A finished run keeps the record that it has.
         if is_primary() and (step < steps or not (workdir / "run.json").exists()):
             _write_files(workdir, files or {})
             weights = dict(zip(feed.names, feed.weights, strict=True))
@@ -180,9 +172,7 @@ def train(
                 workdir,
                 identity,
                 model,
-                feed.shapes,
-                feed.flops_per_token(),
-                feed.languages,
+                feed,
                 extra_config,
                 settings={"microbatches": microbatches, **course},
                 session=first.session(machine, dict(device_mesh.shape)),
@@ -191,9 +181,7 @@ def train(
                 on_start()
 
         # ---- what happens now and then -----------------------------------------------------------
-        timetable = Timetable(
-            steps, evaluators, eval_every, log_every, checkpoint.every
-        )
+        timetable = Timetable(steps, evaluators, **every)
         # Before `begin`, which opens the file that this reads.
         measured = not is_primary() or timetable.measured(workdir, step)
         tracker.begin(step)
@@ -221,38 +209,34 @@ def train(
             microbatches=microbatches,
         )
         # The run was asked to stop, or failed, before this checkpoint was measured.
-        if continued and not all_agree(measured):
+        if first.continued and not all_agree(measured):
             progress.measure_restored(step, state)
 
         # ---- the loop ----------------------------------------------------------------------------
         key = run_key(seed, rng_impl, device_mesh)
-        frozen_from = starts([optimizer.frozen])
         stopping = False
         while step < steps and not stopping:
             if step in feed.starts:
                 # An objective's terms may be others from here on, and a line is of one stage.
                 progress.log(step)
+            # A function of seed and step alone, as the batch is: a continued run takes the same.
             turn = feed.turn(step, seed, schedule)
             rows = feed.next(turn, f"step {step} of {steps}")
             batch = feed.on_devices(turn, rows)
-            stage = latest(frozen_from, step)
             # The step takes the memory of the old state. It returns before the device is done.
-            state, sums = programs.step(turn, stage, state, batch, key)
+            state, sums = programs.step(turn, step, state, batch, key)
             progress.add(step, turn, rows, sums)
             step += 1
+            # All processes stop at the same step, so they agree on it here.
             stopping = preemption.reached(step)
             progress.after(step, state, stopping)
 
         # ---- the end -----------------------------------------------------------------------------
-        exit_reason = "preempted" if stopping and step < steps else "finished"
+        exit_reason = _exit_reason(step, steps)
+        # The result says that the run ended, so its last checkpoint is on disk first.
         checkpoints.close()
-        # A finished run that was started again did nothing, and keeps the result that it has.
-        if is_primary() and (progress.lines or not (workdir / "result.json").exists()):
-            skipped = int(state.skipped)
-            totals = progress.totals(
-                step, exit_reason, programs.compile_seconds, skipped
-            )
-            write_json(workdir / "result.json", finite(totals))
+        compiled = programs.compile_seconds
+        progress.finish(workdir, step, exit_reason, compiled, int(state.skipped))
         tracker.say(f"{exit_reason} at step {step}")
         return Result(state.params, step, exit_reason, progress.lines, progress.values)
 
@@ -268,6 +252,16 @@ class First:
     tokens_seen: int = 0
     donated: Sequence[str] = ()
     """A line per group of parameters that came from donors."""
+    continued: bool = False
+    """From the run's own checkpoint."""
+
+    def told(self, parameters: int, steps: int) -> list[str]:
+        """What the log says of this start of a run of `steps` steps."""
+        left = f"nothing left to do: it has {self.step} steps of {steps}"
+        if self.step < steps:
+            left = f"steps {self.step} to {steps}"
+        of_all = f"weights: {self.weights}; {parameters:,} parameters; {left}"
+        return [*self.donated, of_all]
 
     def session(self, machine: str, mesh: dict[str, int]) -> dict[str, Any]:
         """What run.json says of this start."""
@@ -291,10 +285,28 @@ def _restored(
         return None
     for name, source in feed.sources.items():
         source.restore(restored.positions[name])
-    weights = f"checkpoint {restored.step} of {workdir}"
     return First(
-        restored.state, weights, restored.step, restored.progress["tokens_seen"]
+        restored.state,
+        f"checkpoint {restored.step} of {workdir}",
+        restored.step,
+        restored.progress["tokens_seen"],
+        continued=True,
     )
+
+
+def _new(
+    state: TrainState,
+    seed: int,
+    load: Callable[..., Loaded] | None,
+    languages: Sequence[str],
+    identity: Mapping[str, Any],
+) -> First:
+    """A new run, from a random state whose parameters `load` replaces where it is given."""
+    if load is None:
+        return First(state, f"random (seed {seed})")
+    params, weights, donated = load(state.params, languages, identity)
+    state = dataclasses.replace(state, params=params)
+    return First(state, weights, donated=donated)
 
 
 def _write_files(workdir: Path, files: Mapping[str, bytes]) -> None:
@@ -330,7 +342,8 @@ def _require_loss_scale(model: ModelConfig, optimizer: OptimizerConfig) -> None:
         )
 
 
-def _left(step: int, steps: int) -> str:
+def _exit_reason(step: int, steps: int) -> str:
+    # Before its last step a run ends only where it was asked to stop.
     if step < steps:
-        return f"steps {step} to {steps}"
-    return f"nothing left to do: it has {step} steps of {steps}"
+        return "preempted"
+    return "finished"

@@ -26,6 +26,7 @@ def scale_by_muon() -> optax.GradientTransformation:
 
 
 def _to_the_size_of_adams(update: jax.Array, axes: optax.contrib.MuonDimensionNumbers):
+    # An orthogonal update has entries of about 1 / sqrt(larger side), Adam's of about 0.2.
     rows = math.prod(update.shape[axis] for axis in axes.reduction_axis)
     columns = math.prod(update.shape[axis] for axis in axes.output_axis)
     return update * (0.2 * math.sqrt(max(rows, columns)))
@@ -37,6 +38,7 @@ def muon_or_adam(params: Any) -> Any:
 
     def label(path, _):
         name = path_name(path)
+        # Rows of a table are looked up one by one: to orthogonalise them would mix pieces.
         if "/layers/" in name and name.endswith("/kernel"):
             return "muon"
         return "adam"
@@ -50,6 +52,7 @@ def matrix_axes(kernels: Any) -> Any:
 
     def axes(path, kernel):
         columns_from = 2
+        # There the heads are what it reads, elsewhere what it writes.
         if path_name(path).endswith("attention/out/kernel"):
             columns_from = kernel.ndim - 1
         return optax.contrib.MuonDimensionNumbers(

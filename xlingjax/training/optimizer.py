@@ -128,8 +128,10 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     shapes."""
     masks = {}
     for start in starts([config.frozen]):
+        # Each stage is checked now, and not when the run comes to it.
         masks[start] = trainable_mask(params, at(config.frozen, start))
     ever = jax.tree.map(lambda *stages: any(stages), *masks.values())
+    # What no stage trains has neither moments nor a place in the chain.
     first_steps, _ = split(_first_steps(masks), ever)
     # Of all parameters: what is frozen counts as a layer too.
     rates, _ = split(layer_rates(params, config.layer_decay), ever)
@@ -141,9 +143,11 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
     decay = optax.add_decayed_weights(config.weight_decay, decayed)
     adam = optax.scale_by_adam(config.b1, config.b2, config.eps)
     late = correct_late_starts(config, first_steps)
+    # Layer-wise rates stand before the decay that is beside the gradient: it is not multiplied.
     if config.name == "adamw":
         links = (adam, late, by_layer, decay)
     elif config.name == "adam":
+        # L2: the decay is part of the gradient that Adam scales.
         links = (decay, adam, late, by_layer)
     elif config.name == "muon":
         both = optax.partition({"muon": scale_by_muon(), "adam": adam}, muon_or_adam)
@@ -164,6 +168,7 @@ def make_optimizer(config: OptimizerConfig, steps: int, params: Any) -> Optimize
         )
     else:
         links = (optax_rule(config.name, config.options), by_layer, decay)
+    # The rate last, over direction and decay alike.
     chain = chain_links(*links, scale_by_rate(rate))
 
     def trainable_at(step):
@@ -231,6 +236,7 @@ def frozen_in_stages(
             state,
             moments_mask(state, now),
         )
+        # Updates of the others would be 0 and decay: they are dropped, not applied.
         return split(updates, now)[0], after
 
     return optax.GradientTransformationExtraArgs(init, update)
@@ -361,6 +367,7 @@ def learning_rate_schedule(
         # The first update has the number 0 and is not lost.
         ramp = xp.minimum((step + 1) / max(warmup, 1), 1.0)
         left = xp.maximum(steps - step, 0.0)
+        # The name is known while the program is traced, so that only one schedule is in it.
         if config.schedule == "constant":
             return peak * ramp
         if config.schedule == "linear_from_0":
@@ -405,13 +412,16 @@ def layer_rates(params: Any, decay: float) -> Any:
     def rate(path, leaf):
         part, _, rest = path_name(path).partition("/")
         inner = rest.split("/")[0]
+        # Of a scanned stack, one array for all blocks, each block has a factor of its own.
         if inner == "layers":
             powers = np.arange(layers[part], 0, -1, dtype=np.float32)
             # One number per block, spread over the axes of the rest.
             shape = (-1, *[1] * (len(leaf.shape) - 1))
             return np.float32(decay) ** powers.reshape(shape)
         if part in ("embeddings", "decoder_embeddings") and inner != "norm":
-            side = "decoder" if part.startswith("decoder") else "encoder"
+            side = "encoder"
+            if part.startswith("decoder"):
+                side = "decoder"
             return decay ** (layers.get(side, 0) + 1)
         return 1.0
 

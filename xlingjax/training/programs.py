@@ -9,6 +9,8 @@ import jax
 from xlingjax.training.cost import Stopwatch
 from xlingjax.training.feed import Turn
 from xlingjax.training.guard import Guard
+from xlingjax.training.optimizer import OptimizerConfig
+from xlingjax.training.stages import latest, starts
 from xlingjax.training.step import TrainState, make_train_step
 
 
@@ -24,25 +26,29 @@ class Programs:
         guard: Guard,
         clock: Stopwatch,
         say: Callable[[str], None],
+        config: OptimizerConfig,
         **arguments: Any,
     ):
-        """arguments: those of `make_train_step` that are the same in every step."""
+        """arguments: the others of `make_train_step` that are the same in every step."""
         self._guard = guard
         self._clock = clock
         self._say = say
-        self._arguments = arguments
+        self._frozen_from = starts([config.frozen])
+        self._arguments = {"config": config, **arguments}
         self._compiled: dict[tuple, Any] = {}
         self.compile_seconds = {}
 
     def step(
         self,
         turn: Turn,
-        stage: int,
+        step: int,
         state: TrainState,
         batch: dict[str, Any],
         key: jax.Array,
     ) -> tuple[TrainState, dict[str, Any]]:
-        """(next state, sums), see `step.train_step`."""
+        """(next state, sums), see `step.train_step`. step: of the run, the number of this one."""
+        # One program serves all steps that train the same parameters.
+        stage = latest(self._frozen_from, step)
         # The factors are constants of the program, so other factors are another one.
         program = (*turn.factors.items(), stage)
         if program not in self._compiled:
@@ -54,10 +60,10 @@ class Programs:
         self._guard.drain()
         started = time.perf_counter()
         with self._clock.paused():
-            step = make_train_step(
+            train_step = make_train_step(
                 objective=turn.objective, stage=stage, **self._arguments
             )
-            compiled = step.lower(state, batch, key).compile()
+            compiled = train_step.lower(state, batch, key).compile()
         seconds = time.perf_counter() - started
         self.compile_seconds[turn.label] = seconds
         self._say(f"compiled the {turn.label} step in {seconds:.1f} s")

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from xlingjax.data.features import batch_hash
+from xlingjax.runtime.files import write_json
+from xlingjax.runtime.machine import is_primary
 from xlingjax.training.checkpoint import Checkpoints
 from xlingjax.training.cost import Stopwatch, peak_memory_bytes
 from xlingjax.training.evaluator import Evaluator
@@ -13,7 +15,7 @@ from xlingjax.training.guard import Guard
 from xlingjax.training.stages import stage_of
 from xlingjax.training.step import TrainState
 from xlingjax.training.sums import Interval, apart
-from xlingjax.training.tracker import Tracker, evaluated_at, flatten
+from xlingjax.training.tracker import Tracker, evaluated_at, finite, flatten
 
 
 class Timetable:
@@ -150,11 +152,13 @@ class Progress:
         if not closed:
             return
         tokens = sum(count for _, count in closed.values())
+        # Counted when a line is closed, since a step's count is on the device before that.
         self._tokens_seen += tokens
         common = {
             # Of the update that the last step made.
             "learning_rate": float(self._learning_rate(step - 1)),
             "tokens_seen": self._tokens_seen,
+            # Of the interval, so that a slow beginning does not weigh on it for ever.
             "tokens_per_second": tokens / self._clock.lap(),
             "seconds": self._clock.seconds(),
         }
@@ -175,9 +179,9 @@ class Progress:
     def save(self, step: int, state: TrainState, evaluated: bool) -> None:
         # So that a continued run starts its sums where this one does.
         self.log(step)
-        positions = {
-            name: source.state() for name, source in self._feed.sources.items()
-        }
+        positions = {}
+        for name, source in self._feed.sources.items():
+            positions[name] = source.state()
         values = {}
         if evaluated:
             values = flatten(self.values)
@@ -190,21 +194,35 @@ class Progress:
         self.evaluate(step, state)
         self._checkpoints.measured(step, flatten(self.values))
 
-    def totals(
+    def finish(
+        self,
+        workdir: Path,
+        step: int,
+        exit_reason: str,
+        compile_seconds: Mapping[str, float],
+        skipped: int,
+    ) -> None:
+        """Writes result.json of a run that ended after `step` steps. skipped: its updates that
+        were."""
+        path = workdir / "result.json"
+        # A finished run that was started again did nothing, and keeps the result that it has.
+        if is_primary() and (self.lines or not path.exists()):
+            totals = self._totals(step, exit_reason, compile_seconds, skipped)
+            write_json(path, finite(totals))
+
+    def _totals(
         self,
         step: int,
         exit_reason: str,
         compile_seconds: Mapping[str, float],
         skipped: int,
     ) -> dict[str, Any]:
-        """What result.json says of a run that ended after `step` steps. skipped: its updates that
-        were."""
         seconds = self._clock.seconds()
         by_objective = {}
         for label, per_step in self._guard.seconds_per_step().items():
-            tokens = sum(
-                self._intervals[name].tokens_per_step() for name in label.split(" + ")
-            )
+            tokens = 0.0
+            for name in label.split(" + "):
+                tokens += self._intervals[name].tokens_per_step()
             by_objective[label] = tokens / per_step
         totals = {
             "steps": step,

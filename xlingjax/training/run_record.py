@@ -48,23 +48,30 @@ def run_identity(
     learning rate, mesh, microbatches, precision.
     """
     shape = dataclasses.asdict(model)
+    # The weights mean the same with any of them, so a continued run may change them.
     for field in FREE_MODEL_FIELDS:
         shape.pop(field, None)
+    # An objective's options change what its checkpoint has learnt, its data what comes next.
+    switches = {}
+    for name, objective in objectives.items():
+        switches[name] = _switches(objective)
+    data = {}
+    for name, source in sources.items():
+        data[name] = source.identity
     identity = {
         "seed": seed,
         "model": shape,
         "optimizer": {"name": optimizer.name, "frozen": optimizer.frozen},
         "objectives": sorted(sources),
-        "switches": {
-            name: _switches(objective) for name, objective in objectives.items()
-        },
-        "data": {name: source.identity for name, source in sources.items()},
+        "switches": switches,
+        "data": data,
     }
     # As it will be read again: tuples become lists, numbers of steps become texts.
     return json.loads(json.dumps(identity))
 
 
 def _switches(objective: Any) -> dict[str, Any]:
+    # One of a user's own may be any class: its options are not known.
     if not dataclasses.is_dataclass(objective):
         return {}
     fields = dataclasses.asdict(objective)
@@ -86,7 +93,9 @@ def differences(
     counts as None."""
     if isinstance(saved, dict) and isinstance(ours, dict):
         for key in sorted(saved.keys() | ours.keys()):
-            below = f"{path}.{key}" if path else key
+            below = key
+            if path:
+                below = f"{path}.{key}"
             yield from differences(saved.get(key), ours.get(key), below)
     elif saved != ours:
         yield path, saved, ours
@@ -96,7 +105,8 @@ def require_same(saved: dict[str, Any], ours: dict[str, Any], checkpoint: Any) -
     """Raise UserError naming each field that differs with both values."""
     if "switches" not in saved:
         # Of a version that did not write them.
-        ours = {name: value for name, value in ours.items() if name != "switches"}
+        ours = dict(ours)
+        ours.pop("switches", None)
     differing = list(differences(saved, ours))
     if not differing:
         return
@@ -206,12 +216,15 @@ def schedule_record(
     # Only an optimizer of optax has any.
     if not of_optimizer["options"]:
         del of_optimizer["options"]
+    stages = {}
+    for name, run in runs.items():
+        stages[name] = settings(run)
     record = {
         "steps": steps,
         "schedule": mode,
         "weights": dict(weights),
         "optimizer": of_optimizer,
-        "stages": {name: settings(run) for name, run in runs.items()},
+        "stages": stages,
     }
     return json.loads(json.dumps(record, default=str))
 
@@ -234,27 +247,27 @@ def write_run(
     workdir: Path,
     identity: dict[str, Any],
     model: ModelConfig,
-    shapes: Mapping[str, Any],
-    flops_per_token: Mapping[str, float | None],
-    languages: Sequence[str],
+    feed: Any,
     config: dict[str, Any] | None,
     settings: dict[str, Any],
     session: dict[str, Any],
 ) -> None:
-    """run.json: the newest start's description, and one entry in "sessions" for every start."""
+    """run.json: the newest start's description, and one entry in "sessions" for every start.
+    feed: the `Feed` of the run, open."""
     record = {
         "identity": identity,
-        "languages": languages,
+        "languages": feed.languages,
         "parameters": count_parameters(model),
         "model": dataclasses.asdict(model),
-        "shapes": shapes,
-        "flops_per_token": dict(flops_per_token),
+        "shapes": feed.shapes,
+        "flops_per_token": feed.flops_per_token(),
         "config": config or {},
         **settings,
     }
     path = workdir / "run.json"
     try:
         sessions = json.loads(path.read_text(encoding="utf-8"))["sessions"]
+    # A first start, or one that was killed while it wrote: history is no reason to stop.
     except (OSError, ValueError, KeyError):
         sessions = []
     session = {

@@ -34,6 +34,7 @@ def turns(
         raise UserError(
             f"objective weights {now} at step {step} must be >= 0, and one must be positive"
         )
+    # What has weight 0 is left out, so that its batch is not even read.
     if mode == "summed":
         return {index: float(weight) for index, weight in enumerate(now) if weight}
     if mode == "weighted":
@@ -62,6 +63,7 @@ def check(weights: Sequence[Weight], mode: str, steps: int) -> None:
 
 def draw(step: int, seed: int) -> float:
     """A number in [0, 1) that depends on (step, seed) alone, the same on every machine."""
+    # Not Python's hash, which differs between processes, nor NumPy's generator, between versions.
     digest = hashlib.blake2b(f"{seed}:{step}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
@@ -79,8 +81,9 @@ def cycle(weights: tuple[float, ...]) -> tuple[int, ...]:
                 f"objective weights {list(weights)}: {weight} is too small to get a turn; multiply"
                 ' them all (the smallest must be at least 0.01), or set schedule="weighted"'
             )
-    scale = lcm(*(f.denominator for f in fractions))
-    counts = [int(f * scale) for f in fractions]
+    # Turns in one period: the smallest whole numbers in the proportion of the weights.
+    scale = lcm(*[fraction.denominator for fraction in fractions])
+    counts = [int(fraction * scale) for fraction in fractions]
     total = sum(counts)
     taken = [0] * len(counts)
     order = []

@@ -72,9 +72,9 @@ def staged(
 
     @functools.wraps(function)
     def call(**arguments: Any) -> Any:
-        of_stages = {
-            name: value for name, value in arguments.items() if name not in keep
-        }
+        of_stages = dict(arguments)
+        for name in keep:
+            of_stages.pop(name, None)
         steps = starts(of_stages.values())
         if len(steps) == 1:
             return function(**arguments)
@@ -82,6 +82,7 @@ def staged(
         for step in steps:
             own = dict(arguments)
             for name, value in of_stages.items():
+                # A stage is a whole of its own: also of what does not change in it.
                 own[name] = at(value, step)
             if stage:
                 own[stage] = step

@@ -121,6 +121,7 @@ def train_step(
     `skip_norm`; parameters and optimizer state then stay exactly as they were.
     """
     now = optimizer.trainable_at(stage)
+    # What is frozen is an input without a gradient: its backward pass is not computed.
     trainable, frozen = split(state.params, now)
     trainable_shardings, _ = split(shardings.params, now)
     coefficients = coefficients_at(objective, state.step)
@@ -133,6 +134,7 @@ def train_step(
 
     def scaled_loss(trainable, rows, microbatch):
         rng = jax.random.fold_in(step_key, microbatch)
+        # The gradient is of the first argument alone, so the whole is put together inside.
         params = merge(trainable, frozen)
         loss = objective.loss(model, params, rows, rng, languages)
         # The only division, by the predictions of the whole batch, not of these rows.
@@ -176,6 +178,7 @@ def train_step(
         # A choice, not a branch: devices never wait for the host to decide.
         return jax.tree.map(lambda n, o: jnp.where(good, n, o), new, old)
 
+    # Of a skipped step too, since a program has no branch that the host would have to take.
     updates, opt_state = optimizer.transformation.update(
         grads, state.opt_state, state.params, step=state.step, stage=stage
     )
@@ -210,6 +213,7 @@ def coefficients_at(objective: Any, step: jax.Array) -> dict[str, Any]:
     """What each term of the loss is multiplied with at a step."""
     coefficients = {}
     for term, coefficient in objective.coefficients.items():
+        # From the step on the device, so that a ramp needs one program and not one for each step.
         if isinstance(coefficient, Ramp):
             coefficient = coefficient.at(step)
         coefficients[term] = coefficient
@@ -222,6 +226,7 @@ def count_tokens(batch: dict[str, Any]) -> Any:
     if "pack_ids" not in batch:
         return {name: count_tokens(rows) for name, rows in batch.items()}
     tokens = jnp.sum(batch["pack_ids"] > 0).astype(jnp.float32)
+    # What an encoder-decoder predicts costs as much as what it reads.
     if "decoder_pack_ids" in batch:
         tokens += jnp.sum(batch["decoder_pack_ids"] > 0).astype(jnp.float32)
     return tokens
@@ -264,6 +269,7 @@ def next_loss_scale(
         return {"loss_scale": state.loss_scale, "good_steps": state.good_steps}
     good_steps = jnp.where(finite, state.good_steps + 1, 0)
     grow = good_steps >= LOSS_SCALE_GROWTH_STEPS
+    # Too large a scale shows itself as an infinity; that it is too small shows nowhere.
     grown = jnp.where(grow, state.loss_scale * 2, state.loss_scale)
     scale = jnp.where(finite, grown, state.loss_scale / 2)
     return {"loss_scale": scale, "good_steps": jnp.where(grow, 0, good_steps)}
@@ -298,4 +304,5 @@ def eval_step(
     languages: int,
 ):
     """The objective's metric sums on one batch without dropout: {name: (sum, weight)}."""
+    # Without a random key there is no dropout.
     return objective.loss(model, params, batch, None, languages).metrics

@@ -36,6 +36,7 @@ class Interval:
         if self._total is None:
             self._total = sums
         else:
+            # On the device: the host would have to wait for the numbers to add them.
             self._total = _add(self._total, sums)
         if batch_hash:
             self._hashes.append(batch_hash)
@@ -50,6 +51,7 @@ class Interval:
         """
         if self._total is None:
             return None
+        # The one place where the host waits for them, once for all.
         total = jax.tree.map(np.asarray, self._total)
         hashes = self._hashes
         self._total = None
@@ -74,9 +76,9 @@ class Interval:
 def apart(sums: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """{objective: its part} of what a step of several adds up to: its metrics and tokens, and a
     copy of what all share (`Interval` gives buffers away)."""
-    shared = {
-        name: value for name, value in sums.items() if name not in ("metrics", "tokens")
-    }
+    shared = dict(sums)
+    for name in ("metrics", "tokens"):
+        shared.pop(name, None)
     parts = {}
     for name, metrics in sums["metrics"].items():
         part = jax.tree.map(jnp.copy, shared)
@@ -134,6 +136,7 @@ def _mean(total: Any, weight: Any, languages: Sequence[str]) -> Any:
         return ratio(total, weight)
     means = {}
     for language, t, w in zip(languages, total, weight, strict=True):
+        # A language that was not seen in the interval has no mean, rather than 0.
         if w > 0:
             means[language] = ratio(t, w)
     return means

@@ -84,7 +84,9 @@ class Tracker:
         """step, loss per objective, tokens per second, time to go."""
         losses = []
         for name, loss in self._losses.items():
-            shown = "skipped" if loss is None else f"{loss:.4f}"
+            shown = "skipped"
+            if loss is not None:
+                shown = f"{loss:.4f}"
             losses.append(f"{name} {shown}")
         done = step - self._first
         eta = "?"
@@ -100,6 +102,7 @@ class Tracker:
         TensorBoard."""
         for values in lines:
             name = values["objective"]
+            # One whose terms have no metric of that name shows the total.
             self._losses[name] = values.get("loss", values.get("total"))
             self._rate = values.get("tokens_per_second", self._rate)
             self._write("metrics.jsonl", {"step": step, **values})
@@ -113,10 +116,10 @@ class Tracker:
         """{"step", "name", "values"} to evaluations.jsonl, scalars to TensorBoard and the log."""
         self._write("evaluations.jsonl", {"step": step, "name": name, "values": values})
         self._scalars(name, values, step)
-        shown = ", ".join(
-            f"{key} {value:.4f}" for key, value in scalars(values).items()
-        )
-        self.say(f"step {step}: {name}: {shown}")
+        shown = []
+        for key, value in scalars(values).items():
+            shown.append(f"{key} {value:.4f}")
+        self.say(f"step {step}: {name}: {', '.join(shown)}")
 
     def close(self) -> None:
         if self._live is not None:
@@ -152,7 +155,9 @@ def summary_writer(folder: Path, step: int) -> Any:
         if hide:
             del sys.modules["torch"]
     # What a killed run wrote beyond `step` is not shown.
-    purge_step = step + 1 if step else None
+    purge_step = None
+    if step:
+        purge_step = step + 1
     return SummaryWriter(str(folder), purge_step=purge_step)
 
 
@@ -183,6 +188,7 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [finite(item) for item in value]
     if isinstance(value, np.generic):
+        # json knows only Python's own numbers.
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -204,6 +210,7 @@ def keep_until(path: Path, step: int) -> None:
             kept.append(line)
     partial = path.with_suffix(".partial")
     partial.write_text("".join(kept), encoding="utf-8")
+    # Renamed, so that a process killed here leaves the old file whole.
     os.replace(partial, path)
 
 

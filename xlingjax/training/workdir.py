@@ -46,6 +46,7 @@ def whole(output: str) -> Iterator[Path]:
     UserError where `output` holds something already or cannot be written."""
     require_empty(output)
     folder = Path(output).absolute()
+    # Beside the folder, so on the same disk: to rename is then one operation.
     partial = folder.with_name(f"{folder.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -84,7 +85,9 @@ def write_workdir(
     by: the verb; details: what run.json says beside. Raises UserError where `output` holds
     something already."""
     require_empty(output)
-    source, record = run_and_checkpoint(run)[0], read_run_record(run)
+    source, _ = run_and_checkpoint(run)
+    record = read_run_record(run)
+    # Both are read later: the one to build the model, the other to compare runs.
     for model in (record["model"], record["identity"]["model"]):
         model.update(changed)
     record |= {
@@ -92,18 +95,15 @@ def write_workdir(
         **details,
     }
     # A run that Python started has no recipe, and one of frozen batches no vocabulary.
-    files = {
-        path.name: path.read_bytes()
-        for path in map(source.joinpath, VOCABULARY_FILES)
-        if path.is_file()
-    }
-    if (recipe := source / "config.gin").is_file():
-        lines = [f"model.{field} = {value!r}" for field, value in changed.items()]
-        text = (
-            "\n".join(
-                [recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:", *lines]
-            )
-            + "\n"
-        )
-        files[recipe.name] = text.encode()
+    files = {}
+    for name in VOCABULARY_FILES:
+        path = source / name
+        if path.is_file():
+            files[name] = path.read_bytes()
+    recipe = source / "config.gin"
+    if recipe.is_file():
+        lines = [recipe.read_text(encoding="utf-8"), f"# By `xlingjax {by}`:"]
+        for field, value in changed.items():
+            lines.append(f"model.{field} = {value!r}")
+        files[recipe.name] = ("\n".join(lines) + "\n").encode()
     write_trained(output, record, step, params, files)

@@ -21,8 +21,7 @@ from xlingjax.runtime.machine import RuntimeConfig
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.training.workdir import require_empty
 from xlingjax.workflows.adapt_prepare import prepare
-from xlingjax.workflows.adapt_recipe import included_files
-from xlingjax.workflows.adapt_request import Request
+from xlingjax.workflows.adapt_request import STAND_INS, Request
 from xlingjax.workflows.before_after import compared, table
 from xlingjax.workflows.launch import launch
 
@@ -48,9 +47,8 @@ def adapt(
             f"--to {folder}: a recipe separates paths by spaces and commas; give another"
         )
     model = folder / "model"
-    stand_ins = ["INIT_FROM=start", "VOCABULARY=start", "MONO=text"]
-    files = [*included_files(request), *request.files]
-    bound = bindings(files, [*stand_ins, *request.overrides])
+    files = [*request.included_files, *request.files]
+    bound = bindings(files, [*STAND_INS, *request.overrides])
     record = _begun(request, folder, bound)
     export = {
         "--unverified": not verify,

@@ -22,7 +22,7 @@ from xlingjax.model import memory
 from xlingjax.model.config import ModelConfig
 from xlingjax.model.partition import make_mesh
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.training.checkpoint import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record, run_and_checkpoint
 from xlingjax.training.workdir import whole, write_workdir
 from xlingjax.workflows.adapt_held_out import (
@@ -31,7 +31,7 @@ from xlingjax.workflows.adapt_held_out import (
     write_heldout,
 )
 from xlingjax.workflows.adapt_recipe import CHUNK, recipe_text, settings
-from xlingjax.workflows.adapt_request import ADDING, Request
+from xlingjax.workflows.adapt_request import Request
 from xlingjax.workflows.adapt_trial import EVALUATIONS, steps_of, steps_within, trial
 from xlingjax.workflows.launch import evaluate
 
@@ -91,7 +91,7 @@ def prepare(
         steps = steps_within(request.hours, speed)
         _say_speed(request, speed, steps)
     for name, rows in findings.tables.items():
-        shown = format_table(rows, steps_of(name, request.objectives, steps))
+        shown = format_table(rows, steps_of(name, request, steps))
         print(f"{name}, epochs of all steps on it:\n{shown}")
     values |= _course(steps, speed, measured)
     recipe.write_text(recipe_text(request, values, share), encoding="utf-8")
@@ -208,7 +208,7 @@ def _measure_start(
     began = time.monotonic()
     start = Path(values["INIT_FROM"])
     # The first model lacks the parameters that only some objectives have.
-    plain = tuple(name for name in request.objectives if name not in ADDING)
+    plain = tuple(name for name in request.objectives if not request.adds(name))
     without_added = dataclasses.replace(request, objectives=plain or ("mlm",))
     recipe = start.parent / "before.gin"
     recipe.write_text(recipe_text(without_added, values, share), encoding="utf-8")

@@ -9,19 +9,11 @@ import jax
 from xlingjax.inference.sentences import sentences_of
 from xlingjax.model.config import ModelConfig
 from xlingjax.training.run_record import read_run_record
-from xlingjax.workflows.adapt_request import OF_TEXT, Request, absolute
+from xlingjax.workflows.adapt_request import Request, absolute
 
 CHUNK = 1024
 """Predicted tokens whose logits are in memory at once: the vocabulary of a released model is
 large."""
-
-
-def included_files(request: Request) -> list[str]:
-    files = ["recipes/adapt.gin"]
-    for name in request.objectives:
-        if name != "mlm":  # which recipes/adapt.gin has
-            files.append(f"objectives/{name}.gin")
-    return files
 
 
 def settings(
@@ -71,7 +63,7 @@ def recipe_text(
 ) -> str:
     """The recipe. share: of "text" and "pairs" that is held out."""
     lines = ["# Written by `xlingjax adapt`: all that it decided."]
-    for file in included_files(request):
+    for file in request.included_files:
         lines.append(f'include "{file}"')
     objectives = ", ".join(f"@{name}()" for name in request.names)
     lines.append(f"train.objectives = [{objectives}]")
@@ -80,10 +72,8 @@ def recipe_text(
     for macro, value in values.items():
         lines.append(f"{macro} = {value!r}")
     for name in request.names:
-        kind = "pairs"
-        if name in OF_TEXT:
-            kind = "text"
-        lines.append(f"{name}.holdout = {share[kind]!r}  # the lines of heldout/")
+        held = share[request.text_of(name)]
+        lines.append(f"{name}.holdout = {held!r}  # the lines of heldout/")
     own = sentences_of(read_run_record(values["INIT_FROM"]))
     if own and own.pooling:  # retrieval is measured on the model's own sentence vectors
         lines.append(f"retrieval.poolings = ({own.pooling!r},)")

@@ -1,25 +1,25 @@
 """What `xlingjax adapt` is requested to do."""
 
 import dataclasses
+import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from xlingjax.config.objective_files import (
+    built_objectives,
+    objective_files,
+    objectives_in,
+)
+from xlingjax.config.recipe import gin_folder
+from xlingjax.data.preprocessor import Preprocessor
 from xlingjax.errors import UserError
+from xlingjax.training.feed import ObjectiveRun
 
-OBJECTIVES = {
-    "mlm": ("mlm",),
-    "tlm": ("tlm",),
-    "camlm": ("camlm",),
-    "btmlm": ("btmlm",),
-    "clwr": ("clwr",),
-    "clpc": ("clpc",),
-    "veco": ("veco_text", "veco"),
-}
-"""What --objectives knows: the gin names that a file of gin/objectives makes."""
-ADDING = ("clwr", "clpc", "veco")
-"""Those with parameters that a released model has not."""
-OF_TEXT = ("mlm", "btmlm", "veco_text")
-"""The gin names of those that read monolingual text; the others read pairs."""
+BASE = "recipes/adapt.gin"
+"""What the recipe is written upon."""
+STAND_INS = ("INIT_FROM=start", "VOCABULARY=start", "MONO=text")
+"""For what a recipe needs and nothing here opens."""
 _OPTION_OF = {"BATCH": "batch", "LENGTH": "length", "TRAIN_STEPS": "steps"}
 """Macros that an option says."""
 
@@ -41,7 +41,7 @@ class Request:
     overrides: tuple[str, ...]
 
     def __post_init__(self):
-        self._require_objectives()
+        self._require_files()
         if (self.hours is None) == (self.steps is None):
             raise UserError("give --hours or --steps: how long may it take?")
         if self.hours is not None and not self.hours > 0:
@@ -57,19 +57,54 @@ class Request:
                 raise UserError(
                     f"{path!r}: a recipe separates patterns by spaces and commas; rename the path"
                 )
+        self._require_suited()
 
-    def _require_objectives(self) -> None:
+    def _require_files(self) -> None:
+        """Raise UserError for a name without a file, before any recipe is read."""
         for name in self.objectives:
-            if name not in OBJECTIVES:
+            if name not in self.known:
                 raise UserError(
-                    f"--objectives {name}: there are {', '.join(OBJECTIVES)}"
-                )
-            if name != "mlm" and not self.parallel:
-                raise UserError(
-                    f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
+                    f"--objectives {name}: there are {', '.join(self.known)}"
                 )
         if len({*self.objectives}) != len(self.objectives) or not self.objectives:
             raise UserError("--objectives: name each once, and at least one")
+        if len({*self.names}) != len(self.names):
+            raise UserError(
+                f"--objectives {','.join(self.objectives)} makes one of"
+                f" {', '.join(self.names)} twice; name it in one way"
+            )
+
+    def _require_suited(self) -> None:
+        """Raise UserError for an objective that adapts no encoder, and for one without its text."""
+        for name in self.objectives:
+            for made in self.made_by(name):
+                why = self._unsuited(made)
+                if why:
+                    raise UserError(f"--objectives {name}: {made} {why}; leave it out")
+        for name in self.objectives:
+            for made in self.made_by(name):
+                if self._preprocessor(made).needs_pairs and not self.parallel:
+                    raise UserError(
+                        f"--objectives {name} needs pairs: give --parallel, or leave {name} out"
+                    )
+
+    def _unsuited(self, made: str) -> str:
+        """Why it cannot adapt an encoder; "": it can."""
+        if not self.built[made].objective.continues_encoder:
+            return (
+                "is not for a released encoder to go on with, since it is fine-tuning, needs a"
+                " decoder or hides what comes after a word"
+            )
+        preprocessor = self.built[made].batches.preprocessor
+        if preprocessor is None:
+            return "reads no text"
+        if preprocessor.aligned_documents:
+            # Blocks of lines are held out, which would cut documents.
+            return "reads aligned documents, and adapt sentences and pairs of them"
+        return ""
+
+    def _preprocessor(self, made: str) -> Preprocessor:
+        return self.built[made].batches.preprocessor
 
     @property
     def given(self) -> dict[str, str]:
@@ -82,9 +117,52 @@ class Request:
         return self.mono or self.parallel
 
     @property
+    def included_files(self) -> list[str]:
+        """Of its recipe, but for those of the command line."""
+        files = [BASE]
+        for name in self.objectives:
+            if name == "mlm":  # which BASE has
+                continue
+            file = f"objectives/{name}.gin"
+            if gin_folder() not in self.known[name].absolute().parents:
+                # The recipe is read again from elsewhere.
+                file = str(self.known[name].absolute())
+            files.append(file)
+        return files
+
+    @functools.cached_property
+    def known(self) -> Mapping[str, Path]:
+        """{what --objectives may name: its gin file}."""
+        return objective_files(BASE)
+
+    def made_by(self, objective: str) -> list[str]:
+        """The gin names of what a file of gin/objectives makes."""
+        return objectives_in(self.known[objective])
+
+    @property
     def names(self) -> list[str]:
         """The gin names of its objectives, in the order of their turns."""
-        return [name for objective in self.objectives for name in OBJECTIVES[objective]]
+        names = []
+        for objective in self.objectives:
+            names += self.made_by(objective)
+        return names
+
+    @functools.cached_property
+    def built(self) -> Mapping[str, ObjectiveRun]:
+        """{gin name: objective}: what each declares of itself. Raises UserError for what the gin
+        files and overrides cannot bind."""
+        files = [*self.included_files, *self.files]
+        return built_objectives(self.names, files, [*STAND_INS, *self.overrides])
+
+    def adds(self, objective: str) -> bool:
+        """Whether it has parameters that a released model has not."""
+        return any(self.built[made].objective.adds for made in self.made_by(objective))
+
+    def text_of(self, made: str) -> str:
+        """What an objective, by its gin name, reads: "text" of one language, or "pairs"."""
+        if self._preprocessor(made).sides == 1:
+            return "text"
+        return "pairs"
 
 
 def absolute(pattern: str) -> str:

@@ -10,7 +10,7 @@ from xlingjax.config.recipe import read_recipe
 from xlingjax.errors import Stopped, UserError
 from xlingjax.report.run import read_run
 from xlingjax.runtime.machine import RuntimeConfig
-from xlingjax.workflows.adapt_request import OBJECTIVES, OF_TEXT, Request
+from xlingjax.workflows.adapt_request import Request
 from xlingjax.workflows.launch import launch
 
 TRIAL_TURNS = 6
@@ -86,11 +86,7 @@ def steps_within(hours: float, speed: Mapping[str, float]) -> int:
     return steps
 
 
-def steps_of(table: str, objectives: Sequence[str], steps: int) -> int:
-    """How many of the steps read this table's texts: objectives take turns."""
-    names = [name for objective in objectives for name in OBJECTIVES[objective]]
-    of_text = sum(name in OF_TEXT for name in names)
-    turns = of_text
-    if table == "pairs":
-        turns = len(names) - of_text
-    return steps * turns // len(names)
+def steps_of(kind: str, request: Request, steps: int) -> int:
+    """How many of the steps read "text", or "pairs": objectives take turns."""
+    turns = [request.text_of(name) for name in request.names]
+    return steps * turns.count(kind) // len(turns)

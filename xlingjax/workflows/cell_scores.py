@@ -18,7 +18,7 @@ from xlingjax.evaluation.task import (
 )
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.training.checkpoint import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.workflows.cell import Cell, Request, reading_of, training_of
 from xlingjax.workflows.cell_examples import counted
 from xlingjax.workflows.predictions import predicted

@@ -9,7 +9,7 @@ from pathlib import Path
 from xlingjax.errors import Stopped, UserError
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
-from xlingjax.training.checkpoint import checkpoint_steps
+from xlingjax.training.checkpoint_paths import checkpoint_steps
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.measure import Recipe, measure_checkpoint
 from xlingjax.workflows.measure_request import Request

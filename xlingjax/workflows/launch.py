@@ -22,7 +22,8 @@ from xlingjax.report.build import build_report
 from xlingjax.report.inspector import first_rows
 from xlingjax.report.negatives import read as read_negatives
 from xlingjax.runtime.machine import RuntimeConfig, is_primary, start
-from xlingjax.training.checkpoint import find_checkpoint, load_params
+from xlingjax.training.checkpoint_params import load_params
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.feed import in_stages
 from xlingjax.training.optimizer import OptimizerConfig
 from xlingjax.training.run_record import (

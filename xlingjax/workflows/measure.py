@@ -23,7 +23,7 @@ from xlingjax.evaluation.tatoeba import chosen_layer
 from xlingjax.inference.run import TrainedRun, open_run
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.quiet import quiet_stderr
-from xlingjax.training.checkpoint import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import labels_of, read_run_record
 from xlingjax.workflows.measure_request import ALL, POOLINGS, Request
 from xlingjax.workflows.measure_task import Checkpoint, measure_task

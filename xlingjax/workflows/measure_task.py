@@ -18,7 +18,7 @@ from xlingjax.evaluation.tatoeba import accuracy, predict_layers
 from xlingjax.inference.encode import POOLINGS as ALL_POOLINGS
 from xlingjax.inference.run import TrainedRun
 from xlingjax.runtime.files import write_json
-from xlingjax.training.checkpoint import read_best
+from xlingjax.training.checkpoint_paths import read_best
 from xlingjax.training.run_record import run_and_checkpoint
 from xlingjax.workflows.cell import reading_of
 from xlingjax.workflows.measure_request import POOLINGS, Request, States, states

@@ -36,7 +36,7 @@ from xlingjax.inference.run import open_run
 from xlingjax.model.decoding import Decoding
 from xlingjax.model.partition import mesh_of_all
 from xlingjax.runtime.signals import stopped_by
-from xlingjax.training.checkpoint import find_checkpoint
+from xlingjax.training.checkpoint_paths import find_checkpoint
 from xlingjax.training.run_record import read_run_record
 
 CHUNK = 1024

@@ -223,8 +223,8 @@ class Vocabulary:
     def files(self) -> dict[str, bytes]:
         """{name: content} of what `load` reads from a folder, so that one can be moved to where the
         original is not."""
-        if self.model_bytes is None:
-            raise NotImplementedError("a PieceTable has files of its own")
+        # Only a PieceTable has none, and it has files of its own.
+        assert self.model_bytes is not None
         side = json.dumps({"layout": self.layout, "sha256": self.sha256}) + "\n"
         return {"vocab.model": self.model_bytes, "vocab.json": side.encode()}
 
@@ -318,6 +318,10 @@ class PieceTable(Vocabulary, abc.ABC):
         self.size = len(self._pieces)
         self.to_model = np.arange(self.size, dtype=np.int32)
         self.special_ids = frozenset((*roles.values(), *special))
+
+    @abc.abstractmethod
+    def files(self) -> dict[str, bytes]:
+        """As `Vocabulary.files`."""
 
     @abc.abstractmethod
     def _encode_all(self, lines: list[str]) -> list[list[int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import importlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -53,7 +54,7 @@ def read_lexicon(path: Path) -> dict[str, list[Entry]]:
     return found
 
 
-class Language:
+class Language(abc.ABC):
     """A realiser. A subclass sets the class attributes and writes one method per kind of frame, named after the kind.
 
     Each such method takes the frame and returns the clause's tokens in their default order, without final punctuation
@@ -159,13 +160,13 @@ class Language:
         method: Callable[[Frame], list[Token]] = getattr(self, frame.kind)
         return list(method(frame))
 
+    @abc.abstractmethod
     def sequence(self, frame: Frame, first: list[Token], second: list[Token]) -> list[Token]:
         """Join two rendered clauses. predicate "then": FIRST, then SECOND. "before_that": SECOND, but before that
         FIRST.
 
         A language whose clauses change after an adverb (German verb-second) renders the parts again in this method.
         """
-        raise NotImplementedError(f"{self.code}: sequence")
 
 
 def flat(*pieces: Token | Iterable[Token] | None) -> list[Token]:

@@ -1,0 +1,147 @@
+"""The parameters of a checkpoint, read for another run or another mesh."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+
+from xlingjax.errors import UserError
+from xlingjax.model.params import flattened
+from xlingjax.runtime.machine import first_line
+from xlingjax.runtime.quiet import forget_abandoned_reads
+from xlingjax.training.checkpoint_paths import find_checkpoint
+from xlingjax.training.run_record import vocabulary_of
+
+
+def load_params(
+    path: str | Path,
+    params: Any,
+    new: Sequence[str] = (),
+    vocabulary: Any = None,
+    exact: bool = False,
+) -> tuple[Any, list[str]]:
+    """`params` with the values of the checkpoint that `path` names (see `find_checkpoint`), on the
+    shardings of `params`.
+
+    A parameter the checkpoint lacks keeps its value if a regular expression of `new` matches its
+    path; those are returned as the second value. `vocabulary`: the hash of the one they are to be
+    used with; exact: nothing of the checkpoint may be left behind. Raises UserError naming every
+    other missing parameter, every mismatched shape, another vocabulary, and an unreadable
+    checkpoint.
+    """
+    model = flattened(params)
+    tree = jax.tree.structure(params)
+    checkpoint = find_checkpoint(path)
+    saved, trained_on = saved_params(checkpoint)
+    require_vocabulary(checkpoint, trained_on, vocabulary)
+    kept = []
+    # All of them in one message: a user would mend them one by one.
+    problems = []
+    for name in model:
+        if name in saved:
+            continue
+        if any(re.match(pattern, name) for pattern in new):
+            kept.append(name)
+        else:
+            problems.append(f"{name} is missing")
+    for name in saved:
+        if exact and name not in model:
+            problems.append(f"{name} is not the model's")
+    for name, leaf in model.items():
+        if name in saved and saved[name] != leaf.shape:
+            problems.append(f"{name}: checkpoint {saved[name]}, model {leaf.shape}")
+    if problems:
+        remedy = _remedy(model, saved)
+        raise UserError(
+            f"checkpoint {checkpoint} does not fit the model: {'; '.join(problems)}; {remedy}"
+        )
+    # Read onto the shardings of the model: no host ever holds all of a large one.
+    wanted: list[jax.ShapeDtypeStruct | None] = []
+    for name, leaf in model.items():
+        if name in kept:
+            wanted.append(None)
+        else:
+            wanted.append(
+                jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+            )
+    loaded = flattened(read_params(checkpoint, jax.tree.unflatten(tree, wanted)))
+    # What is kept was not read: a None is no leaf.
+    return jax.tree.unflatten(tree, (model | loaded).values()), kept
+
+
+def _remedy(model: Iterable[str], saved: Iterable[str]) -> str:
+    """What to do about a checkpoint of other parameters than the model's, by the names of both."""
+    # The commonest of all: an encoder given to a model that also writes.
+    if _has_decoder(model) and not _has_decoder(saved):
+        return (
+            "it is an encoder: give it as INIT_ENCODER, INIT_DECODER or both"
+            " (gin/runs/init_seq2seq.gin)"
+        )
+    return (
+        "add --gin_file gin/models/from_init.gin: the model that run.json of its workdir"
+        " describes"
+    )
+
+
+def _has_decoder(names: Iterable[str]) -> bool:
+    return any(name.startswith("decoder/") for name in names)
+
+
+def saved_params(checkpoint: Path) -> tuple[dict[str, tuple[int, ...]], Any]:
+    """({path of a parameter: its shape}, the hash of the vocabulary it was trained on or None) of a
+    checkpoint. Raises UserError when it cannot be read."""
+    forget_abandoned_reads()
+    run = checkpoint / "run"
+    try:
+        metadata = ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).metadata(
+            checkpoint / "params"
+        )
+        shapes = {}
+        for name, leaf in flattened(metadata.item_metadata.tree).items():
+            shapes[name] = tuple(leaf.shape)
+        # Not there in a checkpoint that did not come from training.
+        if not run.is_dir():
+            return shapes, None
+        record = ocp.Checkpointer(ocp.JsonCheckpointHandler()).restore(run)
+        if not record:
+            return shapes, None
+        return shapes, vocabulary_of(record["identity"])
+    except Exception as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def read_params(checkpoint: Path, wanted: Any) -> Any:
+    """The parameters of `wanted`, a tree of `jax.ShapeDtypeStruct` with shardings that may lack
+    some or hold None for them. Raises UserError when they cannot be read."""
+    forget_abandoned_reads()
+    try:
+        return ocp.Checkpointer(ocp.PyTreeCheckpointHandler()).restore(
+            checkpoint / "params",
+            args=ocp.args.PyTreeRestore(
+                item=wanted,
+                restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+                partial_restore=True,
+            ),
+        )
+    except Exception as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def require_vocabulary(checkpoint: Path, trained_on: Any, vocabulary: Any) -> None:
+    """Raise UserError where both hashes are known and differ."""
+    if vocabulary and trained_on and trained_on != vocabulary:
+        raise UserError(
+            f"checkpoint {checkpoint} was trained on another vocabulary (SHA-256"
+            f" {trained_on!s:.12}, this run's {vocabulary!s:.12}), in which the same ids are other"
+            " pieces; set VOCABULARY to that run's workdir, which keeps a copy"
+        )
+
+
+def _unreadable(checkpoint: Path, error: Exception) -> UserError:
+    return UserError(
+        f"checkpoint {checkpoint} cannot be read ({type(error).__name__}: {first_line(error)});"
+        f" name an older one, {checkpoint.parent}/STEP, or move this one away"
+    )
