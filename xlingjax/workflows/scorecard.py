@@ -17,7 +17,7 @@ from xlingjax.evaluation.metrics.averages import (
     task_metrics,
 )
 from xlingjax.evaluation.metrics.registry import METRICS
-from xlingjax.evaluation.task import means
+from xlingjax.evaluation.task.scores import means
 from xlingjax.tasks import suite_tasks, task_named
 from xlingjax.workflows.published import PAPERS
 
