@@ -124,8 +124,8 @@ def embed(
             )
         pooled_PNBD = np.asarray(run(params, place(batch, mesh), np.stack(weights)))
         if out is None:
-            poolings_, layers_, _, width = pooled_PNBD.shape
-            out = np.zeros((poolings_, layers_, len(sentences), width), np.float32)
+            P, N, _, D = pooled_PNBD.shape
+            out = np.zeros((P, N, len(sentences), D), np.float32)
         out[:, :, members] = pooled_PNBD[:, :, : len(members)]
     return out
 
